@@ -1,23 +1,38 @@
-"""Whether a call needs a person's approval.
+"""Whether a call needs a person's approval, and under which terms.
 
-Calls the tool's approval rule, and its `on_approval`, which may decide instead of a person. If the
-rule fails, the call needs approval (fail closed).
+Calls the predicate of the policy, and the tool's `on_approval`, which may decide instead of a
+person. If a predicate fails, the call needs approval (fail closed).
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn, cast
 
 from outlast.activities.invocation import Invocation
+from outlast.agents.agent_tools.agent_tool import AgentTool
+from outlast.agents.approvals.conditions import Condition
+from outlast.agents.approvals.policy import (
+    ANSWER_DECISIONS,
+    WITHOUT_ARGUMENTS,
+    ApprovalPolicy,
+)
 from outlast.agents.callables import call
+from outlast.agents.errors import UserError
+from outlast.agents.handoffs.handoff import Handoff
+from outlast.agents.items.raw_items import HeldRaw
 from outlast.agents.items.run_items import ToolApprovalItem
 from outlast.agents.mcp.tools import MCPFunctionTool
-from outlast.agents.tools.definition import FunctionTool
+from outlast.agents.registry import target_of, worst_effect
+from outlast.agents.tools.definition import FunctionTool, decisions_of
+from outlast.agents.tools.hosted import HostedMCPTool, MCPToolApprovalRequest
 from outlast.agents.tools.local import LocalTool
-from outlast.loop.call_forms import arguments_of
+from outlast.loop.approvals import DEFAULT_TERMS, ApprovalTerms, DecisionType
+from outlast.loop.call_forms import arguments_of, name_of
 from outlast.loop.items import call_id_of
 from outlast.loop.values import Json, JsonObject
+
+NO_REQUESTER = "The run does not name its requester, so nobody is excluded as the requester."
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,82 +42,229 @@ class ApprovalRule:
     Attributes:
         needs_approval: a person decides.
         reason: why a person decides, or why the call was refused.
+        terms: who may decide, and until when.
+        schema: JSON Schema of the arguments, if a person may edit them.
         is_refused: the tool's `on_approval` refused the call.
         is_decided: a person has already decided for every call of the tool.
     """
 
     needs_approval: bool = False
     reason: str | None = None
+    terms: ApprovalTerms = DEFAULT_TERMS
+    schema: JsonObject | None = None
     is_refused: bool = False
     is_decided: bool = False
 
 
-OPEN = ApprovalRule()
+APPROVED = ApprovalRule()
+
+Subject = tuple[Any, str]
+"""What a predicate judges, and why it cannot judge the call; empty if it can."""
 
 
 async def approval_rule_of(
     tool: FunctionTool, raw: JsonObject, invocation: Invocation
 ) -> ApprovalRule:
-    """Call the tool's approval rule, and its `on_approval` if the call needs approval.
+    """Apply a tool's approval policy, and its `on_approval` if the call needs approval.
 
-    The rule of a tool with a remembered decision is not called.
+    The predicate of a tool with a remembered decision is not called.
     """
+    policy = invocation.approval_policy("tool", tool.called_name, tool.needs_approval)
+    if policy is None:
+        return APPROVED
+    effect = _effect_of(tool, invocation)
+    rule = _gated(policy, effect, decisions_of(tool.form), tool.params_json_schema, invocation)
     if tool.name in invocation.decided:
-        return ApprovalRule(needs_approval=True, is_decided=True)
-    gate = await _ruled(tool, raw, invocation)
-    if not gate.needs_approval or not isinstance(tool, LocalTool) or tool.on_approval is None:
-        return gate
+        return replace(rule, is_decided=True)
+    needed, problem = await _judge(
+        policy, raw, invocation, lambda: _seen(tool, raw, invocation, policy)
+    )
+    if not needed:
+        return APPROVED
+    rule = _because(rule, problem)
+    if not isinstance(tool, LocalTool) or tool.on_approval is None:
+        return rule
     item = ToolApprovalItem(agent=invocation.agent, raw_item=raw, tool_name=tool.name)
     try:
         verdict: object = await call(tool.on_approval, invocation.wrapper, item)
     except Exception as error:  # noqa: BLE001  user code
-        return _shut(f"on_approval failed ({type(error).__name__}), so a person decides.")
+        kind = type(error).__name__
+        return _because(rule, f"on_approval failed ({kind}), so a person decides.")
+    return _verdict(verdict) or rule
+
+
+async def hosted_approval_rule(
+    tool: HostedMCPTool | None, raw: JsonObject, invocation: Invocation
+) -> ApprovalRule:
+    """Apply a hosted MCP server's policy, and its `on_approval_request`, if it has one.
+
+    Without one, a person decides.
+
+    Args:
+        tool: the agent's tool for the server; None if the agent has none.
+        raw: the provider's request.
+        invocation: the invocation of the model call.
+    """
+    setting = True if tool is None else tool.needs_approval
+    policy = invocation.approval_policy("tool", name_of(raw), setting)
+    if policy is None:
+        return APPROVED
+    rule = _gated(policy, None, WITHOUT_ARGUMENTS, None, invocation)
+    if name_of(raw) in invocation.decided:
+        return replace(rule, is_decided=True)
+    needed, problem = await _judge(policy, raw, invocation, lambda: _fields({}, raw, policy))
+    if not needed:
+        return APPROVED
+    rule = _because(rule, problem)
+    if tool is None or tool.on_approval_request is None:
+        return rule
+    request = MCPToolApprovalRequest(invocation.wrapper, HeldRaw(raw).shown())
+    try:
+        verdict: object = await call(tool.on_approval_request, request)
+    except Exception as error:  # noqa: BLE001  user code
+        kind = type(error).__name__
+        return _because(rule, f"on_approval_request failed ({kind}), so a person decides.")
+    answer = "on_approval_request returned no {'approve': True} or {'approve': False}"
+    return _verdict(verdict) or _because(rule, f"{answer}, so a person decides.")
+
+
+async def handoff_rule(entry: Handoff, raw: JsonObject, invocation: Invocation) -> ApprovalRule:
+    """Apply the approval policy of a handoff."""
+    policy = invocation.approval_policy("handoff", entry.tool_name, entry.needs_approval)
+    if policy is None:
+        return APPROVED
+    schema = entry.input_json_schema
+    needed, problem = await _judge(policy, raw, invocation, lambda: _fields(schema, raw, policy))
+    if not needed:
+        return APPROVED
+    return _because(_gated(policy, None, entry.decisions, schema, invocation), problem)
+
+
+async def answer_rule(answer: Json, invocation: Invocation) -> ApprovalRule:
+    """Apply the approval policy of the agent's answers.
+
+    Args:
+        answer: the answer: a text, or what `output_type` describes.
+        invocation: the invocation of the model call.
+    """
+    agent = invocation.agent
+    policy = invocation.approval_policy("answer", "", agent.output_approval)
+    if policy is None:
+        return APPROVED
+    subject = cast("JsonObject", answer) if isinstance(answer, dict) else {"answer": answer}
+    needed, problem = await _judge(policy, {}, invocation, lambda: (subject, ""))
+    if not needed:
+        return APPROVED
+    # A person's own answer is a text, which only fits an agent without an output type.
+    is_text = agent.output_type is None or agent.output_type is str
+    possible = ANSWER_DECISIONS if is_text else WITHOUT_ARGUMENTS
+    return _because(_gated(policy, None, possible, None, invocation), problem)
+
+
+def _gated(
+    policy: ApprovalPolicy,
+    effect: str | None,
+    possible: Sequence[DecisionType],
+    schema: JsonObject | None,
+    invocation: Invocation,
+) -> ApprovalRule:
+    """Return the rule of a call that needs approval under a policy."""
+    terms = policy.terms(effect, possible=possible)
+    is_unnamed = terms.audience.exclude_requester and not invocation.settings.get("requester")
+    rule = ApprovalRule(
+        needs_approval=True,
+        reason=policy.reason,
+        terms=terms,
+        schema=schema if "edit" in terms.allow else None,
+    )
+    return _because(rule, NO_REQUESTER if is_unnamed else "")
+
+
+def _because(rule: ApprovalRule, problem: str) -> ApprovalRule:
+    """Return a rule with one more sentence in its reason."""
+    sentences = [one for one in (rule.reason, problem) if one]
+    return replace(rule, reason=" ".join(sentences) or None)
+
+
+def _effect_of(tool: FunctionTool, invocation: Invocation) -> str | None:
+    """Return a tool's effect class; an agent tool has the worst class within its reach."""
+    if not isinstance(tool, AgentTool) or tool.effect is not None:
+        return tool.effect
+    try:
+        return worst_effect(
+            target_of(tool),
+            lambda agent, one: invocation.approval_policy(
+                "tool", one.called_name, one.needs_approval, agent
+            ),
+        )
+    except UserError:  # a definition that cannot be read
+        return "irreversible"
+
+
+async def _judge(
+    policy: ApprovalPolicy,
+    raw: JsonObject,
+    invocation: Invocation,
+    seen: Callable[[], Subject],
+) -> tuple[bool, str]:
+    """Return whether a call needs approval, and why if its predicate failed."""
+    if policy.when is None:
+        return True, ""
+    try:
+        subject, problem = seen()
+        if problem:
+            return True, f"{problem}, so a person decides."
+        return bool(await call(policy.when, invocation.wrapper, subject, call_id_of(raw))), ""
+    except Exception as error:  # noqa: BLE001  user code
+        return True, f"The approval rule failed ({type(error).__name__}), so a person decides."
+
+
+def _verdict(verdict: object) -> ApprovalRule | None:
+    """Return the decision of a callback; None if it leaves the decision to a person."""
     decided: Mapping[str, Any] = {}
     if isinstance(verdict, Mapping):
         decided = cast("Mapping[str, Any]", verdict)
     if decided.get("approve") is True:
-        return OPEN
+        return APPROVED
     if decided.get("approve") is False:
         reason = decided.get("reason")
         return ApprovalRule(is_refused=True, reason=str(reason) if reason else None)
-    return gate
+    return None
 
 
-def _shut(reason: str) -> ApprovalRule:
-    return ApprovalRule(needs_approval=True, reason=reason)
+def _seen(
+    tool: FunctionTool, raw: JsonObject, invocation: Invocation, policy: ApprovalPolicy
+) -> Subject:
+    """Return the call that a tool's predicate judges."""
+    arguments = arguments_of(raw)
+    if isinstance(tool, LocalTool):
+        return tool.approval_subject(invocation.wrapper, arguments), ""
+    # A server's tool has no function here that would add defaults.
+    schema = {} if isinstance(tool, MCPFunctionTool) else tool.params_json_schema
+    fields, problem = _fields(schema, raw, policy)
+    names = tool.altered(arguments) if tool.altered is not None and not problem else ""
+    altered = ", ".join(one for one in names.split(", ") if one and _reads(policy, one))
+    if altered:  # the rule and the function would differ
+        problem = f"The function parses {altered} differently"
+    return fields, problem
 
 
-async def _ruled(tool: FunctionTool, raw: JsonObject, invocation: Invocation) -> ApprovalRule:
-    rule = tool.needs_approval
-    if isinstance(rule, bool):
-        return ApprovalRule(needs_approval=rule)
-    call_id, arguments = call_id_of(raw), arguments_of(raw)
-    try:
-        if isinstance(tool, LocalTool):
-            subject: Any = tool.asked_about(invocation.wrapper, arguments)
-        else:
-            subject, left_out = _fields(tool, arguments)
-            if left_out and not isinstance(tool, MCPFunctionTool):  # incomplete for the rule
-                return _shut(f"The call leaves {left_out} out, so a person decides.")
-            altered = tool.altered(arguments) if tool.altered is not None else ""
-            if altered:  # the rule and the function would differ
-                return _shut(f"The function parses {altered} differently, so a person decides.")
-        needed = await call(rule, invocation.wrapper, subject, call_id)
-        return ApprovalRule(needs_approval=bool(needed))
-    except Exception as error:  # noqa: BLE001  user code
-        reason = f"The approval rule failed ({type(error).__name__}), so a person decides."
-        return _shut(reason)
+def _reads(policy: ApprovalPolicy, name: str) -> bool:
+    """Whether the predicate may depend on an argument; a condition says which ones it reads."""
+    return not isinstance(policy.when, Condition) or name in policy.when.names
 
 
-def _fields(tool: FunctionTool, arguments: str) -> tuple[Json, str]:
-    """Return a call's arguments, and the names of the arguments that it leaves out.
+def _fields(schema: JsonObject, raw: JsonObject, policy: ApprovalPolicy) -> Subject:
+    """Return a call's arguments, and a problem if it leaves some of them out.
 
     Raises:
         ValueError: the arguments are not JSON; Python's NaN would pass any limit of a rule.
     """
-    fields: Json = json.loads(arguments or "{}", parse_constant=_no_number)
-    left_out = sorted(tool.params_json_schema.get("properties", {}).keys() - fields.keys())
-    return fields, ", ".join(left_out)
+    fields: Json = json.loads(arguments_of(raw) or "{}", parse_constant=_no_number)
+    properties = cast("JsonObject", schema.get("properties", {}))
+    missing = sorted(properties.keys() - cast("JsonObject", fields).keys())
+    left_out = ", ".join(name for name in missing if _reads(policy, name))
+    return fields, f"The call leaves {left_out} out" if left_out else ""
 
 
 def _no_number(name: str) -> NoReturn:

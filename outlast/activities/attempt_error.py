@@ -22,7 +22,7 @@ FRAMES = 4
 
 
 class AttemptError(ApplicationError):
-    """Fails an attempt, as `ApplicationError` does, with a stack trace of limited size.
+    """Fails an attempt like `ApplicationError`, with a stack trace of limited size.
 
     Attributes:
         attempts: the maximum number of attempts, even if the effect's policy allows more.
@@ -52,7 +52,7 @@ class AttemptError(ApplicationError):
 
 
 def _trace(error: BaseException, most_bytes: int) -> str:
-    """Return the stack traces of an exception and its causes, without outer frames if too long."""
+    """Return the stack traces of an exception and its causes, cut to a limit."""
     shown = traceback.TracebackException.from_exception(error, limit=-FRAMES)
     text = "".join(shown.format()).encode(errors="replace")
-    return text[-most_bytes:].decode(errors="ignore") if most_bytes > 0 else ""
+    return text[max(len(text) - most_bytes, 0) :].decode(errors="ignore")

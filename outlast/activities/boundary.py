@@ -1,12 +1,12 @@
-"""The Temporal activities: they fetch requests, send heartbeats and translate errors.
+"""The Temporal activities, which fetch requests, heartbeat and translate errors.
 
 Everything that effects need from Temporal is here.
 """
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Generator, Sequence
+from functools import partial
 from typing import Any, cast
 
 from temporalio import activity
@@ -17,20 +17,24 @@ from temporalio.service import RPCError, RPCStatusCode
 from outlast.activities.attempt_error import AttemptError
 from outlast.activities.carry_out import Attempt, carry_out
 from outlast.activities.content import recorded_result, whole_request
-from outlast.activities.engine_heartbeat import began_in_time, heartbeat_timeout, relief, sender
+from outlast.activities.engine_heartbeat import (
+    began_in_time,
+    heartbeat_timeout,
+    progress_sender,
+    relief,
+    sender,
+)
 from outlast.activities.errors import EffectError, cut, is_retryable
 from outlast.activities.heartbeats import Beat, heartbeats
+from outlast.activities.stream_heartbeats import Cadence, StreamHeartbeats
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.contract import claims, failures, names, policies, records
+from outlast.contract.call_windows import FinishedCall, call_windows
 from outlast.contract.deltas import DeltaWindow
 from outlast.contract.effects import EffectKind, EffectRequest, kind_of_activity
+from outlast.loop.calls import ModelReply
 from outlast.loop.effects import CallModel
-from outlast.loop.values import JsonObject
-
-STREAM_BEAT_SECONDS = 0.03
-"""The interval for checking a model's stream; the SDK throttles the heartbeats itself."""
-
-_NOTHING = contextlib.nullcontext()
+from outlast.loop.values import Json, JsonObject
 
 CLAIM_ATTEMPTS = 20
 CLAIM_WAIT_SECONDS = 0.25
@@ -62,10 +66,7 @@ class EffectActivities:
         payload: JsonObject = activity.payload_converter().from_payload(arguments[0].payload)
         info = activity.info()
         kind = kind_of_activity(info.activity_type)
-        window: DeltaWindow | None = None
-        if kind is not None and kind.effect is CallModel:
-            window = DeltaWindow(effect=int(info.activity_id), attempt=info.attempt)
-        with _beating(window), _typed_errors(payload):
+        with _send_heartbeats() as beat, _typed_errors(payload):
             if kind is None or not kind.function:
                 raise EffectError(
                     failures.USER_ERROR,
@@ -74,25 +75,45 @@ class EffectActivities:
                     retryable=True,
                 )
             content = self._deps.content
-            request = await whole_request(content, await _claimed(kind, payload))
-            attempt = Attempt(number=info.attempt, on_event=window and window.feed)
-            result = await carry_out(self._worker, request, attempt)
+            request = await whole_request(content, await _request_of(kind, payload))
+            if isinstance(request.effect, CallModel):
+                result = await self._call_model(request, beat)
+            else:
+                attempt = Attempt(
+                    number=info.attempt,
+                    progress=info.heartbeat_details[0] if info.heartbeat_details else None,
+                    report=None if beat.send is None else partial(_report_progress, beat),
+                )
+                result = await carry_out(self._worker, request, attempt)
             return records.write(await recorded_result(content, request, result))
+
+    async def _call_model(self, request: EffectRequest[CallModel], beat: Beat) -> ModelReply:
+        """Carry out a model call, and send its stream with the heartbeats."""
+        info = activity.info()
+        run_id = str(info.workflow_id)
+        window = DeltaWindow(effect=int(info.activity_id), attempt=info.attempt)
+        is_read_here = partial(call_windows.has_reader, run_id)
+        stream = StreamHeartbeats(window, beat, Cadence.of(request.effect.settings), is_read_here)
+        attempt = Attempt(number=info.attempt, on_event=stream.feed)
+        with call_windows.running(run_id, window), stream:
+            reply: ModelReply = await carry_out(self._worker, request, attempt)
+        call_windows.keep(FinishedCall(run_id, window.effect, reply.response_id), window)
+        return reply
 
     @activity.defn(name=names.ACTIVITY_REFUSE)
     async def refuse_effect(self, payload: JsonObject) -> JsonObject:
-        """Fail an effect whose result does not fit into the run's history."""
+        """Fail an effect if its result is too large for the run's history."""
         raise ApplicationError(payload["message"], type=payload["code"], non_retryable=True)
 
 
-async def _claimed(kind: EffectKind, payload: JsonObject) -> EffectRequest[Any]:
+async def _request_of(kind: EffectKind, payload: JsonObject) -> EffectRequest[Any]:
     """Return an effect's request: inline, from this process, or from the workflow.
 
     Raises:
         ApplicationError: the server gave up this attempt before it began here.
     """
     if not await began_in_time(activity.info()):
-        raise _given_up()
+        raise _abandoned_error()
     if "claim" not in payload:
         if isinstance(cast("object", payload), dict) and isinstance(payload.get("effect"), dict):
             return records.read(EffectRequest[kind.effect], payload)
@@ -135,12 +156,12 @@ async def _ask_workflow(kind: EffectKind, effect: int) -> EffectRequest[Any]:
 
 
 @contextlib.contextmanager
-def _beating(window: DeltaWindow | None = None) -> Generator[None]:
-    """Heartbeat while an effect runs, to reveal a dead worker and to receive cancellations.
+def _send_heartbeats() -> Generator[Beat]:
+    """Heartbeat while an effect runs.
 
-    A thread sends the heartbeats, so a blocked event loop does not stop them. While a model
-    streams, the loop sends each window with news, and the thread fills in if the loop sends
-    nothing.
+    Heartbeats reveal a dead worker and receive cancellations. A thread sends them, so a blocked
+    event loop does not stop them. The first comes after a while: most effects have ended by then,
+    and heartbeats are billed in a cloud.
     """
     info = activity.info()
     loop = asyncio.get_running_loop()
@@ -148,45 +169,26 @@ def _beating(window: DeltaWindow | None = None) -> Generator[None]:
     key, longest = info.task_token, heartbeat_timeout(info).total_seconds()
     if info.is_local:
         beat = Beat(what, loop, key=key)
-    elif window is None:
-        beat = Beat(what, loop, sender(), longest / 4, key, relief())
     else:
-        beat = Beat(what, loop, sender(window.details), longest / 2, key, relief())
+        interval = longest / policies.BEATS_WITHIN_TIMEOUT
+        beat = Beat(what, loop, sender(), interval, key, relief())
     heartbeats.add(beat)
     try:
-        with _NOTHING if window is None or info.is_local else _saying(window, beat):
-            yield
+        yield beat
     finally:
         heartbeats.remove(beat)
 
 
-@contextlib.contextmanager
-def _saying(window: DeltaWindow, beat: Beat) -> Generator[None]:
-    """Heartbeat from the event loop with a model's stream."""
-    interval = beat.interval / 2
-    pause = min(interval, STREAM_BEAT_SECONDS)
-    silent = 0.0
-
-    def look() -> None:
-        nonlocal silent, timer
-        timer = beat.loop.call_later(pause, look)
-        silent += pause
-        if window.news() is not None or silent >= interval:
-            silent = 0.0
-            beat.last = time.monotonic()
-            activity.heartbeat(window.details())
-
-    # A timer instead of a task, which costs ten times as much; most effects end before it fires.
-    timer = beat.loop.call_later(pause, look)
-    try:
-        yield
-    finally:
-        timer.cancel()
+def _report_progress(beat: Beat, progress: Json) -> None:
+    """Send progress at once, and with every further heartbeat: one without would remove it."""
+    beat.send = progress_sender(progress)
+    beat.note_sent()
+    activity.heartbeat(progress)
 
 
 @contextlib.contextmanager
 def _typed_errors(payload: JsonObject) -> Generator[None]:
-    """Translate an effect's failure into an error that Temporal retries or does not retry.
+    """Translate an effect's failure into an error with Temporal's retry options.
 
     If this worker lacks what the effect needs, the attempt fails at once; the run shows that and
     schedules the effect again with a `patient` request, which is retried until a worker has
@@ -197,10 +199,10 @@ def _typed_errors(payload: JsonObject) -> Generator[None]:
     try:
         yield
     except asyncio.CancelledError:
-        if not _is_given_up():
+        if not _is_abandoned():
             raise
         # Temporal would log a cancellation that it had not requested.
-        raise _given_up() from None
+        raise _abandoned_error() from None
     except ApplicationError:
         raise
     except EffectError as error:
@@ -234,16 +236,16 @@ def _typed_errors(payload: JsonObject) -> Generator[None]:
         ) from error
 
 
-def _given_up() -> ApplicationError:
+def _abandoned_error() -> ApplicationError:
     return ApplicationError(
-        "The server has given up this attempt.",
+        "The server no longer waits for this attempt.",
         type=failures.CANCELLED,
         category=ApplicationErrorCategory.BENIGN,
     )
 
 
-def _is_given_up() -> bool:
-    """Whether the server has given up this attempt: its run has ended, or it timed out."""
+def _is_abandoned() -> bool:
+    """Whether this attempt's run has ended, or the attempt has timed out."""
     details = activity.cancellation_details()
     return details is not None and (details.not_found or details.timed_out)
 

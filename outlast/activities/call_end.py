@@ -15,7 +15,7 @@ from outlast.loop.checks import ENDS_CALLER
 
 
 async def end_call(invocation: Invocation, parent_call: ParentCall, result: str) -> ToolCheck:
-    """Run a tool's output guardrails on its result, and then the parent's `on_tool_end` hooks.
+    """Run the output guardrails of a tool call, and the parent's `on_tool_end` hooks.
 
     Args:
         invocation: the nested run.

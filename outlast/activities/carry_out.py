@@ -1,18 +1,23 @@
-"""Carries out one effect, for an activity of Temporal and for a run in memory alike."""
+"""Carries out one effect, for Temporal activities and for runs in memory."""
 
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from pkgutil import resolve_name
 from typing import Any
 
-from outlast.activities.errors import lacking
+from outlast.activities.errors import EffectError, lacking
 from outlast.activities.tracing import traced
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.errors import UserError
+from outlast.agents.logs import get_logger
 from outlast.contract.effects import EffectRequest, kind_of
-from outlast.loop.effects import AgentEffect, Effect
-from outlast.loop.values import JsonObject
+from outlast.loop.calls import ModelReply, ToolResult
+from outlast.loop.effects import AgentEffect, CallModel, Effect
+from outlast.loop.values import Failure, Json, JsonObject
+
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,10 +27,14 @@ class Attempt:
     Attributes:
         number: the number of the attempt, from 1.
         on_event: receives the raw events of a model's stream.
+        progress: what an earlier attempt has reported; None if it has reported nothing.
+        report: stores the progress of this attempt for the attempts after it, if there is a way.
     """
 
     number: int = 1
     on_event: Callable[[JsonObject], None] | None = None
+    progress: Json = None
+    report: Callable[[Json], None] | None = None
 
 
 FIRST = Attempt()
@@ -45,13 +54,42 @@ async def carry_out(worker: WorkerDeps, request: EffectRequest[Effect], attempt:
     Raises:
         EffectError: the attempt failed; the error says whether a retry may help.
     """
-    if isinstance(request.effect, AgentEffect):
+    effect = request.effect
+    if isinstance(effect, AgentEffect):
         try:
-            worker = await worker.with_live_values(request.effect.context)
+            worker = await worker.with_live_values(effect.context)
         except UserError as error:
             raise lacking(str(error)) from error
-    work = partial(_function(kind_of(request.effect).function), worker, request, attempt)
-    return await traced(request, work, attempt=attempt.number)
+    work = partial(_function(kind_of(effect).function), worker, request, attempt)
+    if not logger.isEnabledFor(logging.DEBUG):
+        return await traced(request, work, attempt=attempt.number)
+    return await _logged(effect, attempt, traced(request, work, attempt=attempt.number))
+
+
+async def _logged(effect: Effect, attempt: Attempt, work: Awaitable[Any]) -> Any:
+    """Log the beginning and the end of an attempt: names and types, never a text of the run."""
+    label = kind_of(effect).label(effect)
+    turn = f", turn {effect.turn}" if isinstance(effect, CallModel) else ""
+    again = f", attempt {attempt.number}" if attempt.number > 1 else ""
+    logger.debug("%s%s%s begins", label, turn, again)
+    try:
+        result = await work
+    except EffectError as error:
+        logger.debug("%s failed: %s", label, error.code)
+        raise
+    logger.debug("%s %s", label, _outcome(result))
+    return result
+
+
+def _outcome(result: object) -> str:
+    match result:
+        case ModelReply():
+            kinds = ", ".join(str(item.get("type", "message")) for item in result.items)
+            return f"is done: {kinds or 'an empty reply'}"
+        case ToolResult(failed=True) | ToolResult(failure=Failure()):
+            return "failed"
+        case _:
+            return "is done"
 
 
 @cache

@@ -6,10 +6,12 @@ before they are recorded. `contract/blobs.py` splits and joins values.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import is_
 from typing import Any, TypeVar
 
 from outlast.activities.carry_out import FIRST, Attempt
 from outlast.activities.errors import EffectError
+from outlast.activities.prefix_cache import PrefixCache
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.logs import get_logger
 from outlast.contract import blobs, failures
@@ -18,7 +20,14 @@ from outlast.contract.effects import EffectRequest
 from outlast.loop.call_forms import FORMS, is_call
 from outlast.loop.calls import HandoffResult, ModelReply, PreparedRun, ToolResult
 from outlast.loop.checks import Candidate
-from outlast.loop.effects import CheckInput, FinalizeAnswer, OffloadItems, PrepareRun, RunTool
+from outlast.loop.effects import (
+    CallModel,
+    CheckInput,
+    FinalizeAnswer,
+    OffloadItems,
+    PrepareRun,
+    RunTool,
+)
 from outlast.loop.items import Item
 from outlast.loop.stored import OFFLOAD_ABOVE, Offload, weight
 from outlast.loop.values import Json, JsonObject
@@ -28,6 +37,9 @@ from outlast.ports.blobs import BlobDamaged, LargeContent
 T = TypeVar("T")
 
 logger = get_logger(__name__)
+
+_PLAIN = PrefixCache[None]()
+"""The first items of conversations that have no content in the store."""
 
 INLINE_BYTES = 500_000
 """How much text a result may hold inline if every text is below the threshold."""
@@ -56,7 +68,7 @@ async def recorded_result(content: LargeContent, request: EffectRequest[Any], re
     if content.store is None:
         return result
     found: Contents = {}
-    made = _recorded(content, request, result, found)
+    made = _split(content, request, result, found)
     try:
         await content.put_all(found)
     except Exception as error:  # noqa: BLE001  any store's error
@@ -77,8 +89,8 @@ async def offload_items(
     content = worker.content
     if content.store is None:
         message = (
-            "This worker has no blob store, but another worker of the task queue has one. Give all "
-            "workers the same store: blob_store=, or the environment variable OUTLAST_BLOB_STORE."
+            "This worker has no blob store, but another worker of the task queue has one. Set the "
+            "same store on all workers: blob_store=, or the variable OUTLAST_BLOB_STORE."
         )
         raise EffectError(failures.CONTENT_UNAVAILABLE, message, retryable=True)
     found: Contents = {}
@@ -98,29 +110,41 @@ def _unavailable(error: Exception) -> EffectError:
 
 async def _whole(content: LargeContent, request: EffectRequest[Any]) -> EffectRequest[Any]:
     effect, items = request.effect, request.items
-    if not isinstance(effect, OffloadItems):
-        items = await _whole_items(content, items)
+    match effect:
+        case CallModel():
+            items = await _whole_conversation(content, effect.run_id, items)
+        case OffloadItems():
+            pass
+        case _:
+            items = await _whole_items(content, items)
     match effect:
         case CheckInput():
-            said = await _whole_items(content, effect.items)
-            effect = effect if said is effect.items else replace(effect, items=tuple(said))
+            effect = replace(effect, items=await _whole_items(content, effect.items))
         case FinalizeAnswer():
-            candidate = await _whole_candidate(content, effect.candidate)
-            if candidate is not effect.candidate:
-                effect = replace(effect, candidate=candidate)
+            effect = replace(effect, candidate=await _whole_candidate(content, effect.candidate))
         case PrepareRun() if effect.input is not None:
             effect = replace(effect, input=tuple(await content.joined_all(effect.input)))
         case _:
             pass
-    if effect is request.effect and items is request.items:
-        return request
-    return EffectRequest(effect=effect, items=tuple(items))
+    return EffectRequest(effect=effect, items=items)
 
 
-async def _whole_items(content: LargeContent, items: Sequence[Item]) -> Sequence[Item]:
+async def _whole_conversation(
+    content: LargeContent, run_id: str, items: tuple[Item, ...]
+) -> tuple[Item, ...]:
+    """Return the items of a model call with their content; earlier items are not searched again."""
+    count, _ = _PLAIN.find(run_id, items) or (0, None)
+    new = items[count:]
+    whole = await _whole_items(content, new)
+    if not all(map(is_, whole, new)):
+        return (*items[:count], *whole)
+    if new:
+        _PLAIN.keep(run_id, items, None)
+    return items
+
+
+async def _whole_items(content: LargeContent, items: Sequence[Item]) -> tuple[Item, ...]:
     raws = await content.joined_all([item.raw for item in items])
-    if all(raw is item.raw for raw, item in zip(raws, items, strict=True)):
-        return items
     return tuple(
         item if raw is item.raw else replace(item, raw=raw)
         for raw, item in zip(raws, items, strict=True)
@@ -129,35 +153,33 @@ async def _whole_items(content: LargeContent, items: Sequence[Item]) -> Sequence
 
 async def _whole_candidate(content: LargeContent, candidate: Candidate) -> Candidate:
     parts: list[Json] = [candidate.output]
-    for one in candidate.outcomes:
-        parts.extend((one.output, one.value))
+    for outcome in candidate.outcomes:
+        parts.extend((outcome.output, outcome.value))
     output, *rest = await content.joined_all(parts)
-    if all(new is old for new, old in zip([output, *rest], parts, strict=True)):
-        return candidate
     pairs = zip(candidate.outcomes, rest[::2], rest[1::2], strict=True)
-    outcomes = tuple(replace(one, output=said, value=value) for one, said, value in pairs)
+    outcomes = tuple(
+        replace(outcome, output=output_whole, value=value) for outcome, output_whole, value in pairs
+    )
     return replace(candidate, output=output, outcomes=outcomes)
 
 
-def _recorded(
-    content: LargeContent, request: EffectRequest[Any], result: Any, found: Contents
-) -> Any:
+def _split(content: LargeContent, request: EffectRequest[Any], result: Any, found: Contents) -> Any:
     least = content.threshold
     match result:
         case PreparedRun():
-            said = result.input
-            if said is not None:
-                said = tuple(blobs.split_to_fit(said, least, INLINE_BYTES, found))
-            return replace(result, input=said, stores=True)
+            raws = result.input
+            if raws is not None:
+                raws = tuple(blobs.split_to_fit(raws, least, INLINE_BYTES, found))
+            return replace(result, input=raws, stores=True)
         case ModelReply():
-            items = tuple(_recorded_reply(raw, least, found) for raw in result.items)
+            items = tuple(_split_reply(raw, least, found) for raw in result.items)
             return replace(result, items=items, stores=_holds_much(request))
         case ToolResult() if isinstance(request.effect, RunTool):
-            return _recorded_output(request.effect, result, least, found)
+            return _split_output(request.effect, result, least, found)
         case HandoffResult(edit=ViewEdit() as edit):
             segments = tuple(
-                blobs.split_item(one, least, found) if isinstance(one, dict) else one
-                for one in edit.segments
+                blobs.split_item(segment, least, found) if isinstance(segment, dict) else segment
+                for segment in edit.segments
             )
             added = tuple(blobs.split_item(raw, least, found) for raw in edit.added)
             return replace(result, edit=replace(edit, segments=segments, added=added))
@@ -170,17 +192,15 @@ def _holds_much(request: EffectRequest[Any]) -> bool:
     return weight(request.items) > OFFLOAD_ABOVE // 2
 
 
-def _recorded_reply(raw: JsonObject, least: int, found: Contents) -> JsonObject:
-    """Return an item of a reply; calls and answers stay inline, because the loop reads them."""
+def _split_reply(raw: JsonObject, least: int, found: Contents) -> JsonObject:
+    """Return an item of a reply; calls and messages stay inline for the loop."""
     if is_call(raw) or raw.get("type") == "message":
         return raw
     return blobs.split_item(raw, least, found)
 
 
-def _recorded_output(
-    request: RunTool, result: ToolResult, least: int, found: Contents
-) -> ToolResult:
-    """Return a tool's result; an output that may become the answer moves whole or not at all."""
+def _split_output(request: RunTool, result: ToolResult, least: int, found: Contents) -> ToolResult:
+    """Return a tool's result; a list that may become the answer stays inline."""
     output, value = result.output, result.value
     if isinstance(output, str):
         if FORMS[request.form].text:

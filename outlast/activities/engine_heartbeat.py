@@ -1,4 +1,4 @@
-"""Sends Temporal heartbeats from any thread, and detects attempts that began too late.
+"""Sends Temporal heartbeats from any thread, and detects late attempts.
 
 The SDK sends heartbeats only from the event loop. The worker's core accepts them from any thread,
 but has no public API for it. With an SDK that lacks that API, heartbeats go through the loop.
@@ -21,6 +21,7 @@ from outlast.activities.heartbeats import Beat, Heartbeats
 from outlast.activities.intake import relieve
 from outlast.agents.logs import get_logger
 from outlast.contract import policies
+from outlast.loop.values import Json
 
 ASKING = timedelta(seconds=5)
 """How long the server may take to confirm that it waits for an attempt."""
@@ -34,7 +35,7 @@ def heartbeat_timeout(info: activity.Info) -> timedelta:
 
 
 def sender(details: Callable[[], Any] | None = None) -> Callable[[], None]:
-    """Return a function that sends a heartbeat of the running activity, from any thread.
+    """Return a function that any thread may call to heartbeat the running activity.
 
     Args:
         details: the heartbeat's details, which are encoded here if no codec is needed.
@@ -56,8 +57,16 @@ def sender(details: Callable[[], Any] | None = None) -> Callable[[], None]:
     return send
 
 
+def progress_sender(progress: Json) -> Callable[[], None]:
+    """Return a function that heartbeats the running activity with an attempt's progress.
+
+    The SDK encodes the details, so they also survive where a codec encrypts payloads.
+    """
+    return _through_the_loop(lambda: progress)
+
+
 def relief() -> Callable[[Beat, Heartbeats], None] | None:
-    """Return a function that takes attempts past a blocked event loop, or None if not supported."""
+    """Return a function that takes attempts past a blocked loop; None if unsupported."""
     worker = _activity_worker()
     return None if worker is None else partial(relieve, worker)
 
@@ -71,7 +80,7 @@ def _activity_worker() -> Any:
 
 
 def _recorder(worker: Any) -> Callable[[ActivityHeartbeat], object] | None:
-    """Return a function that hands a heartbeat to the worker's core, or None if not supported."""
+    """Return a function that passes heartbeats to the worker's core, or None."""
     try:
         record: Any = worker._bridge_worker().record_activity_heartbeat  # noqa: SLF001
     except (AttributeError, TypeError):
@@ -107,8 +116,8 @@ class _Clocks:
         self._ahead = timedelta()
         self._late_and_wanted: list[timedelta] = []
 
-    def waited(self, info: activity.Info) -> timedelta:
-        """Return how long ago an attempt was taken from the server, corrected for the clocks."""
+    def age_of(self, info: activity.Info) -> timedelta:
+        """Return the attempt's age since the server sent it, corrected for the clocks."""
         if info.started_time.year < _NO_TIME:
             return timedelta()
         difference = timedelta(seconds=time.time() - info.started_time.timestamp())
@@ -116,14 +125,14 @@ class _Clocks:
             self._ahead = min(self._ahead, difference)  # no attempt is taken before it is scheduled
         return difference - (timedelta() if info.is_local else self._ahead)
 
-    def was_wanted(self, waited: timedelta) -> None:
-        """Learn from the server's answer: several late attempts that it wants mean wrong clocks."""
-        self._late_and_wanted.append(waited)
+    def record_accepted(self, age: timedelta) -> None:
+        """Record a late attempt that the server accepts; several mean wrong clocks."""
+        self._late_and_wanted.append(age)
         if len(self._late_and_wanted) == _ENOUGH:
             self._ahead += min(self._late_and_wanted)
             self._late_and_wanted.clear()
 
-    def was_in_time(self) -> None:
+    def record_in_time(self) -> None:
         """Learn from an attempt that began at once."""
         self._late_and_wanted.clear()
 
@@ -144,11 +153,11 @@ async def began_in_time(info: activity.Info) -> bool:
     the server gets no heartbeat and gives the attempt up; the next attempt then runs elsewhere, and
     this one must not begin. The clocks only decide when to ask the server, whose answer counts.
     """
-    waited = _clocks.waited(info)
+    age = _clocks.age_of(info)
     if info.is_local:  # the worker's core uses the same clock
-        return info.start_to_close_timeout is None or waited < info.start_to_close_timeout
-    if waited <= heartbeat_timeout(info) / 2:
-        _clocks.was_in_time()
+        return info.start_to_close_timeout is None or age < info.start_to_close_timeout
+    if age <= heartbeat_timeout(info) / 2:
+        _clocks.record_in_time()
         return True
     client = activity.client()
     request = RecordActivityTaskHeartbeatRequest(
@@ -158,6 +167,6 @@ async def began_in_time(info: activity.Info) -> bool:
         await client.workflow_service.record_activity_task_heartbeat(request, timeout=ASKING)
     except RPCError as error:
         logger.info("an attempt of %s began too late: %s", info.activity_type, error)
-        return error.status != RPCStatusCode.NOT_FOUND and waited < heartbeat_timeout(info)
-    _clocks.was_wanted(waited)
+        return error.status != RPCStatusCode.NOT_FOUND and age < heartbeat_timeout(info)
+    _clocks.record_accepted(age)
     return True

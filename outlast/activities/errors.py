@@ -90,7 +90,7 @@ def of_model(error: ModelError) -> EffectError:
 
 
 def of_user_code(what: str, error: Exception) -> EffectError:
-    """Return the failure of an effect from an exception of user code; `what` names the callable."""
+    """Return the failure of an effect after an exception in the user code `what`."""
     failure = failure_of(what, error)
     return EffectError(
         failure.code,
@@ -123,11 +123,18 @@ def cut(text: str) -> str:
     return fitting(whole, LONGEST_MESSAGE_BYTES)
 
 
+def fits_surely(text: str, most_bytes: int) -> bool:
+    """Whether a text certainly fits: a character takes at most 12 bytes in JSON."""
+    return 12 * len(text) + 2 <= most_bytes
+
+
 def fitting(text: str, most_bytes: int) -> str:
     """Return the longest beginning of a text that fits, measured as JSON.
 
     Control characters and characters outside ASCII take six bytes in JSON.
     """
+    if fits_surely(text, most_bytes):
+        return text
     written = json.dumps(text)
     if len(written) <= most_bytes:
         return text
@@ -147,9 +154,11 @@ def _short_details(details: JsonObject) -> JsonObject:
     """Return details that fit; too large ones lose long values and the ends of texts."""
     if len(json.dumps(details, default=repr)) <= LONGEST_MESSAGE_BYTES * 2:
         return details
-    short = {key: cut(one) if isinstance(one, str) else one for key, one in details.items()}
+    short = {key: cut(value) if isinstance(value, str) else value for key, value in details.items()}
     most = LONGEST_MESSAGE_BYTES
-    return {key: one for key, one in short.items() if len(json.dumps(one, default=repr)) <= most}
+    return {
+        key: value for key, value in short.items() if len(json.dumps(value, default=repr)) <= most
+    }
 
 
 def is_retryable(error: BaseException) -> bool:

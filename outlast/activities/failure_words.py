@@ -18,7 +18,7 @@ _NOT_THE_USERS: Final = (
 
 
 def failure_words(text: str, error: BaseException) -> str:
-    """Return a failure as part of a log line: its text, and the line of user code that raised.
+    """Return a failure's text for a log line, with the line of user code that raised.
 
     Args:
         text: the description of the failure, which may include the exception's text.

@@ -19,13 +19,12 @@ from outlast.activities.invocation import Invocation
 from outlast.activities.mcp_listing import listed_tool
 from outlast.activities.nested_stream import NestedStream, nested_events
 from outlast.activities.parent_call import ParentCall
-from outlast.activities.tripwires import finding, tripwire, withheld, without_payload
+from outlast.activities.tripwires import guardrail_result_of, tripwire, withheld, without_payload
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
-from outlast.agents.agent_tools.nested_result import AgentToolResult
+from outlast.agents.agent_tools.nested_result import AgentToolInvocation, AgentToolResult
 from outlast.agents.callables import call
 from outlast.agents.config.run_error import RunErrorData, RunErrorHandlerInput, handler_result
-from outlast.agents.config.settings import ERROR_HANDLERS
 from outlast.agents.errors import (
     AgentsException,
     InputGuardrailTripwireTriggered,
@@ -35,14 +34,13 @@ from outlast.agents.errors import (
     OutputGuardrailTripwireTriggered,
     UserError,
 )
-from outlast.agents.hooks import AgentHookContext, call_hooks
 from outlast.agents.items.forms import run_item
 from outlast.agents.items.raw_items import copies
 from outlast.agents.items.tool_output import decode_output
 from outlast.agents.schemas.agent_output import (
+    model_text_of,
     output_schema_of,
     read_output,
-    said_output,
     write_output,
 )
 from outlast.agents.tools.use_behavior import FunctionToolResult, ToolsToFinalOutputFunction, judge
@@ -94,10 +92,10 @@ async def finalize_answer(
     invocation = Invocation.of(worker, request.effect)
     is_last = attempt.number >= policies.CHECK.attempts
     async with nested_events(invocation, request.effect) as stream:
-        return await _concluded(invocation, request, stream, is_last=is_last)
+        return await _finalize(invocation, request, stream, is_last=is_last)
 
 
-async def _concluded(
+async def _finalize(
     invocation: Invocation,
     request: EffectRequest[FinalizeAnswer],
     stream: NestedStream,
@@ -111,14 +109,15 @@ async def _concluded(
         return await _failed_tool(invocation, invocation.parent_call, effect.candidate.failure)
     output = await _output(invocation, effect.candidate, request)
     if output is None:
-        declined = effect.candidate.failure is not None
+        failed = effect.candidate.failure
+        declined = failed is not None and failed.details != failures.EMPTY_ANSWER
         return FinalizedAnswer(final=False, declined=declined, changes=invocation.changes())
-    records, failure = await _ended_and_checked(invocation, output, request, stream)
+    records, failure = await _end_and_check(invocation, output, request, stream)
     blocked = next((record.name for record in records if record.tripped), None)
     placeholder = None if blocked is None else withheld(invocation, blocked)
     if placeholder is not None and effect.candidate.tool_made:
         records = without_payload(records, placeholder)
-        failure = tripwire(invocation, failures.OUTPUT_GUARDRAIL, "output", records)
+        failure = tripwire(invocation, records)
     if (
         failure is not None
         and invocation.parent_call is not None
@@ -128,18 +127,18 @@ async def _concluded(
         return replace(read, results=(*records, *read.results))
     tool = invocation.tool
     if failure is None and invocation.parent_call and tool and tool.custom_output_extractor:
-        nested = _nested_result(invocation, output.value, request)
+        nested = _nested_result(invocation, invocation.parent_call, output.value, request)
         try:
             text = str(await call(tool.custom_output_extractor, nested))
         except Exception as error:
             if tool.failure_error_function and (is_last or not is_retryable(error)):
-                read = await _told_failure(invocation, invocation.parent_call, error)
+                read = await _failure_output(invocation, invocation.parent_call, error)
                 return replace(read, results=(*records, *read.results))
             what = f"custom_output_extractor of the tool {tool.name!r}"
             raise of_user_code(what, error) from error
         output = replace(output, json=text, replaced=True)
     if failure is None and invocation.parent_call is not None:
-        silent = not records and (output.json is None or output.json == "")
+        silent = not records and output.json in (None, "")
         result = last_words(request.items) if silent else output.json
         ended = await end_call(invocation, invocation.parent_call, as_text(result))
         records, failure = [*records, *ended.records], ended.failure
@@ -156,22 +155,27 @@ async def _concluded(
     )
 
 
-async def _ended_and_checked(
+async def _end_and_check(
     invocation: Invocation,
     output: _Output,
     request: EffectRequest[FinalizeAnswer],
     stream: NestedStream,
 ) -> tuple[list[GuardrailRecord], Failure | None]:
-    """Call the end hooks, run the output guardrails, and stream the answer once they pass."""
+    """Call the end hooks, run the output guardrails, and stream a passed answer."""
     candidate, has_guardrails = request.effect.candidate, bool(invocation.output_guardrails())
     if candidate.tool_made and not has_guardrails:
         await stream.answer(request.items)
-    await _end(invocation, output, request)
+    await invocation.call_agent_hooks(
+        "on_agent_end",
+        "on_end",
+        output.value,
+        turn_input=lambda: copies(item.raw for item in _parts(request)[0]),
+    )
     leave_turn()
     records, failure = await _check(invocation, output)
-    if has_guardrails and failure is None and candidate.failure is None:
-        tell = stream.answer if candidate.tool_made else stream.passed_answer
-        await tell(request.items)
+    if has_guardrails and failure is None:
+        stream_answer = stream.answer if candidate.tool_made else stream.checked_answer
+        await stream_answer(request.items)
     return records, failure
 
 
@@ -180,16 +184,16 @@ async def _output(
 ) -> _Output | None:
     """Return the answer, or None if there is no answer after all."""
     if candidate.outcomes:
-        return await _judged(invocation, candidate)
+        return await _apply_tool_use_behavior(invocation, candidate)
     if candidate.failure is not None:
-        return await _handled(invocation, candidate.failure, request)
+        return await _call_error_handler(invocation, candidate.failure, request)
     return _Output(json=candidate.output, value=_value(invocation, candidate))
 
 
-async def _judged(invocation: Invocation, candidate: Candidate) -> _Output | None:
+async def _apply_tool_use_behavior(invocation: Invocation, candidate: Candidate) -> _Output | None:
     """Call the agent's own rule to decide whether the tool outputs are the answer."""
     every = [await _tool_result(invocation, outcome) for outcome in candidate.outcomes]
-    results = [one for one in every if one.tool.form == FUNCTION]
+    results = [result for result in every if result.tool.form == FUNCTION]
     if not results:
         return None
     rule = cast("ToolsToFinalOutputFunction", invocation.agent.tool_use_behavior)
@@ -207,13 +211,13 @@ async def _judged(invocation: Invocation, candidate: Candidate) -> _Output | Non
 
 async def _tool_result(invocation: Invocation, outcome: ToolOutcome) -> FunctionToolResult:
     try:
-        tool = invocation.worker.registry.tool(invocation.agent.name, outcome.name)
+        tool = invocation.worker.registry.tool(invocation.agent_name, outcome.name)
     except UserError as error:
         tool, _ = await listed_tool(invocation, outcome.name)
         if tool is None:
             raise lacking(str(error)) from error
     raw = output_item(outcome.call_id, outcome.output, tool.form)
-    item = run_item(Item("tool_output", raw, invocation.agent.name), _finder(invocation))
+    item = run_item(Item("tool_output", raw, invocation.agent_name), _finder(invocation))
     value = outcome.output if outcome.value is None else outcome.value
     typed = decode_output(value, tool.result_type)
     return FunctionToolResult(tool=tool, output=typed, run_item=item)
@@ -226,22 +230,23 @@ def final_of_tool(invocation: Invocation, value: Any) -> dict[str, Any]:
     return {"json": write_output(None, value), "value": value}
 
 
-async def _handled(
+async def _call_error_handler(
     invocation: Invocation, failure: Failure, request: EffectRequest[FinalizeAnswer]
 ) -> _Output | None:
     """Call the handler that may turn a failure into an answer."""
-    key, _ = _HANDLED.get(failure.code, ("", AgentsException))
-    names: Any = invocation.settings.get(ERROR_HANDLERS)
-    name = cast("dict[str, str]", names).get(key) if isinstance(names, dict) else None
+    if failure.code not in _HANDLED:
+        return None
+    kind, _ = _HANDLED[failure.code]
+    name = invocation.error_handler(kind)
     if name is None:
         return None
-    what = f"The error handler for {key}"
+    what = f"The error handler for {kind}"
     handler_input = RunErrorHandlerInput[Any](
         error=cast("Any", _error_of(failure)),
         context=invocation.wrapper,
         run_data=_run_data(invocation, request),
     )
-    answer = await _called(what, invocation.named(name), handler_input)
+    answer = await _call(what, invocation.named(name), handler_input)
     try:
         result = handler_result(answer)
         if result is None:
@@ -253,8 +258,8 @@ async def _handled(
         raise EffectError(
             failures.USER_ERROR, f"{what} returned no valid answer: {error}", retryable=False
         ) from error
-    said = _said(said_output(schema, written)) if result.include_in_history else None
-    return _Output(json=written, value=value, replaced=True, message=said)
+    message = _message(model_text_of(schema, written)) if result.include_in_history else None
+    return _Output(json=written, value=value, replaced=True, message=message)
 
 
 async def _failed_tool(
@@ -268,17 +273,17 @@ async def _failed_tool(
         return FinalizedAnswer(final=False, declined=True, changes=invocation.changes())
     error = _error_of(failure)
     if isinstance(error, InputGuardrailTripwireTriggered | OutputGuardrailTripwireTriggered):
-        error.guardrail_result = finding(invocation, failure)
-    return await _told_failure(invocation, parent_call, error)
+        error.guardrail_result = guardrail_result_of(invocation, failure)
+    return await _failure_output(invocation, parent_call, error)
 
 
-async def _told_failure(
+async def _failure_output(
     invocation: Invocation, parent_call: ParentCall, error: Exception
 ) -> FinalizedAnswer:
     """Make the output for the parent's model with the tool's `failure_error_function`."""
     function = parent_call.tool.failure_error_function
     what = f"failure_error_function of the tool {parent_call.tool.name!r}"
-    text = str(await _called(what, function, parent_call.context(invocation.wrapper), error))
+    text = str(await _call(what, function, parent_call.context(invocation.wrapper), error))
     ended = await end_call(invocation, parent_call, text)
     return FinalizedAnswer(
         output=text if ended.message is None else ended.message,
@@ -298,49 +303,29 @@ def _error_of(failure: Failure) -> AgentsException:
     kinds: list[type[AgentsException]] = [AgentsException]
     for kind in kinds:  # base classes come before their subclasses
         kinds.extend(kind.__subclasses__())
-    return next((one for one in kinds if one.code == failure.code), kinds[0])(failure.message)
-
-
-async def _end(
-    invocation: Invocation, output: _Output, request: EffectRequest[FinalizeAnswer]
-) -> None:
-    """Call the end hooks."""
-    if not invocation.hooked("on_agent_end", "on_end"):
-        return
-    context = AgentHookContext[Any](
-        context=invocation.wrapper.context,
-        usage=invocation.usage,
-        run_id=invocation.run_id,
-        turn=invocation.turn,
-        tool_input=invocation.wrapper.tool_input,
-        turn_input=copies(item.raw for item in _parts(request)[0]),
-    )
-    calls = invocation.hook_calls("on_agent_end", "on_end", context, invocation.agent, output.value)
-    try:
-        await call_hooks(*calls)
-    except Exception as error:
-        raise of_user_code(f"An end hook of agent {invocation.agent.name!r}", error) from error
-    invocation.wrapper.context = context.context
+    return next(
+        (error_class for error_class in kinds if error_class.code == failure.code), kinds[0]
+    )(failure.message)
 
 
 async def _check(
     invocation: Invocation, output: _Output
 ) -> tuple[list[GuardrailRecord], Failure | None]:
-    """Run all output guardrails in parallel; a tripwire outranks another guardrail's error."""
+    """Run all output guardrails in parallel. A tripwire outranks an error."""
     checks = [
-        (one, partial(one.run, invocation.wrapper, invocation.agent, output.value))
-        for one in invocation.output_guardrails()
+        (guardrail, partial(guardrail.run, invocation.wrapper, invocation.agent, output.value))
+        for guardrail in invocation.output_guardrails()
     ]
-    name = invocation.agent.name
+    name = invocation.agent_name
     records, error = await run_guardrails(
         checks, stage="output", agent=name, output=output.json, stop_at_error=False
     )
     failure = failure_of(f"An output guardrail of agent {name!r}", error) if error else None
-    return records, tripwire(invocation, failures.OUTPUT_GUARDRAIL, "output", records) or failure
+    return records, tripwire(invocation, records) or failure
 
 
 def _value(invocation: Invocation, candidate: Candidate) -> Any:
-    """Return an answer as user code sees it: of the agent's output type, if it has one."""
+    """Return an answer as user code sees it, in the agent's output type."""
     schema = output_schema_of(invocation.agent.output_type)
     if schema is None or candidate.tool_made:
         return candidate.output
@@ -363,7 +348,10 @@ def _run_data(invocation: Invocation, request: EffectRequest[FinalizeAnswer]) ->
 
 
 def _nested_result(
-    invocation: Invocation, value: Any, request: EffectRequest[FinalizeAnswer]
+    invocation: Invocation,
+    call: ParentCall,
+    value: Any,
+    request: EffectRequest[FinalizeAnswer],
 ) -> AgentToolResult:
     history, own = _parts(request)
     return AgentToolResult(
@@ -372,6 +360,7 @@ def _nested_result(
         final_output=value,
         last_agent=invocation.agent,
         context_wrapper=invocation.wrapper,
+        agent_tool_invocation=AgentToolInvocation(call.tool.name, call.call_id, call.arguments),
     )
 
 
@@ -391,12 +380,12 @@ def _finder(invocation: Invocation) -> Callable[[str], Agent[Any]]:
     return find
 
 
-def _said(text: str) -> JsonObject:
+def _message(text: str) -> JsonObject:
     content: list[JsonObject] = [{"type": "output_text", "text": text, "annotations": []}]
     return {"type": "message", "role": "assistant", "status": "completed", "content": content}
 
 
-async def _called(what: str, function: Any, *arguments: Any) -> Any:
+async def _call(what: str, function: Any, *arguments: Any) -> Any:
     try:
         return await call(function, *arguments)
     except Exception as error:

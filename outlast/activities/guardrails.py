@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from outlast.activities.inner_spans import guarded
+from outlast.activities.inner_spans import traced_guardrail
 from outlast.agents.guardrails.guardrail import (
     InputGuardrail,
     InputGuardrailResult,
@@ -41,7 +41,7 @@ async def run_guardrails(
         exception that a guardrail raised.
     """
     running = [
-        asyncio.create_task(guarded(guardrail.get_name(), check, tripped=_is_tripped))
+        asyncio.create_task(traced_guardrail(guardrail.get_name(), check, tripped=_is_tripped))
         for guardrail, check in checks
     ]
     records: list[GuardrailRecord] = []

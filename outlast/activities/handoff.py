@@ -1,9 +1,9 @@
-"""Carries out `RunHandoff`: the handoff's callback, the hooks, and the input filter."""
+"""Carries out `RunHandoff`: the callback, the hooks, and the input filter."""
 
 import asyncio
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from outlast.activities.carry_out import FIRST, Attempt
 from outlast.activities.errors import EffectError, lacking, of_user_code
@@ -58,7 +58,7 @@ async def _handed_over(
 ) -> tuple[HandoffResult, Agent[Any]]:
     """Run the user code, and return its result and the next agent."""
     what = f"on_handoff of {effect.name!r} of agent {effect.agent!r}"
-    bound_seconds = effect.policy.timeout_ms / 1000
+    bound_seconds = effect.policy.timeout_seconds
     bound = asyncio.timeout(bound_seconds)
     try:
         async with bound:
@@ -85,9 +85,10 @@ async def _handed_over(
             message = f"{what} took longer than {bound_seconds:g} s."
             raise EffectError(failures.USER_ERROR, message, retryable=True) from error
         raise of_user_code(what, error) from error
+    name = invocation.worker.registry.name_of(target)
     result = HandoffResult(
         changes=invocation.changes(),
-        target=target.name if target.name != effect.target else None,
+        target=None if name == effect.target else name,
         target_model=model_label(target.model),
         required_steps=invocation.required_steps(target),
         edit=edit,
@@ -96,7 +97,7 @@ async def _handed_over(
 
 
 def filter_of(invocation: Invocation, entry: Handoff) -> Any:
-    """Return the next agent's filter: the handoff's, the run's, or nesting of the history.
+    """Return the input filter of a handoff: its own, the run's, or nesting.
 
     None if the next agent sees everything.
     """
@@ -134,7 +135,8 @@ async def _target(invocation: Invocation, entry: Handoff, effect: RunHandoff) ->
             f"The handoff {effect.name!r} of agent {effect.agent!r} chose {chosen!r}: "
             "on_invoke_handoff must return an Agent."
         )
-    return invocation.worker.registry.agent(chosen.name)
+    registry = invocation.worker.registry
+    return registry.agent(registry.name_of(cast("Agent[Any]", chosen)))
 
 
 async def _edit(

@@ -1,4 +1,4 @@
-"""Sends heartbeats from one thread of the process, which also watches the event loops.
+"""A thread that sends a process's heartbeats and watches its event loops.
 
 A heartbeat means that the worker is alive. Sent from the event loop, heartbeats would stop with the
 first `async def` that blocks the loop, and all work of the worker would be repeated elsewhere. The
@@ -61,6 +61,10 @@ class Beat:
     thread_id: int = field(default_factory=threading.get_ident)
     last: float = field(default_factory=time.monotonic)
 
+    def note_sent(self) -> None:
+        """Record a heartbeat that was sent by other means."""
+        self.last = time.monotonic()
+
 
 class Heartbeats:
     """Sends the heartbeats of a process, and watches its event loops."""
@@ -96,15 +100,15 @@ class Heartbeats:
                 self._thread.start()
 
     def _serve(self) -> None:
-        busy_at = looked_at = time.monotonic()
+        busy_at = checked_at = time.monotonic()
         while True:
             self._wake.wait(self._pause)
             self._wake.clear()
             now = time.monotonic()
             beats = list(self._beats.values())
             # A stopped process or a sleeping machine is no blocked loop.
-            stood_still = now - looked_at > self._pause + BLOCKED_SECONDS / 2
-            looked_at = now
+            stood_still = now - checked_at > self._pause + BLOCKED_SECONDS / 2
+            checked_at = now
             self._send_due(beats, now)
             self._watch(beats, now, afresh=stood_still)
             self._pause = min([LOOK_SECONDS, *(beat.interval for beat in beats)])
@@ -142,7 +146,7 @@ class Heartbeats:
             watch = self._watches.get(loop)
             if watch is None or afresh:
                 watch = self._watches[loop] = _Watch(loop, beat.thread_id)
-            blocker = watch.look(now)
+            blocker = watch.find_blocker(now)
             if watch.is_blocked(now):
                 self._relieve(loop, beats)
             if blocker is not None and blocker.code not in self._warned:
@@ -183,12 +187,12 @@ class _Watch:
         self._has_answered = True
         self._suspect: tuple[int, CodeType, asyncio.Task[Any] | None] | None = None
         self._since = 0.0
-        self._asked = 0.0
+        self._probed_at = 0.0
 
-    def look(self, now: float) -> _Blocker | None:
+    def find_blocker(self, now: float) -> _Blocker | None:
         """Return the code that blocks the loop, once it has done so for long enough."""
         if self._has_answered:
-            self._has_answered, self._suspect, self._asked = False, None, now
+            self._has_answered, self._suspect, self._probed_at = False, None, now
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._answer)
             return None
@@ -214,8 +218,8 @@ class _Watch:
         )
 
     def is_blocked(self, now: float) -> bool:
-        """Whether the loop has not responded for long, whatever the reason."""
-        return not self._has_answered and now - self._asked >= BLOCKED_SECONDS
+        """Whether the event loop has not responded for long."""
+        return not self._has_answered and now - self._probed_at >= BLOCKED_SECONDS
 
     def _answer(self) -> None:
         self._has_answered = True

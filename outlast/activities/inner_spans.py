@@ -1,4 +1,4 @@
-"""Spans for the steps of an effect: model calls, guardrails, MCP listings, handled failures.
+"""Spans for model calls, guardrails and MCP listings within an effect.
 
 They are reported only inside `traced`.
 """
@@ -24,12 +24,12 @@ from outlast.tracing.provider import get_current_span, open_span
 
 T = TypeVar("T")
 
-_UNTOLD_SETTINGS = ("extra_headers", "extra_body", "extra_query", "extra_args", "metadata")
+_OMITTED_SETTINGS = ("extra_headers", "extra_body", "extra_query", "extra_args", "metadata")
 """Settings that are left out of spans, because they may hold keys."""
 
 
 @contextmanager
-def asking(label: str, request: ModelRequest) -> Generator[Callable[[ModelResponse], None]]:
+def model_span(label: str, request: ModelRequest) -> Generator[Callable[[ModelResponse], None]]:
     """Open the span of a model call, and yield a function that records the response.
 
     Args:
@@ -38,21 +38,20 @@ def asking(label: str, request: ModelRequest) -> Generator[Callable[[ModelRespon
     """
     data = GenerationSpanData(model=label)
     with open_span(data) as span:
-        if span.is_recorded and span.sensitive:
-            said = [{"role": "system", "content": request.instructions}]
-            data.input = [*(said if request.instructions else []), *request.input]
         if span.is_recorded:
+            system = [{"role": "system", "content": request.instructions}]
+            data.input = [*(system if request.instructions else []), *request.input]
             data.model_config = _config(request.settings)
 
-        def answered(response: ModelResponse) -> None:
-            given: object = response.output  # a user's model may return anything
-            data.output = list(response.output) if isinstance(given, list | tuple) else None
+        def record_response(response: ModelResponse) -> None:
+            output: object = response.output  # a user's model may return anything
+            data.output = list(response.output) if isinstance(output, list | tuple) else None
             data.usage = _usage(plain_usage(response.usage))
 
-        yield answered
+        yield record_response
 
 
-async def guarded(
+async def traced_guardrail(
     name: str, check: Callable[[], Awaitable[T]], *, tripped: Callable[[T], bool]
 ) -> T:
     """Run a guardrail inside a span.
@@ -69,7 +68,7 @@ async def guarded(
         return verdict
 
 
-def tell_failure(message: str, code: str) -> None:
+def record_failure(message: str, code: str) -> None:
     """Set the error of the current span; the model may read another message."""
     span = get_current_span()
     if span is not None:
@@ -77,7 +76,7 @@ def tell_failure(message: str, code: str) -> None:
         span.set_error(SpanError(message=message, data={"code": code}))
 
 
-async def listing(server: MCPServer, context: Any, agent: Any) -> list[Any]:
+async def traced_listing(server: MCPServer, context: Any, agent: Any) -> list[Any]:
     """List the tools of an MCP server inside a span."""
     data = MCPListToolsSpanData(server.name)
     with open_span(data):
@@ -86,7 +85,7 @@ async def listing(server: MCPServer, context: Any, agent: Any) -> list[Any]:
         return tools
 
 
-def tell_server(name: str) -> None:
+def record_server(name: str) -> None:
     """Record the MCP server of the tool in the current span."""
     span = get_current_span()
     if span is not None and isinstance(span.span_data, FunctionSpanData):
@@ -96,7 +95,7 @@ def tell_server(name: str) -> None:
 def _config(settings: ModelSettings) -> JsonObject:
     with suppress(Exception):  # settings of a worker need not be JSON
         written = write_model_settings(settings)
-        return {name: one for name, one in written.items() if name not in _UNTOLD_SETTINGS}
+        return {name: value for name, value in written.items() if name not in _OMITTED_SETTINGS}
     return {}
 
 
@@ -106,6 +105,9 @@ def _usage(usage: Usage) -> JsonObject:
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
         "total_tokens": usage.total_tokens,
-        "input_tokens_details": {"cached_tokens": usage.cached_tokens},
+        "input_tokens_details": {
+            "cached_tokens": usage.cached_tokens,
+            "cache_write_tokens": usage.cache_write_tokens,
+        },
         "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
     }

@@ -12,7 +12,6 @@ from outlast.activities.tripwires import tripwire
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.guardrails.guardrail import InputGuardrail
 from outlast.agents.items.raw_items import copies
-from outlast.contract import failures
 from outlast.contract.effects import EffectRequest
 from outlast.loop.checks import CheckResult
 from outlast.loop.effects import CheckInput
@@ -23,7 +22,7 @@ from outlast.loop.values import JsonObject
 async def check_input(
     worker: WorkerDeps, request: EffectRequest[CheckInput], attempt: Attempt = FIRST
 ) -> CheckResult:
-    """Run the guardrails of a stage in parallel. The first tripwire cancels the others.
+    """Run a stage's guardrails in parallel. The first tripwire cancels the others.
 
     Raises:
         EffectError: a guardrail failed.
@@ -33,16 +32,16 @@ async def check_input(
     invocation = Invocation.of(worker, effect)
     content = as_input(effect.items, invocation)
     checks = [
-        (one, partial(one.run, invocation.agent, content, invocation.wrapper))
-        for one in _chosen(invocation.input_guardrails(), effect.stage)
+        (guardrail, partial(guardrail.run, invocation.agent, content, invocation.wrapper))
+        for guardrail in _chosen(invocation.input_guardrails(), effect.stage)
     ]
-    name = invocation.agent.name
+    name = invocation.agent_name
     records, error = await run_guardrails(checks, stage="input", agent=name, stop_at_error=True)
     if error is not None:
         raise of_user_code(f"An input guardrail of agent {name!r}", error) from error
     return CheckResult(
         results=tuple(records),
-        failure=tripwire(invocation, failures.INPUT_GUARDRAIL, "input", records),
+        failure=tripwire(invocation, records),
         changes=invocation.changes(),
     )
 
@@ -57,4 +56,6 @@ def as_input(items: Sequence[Item], invocation: Invocation) -> str | list[JsonOb
 def _chosen(guardrails: Sequence[InputGuardrail[Any]], stage: str) -> list[InputGuardrail[Any]]:
     if stage == "added":
         return list(guardrails)
-    return [one for one in guardrails if one.run_in_parallel == (stage == "parallel")]
+    return [
+        guardrail for guardrail in guardrails if guardrail.run_in_parallel == (stage == "parallel")
+    ]

@@ -29,12 +29,12 @@ _contexts: "WeakKeyDictionary[asyncio.AbstractEventLoop, contextvars.Context]" =
 
 
 def begin_attempts_like_this() -> None:
-    """Begin attempts that the thread takes in the caller's context, as the worker's own."""
+    """Begin attempts that the thread takes in the context of the caller."""
     _contexts[asyncio.get_running_loop()] = contextvars.copy_context()
 
 
 def relieve(worker: Any, blocked: Beat, beats: Heartbeats) -> None:
-    """Also take a worker's attempts in a thread from now on. A second call does nothing.
+    """Also take a worker's attempts in a thread. A second call does nothing.
 
     Args:
         worker: the SDK's activity worker.
@@ -104,7 +104,10 @@ class _Intake:
             running.task = self._loop.create_task(start)
             worker._running_activities[token] = running  # noqa: SLF001
         elif task.HasField("cancel"):
-            worker._handle_cancel_activity_task(token, task.cancel)  # noqa: SLF001
+            # Behind the first step of an attempt that begins now: a task that is cancelled before
+            # it never runs, and the core would wait for the attempt's result at shutdown, forever.
+            cancel = worker._handle_cancel_activity_task  # noqa: SLF001
+            self._loop.call_soon(cancel, token, task.cancel)
         if beat is not None:
             self._loop.call_later(KEPT_SECONDS, self._beats.remove, beat)
 
@@ -118,7 +121,7 @@ class _Intake:
             what=f"{start.activity_type} of {start.workflow_execution.workflow_id}",
             loop=self._loop,
             send=lambda: self._core.record_activity_heartbeat(ActivityHeartbeat(task_token=token)),
-            interval=(timeout or policies.HEARTBEAT_MS / 1000) / 4,
+            interval=(timeout or policies.HEARTBEAT_MS / 1000) / policies.BEATS_WITHIN_TIMEOUT,
             key=token,
             task=None,
             thread_id=self._thread_id,

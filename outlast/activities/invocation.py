@@ -3,22 +3,24 @@
 Every attempt of an effect makes one `Invocation` from its request and the worker's definitions.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol, cast
 
-from outlast.activities.errors import EffectError, lacking
+from outlast.activities.errors import EffectError, lacking, of_user_code
 from outlast.activities.parent_call import ParentCall, parent_call_of
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.agent_tools.agent_tool import AgentTool
-from outlast.agents.config.settings import AS_ITEMS, HOOKS
+from outlast.agents.approvals.policy import ApprovalPolicy, NeedsApproval, policy_of
+from outlast.agents.approvals.policy_file import PointKind
+from outlast.agents.config.settings import AS_ITEMS, ERROR_HANDLERS, HOOKS
 from outlast.agents.context.codec import BorrowedContext
-from outlast.agents.context.wrapper import RunContextWrapper
+from outlast.agents.context.wrapper import NamedAgent, RunContextWrapper
 from outlast.agents.errors import UserError
 from outlast.agents.guardrails.guardrail import InputGuardrail, OutputGuardrail
-from outlast.agents.hooks import HookCall, RunHooks, overrides
+from outlast.agents.hooks import AgentHookContext, HookCall, RunHooks, call_hooks, overrides
 from outlast.agents.usage import Usage
 from outlast.contract import failures, names
 from outlast.loop import values
@@ -68,7 +70,7 @@ class EffectRequest(Protocol):
 
 @dataclass(kw_only=True)
 class Invocation:
-    """The agent, the context and the run's own callables, for one attempt of an effect.
+    """The agent, context and callables of a run, for one attempt of an effect.
 
     Attributes:
         worker: the worker's definitions.
@@ -93,13 +95,18 @@ class Invocation:
 
     def __post_init__(self) -> None:
         """Make the wrapper."""
-        self.wrapper = RunContextWrapper[Any](
+        self.wrapper = RunContextWrapper(
             context=self.borrowed.context,
             usage=self.usage,
             run_id=self.run_id,
             turn=self.turn,
             tool_input=self.parent_call.tool_input() if self.parent_call is not None else None,
         )
+
+    @property
+    def agent_name(self) -> str:
+        """The name by which the run refers to the agent."""
+        return self.worker.registry.name_of(self.agent)
 
     @classmethod
     def of(cls, worker: WorkerDeps, request: EffectRequest, annotated: Any = None) -> "Invocation":
@@ -136,6 +143,11 @@ class Invocation:
         name = self.settings.get(key)
         return self.named(name) if isinstance(name, str) else None
 
+    def error_handler(self, kind: str) -> str | None:
+        """Return the name of the run's error handler of a kind, if there is one."""
+        names: Any = self.settings.get(ERROR_HANDLERS)
+        return cast("dict[str, str]", names).get(kind) if isinstance(names, dict) else None
+
     def named(self, name: str) -> Any:
         """Return the object with a name.
 
@@ -157,14 +169,31 @@ class Invocation:
         """The tool of that call, for a nested run."""
         return self.parent_call.tool if self.parent_call is not None else None
 
+    def approval_policy(
+        self, kind: PointKind, name: str, setting: NeedsApproval, agent: NamedAgent | None = None
+    ) -> ApprovalPolicy | None:
+        """Return the approval policy of a call or answer; None if none is needed.
+
+        Args:
+            kind: a tool, a handoff or an answer.
+            name: the name of the tool or handoff.
+            setting: what the definition says, which the operators' file outranks.
+            agent: the agent; default: the effect's.
+        """
+        file = self.worker.approvals
+        if file is not None:
+            owner = self.worker.registry.name_of(agent or self.agent)
+            setting = file.needs_approval(kind, owner, name, setting)
+        return policy_of(setting)
+
     @property
     def shows_items(self) -> bool:
         """Whether user code gets the input as items even if it is one plain text.
 
         It does if the program passed items, or if a session comes first.
         """
-        given_so = self.settings.get(AS_ITEMS) is True and self.parent_call is None
-        return given_so or names.SETTING_SESSION in self.settings
+        passed_items = self.settings.get(AS_ITEMS) is True and self.parent_call is None
+        return passed_items or names.SETTING_SESSION in self.settings
 
     @property
     def is_streamed(self) -> bool:
@@ -182,6 +211,42 @@ class Invocation:
             HookCall(self.run_hooks, run_method, *arguments),
             HookCall(self.agent.hooks, agent_method, *arguments),
         ]
+
+    async def call_agent_hooks(
+        self,
+        run_method: str,
+        agent_method: str,
+        *arguments: Any,
+        turn_input: Callable[[], list[JsonObject]],
+    ) -> None:
+        """Call the hooks at an agent's start or end, which may change the context.
+
+        Args:
+            run_method: the method of the run's hooks.
+            agent_method: the method of the agent's hooks.
+            *arguments: the arguments after the context and the agent.
+            turn_input: returns the input of the turn, if there is a hook.
+
+        Raises:
+            EffectError: a hook failed.
+        """
+        if not self.hooked(run_method, agent_method):
+            return
+        context = AgentHookContext(
+            context=self.wrapper.context,
+            usage=self.usage,
+            run_id=self.run_id,
+            turn=self.turn,
+            turn_input=turn_input(),
+            tool_input=self.wrapper.tool_input,
+        )
+        try:
+            await call_hooks(
+                *self.hook_calls(run_method, agent_method, context, self.agent, *arguments)
+            )
+        except Exception as error:
+            raise of_user_code(f"{run_method} of agent {self.agent.name!r}", error) from error
+        self.wrapper.context = context.context
 
     def hooked(self, run_method: str, agent_method: str) -> bool:
         """Whether the run or the agent has a hook for a step."""
@@ -204,18 +269,20 @@ class Invocation:
         answers_call = parent_call is not None and (
             parent_call.tool.custom_output_extractor is not None
             or bool(parent_call.tool.tool_output_guardrails)
-            or any(one.is_needed for one in parent_call.hook_calls("on_tool_end", self.wrapper, ""))
+            or any(
+                hook.is_needed for hook in parent_call.hook_calls("on_tool_end", self.wrapper, None)
+            )
         )
         # No model call follows that would stream the outputs of these tools.
         tells_end = self.is_streamed and agent.tool_use_behavior != "run_llm_again"
         judges = bool(self.output_guardrails(agent))
         found: dict[RequiredStep, bool] = {
-            "check_first": any(not one.run_in_parallel for one in checks),
-            "check": any(one.run_in_parallel for one in checks),
+            "check_first": any(not check.run_in_parallel for check in checks),
+            "check": any(check.run_in_parallel for check in checks),
             "finalize_answer": ends or answers_call or tells_end or judges,
             "check_output": judges,
         }
-        return tuple(duty for duty, is_due in found.items() if is_due)
+        return tuple(step for step, is_due in found.items() if is_due)
 
     def changes(self) -> tuple[Change, ...]:
         """Return the changes that user code made in the context.

@@ -9,7 +9,7 @@ from typing import Any
 
 from outlast.activities.errors import EffectError, lacking, of_user_code
 from outlast.activities.failure_words import failure_words
-from outlast.activities.inner_spans import listing
+from outlast.activities.inner_spans import traced_listing
 from outlast.activities.invocation import Invocation
 from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
@@ -56,7 +56,7 @@ async def list_mcp_tools(invocation: Invocation, *, attempt: int = 1, attempts: 
 
     async def ask(server: MCPServer, context: Any, of: Any) -> list[Any] | None:
         try:
-            return await listing(server, context, of)
+            return await traced_listing(server, context, of)
         except Exception as error:
             most = _attempts_for(error, attempts)
             if most is None:
@@ -77,12 +77,12 @@ async def list_mcp_tools(invocation: Invocation, *, attempt: int = 1, attempts: 
         raise
     except Exception as error:
         raise of_user_code(f"Listing the MCP tools of agent {agent.name!r}", error) from error
-    invocation.worker.registry.note_listed(agent.name, tools)
+    invocation.worker.registry.keep_listed(invocation.agent_name, tools)
     return Listing(tools, away)
 
 
 def _attempts_for(error: Exception, attempts: int) -> int | None:
-    """Return the attempts for a server after an error; None if the server is not at fault.
+    """Return the attempts for a server after its error; None for other errors.
 
     Args:
         error: the error of listing.
@@ -120,7 +120,7 @@ async def listed_tool(
         listed = await list_mcp_tools(invocation, attempt=attempt, attempts=attempts)
         away.extend(listed.away)
     try:
-        return registry.tool(invocation.agent.name, name), away
+        return registry.tool(invocation.agent_name, name), away
     except UserError as error:
         if invocation.agent.mcp_servers:
             return None, away

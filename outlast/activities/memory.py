@@ -3,6 +3,7 @@
 `session.py` reads and writes a session once.
 """
 
+import asyncio
 import hashlib
 from collections.abc import Sequence
 from typing import Any, cast
@@ -12,13 +13,13 @@ from pydantic_core import to_json
 from outlast.activities.carry_out import FIRST, Attempt
 from outlast.activities.errors import lacking, of_user_code
 from outlast.activities.parent_call import parent_call_of
-from outlast.activities.session import is_gone, load_session, save_items, to_session_item
+from outlast.activities.session import has_lost_items, load_session, save_items, to_session_item
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent_tools.agent_tool import AgentTool
 from outlast.agents.config.session_input import MergedInput
 from outlast.agents.config.settings import read_session_settings
 from outlast.agents.errors import UserError
-from outlast.agents.items.raw_items import as_input
+from outlast.agents.items.raw_items import as_input, in_written_order
 from outlast.agents.logs import get_logger
 from outlast.agents.registry import Registry
 from outlast.contract.effects import EffectRequest
@@ -27,9 +28,16 @@ from outlast.loop.call_forms import FORM_OF_OUTPUT, FUNCTION, output_item
 from outlast.loop.effects import SaveSession
 from outlast.loop.items import Item, call_id_of
 from outlast.loop.values import JsonObject
-from outlast.ports.session import Session, session_from_description
+from outlast.ports.session import (
+    Session,
+    is_openai_responses_compaction_aware_session,
+    session_from_description,
+)
 
 logger = get_logger(__name__)
+
+LONGEST_COMPACTION_SECONDS = 45.0
+"""The time limit of one compaction: shorter than that of a save, which must not fail with it."""
 
 REFERENCE = "ref"
 """The key of a session that is named in the settings; any other is described by data."""
@@ -65,16 +73,16 @@ def _named_session(registry: Registry, described: JsonObject) -> Session:
         UserError: there is none, or the name belongs to another session id.
     """
     name, kind = str(described[REFERENCE]), described.get("factory")
-    wanted = described.get("session_id")
+    session_id = described.get("session_id")
     if registry.unknown_references([name]) and isinstance(kind, str):
         make: Any = registry.reference(kind)
-        session: Any = make(wanted) if callable(make) else make
+        session: Any = make(session_id) if callable(make) else make
     else:
         session = registry.reference(name)
-    found = getattr(session, "session_id", None)
-    if wanted is not None and found != wanted:
+    actual = getattr(session, "session_id", None)
+    if session_id is not None and actual != session_id:
         raise UserError(
-            f"The run's session is {wanted!r}, but {name!r} is the session {found!r} on this "
+            f"The run's session is {session_id!r}, but {name!r} is the session {actual!r} on this "
             f"worker. Register a factory for sessions: AgentWorker(references={{{kind!r}: "
             "lambda session_id: ...})."
         )
@@ -103,7 +111,7 @@ async def load(
             reasoning_item_id_policy=settings.get("reasoning_item_id_policy"),
         )
     except Exception as error:
-        raise of_user_code(_named(session), error) from error
+        raise of_user_code(_label(session), error) from error
 
 
 async def save_session(
@@ -126,24 +134,42 @@ async def save_session(
     rows = _rows(request.items, call.withheld, omits=omits)
     key = f"{call.run_id}@{call.chain_id}:{call.number}:{_digest(rows)}"
     try:
-        gone = call.follows and await is_gone(session)
+        is_lost = call.follows and await has_lost_items(session)
         await save_items(session, key, rows, attempt=attempt.number)
     except Exception as error:
-        failed = of_user_code(_named(session), error)
+        failed = of_user_code(_label(session), error)
         failed.attempts = None  # a database may be unavailable for longer than other user code
         raise failed from error
-    if not gone:
+    await _compact(session, rows)
+    if not is_lost:
         return {}
     note = (
-        f"{_named(session)} no longer holds the items that were saved before: it was deleted, "
+        f"{_label(session)} no longer holds the items that were saved before: it was deleted, "
         f"replaced or cleared while the run {call.run_id!r} used it. The new items are saved."
     )
     logger.warning("%s", note)
     return {"note": note}
 
 
+async def _compact(session: Session, rows: Sequence[JsonObject]) -> None:
+    """Compact a session after an answer, if it can be compacted.
+
+    A turn with tool outputs is not over. The items are saved, so a failure is only logged: the next
+    answer tries again.
+    """
+    if not is_openai_responses_compaction_aware_session(session):
+        return
+    if not rows or rows[-1].get("role") != "assistant":
+        return
+    try:
+        async with asyncio.timeout(LONGEST_COMPACTION_SECONDS):
+            await session.run_compaction({})
+    except Exception:
+        logger.exception("%s was not compacted; it keeps all of its items", _label(session))
+
+
 def _digest(rows: Sequence[JsonObject]) -> str:
-    """Return the digest of a save's rows: after a reset, the same save may have other rows."""
+    """Return the digest of a save's rows, which a reset may change."""
     return hashlib.sha256(to_json(rows)).hexdigest()[:16]
 
 
@@ -161,7 +187,7 @@ def _rows(items: Sequence[Item], withheld: str | None, *, omits: bool) -> list[J
     blocked = [item for item in items if item.turn == newest and item.kind != "message"]
     if not all(item.raw.get("call_id") for item in blocked):
         return kept
-    return [*kept, *(_withheld(item, withheld) for item in blocked)]
+    return [*kept, *(_with_placeholder(item, withheld) for item in blocked)]
 
 
 def _row(item: Item, *, omits: bool) -> JsonObject:
@@ -171,16 +197,16 @@ def _row(item: Item, *, omits: bool) -> JsonObject:
     """
     if item.kind == "input":
         return item.raw
-    raw = as_input(item.raw)
+    raw = in_written_order(as_input(item.raw))
     return to_session_item(raw, reasoning_item_id_policy="omit") if omits else raw
 
 
-def _withheld(item: Item, placeholder: str) -> JsonObject:
+def _with_placeholder(item: Item, placeholder: str) -> JsonObject:
     if item.kind != "tool_output":
         return as_input(item.raw)
     form = FORM_OF_OUTPUT.get(str(item.raw.get("type")), FUNCTION)
     return output_item(call_id_of(item.raw), placeholder, form)
 
 
-def _named(session: object) -> str:
+def _label(session: object) -> str:
     return f"The session {getattr(session, 'session_id', session)!r}"

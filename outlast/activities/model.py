@@ -5,15 +5,19 @@ between its hooks, the plan.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, cast
 
 from outlast.activities.carry_out import FIRST, Attempt
+from outlast.activities.cost import cost_micros, price_for
 from outlast.activities.errors import EffectError, failure_of, lacking, of_model, of_user_code
-from outlast.activities.inner_spans import asking
+from outlast.activities.inner_spans import model_span
 from outlast.activities.invocation import Invocation
+from outlast.activities.model_input import sent_input, sent_items, shown_items
 from outlast.activities.model_response import ask
+from outlast.activities.model_retry import FailedAttempt, apply_retry_settings
 from outlast.activities.nested_stream import NestedStream, nested_events
 from outlast.activities.offered_tools import OfferedTools, offered_tools
 from outlast.activities.plan import Plan, model_label, plan_reply
@@ -21,25 +25,29 @@ from outlast.activities.plan_callbacks import servers_away
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.callables import call
+from outlast.agents.config.model_defaults import UNSET, settings_of_model
 from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.config.run_config import CallModelData, ModelInputData
-from outlast.agents.config.session_input import deduplicated, without_unanswered
 from outlast.agents.config.settings import MODEL_REF, read_model_settings, read_tool_execution
 from outlast.agents.context.codec import context_type_of
 from outlast.agents.context.wrapper import show_turn
 from outlast.agents.errors import UserError
-from outlast.agents.hooks import AgentHookContext, call_hooks
-from outlast.agents.items.raw_items import as_input, copies
+from outlast.agents.hooks import call_hooks
+from outlast.agents.items.raw_items import copies
 from outlast.agents.prompt import prompt_of
 from outlast.agents.registry import handoffs_of, target_of
 from outlast.agents.schemas.agent_output import output_schema_of
+from outlast.agents.schemas.provider_names import (
+    provider_name,
+    with_own_names,
+)
 from outlast.agents.tools.hosted import function_tools
 from outlast.agents.tools.use_behavior import JUDGED
 from outlast.agents.usage import plain_usage
 from outlast.contract import failures
 from outlast.contract.effects import EffectRequest
 from outlast.contract.names import SETTING_STREAM
-from outlast.loop.call_forms import FUNCTION, form_of
+from outlast.loop.call_forms import FUNCTION, MCP_APPROVAL, form_of
 from outlast.loop.calls import ModelReply
 from outlast.loop.checks import INPUT_CHECKS
 from outlast.loop.effects import CallModel
@@ -78,18 +86,18 @@ async def call_model(
         EffectError: user code or the provider failed before there was a reply.
     """
     effect = request.effect
-    invocation = _invocation(worker, effect)
+    invocation = invocation_of(worker, effect)
     if _has_new_checks(invocation, effect):
         return ModelReply(items=(), required_steps=invocation.required_steps(), unchecked=True)
     async with nested_events(invocation, effect) as stream:
         await stream.turn(effect, request.items, attempt=attempt.number)
-        reply = await _answered(invocation, request, stream, attempt)
+        reply = await _call_model(invocation, request, stream, attempt)
         await stream.reply(effect, reply)
     return reply
 
 
 def _has_new_checks(invocation: Invocation, effect: CallModel) -> bool:
-    """Whether the agent has kinds of input guardrails that did not run for the question.
+    """Whether the agent has new input guardrails that did not run for the question.
 
     A conversation may be open for days: its required steps may date from before a deploy.
     """
@@ -98,7 +106,7 @@ def _has_new_checks(invocation: Invocation, effect: CallModel) -> bool:
     }
 
 
-async def _answered(
+async def _call_model(
     invocation: Invocation,
     request: EffectRequest[CallModel],
     stream: NestedStream,
@@ -108,33 +116,85 @@ async def _answered(
     effect = request.effect
     show_turn(invocation.wrapper, _question(request))
     if effect.starts:
-        await _start(invocation)
+        # These hooks may still change the agent.
+        await invocation.call_agent_hooks(
+            "on_agent_start", "on_start", turn_input=lambda: invocation.wrapper.turn_input
+        )
     offer = await offered_tools(invocation, attempt=attempt.number)
-    model_request = await _request(invocation, effect, offer, _shown(invocation, request.items))
     model, label = _model_of(invocation)
+    price = price_for(invocation.settings, label)
+    model_request = await _request(invocation, request, offer, model)
+    await _call_start_hooks(invocation, model_request)
+    is_read = invocation.parent_call is None or stream.has_callback
+    streams = is_read and invocation.settings.get(SETTING_STREAM) is True
+    retry = model_request.settings.retry
+    policy = retry.policy if retry is not None else None
+    policy = invocation.named(policy) if isinstance(policy, str) else policy
+    try:
+        with model_span(label, model_request) as record_response:
+            response = await ask(
+                model,
+                model_request,
+                attempt.on_event if streams and _has_readers(invocation) else None,
+                stream,
+                of=invocation.agent_name,
+                objects=_objects(invocation, offer),
+            )
+            record_response(response)
+    except EffectError as error:
+        failed = FailedAttempt(number=attempt.number, request=model_request, stream=streams)
+        await apply_retry_settings(error, failed, policy)
+        raise
+    response = _with_own_names(response, offer)
+    reply = await planned_reply(invocation, request.items, offer, response, label)
+    if price is not None:
+        reply = replace(reply, cost_micros=cost_micros(price, reply))
+    keeps_usage = model_request.settings.preserve_raw_usage is True
+    return replace(reply, raw_usage=response.raw_usage) if keeps_usage else reply
+
+
+def _has_readers(invocation: Invocation) -> bool:
+    """Whether readers of the run get the text while the model writes it.
+
+    Not that of a nested run, which a callback reads, nor an answer that a person has to approve.
+    """
+    approval = invocation.agent.output_approval
+    is_approved_later = invocation.approval_policy("answer", "", approval) is not None
+    return invocation.parent_call is None and not is_approved_later
+
+
+async def _call_start_hooks(invocation: Invocation, request: ModelRequest) -> None:
+    """Call the hooks before the model call.
+
+    Raises:
+        EffectError: a hook failed.
+    """
+    if not invocation.hooked("on_llm_start", "on_llm_start"):
+        return
     calls = invocation.hook_calls(
         "on_llm_start",
         "on_llm_start",
         invocation.wrapper,
         invocation.agent,
-        model_request.instructions,
-        list(model_request.input),
+        request.instructions,
+        list(request.input),
     )
-    await _hooks("on_llm_start", invocation, calls)
-    streams = attempt.on_event if invocation.settings.get(SETTING_STREAM) is True else None
-    with asking(label, model_request) as answered:
-        response = await ask(
-            model,
-            model_request,
-            streams,
-            stream,
-            of=invocation.agent.name,
-            objects=_objects(invocation, offer),
-        )
-        answered(response)
-    reply = await _reply(invocation, request, offer, response, label)
-    keeps_usage = model_request.settings.preserve_raw_usage is True
-    return replace(reply, raw_usage=response.raw_usage) if keeps_usage else reply
+    try:
+        await call_hooks(*calls)
+    except Exception as error:
+        raise of_user_code(f"on_llm_start of agent {invocation.agent.name!r}", error) from error
+
+
+def _with_own_names(response: ModelResponse, offer: OfferedTools) -> ModelResponse:
+    """Return a response with the tools' own names; invalid calls stay for the plan."""
+    output = cast("object", response.output)
+    names = [*offer.tools, *offer.handoffs]
+    if not isinstance(output, list | tuple) or all(name.isascii() for name in names):
+        return response
+    items = cast("Sequence[object]", output)
+    if not all(isinstance(item, dict) for item in items):
+        return response
+    return replace(response, output=with_own_names(cast("Sequence[JsonObject]", items), names))
 
 
 def _question(request: EffectRequest[CallModel]) -> list[JsonObject]:
@@ -146,7 +206,12 @@ def _question(request: EffectRequest[CallModel]) -> list[JsonObject]:
     return [item.raw for item in items]
 
 
-def _invocation(worker: WorkerDeps, effect: CallModel) -> Invocation:
+def invocation_of(worker: WorkerDeps, effect: CallModel) -> Invocation:
+    """Return the invocation of a model call.
+
+    Raises:
+        EffectError: the worker lacks the agent, or an agent that it hands over to.
+    """
     try:
         agent = worker.registry.agent(effect.agent)
         for entry in handoffs_of(agent):
@@ -160,60 +225,79 @@ def _invocation(worker: WorkerDeps, effect: CallModel) -> Invocation:
     return invocation
 
 
-async def _start(invocation: Invocation) -> None:
-    """Call the start hooks, which may still change the agent."""
-    if not invocation.hooked("on_agent_start", "on_start"):
-        return
-    context = AgentHookContext[Any](
-        context=invocation.wrapper.context,
-        usage=invocation.usage,
-        run_id=invocation.run_id,
-        turn=invocation.turn,
-        turn_input=invocation.wrapper.turn_input,
-        tool_input=invocation.wrapper.tool_input,
-    )
-    calls = invocation.hook_calls("on_agent_start", "on_start", context, invocation.agent)
-    await _hooks("on_agent_start", invocation, calls)
-    invocation.wrapper.context = context.context
-
-
-async def _hooks(step: str, invocation: Invocation, calls: list[Any]) -> None:
-    try:
-        await call_hooks(*calls)
-    except Exception as error:
-        raise of_user_code(f"{step} of agent {invocation.agent.name!r}", error) from error
-
-
 async def _request(
-    invocation: Invocation, effect: CallModel, offer: OfferedTools, items: list[JsonObject]
+    invocation: Invocation,
+    request: EffectRequest[CallModel],
+    offer: OfferedTools,
+    model: Model,
 ) -> ModelRequest:
     """Return the model request, after the run's input filter."""
-    if callable(invocation.agent.prompt):
-        instructions, prompt = await asyncio.gather(_instructions(invocation), _prompt(invocation))
-    else:
-        instructions, prompt = await _instructions(invocation), await _prompt(invocation)
+    effect = request.effect
+    instructions, prompt = await _instructions_and_prompt(invocation)
     instructions = _with_servers_away(instructions, offer)
-    data = await _filtered(invocation, ModelInputData(input=items, instructions=instructions))
-    settings = invocation.agent.model_settings.resolve(
-        read_model_settings(invocation.settings.get("model_settings"))
-    )
+    instructions, sent = await _apply_input_filter(invocation, instructions, request.items)
+    settings = _settings(invocation, model, has_prompt=prompt is not None)
     resets = effect.tools_used and invocation.agent.reset_tool_choice
     if settings.tool_choice is not None and (resets or _forces_missing(settings, offer)):
         settings = replace(settings, tool_choice=None)
+    elif isinstance(settings.tool_choice, str):
+        settings = replace(settings, tool_choice=provider_name(settings.tool_choice))
+    entries = offer.entries()
     return ModelRequest(
-        instructions=data.instructions,
-        input=deduplicated(data.input),
+        instructions=instructions,
+        input=sent,
         tools=offer.specs(),
-        hosted_tools=offer.entries(),
+        hosted_tools=list(entries.values()),
+        hosted_positions=list(entries),
         output=_output(invocation.agent),
         settings=settings,
         previous_response_id=effect.previous_response_id,
         conversation_id=effect.conversation_id,
         prompt=prompt,
+        run_id=invocation.run_id,
     )
 
 
-async def _instructions(invocation: Invocation) -> str | None:
+_model_defaults = lru_cache(maxsize=256)(settings_of_model)
+"""The default settings of a model, which nothing changes."""
+
+
+def _settings(invocation: Invocation, model: Model, *, has_prompt: bool) -> ModelSettings:
+    """Return the call's settings: the run's, then the agent's or the model's."""
+    own = invocation.agent.model_settings
+    if own is UNSET:
+        own = _model_defaults(_name_with_defaults(invocation, model, has_prompt=has_prompt))
+    return own.resolve(read_model_settings(invocation.settings.get("model_settings")))
+
+
+def _name_with_defaults(invocation: Invocation, model: Model, *, has_prompt: bool) -> str:
+    """Return the name of the model that the defaults apply to; empty for none.
+
+    A model object, and a model that a stored prompt may choose, have no defaults. Where nobody
+    names a model, the name is that of the provider's default model.
+    """
+    chosen = _chosen_model(invocation)
+    if chosen is None and not has_prompt:
+        chosen = getattr(model, "name", None)
+    return chosen if isinstance(chosen, str) else ""
+
+
+async def _instructions_and_prompt(
+    invocation: Invocation,
+) -> tuple[str | None, JsonObject | None]:
+    """Return the agent's instructions and stored prompt; two callables run in parallel."""
+    agent = invocation.agent
+    if callable(agent.instructions) and callable(agent.prompt):
+        return await asyncio.gather(instructions_of(invocation), stored_prompt_of(invocation))
+    return await instructions_of(invocation), await stored_prompt_of(invocation)
+
+
+async def instructions_of(invocation: Invocation) -> str | None:
+    """Return the agent's instructions.
+
+    Raises:
+        EffectError: the callable that makes them failed.
+    """
     agent = invocation.agent
     if agent.instructions is None or isinstance(agent.instructions, str):
         return agent.instructions
@@ -229,7 +313,7 @@ async def _instructions(invocation: Invocation) -> str | None:
 
 
 def _with_servers_away(instructions: str | None, offer: OfferedTools) -> str | None:
-    """Add the unavailable servers to the instructions, so that the model does not guess."""
+    """Add the unavailable servers to the instructions."""
     if not offer.away:
         return instructions
     notice = f"{servers_away(offer.away)} If they are needed, say so instead of guessing."
@@ -237,7 +321,7 @@ def _with_servers_away(instructions: str | None, offer: OfferedTools) -> str | N
 
 
 def _forces_missing(settings: ModelSettings, offer: OfferedTools) -> bool:
-    """Whether tool_choice names a tool of an unavailable server, which a provider would refuse."""
+    """Whether tool_choice names a tool of an unavailable server."""
     if not offer.away or settings.tool_choice in {"auto", "none"}:
         return False
     if settings.tool_choice == "required":
@@ -249,7 +333,12 @@ def _forces_missing(settings: ModelSettings, offer: OfferedTools) -> bool:
     }
 
 
-async def _prompt(invocation: Invocation) -> JsonObject | None:
+async def stored_prompt_of(invocation: Invocation) -> JsonObject | None:
+    """Return the agent's stored prompt.
+
+    Raises:
+        EffectError: the callable that chooses it failed.
+    """
     try:
         return await prompt_of(invocation.agent.prompt, invocation.wrapper, invocation.agent)
     except Exception as error:
@@ -264,33 +353,21 @@ def _output(agent: Agent[Any]) -> OutputSpec | None:
         raise of_user_code(f"The output type of agent {agent.name!r}", error) from error
 
 
-def _shown(invocation: Invocation, items: Sequence[Item]) -> list[JsonObject]:
-    """Return the items as input, without the ids of reasoning if the run omits them.
+async def _apply_input_filter(
+    invocation: Invocation, instructions: str | None, items: Sequence[Item]
+) -> tuple[str | None, list[JsonObject]]:
+    """Return the instructions and the input, after the run's input filter.
 
-    Calls without an output, because a handoff's filter dropped it or the provider sent none, are
-    left out: providers refuse them. The caller's own items stay unchanged. User code gets copies:
-    its changes affect the request, and not the run.
+    User code gets copies: its changes affect the request, and not the run.
     """
-    omits = invocation.settings.get("reasoning_item_id_policy") == "omit"
-    shown = [
-        {name: value for name, value in as_input(item.raw).items() if name != "id"}
-        if omits and item.kind != "input" and item.raw.get("type") == "reasoning"
-        else as_input(item.raw)
-        for item in items
-    ]
-    if not invocation.server_managed:
-        own = (item.kind not in {"input", "history"} for item in items)
-        shown = without_unanswered(zip(shown, own, strict=True))
-    seen = invocation.reference("call_model_input_filter") is not None
-    return copies(shown) if seen or invocation.hooked("on_llm_start", "on_llm_start") else shown
-
-
-async def _filtered(invocation: Invocation, data: ModelInputData) -> ModelInputData:
     chosen = invocation.reference("call_model_input_filter")
     if chosen is None:
-        return data
+        sent = sent_input(invocation, items)
+        is_seen = invocation.hooked("on_llm_start", "on_llm_start")
+        return instructions, copies(sent) if is_seen else sent
     what = "call_model_input_filter"
-    copied = ModelInputData(input=list(data.input), instructions=data.instructions)
+    shown = copies(shown_items(invocation, items))
+    copied = ModelInputData(input=shown, instructions=instructions)
     call_data = CallModelData[Any](
         model_data=copied, agent=invocation.agent, context=invocation.wrapper.context
     )
@@ -301,34 +378,39 @@ async def _filtered(invocation: Invocation, data: ModelInputData) -> ModelInputD
     if not isinstance(changed, ModelInputData):
         message = f"{what} returned {type(changed).__name__}: return ModelInputData(...)."
         raise EffectError(failures.USER_ERROR, message, retryable=False)
-    _check_filtered(changed.input, changed.instructions, what)
-    return changed
+    _check_filter_result(changed.input, changed.instructions, what)
+    return changed.instructions, sent_items(changed.input)
 
 
-def _check_filtered(items: object, instructions: object, what: str) -> None:
+def _check_filter_result(items: object, instructions: object, what: str) -> None:
     """Refuse input that cannot be sent.
 
     Raises:
         EffectError: the items or the instructions have the wrong type.
     """
     is_list = isinstance(items, list | tuple)
-    if not is_list or not all(isinstance(one, dict) for one in cast("list[object]", items)):
-        wrong, fits = cast("object", items), "input= is a list of input items (dicts)"
+    if not is_list or not all(isinstance(item, dict) for item in cast("list[object]", items)):
+        wrong, fits = cast("object", items), "input= must be a list of input items (dicts)"
     elif instructions is not None and not isinstance(instructions, str):
-        wrong, fits = instructions, "instructions= is a string or None"
+        wrong, fits = instructions, "instructions= must be a string or None"
     else:
         return
     message = f"{what} returned ModelInputData with {wrong!r:.80}: {fits}."
     raise EffectError(failures.USER_ERROR, message, retryable=False)
 
 
-def _model_of(invocation: Invocation) -> tuple[Model, str]:
-    """Return the model and its name for people; the run's model outranks the agent's."""
-    model: Any = (
+def _chosen_model(invocation: Invocation) -> Any:
+    """Return the model or name that the run or the agent sets, or None."""
+    return (
         invocation.reference(MODEL_REF)
         or invocation.settings.get("model")
         or invocation.agent.model
     )
+
+
+def _model_of(invocation: Invocation) -> tuple[Model, str]:
+    """Return the model and its name for people; the run's model outranks the agent's."""
+    model = _chosen_model(invocation)
     if model is not None and not isinstance(model, str):
         return model, model_label(model)
     provider: ModelProvider = invocation.reference("model_provider") or invocation.worker.models
@@ -358,23 +440,31 @@ def _objects(invocation: Invocation, offer: OfferedTools) -> CallObjects:
     else:
         tracing = ModelTracing.ENABLED
     return CallObjects(
-        tools=[*offer.tools.values(), *offer.hosted],
+        tools=offer.all_tools(),
         handoffs=[*offer.handoffs.values()],
         output_schema=output_schema_of(invocation.agent.output_type),
         tracing=tracing,
     )
 
 
-async def _reply(
+async def planned_reply(
     invocation: Invocation,
-    request: EffectRequest[CallModel],
+    history: Sequence[Item],
     offer: OfferedTools,
     response: ModelResponse,
     label: str,
 ) -> ModelReply:
-    """Return the reply with its plan. The model is paid, so nothing raises from here on."""
+    """Return a model's reply with its plan; raises nothing, because the model is paid.
+
+    Args:
+        invocation: the agent and the context.
+        history: the items before the reply.
+        offer: the tools and handoffs that the model had.
+        response: the model's response.
+        label: the model's name, for people to read.
+    """
     invocation.usage.add(response.usage)  # user code after the call sees its usage
-    plan = await plan_reply(response.output, offer, request.items, invocation)
+    plan = await plan_reply(response.output, offer, history, invocation)
     failure, changes = await _after(invocation, plan, response), ()
     try:
         changes = invocation.changes()
@@ -395,6 +485,8 @@ async def _reply(
         judged=plan.ends_with == JUDGED,
         checks=plan.checks,
         parallel=_at_once(invocation, plan),
+        answer_terms=plan.approval.terms if plan.approval.needs_approval else None,
+        answer_reason=plan.approval.reason,
     )
 
 
@@ -404,20 +496,21 @@ def _at_once(invocation: Invocation, plan: Plan) -> int | None:
     A model that writes two patches or commands expects them to run in order.
     """
     forms = [form_of(plan.items[call.item]) for call in plan.calls]
-    if any(form != FUNCTION and forms.count(form) > 1 for form in forms):
+    machines = [form for form in forms if form not in {FUNCTION, MCP_APPROVAL}]
+    if len(machines) > len(set(machines)):
         return 1
     return read_tool_execution(invocation.settings).max_function_tool_concurrency
 
 
 async def _after(invocation: Invocation, plan: Plan, response: ModelResponse) -> Failure | None:
     """Call the hooks after the model call, and return why the run cannot go on, if so."""
-    if not plan.reuses_call_id:
+    if not plan.reuses_call_id and invocation.hooked("on_llm_end", "on_llm_end"):
         seen = RunResponse.of(response)
         calls = invocation.hook_calls(
             "on_llm_end", "on_llm_end", invocation.wrapper, invocation.agent, seen
         )
         try:
-            await call_hooks(*calls)
+            await call_hooks(*reversed(calls))  # the agent's first, as in the SDK
         except Exception as error:  # noqa: BLE001  a hook's error fails the run without a retry
             what = f"on_llm_end of agent {invocation.agent.name!r}"
             return plan.failure or failure_of(what, error)
@@ -426,13 +519,7 @@ async def _after(invocation: Invocation, plan: Plan, response: ModelResponse) ->
 
 def annotated_type(agent: Agent[Any]) -> Any:
     """Return the context type that the agent's callables are annotated with, if any."""
-    entries: list[Callable[..., Any]] = []
-    if callable(agent.instructions):
-        entries.append(agent.instructions)
-    entries.extend(
-        entry.is_enabled
-        for entry in [*function_tools(agent.tools), *handoffs_of(agent)]
-        if callable(entry.is_enabled)
-    )
-    types = (context_type_of(entry) for entry in entries)
-    return next((one for one in types if one is not None), None)
+    offered = [*function_tools(agent.tools), *handoffs_of(agent)]
+    entries: list[object] = [agent.instructions, *(entry.is_enabled for entry in offered)]
+    types = (context_type_of(entry) for entry in entries if callable(entry))
+    return next((context_type for context_type in types if context_type is not None), None)

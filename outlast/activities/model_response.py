@@ -42,7 +42,9 @@ async def ask(
     """
     what = f"The model {type(model).__name__} of agent {of!r}"
     limit = request.settings.timeout
-    seconds = None if limit is None else limit.total_seconds()
+    if limit is None:
+        return await _answer(by_record(model, objects), request, on_event, stream, what)
+    seconds = limit.total_seconds()
     bound = asyncio.timeout(seconds)
     try:
         async with bound:
@@ -67,8 +69,8 @@ async def _answer(
     what: str,
 ) -> ModelResponse:
     try:
-        if stream.is_heard:
-            events = stream.passed(_stream(model, request, what))
+        if stream.has_callback:
+            events = stream.forward(_stream(model, request, what))
             return await response_of_stream(events, on_event)
         if on_event is not None:
             return await response_of_stream(_stream(model, request, what), on_event)

@@ -68,21 +68,19 @@ async def nested_events(
         invocation: the invocation of the effect.
         effect: the effect.
     """
-    stream = NestedStream(
-        invocation, bound_seconds=kind_of(effect).policy(effect).timeout_ms / 1000
-    )
-    if not stream.is_heard:
+    stream = NestedStream(invocation, bound_seconds=kind_of(effect).policy(effect).timeout_seconds)
+    if not stream.has_callback:
         yield stream
         return
-    passing_on = asyncio.create_task(stream.pass_on())
+    calling = asyncio.create_task(stream.call_back())
     try:
         yield stream
-        await stream.all_heard()
+        await stream.drain()
     except Exception:
-        await stream.all_heard()
+        await stream.drain()
         raise
     finally:
-        passing_on.cancel()
+        calling.cancel()
 
 
 class NestedStream:
@@ -100,14 +98,18 @@ class NestedStream:
         tool = invocation.tool
         self._invocation = invocation
         self._on_stream = tool.on_stream if tool is not None else None
-        longest = tool.on_stream_max_pending_events if tool is not None else None
-        self._waiting: asyncio.Queue[_Maker] = asyncio.Queue(longest or 0)
         self._patience_seconds = LONGEST_WAIT_SECONDS
         self._ends_at = asyncio.get_running_loop().time() + bound_seconds - SPARE_SECONDS
         self._called: dict[str, Item] = {}
 
+    @cached_property
+    def _waiting(self) -> asyncio.Queue[_Maker]:
+        tool = self._invocation.tool
+        longest = tool.on_stream_max_pending_events if tool is not None else None
+        return asyncio.Queue(longest or 0)
+
     @property
-    def is_heard(self) -> bool:
+    def has_callback(self) -> bool:
         """Whether the tool has an `on_stream`."""
         return self._on_stream is not None
 
@@ -119,7 +121,7 @@ class NestedStream:
             items: the model's input.
             attempt: the number of the attempt, from 1.
         """
-        if not self.is_heard:
+        if not self.has_callback:
             return
         if attempt > 1:
             await self.raw({"type": RESTARTED, "attempt": attempt})
@@ -127,13 +129,13 @@ class NestedStream:
             await self._put(
                 partial(AgentUpdatedStreamEvent, id=0, new_agent=self._invocation.agent)
             )
-        await self._outputs_unless_told(items)
+        await self._outputs_once(items)
 
     async def raw(self, event: JsonObject) -> None:
         """Stream a raw event of the model's stream."""
         await self._put(partial(_raw_event, event))
 
-    async def passed(self, events: AsyncIterator[JsonObject]) -> AsyncGenerator[JsonObject]:
+    async def forward(self, events: AsyncIterator[JsonObject]) -> AsyncGenerator[JsonObject]:
         """Stream the events of a model's stream, and yield them."""
         try:
             async for raw in events:
@@ -147,20 +149,19 @@ class NestedStream:
     async def reply(self, effect: CallModel, reply: ModelReply) -> None:
         """Stream the items of the planned reply.
 
-        `passed_answer` streams an answer that output guardrails have to pass first.
+        `checked_answer` streams an answer that output guardrails have to pass first.
         """
-        if self.is_heard:
+        if self.has_callback:
             written = _written(effect, reply)
             waits = "check_output" in reply.required_steps and not reply.calls
-            ready = [one for one in written if not (waits and one.kind in ANSWER_KINDS)]
+            ready = [item for item in written if not (waits and item.kind in ANSWER_KINDS)]
             await self._items(ready, among=written)
 
-    async def passed_answer(self, items: Sequence[Item]) -> None:
+    async def checked_answer(self, items: Sequence[Item]) -> None:
         """Stream the answer of the newest turn, which output guardrails have passed."""
-        if self.is_heard:
-            newest = items[-1].turn if items else 0
-            said = [one for one in items if one.turn == newest > 0]
-            await self._items([one for one in said if one.kind in ANSWER_KINDS], among=items)
+        if self.has_callback:
+            newest = [item for item in items if item.turn == items[-1].turn]
+            await self._items([item for item in newest if item.kind in ANSWER_KINDS], among=items)
 
     async def handoff(self, effect: RunHandoff, items: Sequence[Item], target: str) -> None:
         """Stream the outputs of the turn and the handoff.
@@ -170,17 +171,17 @@ class NestedStream:
             items: the transcript before it.
             target: the name of the next agent.
         """
-        if self.is_heard:
+        if self.has_callback:
             transfer = output_item(effect.call_id, handed_over(target))
             done = Item("handoff_output", transfer, effect.agent)
             await self._items([*_newest_outputs(items), done], among=items)
 
     async def answer(self, items: Sequence[Item]) -> None:
         """Stream the outputs that no further model call follows."""
-        if self.is_heard:
-            await self._outputs_unless_told(items)
+        if self.has_callback:
+            await self._outputs_once(items)
 
-    async def pass_on(self) -> None:
+    async def call_back(self) -> None:
         """Call the callback with each event, until cancelled."""
         await load_event_types()
         while True:
@@ -188,24 +189,24 @@ class NestedStream:
             try:
                 await self._call(make())
             except Exception as error:  # noqa: BLE001  an observer does not stop the run
-                said = f"on_stream of the tool {self._tool_name!r} raised {type(error).__name__}"
-                logger.warning("%s", failure_words(f"{said}: {error}", error))
+                message = f"on_stream of the tool {self._tool_name!r} raised {type(error).__name__}"
+                logger.warning("%s", failure_words(f"{message}: {error}", error))
             finally:
                 self._waiting.task_done()
 
-    async def all_heard(self) -> None:
+    async def drain(self) -> None:
         """Wait until the callback has had all events, within the time limit."""
-        if self.is_heard:
+        if self.has_callback:
             await self._wait_for(self._waiting.join())
 
-    async def _outputs_unless_told(self, items: Sequence[Item]) -> None:
+    async def _outputs_once(self, items: Sequence[Item]) -> None:
         """Stream the newest outputs, unless a handoff has streamed them."""
-        outputs, agent = _newest_outputs(items), self._invocation.agent.name
-        if all(one.kind == "tool_output" and one.agent == agent for one in outputs):
+        outputs, agent = _newest_outputs(items), self._invocation.agent_name
+        if all(output.kind == "tool_output" and output.agent == agent for output in outputs):
             await self._items(outputs, among=items)
 
     async def _items(self, entries: Sequence[Item], *, among: Sequence[Item]) -> None:
-        calls = {call_id_of(one.raw): one for one in among if one.kind == "tool_call"}
+        calls = {call_id_of(item.raw): item for item in among if item.kind == "tool_call"}
         for entry in entries:
             await self._put(partial(self._item_event, entry, calls.get(call_id_of(entry.raw))))
 
@@ -217,14 +218,14 @@ class NestedStream:
         except asyncio.QueueFull:
             await self._wait_for(self._waiting.put(make))
 
-    async def _wait_for(self, heard: Awaitable[None]) -> None:
+    async def _wait_for(self, step: Awaitable[None]) -> None:
         """Wait for the callback; give up when the time limit is used up."""
         now = asyncio.get_running_loop().time
         began = now()
         left = min(self._patience_seconds, self._ends_at - began)
         try:
             async with asyncio.timeout(left):
-                await heard
+                await step
         except TimeoutError:
             logger.warning(
                 "on_stream of the tool %r is too slow: %d events and all later events of this step "
@@ -299,7 +300,7 @@ def _written(effect: CallModel, reply: ModelReply) -> list[Item]:
 def _newest_outputs(items: Sequence[Item]) -> Sequence[Item]:
     """Return the outputs of the last reply's calls; messages may follow them."""
     stop = len(items)
-    while stop and items[stop - 1].kind == "input":
+    while stop and items[stop - 1].kind in {"input", "note"}:
         stop -= 1
     start = stop
     while start and items[start - 1].kind in _OUTPUTS:

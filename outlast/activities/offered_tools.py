@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from outlast.activities.errors import EffectError, of_user_code
 from outlast.activities.invocation import Invocation
@@ -10,14 +11,14 @@ from outlast.activities.mcp_listing import list_mcp_tools
 from outlast.agents.callables import call
 from outlast.agents.handoffs.handoff import Handoff
 from outlast.agents.logs import get_logger
-from outlast.agents.registry import handoffs_of, taken_by_handoff
+from outlast.agents.registry import handoff_clash, handoffs_of
 from outlast.agents.tools.definition import FunctionTool
 from outlast.agents.tools.hosted import HostedTool, function_tools, hosted_tools
 from outlast.agents.tools.local import LocalTool
 from outlast.contract import failures
 from outlast.contract.policies import MODEL
 from outlast.ports.model import ToolSpec
-from outlast.ports.model_arguments import function_specs
+from outlast.ports.model_arguments import function_specs, is_function
 
 logger = get_logger(__name__)
 
@@ -27,29 +28,36 @@ class OfferedTools:
     """The tools and handoffs that a model call offers, by name.
 
     `hosted` are the tools that the provider runs. A tool with its own Responses item type has the
-    name that calls of that type have. `away` are the MCP servers that could not be listed.
+    name that calls of that type have. `order` holds both, in the agent's order. `away` are the MCP
+    servers that could not be listed.
     """
 
     tools: Mapping[str, FunctionTool]
     handoffs: Mapping[str, Handoff]
     hosted: Sequence[HostedTool] = ()
+    order: Sequence[FunctionTool | HostedTool] = ()
     unknown_is_fatal: bool = False
     away: Sequence[str] = ()
 
     def specs(self) -> list[ToolSpec]:
         """Return the specifications of the function tools."""
-        return function_specs(self.tools.values(), self.handoffs.values())
+        return function_specs(self.all_tools(), self.handoffs.values())
 
-    def entries(self) -> list[HostedTool]:
-        """Return the tools with their own request entries, which are not functions."""
-        return [
-            *(tool for tool in self.tools.values() if isinstance(tool, LocalTool)),
-            *self.hosted,
-        ]
+    def all_tools(self) -> list[FunctionTool | HostedTool]:
+        """Return all tools, in the agent's order."""
+        return list(self.order) or [*self.tools.values(), *self.hosted]
+
+    def entries(self) -> dict[int, HostedTool]:
+        """Return the tools that are no functions, by their position among all tools."""
+        return {
+            position: cast("HostedTool", tool)
+            for position, tool in enumerate(self.all_tools())
+            if not is_function(tool)
+        }
 
     def hosted_kinds(self) -> set[str]:
         """Return the provider's types of the tools that it runs."""
-        return {str(one.to_tool_param().get("type")) for one in self.hosted}
+        return {str(tool.to_tool_param().get("type")) for tool in self.hosted}
 
 
 async def offered_tools(invocation: Invocation, *, attempt: int = 1) -> OfferedTools:
@@ -71,21 +79,27 @@ async def offered_tools(invocation: Invocation, *, attempt: int = 1) -> OfferedT
     tools = {tool.called_name: tool for tool in own}
     tools = {tool.name: tool for tool in listed.tools if tool.name not in tools} | tools
     handoffs = {entry.tool_name: entry for entry in entries}
-    for name in sorted({one.tool_name for one in entries if one is not handoffs[one.tool_name]}):
-        _collided(invocation, f"Agent {agent.name!r} has two handoffs named {name!r}")
+    for name in sorted(
+        {entry.tool_name for entry in entries if entry is not handoffs[entry.tool_name]}
+    ):
+        _report_collision(invocation, f"Agent {agent.name!r} has two handoffs named {name!r}")
     if invocation.server_managed:
         _check_server_managed(invocation, handoffs.values())
     for name in sorted(tools.keys() & handoffs.keys()):
         if isinstance(tools[name], LocalTool):  # the handoff was added after the worker started
-            message = taken_by_handoff(agent.name, name)
+            message = handoff_clash(agent.name, name)
             raise EffectError(failures.USER_ERROR, message, retryable=False)
-        _collided(
+        _report_collision(
             invocation, f"Agent {agent.name!r}: the handoff {name!r} hides a tool of that name"
         )
+    tools = {name: tool for name, tool in tools.items() if name not in handoffs}
+    hosted = hosted_tools(agent.tools)
+    places = {id(tool): place for place, tool in enumerate(agent.tools)}
     return OfferedTools(
-        tools={name: tool for name, tool in tools.items() if name not in handoffs},
+        tools=tools,
         handoffs=handoffs,
-        hosted=hosted_tools(agent.tools),
+        hosted=hosted,
+        order=sorted([*tools.values(), *hosted], key=lambda tool: places.get(id(tool), -1)),
         # The model may remember tools of servers that are unavailable.
         unknown_is_fatal=not listed.away
         and invocation.settings.get("tool_not_found_behavior") == "raise",
@@ -93,7 +107,7 @@ async def offered_tools(invocation: Invocation, *, attempt: int = 1) -> OfferedT
     )
 
 
-def _collided(invocation: Invocation, message: str) -> None:
+def _report_collision(invocation: Invocation, message: str) -> None:
     """Warn that two entries have one name.
 
     Raises:
@@ -118,7 +132,9 @@ def _check_server_managed(invocation: Invocation, handoffs: Iterable[Handoff]) -
         )
         raise EffectError(failures.USER_ERROR, message, retryable=False)
     of_run = "handoff_input_filter" in invocation.settings
-    filtered = [one.tool_name for one in handoffs if one.input_filter is not None or of_run]
+    filtered = [
+        handoff.tool_name for handoff in handoffs if handoff.input_filter is not None or of_run
+    ]
     if filtered:
         message = (
             f"Agent {invocation.agent.name!r}: the handoff {filtered[0]!r} has an input filter, but the "
@@ -148,15 +164,15 @@ async def _enabled(
 ) -> tuple[list[FunctionTool], list[Handoff]]:
     """Return the enabled entries; all predicates run in parallel."""
     conditional: list[FunctionTool | Handoff] = [
-        one for one in [*tools, *handoffs] if not isinstance(one.is_enabled, bool)
+        entry for entry in [*tools, *handoffs] if not isinstance(entry.is_enabled, bool)
     ]
     # Usually there is no predicate, and even an empty gather takes a turn of the event loop.
-    checks = (is_enabled(invocation, _name_of(one), one) for one in conditional)
+    checks = (is_enabled(invocation, _name_of(entry), entry) for entry in conditional)
     answers = await asyncio.gather(*checks) if conditional else []
-    yes = {id(one): answer for one, answer in zip(conditional, answers, strict=True)}
+    yes = {id(entry): answer for entry, answer in zip(conditional, answers, strict=True)}
     return (
-        [one for one in tools if yes.get(id(one), one.is_enabled)],
-        [one for one in handoffs if yes.get(id(one), one.is_enabled)],
+        [tool for tool in tools if yes.get(id(tool), tool.is_enabled)],
+        [handoff for handoff in handoffs if yes.get(id(handoff), handoff.is_enabled)],
     )
 
 

@@ -39,7 +39,7 @@ class ParentCall:
 
     def context(self, wrapper: RunContextWrapper[Any]) -> ToolContext[Any]:
         """Return the context of the call, for user code of the parent."""
-        return ToolContext[Any](
+        return ToolContext(
             context=wrapper.context,
             usage=wrapper.usage,
             run_id=wrapper.run_id,
@@ -92,7 +92,7 @@ def parent_call_of(registry: Registry, settings: JsonObject) -> ParentCall | Non
         message = f"This worker cannot find the tool call that the run answers: {error}"
         raise lacking(message) from error
     if not isinstance(tool, AgentTool):
-        message = f"The tool {tool.name!r} of agent {agent.name!r} is no agent on this worker."
+        message = f"The tool {tool.name!r} of agent {agent.name!r} is not an agent on this worker."
         raise lacking(message)
     if tool.run_config is not None:
         write_run_config(tool.run_config)  # another process may have planned the call

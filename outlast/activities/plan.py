@@ -11,7 +11,14 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Literal, cast
 
-from outlast.activities.approval_rule import OPEN, approval_rule_of
+from outlast.activities.approval_rule import (
+    APPROVED,
+    ApprovalRule,
+    answer_rule,
+    approval_rule_of,
+    handoff_rule,
+    hosted_approval_rule,
+)
 from outlast.activities.errors import EffectError, failure_of
 from outlast.activities.invocation import Invocation
 from outlast.activities.offered_tools import OfferedTools, is_enabled
@@ -40,9 +47,11 @@ from outlast.agents.logs import get_logger
 from outlast.agents.registry import target_of
 from outlast.agents.schemas.agent_output import output_schema_of, write_output
 from outlast.agents.tools.definition import FunctionTool, default_tool_error
+from outlast.agents.tools.hosted import HostedMCPTool
 from outlast.agents.tools.use_behavior import final_call
 from outlast.contract import failures
-from outlast.loop.call_forms import FUNCTION, arguments_of, name_of
+from outlast.loop.approvals import DEFAULT_TERMS
+from outlast.loop.call_forms import FUNCTION, MCP_APPROVAL, arguments_of, form_of, name_of
 from outlast.loop.calls import FinalKind, PlannedCall, Policy
 from outlast.loop.checks import GuardrailRecord
 from outlast.loop.items import Item, refusal_of, text_of
@@ -70,6 +79,7 @@ class Plan:
         ends_with: the call whose output is the answer, or that a rule of the agent decides.
         reuses_call_id: the failure is that a call id was used again.
         checks: results of tool guardrails that ran before approval.
+        approval: whether a person decides about the answer.
     """
 
     items: tuple[JsonObject, ...]
@@ -80,6 +90,7 @@ class Plan:
     ends_with: int | Literal["judged"] | None = None
     reuses_call_id: bool = False
     checks: tuple[GuardrailRecord, ...] = ()
+    approval: ApprovalRule = APPROVED
 
 
 async def plan_reply(
@@ -96,9 +107,9 @@ async def plan_reply(
         history: the items before the reply, to find repeated call ids.
         invocation: the invocation, for rules in user code.
     """
-    junk = _junk(output)
-    if junk is not None:
-        return Plan(items=(), failure=nonsense(junk))
+    problem = _recording_problem(output)
+    if problem is not None:
+        return Plan(items=(), failure=nonsense(problem))
     ours = ReplyCalls(output, offer)
     items, reused = without_repeats(output, history, ours)
     failure = reused or unknown_call(items, ours, offer)
@@ -116,7 +127,7 @@ async def plan_reply(
         for index, raw in enumerate(items)
         if ours.has(raw)
     ]
-    checks = tuple(one for call in calls for one in call.checks)
+    checks = tuple(check for call in calls for check in call.checks)
     refused = next((call.failure for call in calls if call.failure is not None), None)
     if refused is not None:
         rest = tuple(raw for raw in items if not ours.has(raw))
@@ -126,8 +137,11 @@ async def plan_reply(
         return Plan(items=tuple(items), calls=plans, ends_with=ends_with, checks=checks)
     if any(ours.has(raw) for raw in output):  # only repeated calls: their outputs stand
         return Plan(items=tuple(items), final="again")
-    final, value, invalid = _final(items, invocation.agent)
-    return Plan(items=tuple(items), final=final, value=value, failure=invalid)
+    final, value, invalid = _final(items, invocation)
+    approval = APPROVED
+    if invalid is None and final != "again":
+        approval = await _answer_approval(items, final, value, invocation)
+    return Plan(items=tuple(items), final=final, value=value, failure=invalid, approval=approval)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,22 +158,24 @@ async def _plan_call(
 ) -> _Planned:
     entry = handoff_of(raw, offer)
     if entry is not None:
-        return _Planned(_plan_handoff(index, entry, invocation))
+        return _Planned(await _plan_handoff(index, raw, entry, invocation))
+    if form_of(raw) == MCP_APPROVAL:
+        return _Planned(await _plan_hosted_approval(index, raw, offer, invocation))
     tool = tool_of(raw, offer)
     if tool is None:
         problem = await not_offered(invocation, raw, [*offer.tools, *offer.handoffs], offer.away)
         return _Planned(PlannedCall(item=index, kind="unknown", problem=problem))
     problem = _argument_problem(tool, arguments_of(raw), invocation)
-    gate, rejection, checked = OPEN, None, ToolCheck()
+    rule, rejection, checked = APPROVED, None, ToolCheck()
     if problem is None:
-        gate = await approval_rule_of(tool, raw, invocation)
-    if gate.is_refused:
-        problem = gate.reason or await rejection_text(invocation, raw) or REJECTED
-    needs_approval = gate.needs_approval
+        rule = await approval_rule_of(tool, raw, invocation)
+    if rule.is_refused:
+        problem = rule.reason or await rejection_text(invocation, raw) or REJECTED
+    needs_approval = rule.needs_approval
     if needs_approval:
         rejection = await rejection_text(invocation, raw)
     if problem is None and (
-        isinstance(tool, AgentTool) or (needs_approval and not gate.is_decided)
+        isinstance(tool, AgentTool) or (needs_approval and not rule.is_decided)
     ):
         checked = await checked_before_approval(invocation, tool, raw)
         problem = checked.message
@@ -169,29 +185,60 @@ async def _plan_call(
         kind="tool",
         problem=problem,
         needs_approval=needs_approval,
-        reason=gate.reason if gate.needs_approval else None,
+        reason=rule.reason if rule.needs_approval else None,
+        terms=rule.terms if needs_approval else DEFAULT_TERMS,
+        schema=rule.schema if needs_approval else None,
         rejection=rejection,
         fatal=tool.failure_error_function is None,
         final=final,
-        policy=policy_of_tool(tool),
+        policy=policy_of_tool(
+            tool,
+            is_short=invocation.worker.tool_times.is_short(tool.name),
+            waits=needs_approval,
+        ),
     )
     planned = _Planned(plan, checked.failure, checked.records)
     return _as_agent(planned, tool, invocation) if isinstance(tool, AgentTool) else planned
 
 
+async def _plan_hosted_approval(
+    index: int, raw: JsonObject, offer: OfferedTools, invocation: Invocation
+) -> PlannedCall:
+    """Plan a provider's request to call a tool of an MCP server."""
+    label = str(raw.get("server_label"))
+    servers = (one for one in offer.hosted if isinstance(one, HostedMCPTool))
+    server = next((one for one in servers if one.server_label == label), None)
+    rule = await hosted_approval_rule(server, raw, invocation)
+    return PlannedCall(
+        item=index,
+        kind="tool",
+        problem=(rule.reason or REJECTED) if rule.is_refused else None,
+        needs_approval=rule.needs_approval,
+        reason=rule.reason if rule.needs_approval else None,
+        terms=rule.terms,
+    )
+
+
 def _as_agent(planned: _Planned, tool: AgentTool, invocation: Invocation) -> _Planned:
-    """Return the plan of a call whose tool is an agent."""
+    """Return the plan of a call of an agent tool."""
     nested, failure = None, planned.failure
     if planned.plan.problem is None:
         try:
             nested = nested_plan(invocation, tool)
         except Exception as error:  # noqa: BLE001  the model call is paid for
             failure = failure or failure_of(f"The run_config of the tool {tool.name!r}", error)
-    plan = replace(planned.plan, kind="agent", target=tool.agent.name, nested=nested)
+    plan = replace(
+        planned.plan,
+        kind="agent",
+        target=invocation.worker.registry.name_of(tool.agent),
+        nested=nested,
+    )
     return replace(planned, plan=plan, failure=failure)
 
 
-def _plan_handoff(index: int, entry: Handoff, invocation: Invocation) -> PlannedCall:
+async def _plan_handoff(
+    index: int, raw: JsonObject, entry: Handoff, invocation: Invocation
+) -> PlannedCall:
     """Plan a handoff; it needs an activity if it has user code to run."""
     filters = (
         _changes_view(entry, invocation) or invocation.is_streamed
@@ -200,12 +247,18 @@ def _plan_handoff(index: int, entry: Handoff, invocation: Invocation) -> Planned
         invocation.agent.hooks, "on_handoff"
     )
     target = None if entry.picks_agent else target_of(entry)
+    rule = await handoff_rule(entry, raw, invocation)
     return PlannedCall(
         item=index,
         kind="handoff",
-        target=entry.agent_name,
+        needs_approval=rule.needs_approval,
+        reason=rule.reason,
+        terms=rule.terms,
+        schema=rule.schema,
+        rejection=await rejection_text(invocation, raw) if rule.needs_approval else None,
+        target=invocation.worker.registry.target_name(entry),
         target_model=model_label(target.model) if target is not None else "",
-        target_duties=invocation.required_steps(target) if target is not None else (),
+        target_steps=invocation.required_steps(target) if target is not None else (),
         callback=entry.needs_activity or filters or hooked,
         filters=filters,
     )
@@ -228,7 +281,7 @@ def _changes_view(entry: Handoff, invocation: Invocation) -> bool:
 def _ends_with(
     items: Sequence[JsonObject], offer: OfferedTools, agent: Agent[Any]
 ) -> int | Literal["judged"] | None:
-    """Return the call whose output is the answer; none if the reply also hands over.
+    """Return the call that gives the answer; None if the reply also hands over.
 
     Only a function's result can be the answer.
     """
@@ -258,20 +311,28 @@ async def _disabled_meanwhile(
     return None
 
 
-def policy_of_tool(tool: FunctionTool) -> Policy:
+def policy_of_tool(tool: FunctionTool, *, is_short: bool = False, waits: bool = False) -> Policy:
     """Return the time-out and retries of a tool's calls.
 
     A fast tool holds the run's workflow task while it runs, so its time-out is a few seconds at
     most.
+
+    Args:
+        tool: the tool.
+        is_short: the tool's latest calls were short.
+        waits: the call waits for a person; then it runs as an activity.
     """
-    timeout = min(tool.timeout, LONGEST_FAST) if tool.fast else tool.timeout
+    is_fast = tool.fast is True and not waits
+    timeout = min(tool.timeout, LONGEST_FAST) if is_fast else tool.timeout
+    defers = tool.fast is None and tool.effect == "read" and is_short and not waits
     return Policy(
         timeout_ms=int(timeout.total_seconds() * 1000),
         attempts=tool.retry.attempts,
         initial_interval_ms=int(tool.retry.initial_interval.total_seconds() * 1000),
         backoff=tool.retry.backoff,
         maximum_interval_ms=int(tool.retry.maximum_interval.total_seconds() * 1000),
-        fast=tool.fast,
+        fast=is_fast or defers,
+        defers=defers,
     )
 
 
@@ -282,17 +343,17 @@ def model_label(model: object) -> str:
     return model if isinstance(model, str) else type(model).__name__
 
 
-def _junk(output: object) -> str | None:
-    """Return why a reply cannot be recorded. The call is paid for, so it is not repeated."""
+def _recording_problem(output: object) -> str | None:
+    """Return why a reply cannot be recorded, or None."""
     entries = cast("list[object]", output) if isinstance(output, list | tuple) else [None]
     if not all(isinstance(entry, dict) for entry in entries):
-        return f"The model's reply is no list of items: {output!r:.80}."
+        return f"The model's reply is not a list of items: {output!r:.80}."
     try:
         size = len(json.dumps(output))
     except (TypeError, ValueError, RecursionError) as error:
         return f"The model's reply cannot be written as JSON: {error}."
     if size > LARGEST_REPLY_BYTES:
-        return f"The model's reply has {size:,} bytes, of at most {LARGEST_REPLY_BYTES:,}."
+        return f"The model's reply has {size:,} bytes; the limit is {LARGEST_REPLY_BYTES:,}."
     return None
 
 
@@ -302,14 +363,14 @@ def _argument_problem(tool: FunctionTool, arguments: str, invocation: Invocation
     If hooks or guardrails observe the call, or the tool or run has its own error messages, the call
     runs and reports the problem then.
     """
-    heard = invocation.hooked("on_tool_start", "on_tool_start") or invocation.hooked(
+    is_hooked = invocation.hooked("on_tool_start", "on_tool_start") or invocation.hooked(
         "on_tool_end", "on_tool_end"
     )
     is_agent = isinstance(tool, AgentTool)
-    has_words = (
+    has_own_text = (
         tool.failure_error_function is not default_tool_error or FORMATTER in invocation.settings
     )
-    if not is_agent and (heard or tool.tool_input_guardrails or has_words):
+    if not is_agent and (is_hooked or tool.tool_input_guardrails or has_own_text):
         return None
     try:
         if tool.validate is not None:
@@ -321,17 +382,37 @@ def _argument_problem(tool: FunctionTool, arguments: str, invocation: Invocation
     return None if fits else f"The arguments of {tool.name} must be a JSON object."
 
 
+def _empty_answer(invocation: Invocation) -> Failure | None:
+    """Return a failure for the run's error handler; without one, the model is called again."""
+    if invocation.error_handler("invalid_final_output") is None:
+        return None
+    message = f"The answer of agent {invocation.agent.name!r} is empty."
+    return Failure(code=failures.INVALID_OUTPUT, message=message, details=failures.EMPTY_ANSWER)
+
+
+async def _answer_approval(
+    items: Sequence[JsonObject], final: FinalKind, value: Json, invocation: Invocation
+) -> ApprovalRule:
+    """Return whether a person decides about an answer; a refusal of the model is none."""
+    messages = [raw for raw in items if raw.get("type") == "message"]
+    if messages and refusal_of(messages[-1]) is not None:
+        return APPROVED
+    text = text_of(messages[-1]) if messages else ""
+    return await answer_rule(value if final == "value" else text, invocation)
+
+
 def _final(
-    items: Sequence[JsonObject], agent: Agent[Any]
+    items: Sequence[JsonObject], invocation: Invocation
 ) -> tuple[FinalKind, Json, Failure | None]:
-    """Return the meaning of a reply without calls: an answer, its value, or no answer yet.
+    """Return the kind and value of a reply without calls.
 
     A reply that only holds the provider's own tool calls is no answer yet; neither is an empty
-    message of an agent with an output type.
+    message of an agent with an output type, unless the run's error handler makes it one.
     """
     types = {raw.get("type") for raw in items}
     if types - {"message", "reasoning"} and "message" not in types:
         return "again", None, None
+    agent = invocation.agent
     schema = output_schema_of(agent.output_type)
     messages = [raw for raw in items if raw.get("type") == "message"]
     last: JsonObject = messages[-1] if messages else {}
@@ -339,7 +420,7 @@ def _final(
         return "text", None, None
     text = text_of(last)
     if not text:
-        return "again", None, None
+        return "again", None, _empty_answer(invocation)
     try:
         return "value", write_output(schema, schema.validate_json(text)), None
     except ModelBehaviorError as error:

@@ -53,7 +53,7 @@ async def not_offered(
     if away:
         default = f"{default} {servers_away(away)}"
     about = _About(name_of(raw), call_id_of(raw), form_of(raw))
-    return await _formatted(invocation, "tool_not_found", about, default) or default
+    return await _format(invocation, "tool_not_found", about, default) or default
 
 
 def servers_away(names: Sequence[str]) -> str:
@@ -63,12 +63,12 @@ def servers_away(names: Sequence[str]) -> str:
 
 
 async def rejection_text(invocation: Invocation, raw: JsonObject) -> str | None:
-    """Return the output if a person rejects the call without a message; None for the default.
+    """Return the output of a call rejected without a message; None for the default.
 
     Made when the call is planned, because no user code runs when a person decides.
     """
     about = _About(name_of(raw), call_id_of(raw), form_of(raw))
-    return await _formatted(invocation, "approval_rejected", about, phrases.REJECTED)
+    return await _format(invocation, "approval_rejected", about, phrases.REJECTED)
 
 
 async def checked_before_approval(
@@ -82,7 +82,7 @@ async def checked_before_approval(
     early = read_tool_execution(invocation.settings).pre_approval_tool_input_guardrails
     if not (early or isinstance(tool, AgentTool)) or not tool.tool_input_guardrails:
         return ToolCheck()
-    context = tool_context(invocation, raw)
+    context = tool_context(invocation, raw, tool)
     try:
         checked = await check_call(tool, context)
     except Exception as error:  # noqa: BLE001  the model call is paid for
@@ -119,10 +119,12 @@ def _nested_settings(invocation: Invocation, tool: AgentTool) -> JsonObject | No
         return write_run_config(tool.run_config) | own
     if not own:
         return None
-    return {key: one for key, one in invocation.settings.items() if key not in NOT_INHERITED} | own
+    return {
+        key: value for key, value in invocation.settings.items() if key not in NOT_INHERITED
+    } | own
 
 
-def tool_context(invocation: Invocation, raw: JsonObject) -> ToolContext[Any]:
+def tool_context(invocation: Invocation, raw: JsonObject, tool: FunctionTool) -> ToolContext[Any]:
     """Return the context of a call that does not run yet."""
     call_id = call_id_of(raw)
     return ToolContext[Any](
@@ -132,6 +134,7 @@ def tool_context(invocation: Invocation, raw: JsonObject) -> ToolContext[Any]:
         turn=invocation.turn,
         tool_input=invocation.wrapper.tool_input,
         tool_name=name_of(raw),
+        tool_namespace=tool.namespace and tool.namespace.name,
         tool_call_id=call_id,
         tool_arguments=arguments_of(raw),
         agent=invocation.agent,
@@ -145,7 +148,7 @@ async def formatted_failure(
 ) -> str:
     """Return the output of a failed tool, from the run's formatter."""
     about = _About(called.name, called.call_id, called.form)
-    text = await _formatted(invocation, "tool_exception", about, default, error)
+    text = await _format(invocation, "tool_exception", about, default, error)
     return default if text is None else text
 
 
@@ -158,14 +161,14 @@ class _About:
     form: str
 
 
-async def _formatted(
+async def _format(
     invocation: Invocation,
     kind: Literal["approval_rejected", "tool_not_found", "tool_exception"],
     about: _About,
     default: str,
     error: Exception | None = None,
 ) -> str | None:
-    """Call the run's formatter; None without a formatter, without a text, or if it fails."""
+    """Return the text of the run's formatter, or None without one or if it fails."""
     try:
         formatter = invocation.reference(FORMATTER)
         if formatter is None:

@@ -1,4 +1,4 @@
-"""Carries out `PrepareRun`: checks that the worker can run the agent, and prepares the input.
+"""Carries out `PrepareRun`, which checks the agent and prepares the input.
 
 Everything is checked before the first model call is paid for.
 """
@@ -58,6 +58,7 @@ async def prepare_run(
         changes=invocation.changes(),
         input=content,
         old=old,
+        notifies=bool(worker.notifiers),
     )
 
 

@@ -9,7 +9,15 @@ from outlast.activities.offered_tools import OfferedTools
 from outlast.agents.handoffs.handoff import Handoff
 from outlast.agents.tools.definition import FunctionTool
 from outlast.contract import failures
-from outlast.loop.call_forms import FORMS, FUNCTION, form_of, is_call, name_of, same_call
+from outlast.loop.call_forms import (
+    FORMS,
+    FUNCTION,
+    MCP_APPROVAL,
+    form_of,
+    is_call,
+    name_of,
+    same_call,
+)
 from outlast.loop.items import Item, call_id_of
 from outlast.loop.state import CALL_KINDS
 from outlast.loop.values import Failure, JsonObject
@@ -59,25 +67,15 @@ def unknown_call(
     waits for an approval would wait for ever, and ask again on every turn.
     """
     for raw in items:
-        if raw.get("type") == "mcp_approval_request":
-            return _wants_approval(raw)
         if not calls.has(raw) or tool_of(raw, offer) or handoff_of(raw, offer):
+            continue
+        if form_of(raw) == MCP_APPROVAL:
             continue
         if FORMS[form_of(raw)].name:
             return nonsense(f"The model used a tool that it was not offered: {name_of(raw)!r}.")
         if offer.unknown_is_fatal:
             return nonsense(f"The model called a tool that it was not offered: {name_of(raw)!r}.")
     return None
-
-
-def _wants_approval(raw: JsonObject) -> Failure:
-    message = (
-        f"The hosted MCP server {raw.get('server_label')!r} requests approval of its tool "
-        f"{raw.get('name')!r}, which runs do not support. Set 'require_approval': 'never' in the "
-        "tool_config of HostedMCPTool, or connect to the server with outlast.mcp and set "
-        "require_approval= there."
-    )
-    return Failure(code=failures.USER_ERROR, message=message)
 
 
 def without_repeats(
@@ -88,7 +86,12 @@ def without_repeats(
     A call id ties a call, its approval and its side effects together. Used again for another call
     it would mix them up, so that is the model's error.
     """
-    seen = {call_id_of(item.raw): item.raw for item in history if item.kind in CALL_KINDS}
+    ids = {call_id_of(raw) for raw in output if calls.has(raw)}
+    seen = {
+        call_id_of(item.raw): item.raw
+        for item in history
+        if item.kind in CALL_KINDS and call_id_of(item.raw) in ids
+    }
     items: list[JsonObject] = []
     for raw in output:
         if not calls.has(raw):

@@ -81,14 +81,17 @@ async def save_items(
     if not rows:
         return False
     if isinstance(session, IdempotentSession) and _saves_once(session):
-        return bool(await _awaited(session, "add_items_once", session.add_items_once(key, rows)))
-    if attempt > 1 and _same(await _read(session, len(rows)), rows):
-        return False
-    await _awaited(session, "add_items", session.add_items(rows))
+        return bool(await _await_call(session, "add_items_once", session.add_items_once(key, rows)))
+    if attempt > 1:
+        batch = getattr(session, "batch_size", None) or len(rows)
+        rows = rows[_count_saved(await _read(session, len(rows)), rows, batch) :]
+        if not rows:
+            return False
+    await _await_call(session, "add_items", session.add_items(rows))
     return True
 
 
-async def is_gone(session: Session) -> bool:
+async def has_lost_items(session: Session) -> bool:
     """Whether a session that records its saves has lost all items.
 
     Other sessions are not read: that may be slow, or have side effects.
@@ -114,12 +117,14 @@ def to_session_item(
 
 
 def _saves_once(session: IdempotentSession) -> bool:
-    """Whether `add_items_once` is how this session stores: `add_items` is not overridden.
+    """Whether this session stores with `add_items_once`.
 
-    A subclass may override it, or a test may replace the method of the object.
+    It does not if `add_items` is overridden: a subclass may override it, or a test may replace the method of the object.
     """
     own: dict[str, Any] = getattr(session, "__dict__", {})
-    if "add_items" in own and "add_items_once" not in own:
+    if "add_items_once" in own:
+        return True
+    if "add_items" in own:
         return False
     for kind in type(session).__mro__:
         if "add_items_once" in vars(kind):
@@ -144,15 +149,15 @@ def _settings_of(session: Session) -> SessionSettings:
 async def _read(session: Session, limit: int | None) -> list[JsonObject]:
     # Not every session has the parameter, and without a limit none needs it.
     answer = session.get_items() if limit is None else session.get_items(limit=limit)
-    items = await _awaited(session, "get_items", answer)
+    items = await _await_call(session, "get_items", answer)
     name = type(session).__name__
     if not isinstance(items, list | tuple):
         raise UserError(f"{name}.get_items() returned {type(items).__name__}, not a list.")
     members = cast("Sequence[Any]", items)
-    return [plain_item(item, what=f"what {name}.get_items() returned") for item in members]
+    return [plain_item(item, what=f"the result of {name}.get_items()") for item in members]
 
 
-async def _awaited(session: object, method: str, answer: Awaitable[Any] | object) -> Any:
+async def _await_call(session: object, method: str, answer: Awaitable[Any] | object) -> Any:
     if not isawaitable(answer):
         raise UserError(
             f"{type(session).__name__}.{method}() must be async: it returned "
@@ -161,9 +166,32 @@ async def _awaited(session: object, method: str, answer: Awaitable[Any] | object
     return await answer
 
 
-def _same(stored: Sequence[JsonObject], items: Sequence[JsonObject]) -> bool:
-    return [_text(item) for item in stored] == [_text(item) for item in items]
+def _count_saved(stored: Sequence[JsonObject], items: Sequence[JsonObject], batch_size: int) -> int:
+    """Return how many of the items an earlier attempt has saved, in whole batches."""
+    ends, begins = [_text(item) for item in stored], [_text(item) for item in items]
+    counts = [len(items), *reversed(range(batch_size, len(items), batch_size))]
+    return next((count for count in counts if ends[-count:] == begins[:count]), 0)
 
 
 def _text(item: JsonObject) -> str:
-    return json.dumps(item, sort_keys=True)
+    """Return an item without the ids, states and forms that a server adds."""
+    plain = {
+        name: value for name, value in item.items() if name not in _ADDED and value is not None
+    }
+    if "role" in plain:
+        plain.pop("type", None)
+    content: object = plain.get("content")
+    if isinstance(content, list):
+        plain["content"] = [_part(part) for part in cast("list[object]", content)]
+    elif isinstance(content, str):
+        plain["content"] = [content]
+    return json.dumps(plain, sort_keys=True)
+
+
+def _part(part: object) -> object:
+    """Return the text of a part of a message; other parts stay whole."""
+    fields = cast("JsonObject", part) if isinstance(part, dict) else {}
+    return fields.get("text", part)
+
+
+_ADDED = frozenset({"id", "status", "phase"})

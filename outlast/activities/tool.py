@@ -6,6 +6,7 @@ retried and what the model reads of the last one.
 
 import asyncio
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +16,7 @@ from outlast.activities.errors import (
     EffectError,
     cut,
     failure_of,
+    fits_surely,
     fitting,
     is_retryable,
     lacking,
@@ -22,15 +24,16 @@ from outlast.activities.errors import (
 )
 from outlast.activities.failure_words import failure_words
 from outlast.activities.finalize import final_of_tool
-from outlast.activities.inner_spans import tell_failure, tell_server
+from outlast.activities.inner_spans import record_failure, record_server
 from outlast.activities.invocation import Invocation
 from outlast.activities.mcp_listing import listed_tool
 from outlast.activities.plan_callbacks import formatted_failure, servers_away
 from outlast.activities.tool_checks import ToolCheck, check_call, check_result
+from outlast.activities.tool_times import LONGEST, SHORT_OUTPUT
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.callables import call
 from outlast.agents.context.wrapper import ToolContext
-from outlast.agents.errors import ModelBehaviorError, ToolTimeoutError, UserError
+from outlast.agents.errors import AgentsException, ModelBehaviorError, ToolTimeoutError, UserError
 from outlast.agents.hooks import call_hooks
 from outlast.agents.items.tool_output import decode_output, encode_output
 from outlast.agents.logs import get_logger
@@ -58,6 +61,9 @@ LARGEST_FAST_OUTPUT_BYTES = 100_000
 LARGEST_FAST_RESULT_BYTES = 300_000
 """The maximum size of a fast call's whole result, including context changes."""
 
+DEFERRED = ToolResult(output=None, deferred=True)
+"""The result of a short tool's call that was not short: it runs again as an activity."""
+
 
 @dataclass(kw_only=True)
 class _Attempt:
@@ -84,8 +90,36 @@ async def run_tool(
     Raises:
         EffectError: as for `_run_attempt`.
     """
-    effect = request.effect
-    return _within_bounds(effect, await _run_attempt(worker, effect, attempt=attempt.number))
+    effect, times = request.effect, worker.tool_times
+    started, result = time.monotonic(), None
+    try:
+        if effect.policy.fast and effect.policy.defers:
+            result = await _brief_attempt(worker, effect, attempt)
+        else:
+            result = await _run_attempt(worker, effect, attempt=attempt.number)
+    finally:
+        times.record(effect.name, time.monotonic() - started, result)
+    return DEFERRED if result is None else _within_bounds(effect, result)
+
+
+async def _brief_attempt(
+    worker: WorkerDeps, request: RunTool, attempt: Attempt
+) -> ToolResult | None:
+    """Run an attempt inside a workflow task; return None if it needs a full activity.
+
+    Raises:
+        EffectError: the attempt failed, and a retry would not help.
+    """
+    try:
+        async with asyncio.timeout(LONGEST.total_seconds()):
+            result = await _run_attempt(worker, request, attempt=attempt.number)
+    except TimeoutError:
+        return None
+    except EffectError as error:
+        if error.retryable:
+            return None
+        raise
+    return result if isinstance(result.output, str) and len(result.output) <= SHORT_OUTPUT else None
 
 
 async def _run_attempt(worker: WorkerDeps, request: RunTool, *, attempt: int) -> ToolResult:
@@ -104,14 +138,14 @@ async def _run_attempt(worker: WorkerDeps, request: RunTool, *, attempt: int) ->
     try:
         tool = worker.registry.tool(request.agent, request.name)
     except UserError as error:
-        if not _lists_tools(worker, request.agent):
-            raise lacking(str(error)) from error
         invocation, attempts = Invocation.of(worker, request), request.policy.attempts
+        if not invocation.agent.mcp_servers:
+            raise lacking(str(error)) from error
         tool, away = await listed_tool(invocation, request.name, attempt=attempt, attempts=attempts)
     if tool is None or tool.form != request.form:
-        return _gone(request, attempt, away)
+        return _missing_tool_output(request, attempt, away)
     invocation = Invocation.of(worker, request, tool.context_type)
-    context = _tool_context(invocation, request, attempt)
+    context = _tool_context(invocation, request, attempt, tool)
     this = _Attempt(
         invocation=invocation, tool=tool, context=context, request=request, number=attempt
     )
@@ -119,28 +153,21 @@ async def _run_attempt(worker: WorkerDeps, request: RunTool, *, attempt: int) ->
         checked = await check_call(tool, context)
         this.checks = checked.records
         if checked.message is not None or checked.failure is not None:
-            return _stopped(this, checked)
-        await call_hooks(
-            *invocation.hook_calls(
-                "on_tool_start", "on_tool_start", context, invocation.agent, tool
+            return _guardrail_result(this, checked)
+        if tool.tool_input_guardrails or invocation.hooked("on_tool_start", "on_tool_start"):
+            await call_hooks(
+                *invocation.hook_calls(
+                    "on_tool_start", "on_tool_start", context, invocation.agent, tool
+                )
             )
-        )
-        this.changes = invocation.borrowed.changes(context)
+            this.changes = invocation.borrowed.changes(context)
     except Exception as error:  # noqa: BLE001  a guardrail or hook that raises ends the run
-        return _broken(this, f"A guardrail or hook of the tool {tool.name!r}", error)
-    return await _finished(this, await _invoked(this))
+        return _run_failure(this, f"A guardrail or hook of the tool {tool.name!r}", error)
+    return await _finish(this, await _invoke(this))
 
 
-def _lists_tools(worker: WorkerDeps, agent: str) -> bool:
-    """Whether this worker has the agent, and the agent has MCP servers."""
-    try:
-        return bool(worker.registry.agent(agent).mcp_servers)
-    except UserError:
-        return False
-
-
-def _gone(request: RunTool, attempt: int, away: Sequence[str]) -> ToolResult:
-    """Return the output of a tool that its server no longer has, or whose server is unavailable.
+def _missing_tool_output(request: RunTool, attempt: int, away: Sequence[str]) -> ToolResult:
+    """Return the output of a tool that its server no longer has or cannot list.
 
     Raises:
         EffectError: another worker may still have the tool.
@@ -152,43 +179,39 @@ def _gone(request: RunTool, attempt: int, away: Sequence[str]) -> ToolResult:
     return ToolResult(output=text, failed=True, value=text if request.final else None)
 
 
-async def _invoked(this: _Attempt) -> ToolResult:
+async def _invoke(this: _Attempt) -> ToolResult:
     """Call the function, and return its result or handle its failure."""
     tool, request = this.tool, this.request
     if isinstance(tool, MCPFunctionTool):
-        tell_server(tool.server_name)
+        record_server(tool.server_name)
     try:
         problem = tool.validate(request.arguments) if tool.validate is not None else None
     except Exception as error:  # noqa: BLE001  argument checks may be user code
-        return await _failed(this, error)
+        return await _handle_failure(this, error)
     if problem is not None:
-        return await _misfit(this, problem)
-    bound_seconds = request.policy.timeout_ms / 1000
+        return await _refuse_arguments(this, problem)
+    bound_seconds = request.policy.timeout_seconds
     bound = asyncio.timeout(bound_seconds)
     try:
         async with bound:
-            value = await tool.on_invoke_tool(this.context, request.arguments)
-        this.invocation.borrowed.changes(this.context)  # a context that is not JSON fails the call
-        return _result(this, value)
+            value = await call(tool.on_invoke_tool, this.context, request.arguments)
+        # A context that is not JSON fails the call.
+        changes = this.invocation.borrowed.changes(this.context)
+        return _result(this, value, changes)
     except TimeoutError as error:
         if not bound.expired():  # raised by the tool itself, such as a socket time-out
-            return await _failed(this, error)
+            return await _handle_failure(this, error)
         late = ToolTimeoutError(
             f"The tool {tool.name} took longer than {bound_seconds:g} s.",
             tool_name=tool.name,
             timeout_seconds=bound_seconds,
         )
-        return await _late(this, late)
-    except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise
-        return await _failed(this, RuntimeError("the function cancelled itself"))
+        return await _handle_timeout(this, late)
     except Exception as error:  # noqa: BLE001  user code
-        return await _failed(this, error)
+        return await _handle_failure(this, error)
 
 
-async def _finished(this: _Attempt, result: ToolResult) -> ToolResult:
+async def _finish(this: _Attempt, result: ToolResult) -> ToolResult:
     """Run the output guardrails and the end hooks, and return the result of the call."""
     if result.failure is not None:
         return replace(result, checks=this.checks)
@@ -197,8 +220,10 @@ async def _finished(this: _Attempt, result: ToolResult) -> ToolResult:
         context.context = _before_call(this)
     try:
         returned = result.output
-        heard = tool.tool_output_guardrails or invocation.hooked("on_tool_end", "on_tool_end")
-        if heard and not result.failed:
+        is_observed = tool.tool_output_guardrails or invocation.hooked("on_tool_end", "on_tool_end")
+        if not is_observed and not result.failed:
+            return replace(result, checks=this.checks) if this.checks else result
+        if is_observed and not result.failed:
             is_local = isinstance(tool, LocalTool)
             returned = (
                 tool.shown(returned) if is_local else decode_output(returned, tool.result_type)
@@ -206,7 +231,7 @@ async def _finished(this: _Attempt, result: ToolResult) -> ToolResult:
         checked = await check_result(tool, context, returned)
         this.checks = (*this.checks, *checked.records)
         if checked.failure is not None:
-            return _stopped(this, checked)
+            return _guardrail_result(this, checked)
         if checked.message is not None:
             value = checked.message if this.request.final else None
             result = replace(result, output=checked.message, value=value)
@@ -218,11 +243,11 @@ async def _finished(this: _Attempt, result: ToolResult) -> ToolResult:
         )
         return replace(result, checks=this.checks, changes=invocation.borrowed.changes(context))
     except Exception as error:  # noqa: BLE001  a guardrail or hook that raises ends the run
-        return _broken(this, f"A guardrail or hook of the tool {tool.name!r}", error)
+        return _run_failure(this, f"A guardrail or hook of the tool {tool.name!r}", error)
 
 
 def _before_call(this: _Attempt) -> Any:
-    """Return the context after guardrails and hooks; a failed call's changes are dropped."""
+    """Return the context after guardrails and hooks, before the call."""
     value = apply(this.invocation.borrowed.value, this.changes)
     request = this.request
     return this.invocation.worker.borrow(
@@ -230,14 +255,17 @@ def _before_call(this: _Attempt) -> Any:
     ).context
 
 
-def _tool_context(invocation: Invocation, request: RunTool, attempt: int) -> ToolContext[Any]:
-    return ToolContext[Any](
+def _tool_context(
+    invocation: Invocation, request: RunTool, attempt: int, tool: FunctionTool
+) -> ToolContext[Any]:
+    return ToolContext(
         context=invocation.wrapper.context,
         usage=invocation.usage,
         run_id=request.run_id,
         turn=request.turn,
         tool_input=invocation.wrapper.tool_input,
         tool_name=request.name,
+        tool_namespace=tool.namespace and tool.namespace.name,
         tool_call_id=request.call_id,
         tool_arguments=request.arguments,
         agent=invocation.agent,
@@ -253,20 +281,18 @@ def _tool_context(invocation: Invocation, request: RunTool, attempt: int) -> Too
     )
 
 
-def _result(this: _Attempt, value: Any) -> ToolResult:
+def _result(this: _Attempt, value: Any, changes: tuple[Change, ...]) -> ToolResult:
     if isinstance(this.tool, LocalTool):  # local tools write their output themselves
-        return ToolResult(output=_bounded(this.tool, value))
-    output = _bounded(this.tool, encode_output(value, tool_name=this.tool.name))
-    return ToolResult(output=output, value=_value(this, value, output))
+        return ToolResult(output=_limit(this.tool, value), changes=changes)
+    output = _limit(this.tool, encode_output(value, tool_name=this.tool.name))
+    return ToolResult(output=output, value=_value(this, value, output), changes=changes)
 
 
 def _value(this: _Attempt, value: Any, output: Json) -> Json:
     """Return the result as the answer of the run, if it may become the answer."""
     if not this.request.final:
         return None
-    if this.invocation.agent.tool_use_behavior == "stop_on_first_tool" or not callable(
-        this.invocation.agent.tool_use_behavior
-    ):
+    if not callable(this.invocation.agent.tool_use_behavior):
         final: Json = final_of_tool(this.invocation, value)["json"]
         return final
     try:
@@ -275,19 +301,19 @@ def _value(this: _Attempt, value: Any, output: Json) -> Json:
         return output
 
 
-async def _misfit(this: _Attempt, problem: str) -> ToolResult:
+async def _refuse_arguments(this: _Attempt, problem: str) -> ToolResult:
     """Report wrong arguments to the model, unless the tool says otherwise."""
     error = ModelBehaviorError(problem)
     if this.tool.failure_error_function is default_tool_error:
-        said = await formatted_failure(this.invocation, this.request, problem, error)
-        return ToolResult(output=_shortened(said), failed=True)
+        text = await formatted_failure(this.invocation, this.request, problem, error)
+        return ToolResult(output=_shorten(text), failed=True)
+    failure = Failure(code=failures.MODEL_BEHAVIOR, message=problem)
     if this.tool.failure_error_function is None:
-        failure = Failure(code=failures.MODEL_BEHAVIOR, message=problem)
-        return ToolResult(output=problem, failed=True, failure=failure)
-    return await _told(this, error)
+        return ToolResult(output=problem, failure=failure)
+    return await _failure_output(this, error, failure)
 
 
-async def _late(this: _Attempt, error: ToolTimeoutError) -> ToolResult:
+async def _handle_timeout(this: _Attempt, error: ToolTimeoutError) -> ToolResult:
     """Retry a timed-out attempt, or report it to the model, or end the run."""
     tool = this.tool
     if this.is_last and tool.timeout_behavior == "raise_exception":
@@ -296,54 +322,60 @@ async def _late(this: _Attempt, error: ToolTimeoutError) -> ToolResult:
             "timeout_seconds": error.timeout_seconds,
         }
         failure = Failure(code=failures.TOOL_TIMEOUT, message=str(error), details=details)
-        return ToolResult(output=str(error), failed=True, failure=failure)
+        return ToolResult(output=str(error), failure=failure)
     if this.is_last and tool.timeout_error_function is not None:
         what = f"timeout_error_function of {tool.name!r}"
         try:
             text: object = await call(tool.timeout_error_function, this.context, error)
         except Exception as second:
             raise of_user_code(what, second) from second
-        return ToolResult(output=_shortened(str(text)), failed=True)
-    return await _failed(this, error)
+        return ToolResult(output=_shorten(str(text)), failed=True)
+    return await _handle_failure(this, error)
 
 
-async def _failed(this: _Attempt, error: Exception) -> ToolResult:
-    """Retry the attempt, report it to the model, or end the run, as the tool's definition says."""
-    tool, late = this.tool, isinstance(error, ToolTimeoutError)
-    code = failures.TOOL_TIMEOUT if late else failures.TOOL_FAILED
-    message = str(error) if late else f"{tool.name} raised {type(error).__name__}: {error}"
-    tell_failure(message, code)
-    if not this.is_last and (late or is_retryable(error)):
+async def _handle_failure(this: _Attempt, error: Exception) -> ToolResult:
+    """Retry the attempt, report its failure to the model, or end the run."""
+    tool, is_timeout = this.tool, isinstance(error, ToolTimeoutError)
+    code = failures.TOOL_TIMEOUT if is_timeout else failures.TOOL_FAILED
+    message = str(error) if is_timeout else f"{tool.name} raised {type(error).__name__}: {error}"
+    record_failure(message, code)
+    if not this.is_last and (is_timeout or is_retryable(error)):
         raise EffectError(code, message, retryable=True) from error
+    raised = failure_of(tool.name, error).details
+    if isinstance(error, AgentsException):  # such as of a run that the tool started
+        raised = {"code": error.code}
     if tool.failure_error_function is None:
-        raised = failure_of(tool.name, error).details
         raise EffectError(code, message, retryable=False, details=raised) from error
     # The worker logs raised errors, but not this one.
     key = this.context.idempotency_key
     logger.warning("attempt %d of %s failed: %s", this.number, key, failure_words(message, error))
-    return await _told(this, error)
+    failure = Failure(code=code, message=message, details=raised)
+    return await _failure_output(this, error, failure)
 
 
-async def _told(this: _Attempt, error: Exception) -> ToolResult:
+async def _failure_output(this: _Attempt, error: Exception, failure: Failure) -> ToolResult:
     """Return the output of a failed call: the tool's own text, or the run's.
 
-    The run's formatter is not called after a time-out, which has its own texts.
+    A `failure_error_function` that returns None, or no value, ends the run with the failure, as in
+    the Agents SDK. The run's formatter is not called after a time-out, which has its own texts.
     """
     function = this.tool.failure_error_function or default_tool_error
     try:
-        text: object = await call(function, this.context, error)
+        output_text: object = await call(function, this.context, error)
     except Exception as second:
         what = f"failure_error_function of {this.tool.name!r}"
         raise of_user_code(what, second) from second
-    said = str(text)
+    if output_text is None:
+        return ToolResult(output=failure.message, failure=failure)
+    text = str(output_text)
     if function is default_tool_error and not isinstance(error, ToolTimeoutError):
-        said = await formatted_failure(this.invocation, this.request, said, error)
-    output = _shortened(said)
+        text = await formatted_failure(this.invocation, this.request, text, error)
+    output = _shorten(text)
     return ToolResult(output=output, failed=True, value=output if this.request.final else None)
 
 
-def _stopped(this: _Attempt, checked: ToolCheck) -> ToolResult:
-    """Return the result after a guardrail's decision: its message, or a failure of the run."""
+def _guardrail_result(this: _Attempt, checked: ToolCheck) -> ToolResult:
+    """Return the result of a guardrail's decision: its message, or a failure."""
     failure = checked.failure
     output = checked.message if failure is None else failure.message
     value = output if this.request.final and failure is None else None
@@ -353,9 +385,9 @@ def _stopped(this: _Attempt, checked: ToolCheck) -> ToolResult:
     )
 
 
-def _broken(this: _Attempt, what: str, error: Exception) -> ToolResult:
+def _run_failure(this: _Attempt, what: str, error: Exception) -> ToolResult:
     failure = failure_of(what, error)
-    return ToolResult(output=failure.message, failed=True, checks=this.checks, failure=failure)
+    return ToolResult(output=failure.message, checks=this.checks, failure=failure)
 
 
 def _within_bounds(request: RunTool, result: ToolResult) -> ToolResult:
@@ -368,9 +400,9 @@ def _within_bounds(request: RunTool, result: ToolResult) -> ToolResult:
     limit = LARGEST_FAST_OUTPUT_BYTES if fast else LARGEST_OUTPUT_BYTES
     output, value = result.output, result.value
     if isinstance(output, str):
-        output = _shortened(output, limit)
+        output = _shorten(output, limit)
     if isinstance(value, str):
-        value = _shortened(value, limit)
+        value = _shorten(value, limit)
     elif value is not None and len(json.dumps(value)) > limit:
         value = _too_long(request.name, len(json.dumps(value)), limit)
     failure = result.failure
@@ -380,14 +412,16 @@ def _within_bounds(request: RunTool, result: ToolResult) -> ToolResult:
     size = len(json.dumps(write(result))) if fast else 0
     if size > LARGEST_FAST_RESULT_BYTES:
         message = (
-            f"The fast tool {request.name} returned {size:,} bytes with its context changes, of at "
-            f"most {LARGEST_FAST_RESULT_BYTES:,}. Remove fast=True."
+            f"The fast tool {request.name} returned {size:,} bytes with its context changes; the "
+            f"limit is {LARGEST_FAST_RESULT_BYTES:,}. Remove fast=True."
         )
         raise EffectError(failures.TOOL_FAILED, message, retryable=False)
     return result
 
 
-def _shortened(text: str, limit: int = LARGEST_OUTPUT_BYTES) -> str:
+def _shorten(text: str, limit: int = LARGEST_OUTPUT_BYTES) -> str:
+    if text.isascii() and fits_surely(text, limit):
+        return text
     return fitting(text.encode(errors="replace").decode(), limit)
 
 
@@ -398,9 +432,11 @@ def _too_long(name: str, size: int, limit: int) -> str:
     )
 
 
-def _bounded(tool: FunctionTool, output: Json) -> Json:
+def _limit(tool: FunctionTool, output: Json) -> Json:
+    limit = LARGEST_FAST_OUTPUT_BYTES if tool.fast is True else LARGEST_OUTPUT_BYTES
+    if isinstance(output, str) and fits_surely(output, limit):
+        return output
     size = len(json.dumps(output))  # as it is written into history
-    limit = LARGEST_FAST_OUTPUT_BYTES if tool.fast else LARGEST_OUTPUT_BYTES
     if size <= limit:
         return output
     return _too_long(tool.name, size, limit)

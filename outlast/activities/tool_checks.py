@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from outlast.activities.guardrails import info_of
-from outlast.activities.inner_spans import guarded
+from outlast.activities.inner_spans import traced_guardrail
 from outlast.agents.context.wrapper import ToolContext
 from outlast.agents.guardrails.tool_guardrails import (
     ToolGuardrailFunctionOutput,
@@ -35,7 +35,7 @@ class ToolCheck:
 
 
 async def check_call(tool: FunctionTool, context: ToolContext[Any]) -> ToolCheck:
-    """Run a tool's input guardrails in order; the first that does not allow the call decides.
+    """Run a tool's input guardrails in order, until one does not allow the call.
 
     Raises:
         Exception: any error of a guardrail.
@@ -44,15 +44,15 @@ async def check_call(tool: FunctionTool, context: ToolContext[Any]) -> ToolCheck
     records: list[GuardrailRecord] = []
     for guardrail in tool.tool_input_guardrails:
         name = guardrail.get_name()
-        verdict = await guarded(name, partial(guardrail.run, data), tripped=_is_tripped)
+        verdict = await traced_guardrail(name, partial(guardrail.run, data), tripped=_is_tripped)
         records.append(_record("tool_input", name, context, verdict))
         if verdict.behavior["type"] != "allow":
-            return _stopped(records, verdict, failures.TOOL_INPUT_GUARDRAIL)
+            return _decision(records, verdict, failures.TOOL_INPUT_GUARDRAIL)
     return ToolCheck(tuple(records))
 
 
 async def check_result(tool: FunctionTool, context: ToolContext[Any], output: Any) -> ToolCheck:
-    """Run a tool's output guardrails in order; the first that does not allow the output decides.
+    """Run a tool's output guardrails in order, until one does not allow the output.
 
     Raises:
         Exception: any error of a guardrail.
@@ -61,10 +61,10 @@ async def check_result(tool: FunctionTool, context: ToolContext[Any], output: An
     records: list[GuardrailRecord] = []
     for guardrail in tool.tool_output_guardrails:
         name = guardrail.get_name()
-        verdict = await guarded(name, partial(guardrail.run, data), tripped=_is_tripped)
+        verdict = await traced_guardrail(name, partial(guardrail.run, data), tripped=_is_tripped)
         records.append(_record("tool_output", name, context, verdict))
         if verdict.behavior["type"] != "allow":
-            return _stopped(records, verdict, failures.TOOL_OUTPUT_GUARDRAIL)
+            return _decision(records, verdict, failures.TOOL_OUTPUT_GUARDRAIL)
     return ToolCheck(tuple(records))
 
 
@@ -90,11 +90,11 @@ def _record(
     )
 
 
-def _stopped(
+def _decision(
     records: Sequence[GuardrailRecord], verdict: ToolGuardrailFunctionOutput, code: str
 ) -> ToolCheck:
     if verdict.behavior["type"] == "reject_content":
         return ToolCheck(tuple(records), message=verdict.behavior["message"])
     last = records[-1]
-    message = f"The guardrail {last.name!r} of the tool {last.tool!r} was triggered."
+    message = f"The guardrail {last.name!r} of the tool {last.tool!r} triggered its tripwire."
     return ToolCheck(tuple(records), failure=Failure(code=code, message=message))

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from outlast.activities.errors import EffectError
-from outlast.agents.items.call_outputs import said_by
+from outlast.agents.items.call_outputs import output_content
 from outlast.contract.effects import EffectRequest
 from outlast.loop.call_forms import FUNCTION, output_item
 from outlast.loop.calls import ToolResult
@@ -55,18 +55,18 @@ async def traced(
     """
     if not REGISTRATION.active:
         return await work()
-    asked = request.effect
-    scope, number = _place(asked)
+    effect = request.effect
+    scope, number = _scope(effect)
     with around_effect(scope, effect=number, attempt=attempt):
-        if not isinstance(asked, RunTool):
+        if not isinstance(effect, RunTool):
             return await work()
-        data = FunctionSpanData(asked.name, asked.arguments)
-        with effect_span(scope, data, effect=asked.effect, attempt=attempt) as span:
-            return await _carried_out(asked, work, scope, span)
+        data = FunctionSpanData(effect.name, effect.arguments)
+        with effect_span(scope, data, effect=effect.effect, attempt=attempt) as span:
+            return await _carry_out(effect, work, scope, span)
 
 
-async def _carried_out(
-    asked: RunTool,
+async def _carry_out(
+    effect: RunTool,
     work: Callable[[], Awaitable[T]],
     scope: TraceScope,
     span: Span[FunctionSpanData],
@@ -78,60 +78,60 @@ async def _carried_out(
         span.set_error(_error(scope, error.message, error.code))
         raise
     if isinstance(result, ToolResult):
-        span.span_data.output = _said(asked, result)
+        span.span_data.output = _output(effect, result)
         if (result.failed or result.failure is not None) and span.error is None:
             message = result.failure.message if result.failure else as_text(result.output)
             span.set_error(_error(scope, message, "tool_failed"))
     return result
 
 
-def _place(asked: Effect) -> tuple[TraceScope, int]:
-    """Return the trace scope of the spans inside an effect, and the effect's number there.
+def _scope(effect: Effect) -> tuple[TraceScope, int]:
+    """Return the trace scope of an effect's spans, and the effect's number there.
 
     The preparation of a nested run belongs to the call that started the run. The preparation of
     any other run, and effects without an agent, are not traced, because they have no question.
     """
-    if not isinstance(asked, AgentEffect):
+    if not isinstance(effect, AgentEffect):
         return NO_SCOPE, 0
-    outer = outer_call(asked.settings)
+    outer = outer_call(effect.settings)
     scope = run_scope(
-        asked.settings,
-        asked.run_id,
-        started_at_ms=asked.started_at_ms,
-        question=asked.question,
-        agent=asked.agent,
-        handovers=asked.handovers,
-        turn=_turn(asked),
+        effect.settings,
+        effect.run_id,
+        started_at_ms=effect.started_at_ms,
+        question=effect.question,
+        agent=effect.agent,
+        handovers=effect.handovers,
+        turn=_turn(effect),
     )
-    if isinstance(asked, RunHandoff):
+    if isinstance(effect, RunHandoff):
         return replace(
-            scope, turn_span_id=handoff_span_id(scope.run_id, asked.handovers)
-        ), asked.effect
-    if not isinstance(asked, PrepareRun):
-        return scope, asked.effect
+            scope, turn_span_id=handoff_span_id(scope.run_id, effect.handovers)
+        ), effect.effect
+    if not isinstance(effect, PrepareRun):
+        return scope, effect.effect
     if outer is None:
         return NO_SCOPE, 0
     return replace(scope, run_id=outer.key, turn_span_id=outer.span_id), outer.effect
 
 
-def _turn(asked: Effect) -> int:
+def _turn(effect: Effect) -> int:
     """Return the turn of an effect; 0 outside of turns.
 
     The input of a question is checked in its first turn, and later input between turns. A failure
     that goes to an error handler has ended its turn.
     """
-    if isinstance(asked, CheckInput):
-        return 0 if asked.stage == "added" else max(asked.turn, 1)
-    if isinstance(asked, FinalizeAnswer) and asked.candidate.failure is not None:
+    if isinstance(effect, CheckInput):
+        return 0 if effect.stage == "added" else max(effect.turn, 1)
+    if isinstance(effect, FinalizeAnswer) and effect.candidate.failure is not None:
         return 0
-    return asked.turn if isinstance(asked, CallModel | RunTool | FinalizeAnswer) else 0
+    return effect.turn if isinstance(effect, CallModel | RunTool | FinalizeAnswer) else 0
 
 
-def _said(asked: RunTool, result: ToolResult) -> Json:
+def _output(effect: RunTool, result: ToolResult) -> Json:
     """Return the output of a call; for built-in tools, as text if the item has some."""
-    if asked.form == FUNCTION:
+    if effect.form == FUNCTION:
         return result.output
-    return said_by(output_item(asked.call_id, result.output, asked.form))
+    return output_content(output_item(effect.call_id, result.output, effect.form))
 
 
 def _error(scope: TraceScope, message: str, code: str) -> SpanError:

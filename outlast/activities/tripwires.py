@@ -1,4 +1,4 @@
-"""Tripwires: their failures, their guardrail results, and placeholders for blocked outputs.
+"""Tripwires: failures, guardrail results, and placeholders for blocked outputs.
 
 A nested run's failure carries its guardrail's record, because the parent has no such record.
 """
@@ -16,30 +16,31 @@ from outlast.agents.guardrails.guardrail import (
     InputGuardrailResult,
     OutputGuardrailResult,
 )
-from outlast.contract import records
+from outlast.contract import failures, records
 from outlast.loop.checks import GuardrailRecord
 from outlast.loop.phrases import WITHHELD
 from outlast.loop.values import Failure, JsonObject
 
 
-def tripwire(
-    invocation: Invocation, code: str, stage: str, said: Sequence[GuardrailRecord]
-) -> Failure | None:
+def tripwire(invocation: Invocation, results: Sequence[GuardrailRecord]) -> Failure | None:
     """Return the failure of the first tripped guardrail, if any."""
-    tripped = next((record for record in said if record.tripped), None)
+    tripped = next((record for record in results if record.tripped), None)
     if tripped is None:
         return None
-    message = f"The {stage} guardrail {tripped.name!r} of agent {tripped.agent!r} was triggered."
+    is_input = tripped.stage == "input"
+    code = failures.INPUT_GUARDRAIL if is_input else failures.OUTPUT_GUARDRAIL
+    what = f"{tripped.stage} guardrail {tripped.name!r} of agent {tripped.agent!r}"
+    message = f"The {what} triggered its tripwire."
     details: JsonObject = {"guardrail": tripped.name}
     if invocation.parent_call is not None:
         details[TRIPPED_RECORD] = records.write(tripped)
     return Failure(code=code, message=message, details=details)
 
 
-def finding(
+def guardrail_result_of(
     invocation: Invocation, failure: Failure
 ) -> InputGuardrailResult | OutputGuardrailResult | None:
-    """Return the result of the guardrail whose tripwire ended a nested run, or None."""
+    """Return the result of the guardrail that ended a nested run, or None."""
     written: JsonObject | None = (failure.details or {}).get(TRIPPED_RECORD)
     if written is None:
         return None
@@ -60,16 +61,16 @@ def finding(
     return None
 
 
-def without_payload(said: Sequence[GuardrailRecord], placeholder: str) -> list[GuardrailRecord]:
+def without_payload(results: Sequence[GuardrailRecord], placeholder: str) -> list[GuardrailRecord]:
     """Return the records of output guardrails without the blocked tool output.
 
     Logged errors and results must not reveal a blocked output.
 
     Args:
-        said: the records of the guardrails, including the one that blocked the output.
+        results: the records of the guardrails, including the one that blocked the output.
         placeholder: the text that replaces the output.
     """
-    return [replace(record, info=None, output=placeholder) for record in said]
+    return [replace(record, info=None, output=placeholder) for record in results]
 
 
 def withheld(invocation: Invocation, guardrail: str) -> str:

@@ -1,14 +1,16 @@
-"""The worker's definitions, model provider and blob store, which every effect gets."""
+"""The definitions, model provider and blob store that a worker's effects use."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from outlast.activities.tool_times import ToolTimes
+from outlast.agents.approvals.policy_file import ApprovalFile
 from outlast.agents.context.codec import BorrowedContext
 from outlast.agents.context.factories import ContextFactories
 from outlast.agents.context.live import (
     LIVE_CONTEXTS,
     LiveValues,
-    Path,
+    ValuePath,
     absent,
     live_paths,
     without_live,
@@ -18,6 +20,7 @@ from outlast.agents.registry import Registry
 from outlast.loop.values import Json
 from outlast.ports.blobs import LargeContent
 from outlast.ports.model import ModelProvider
+from outlast.ports.notifier import Notifier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +32,9 @@ class WorkerDeps:
         run_id: the run that these dependencies serve; empty for all runs.
         live: the live values of the run's context in this process.
         started_here: whether this process has started the run.
+        approvals: the policies of the operators' file, which outrank those of the definitions.
+        tool_times: how long the latest calls of tools took in this process.
+        notifiers: deliver notices about approvals and takeovers.
     """
 
     registry: Registry
@@ -38,6 +44,9 @@ class WorkerDeps:
     run_id: str = ""
     live: LiveValues | None = None
     started_here: bool = False
+    approvals: ApprovalFile | None = None
+    tool_times: ToolTimes = field(default_factory=ToolTimes, compare=False)
+    notifiers: tuple[Notifier, ...] = ()
 
     def of_run(self, run_id: str) -> "WorkerDeps":
         """Return the dependencies of one run, which may have its own definitions."""
@@ -48,7 +57,7 @@ class WorkerDeps:
         return replace(self, registry=own, run_id=run_id, live=live, started_here=live is not None)
 
     async def with_live_values(self, context: Json) -> "WorkerDeps":
-        """Return the dependencies with the live values of a context, made here if necessary.
+        """Return the dependencies with the live values of a context.
 
         Raises:
             UserError: a live value is not in this process, and no factory makes it.
@@ -68,18 +77,17 @@ class WorkerDeps:
         return replace(self, live=live)
 
     def borrow(self, value: Json, type_name: str | None, annotated: Any = None) -> BorrowedContext:
-        """Return the run's context for callables.
-
-        The type is the one that the callable is annotated with, or else the one that the run
-        was started with, or else the only one that the worker has.
+        """Return the run's context for callables, as `Registry.context_type` says.
 
         Raises:
             UserError: the context does not fit the type.
         """
-        context_type = annotated if annotated is not None else self.registry.context_type(type_name)
-        return BorrowedContext(value, context_type, self.live, may_add=self.started_here)
+        context_type, is_own = self.registry.context_type(type_name, annotated)
+        return BorrowedContext(
+            value, context_type, self.live, may_add=self.started_here, is_own=is_own
+        )
 
 
-def _missing(context: Json, live: LiveValues) -> list[tuple[Path, str]]:
+def _missing(context: Json, live: LiveValues) -> list[tuple[ValuePath, str]]:
     """Return the paths of live values that are not in this process, and their types."""
-    return [one for one in live_paths(context) if one[0] not in live]
+    return [place for place in live_paths(context) if place[0] not in live]

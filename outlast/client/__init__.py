@@ -6,7 +6,7 @@ workflows or activities: a client may run where no agent is defined.
 
 from outlast.client.connection import connect
 from outlast.client.handle import RunHandle, SentMessage
-from outlast.client.known_agents import RemoteAgent
+from outlast.client.local_definitions import RemoteAgent
 from outlast.client.results import RunResult
 from outlast.client.run_state import RunState
 from outlast.client.runner import Runner

@@ -1,4 +1,7 @@
-"""Loads the payload codec that `--codec` or `OUTLAST_CODEC` names as `MODULE:NAME`."""
+"""Loads the payload codec that `--codec` or `OUTLAST_CODEC` names.
+
+The form is `MODULE:NAME`.
+"""
 
 import os
 import sys

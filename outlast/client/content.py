@@ -1,4 +1,4 @@
-"""Large content on the client's side: stored before sending, and read back for results."""
+"""Stores large content before sending, and reads it back for results."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ INLINE_BYTES = 500_000
 """The maximum size of JSON that a message holds inline if there is a blob store."""
 
 
-async def outgoing(client: Any, record: R) -> R:
+async def with_content_stored(client: Any, record: R) -> R:
     """Return a message with its large content moved to the client's store.
 
     Raises:
@@ -29,10 +29,10 @@ async def outgoing(client: Any, record: R) -> R:
     content = large_content(client=client)
     if content.store is None:
         return record
-    said = list(records.messages_of(record.input))
+    items = list(records.messages_of(record.input))
     found: blobs.Contents = {}
-    made = blobs.split_to_fit(said, content.threshold, INLINE_BYTES, found)
-    if made == said:
+    stored = blobs.split_to_fit(items, content.threshold, INLINE_BYTES, found)
+    if stored == items:
         return record
     try:
         await content.put_all(found)
@@ -43,7 +43,7 @@ async def outgoing(client: Any, record: R) -> R:
             f"The large content of the message cannot be stored in {content.store!r}: "
             f"{type(error).__name__}: {error}"
         ) from error
-    return cast("R", replace(cast("Any", record), input=made))
+    return cast("R", replace(cast("Any", record), input=stored))
 
 
 class ContentReader:
@@ -67,7 +67,7 @@ class ContentReader:
             await self._content.joined_all([item.raw for item in items])
 
     def whole(self, value: Json) -> Json:
-        """Return a value with its content, or with placeholders if this process has no store.
+        """Return a value with its content, or with placeholders without a store.
 
         Raises:
             ContentUnavailable: the store lacks the content, or cannot be read.

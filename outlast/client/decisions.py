@@ -1,8 +1,20 @@
 """Decisions about a run's calls, made and read through a result's context."""
 
+from typing import Final
+
 from outlast.agents.items.run_items import ToolApprovalItem
 from outlast.client.run_state import RunState
 from outlast.loop import state as loop
+from outlast.loop.approvals import ApprovalStatus
+
+_OUTCOMES: Final[dict[ApprovalStatus, bool]] = {
+    "approved": True,
+    "edited": True,
+    "rejected": False,
+    "responded": False,
+    "expired": False,
+}
+"""Whether a call ran after its request. Others have no decision: pending, or gone with the call."""
 
 
 class ResultDecisions:
@@ -43,10 +55,18 @@ class ResultDecisions:
         for request in (*self._snapshot.pending_approvals, *self._snapshot.approvals):
             if (request.name, request.call_id) != (tool_name, call_id):
                 continue
-            decision = staged.get((request.run_id, request.id)) or request.decision
-            if decision is not None:
+            decision = staged.get((request.run_id, request.id))
+            if decision is not None and request.status == "pending":
                 return decision.type == "approve"
-        sticky = [one.decision for one in self._snapshot.remembered if one.name == tool_name]
+            if request.status in _OUTCOMES:
+                return _OUTCOMES[request.status]
+        sticky = [
+            remembered.decision
+            for remembered in self._snapshot.remembered
+            if remembered.name == tool_name
+        ]
         names = {(r.run_id, r.id): r.name for r in self._snapshot.pending_approvals}
-        sticky += [one for key, one in staged.items() if one.remember and names[key] == tool_name]
+        sticky += [
+            value for key, value in staged.items() if value.remember and names[key] == tool_name
+        ]
         return sticky[-1].type == "approve" if sticky else None

@@ -1,21 +1,24 @@
 """Streams model output by polling, while the model call is pending.
 
-The server shows the heartbeats of running activities, so readers poll it only while a model call is
-pending. Nothing is added to the history. `outlast.contract.deltas` has the format of the windows.
+Calls of this process are looked at directly. Of all others, the server shows the heartbeats, so
+readers poll it only while a model call is pending. Nothing is added to the history.
+`outlast.contract.deltas` has the format of the windows.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from temporalio.client import Client
 from temporalio.service import RPCError
 
 from outlast.client.history import Progress
 from outlast.contract import names
+from outlast.contract.call_windows import FinishedCall, call_windows
 from outlast.contract.delta_reader import DeltaReader
+from outlast.contract.deltas import DeltaWindow
 from outlast.contract.reply_events import response_object
 from outlast.loop.effects import CallModel, EffectFailed, ModelReplied
 from outlast.loop.state import LoopState
@@ -24,14 +27,17 @@ from outlast.loop.values import JsonObject
 RawEvent: TypeAlias = JsonObject
 """An event of a provider's stream, or one of the `outlast.` types of `delta_reader.py`."""
 
-SHORTEST_WAIT: Final = timedelta(milliseconds=50)
-"""The wait between two polls, while there is news."""
+SHORTEST_WAIT: Final = timedelta(milliseconds=25)
+"""The wait between two polls, when the next window is due."""
 
 LONGEST_WAIT: Final = timedelta(milliseconds=250)
-"""The same, while the model has not begun to answer."""
+"""The same, while the model says nothing, and while the next window is not due."""
 
 PATIENCE: Final = 0.1
-"""The wait as a share of the time without news."""
+"""The wait as a share of the time for which a window is overdue."""
+
+EARLY: Final = timedelta(milliseconds=20)
+"""How long before a window is due it is polled for: the poll that found the one before was late."""
 
 
 async def with_deltas(
@@ -49,30 +55,30 @@ async def with_deltas(
         run_id: the run's workflow id.
     """
     poller = DeltaPoller(client, run_id)
-    listening = asyncio.create_task(poller.listen())
-    hearing = asyncio.create_task(poller.heard.wait())
-    coming = _next(progress)
+    polling = asyncio.create_task(poller.poll_repeatedly())
+    waiting = asyncio.create_task(poller.has_events.wait())
+    next_step = _next(progress)
     try:
         while True:
-            await asyncio.wait({coming, hearing, listening}, return_when=asyncio.FIRST_COMPLETED)
-            if listening.done():
-                listening.result()  # it only ends with an error
-            if hearing.done():
-                for event in poller.heard_events():
+            await asyncio.wait({next_step, waiting, polling}, return_when=asyncio.FIRST_COMPLETED)
+            if polling.done():
+                polling.result()  # it only ends with an error
+            if waiting.done():
+                for event in poller.take_events():
                     yield event
-                hearing = asyncio.create_task(poller.heard.wait())
-            if coming.done():
-                step = coming.result()
+                waiting = asyncio.create_task(poller.has_events.wait())
+            if next_step.done():
+                step = next_step.result()
                 if step is None:
                     return
-                for event in [*poller.heard_events(), *poller.take(step)]:
+                for event in [*poller.take_events(), *poller.take(step)]:
                     yield event
                 yield step
-                coming = _next(progress)
+                next_step = _next(progress)
     finally:
-        for task in (coming, hearing, listening):
+        for task in (next_step, waiting, polling):
             task.cancel()
-        await asyncio.gather(coming, hearing, listening, return_exceptions=True)
+        await asyncio.gather(next_step, waiting, polling, return_exceptions=True)
         if isinstance(progress, AsyncGenerator):
             await progress.aclose()
 
@@ -90,17 +96,19 @@ class DeltaPoller:
 
     Attributes:
         state: the run's state, as last passed to `take`.
-        heard: set while there are events for `heard_events`.
+        has_events: set while there are events for `take_events`.
     """
 
     client: Client
     run_id: str
     state: LoopState = field(default_factory=LoopState)
-    heard: asyncio.Event = field(default_factory=asyncio.Event)
+    has_events: asyncio.Event = field(default_factory=asyncio.Event)
     _events: list[RawEvent] = field(default_factory=list[RawEvent])
-    _model_is_asked: asyncio.Event = field(default_factory=asyncio.Event)
+    _call_pending: asyncio.Event = field(default_factory=asyncio.Event)
     _readers: dict[int, DeltaReader] = field(default_factory=dict[int, DeltaReader])
     _quiet_since: float | None = None
+    _next_seconds: float = 0.0
+    _looked_at: tuple[DeltaWindow, int] | None = None
 
     @staticmethod
     def waits_for(state: LoopState) -> bool:
@@ -111,51 +119,60 @@ class DeltaPoller:
         """Note the history's next step; return the events to yield before it."""
         before, self.state = self.state, step.state
         if not self.waits_for(self.state):
-            self._model_is_asked.clear()
+            self._call_pending.clear()
         elif not self.waits_for(before):
-            self._quiet_since = None
-            self._model_is_asked.set()
+            self._quiet_since, self._next_seconds = None, 0.0
+            self._call_pending.set()
         match step.event:
             case ModelReplied(effect=effect, result=reply, at_ms=at_ms):
                 reader = self._readers.setdefault(effect, DeltaReader())
-                return reader.complete(
-                    response_object(
-                        reply.items,
-                        reply.usage,
-                        response_id=reply.response_id,
-                        model=reply.model,
-                        created_at=at_ms / 1000,
-                    )
+                response = response_object(
+                    reply.items,
+                    reply.usage,
+                    response_id=reply.response_id,
+                    model=reply.model,
+                    created_at=at_ms / 1000,
                 )
+                call = FinishedCall(self.run_id, effect, reply.response_id)
+                last = call_windows.take(call)
+                pieces = reader.feed(last) if reader.continues(last) else []
+                return [*pieces, *reader.complete(response)]
             case EffectFailed(effect=effect):
                 self._readers.pop(effect, None)
                 return []
             case _:
                 return []
 
-    def heard_events(self) -> list[RawEvent]:
+    def take_events(self) -> list[RawEvent]:
         """Return the events since the last call."""
         events, self._events = self._events, []
-        self.heard.clear()
+        self.has_events.clear()
         return events
 
-    async def listen(self) -> None:
+    async def poll_repeatedly(self) -> None:
         """Poll while a model call is pending, and keep the events; until cancelled."""
-        while True:
-            await self._model_is_asked.wait()
-            await self.ask()
+        with call_windows.reading(self.run_id):
+            while True:
+                await self._call_pending.wait()
+                await self.poll()
 
-    async def ask(self) -> None:
-        """Wait until a poll is due, poll once, and keep what is new. Never raises for the server.
+    async def poll(self) -> None:
+        """Wait until a poll is due, poll once, and keep the new events.
 
-        A failed poll is repeated: the end of every text is in the history.
+        Calls in this event loop are looked at here, all others at the server.
+
+        A failed poll raises nothing and is repeated: the end of every text is in the history.
         """
+        if call_windows.of_run(self.run_id):
+            await asyncio.sleep(SHORTEST_WAIT.total_seconds())
+        if windows := call_windows.of_run(self.run_id):
+            for window in windows:
+                self._look_at(window)
+            return
         loop = asyncio.get_running_loop()
         if self._quiet_since is None:
             self._quiet_since = loop.time()
-        idle_seconds = (loop.time() - self._quiet_since) * PATIENCE
-        longest = LONGEST_WAIT.total_seconds()
-        await asyncio.sleep(min(max(idle_seconds, SHORTEST_WAIT.total_seconds()), longest))
+        await asyncio.sleep(_wait(loop.time() - self._quiet_since - self._next_seconds))
         try:
             description = await self.client.get_workflow_handle(self.run_id).describe()
         except RPCError:
@@ -164,6 +181,14 @@ class DeltaPoller:
             if info.activity_type.name == names.ACTIVITY_MODEL and info.activity_id.isdigit():
                 await self._read(int(info.activity_id), info)
 
+    def _look_at(self, window: DeltaWindow) -> None:
+        """Read a window in this process, unless it is as it was."""
+        if self._looked_at == (looked_at := (window, window.fed_bytes)):
+            return
+        self._looked_at = looked_at
+        reader = self._readers.setdefault(window.effect, DeltaReader())
+        self._keep(reader.feed(window.details()))
+
     async def _read(self, effect: int, info: Any) -> None:
         reader = self._readers.setdefault(effect, DeltaReader())
         self._keep(reader.restart(info.attempt))
@@ -171,12 +196,29 @@ class DeltaPoller:
             details = await self.client.data_converter.decode(info.heartbeat_details.payloads)
         except Exception:  # noqa: BLE001  a failing codec also fails to read the history
             return
-        if details:
-            self._keep(reader.feed(details[0]))
+        if details and (events := reader.feed(details[0])):
+            self._next_seconds = _seconds_to_next(details[0])
+            self._keep(events)
 
     def _keep(self, events: list[RawEvent]) -> None:
         """Keep events at once: the reply may be recorded before the next poll."""
         if events:
             self._events += events
             self._quiet_since = asyncio.get_running_loop().time()
-            self.heard.set()
+            self.has_events.set()
+
+
+def _wait(overdue_seconds: float) -> float:
+    """Return the seconds until the next poll; negative if the next window is not due yet."""
+    if overdue_seconds < 0:
+        wait = -overdue_seconds - EARLY.total_seconds()
+    else:
+        wait = overdue_seconds * PATIENCE
+    return min(max(wait, SHORTEST_WAIT.total_seconds()), LONGEST_WAIT.total_seconds())
+
+
+def _seconds_to_next(window: object) -> float:
+    """Return how long after a window the next one comes; windows of older workers do not say."""
+    fields = cast("JsonObject", window) if isinstance(window, dict) else {}
+    next_ms: object = fields.get("next_ms")
+    return next_ms / 1000 if isinstance(next_ms, int | float) else 0.0

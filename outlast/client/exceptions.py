@@ -5,7 +5,7 @@ It is outlast's own for a failure's code, or user code's, if this process has im
 
 import builtins
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from outlast.agents import errors
@@ -35,7 +35,8 @@ def exception_of(
 
     An exception of user code is raised again if it is a builtin, or from a module that this process
     has imported. Its cause is outlast's own exception, which has the run. An exception of a tool is
-    instead the cause of `ToolFailed`.
+    instead the cause of `ToolFailed`; but one of outlast's, such as `MaxTurnsExceeded` of a run that
+    the tool started, is raised again.
 
     Args:
         failure: the failure.
@@ -43,6 +44,9 @@ def exception_of(
         tripwire: the result of the guardrail that ended the run.
     """
     ours = _ours(failure, run_data, tripwire)
+    if isinstance(ours, errors.ToolFailed) and (own := _raised_by_tool(failure)) is not None:
+        own.run_data, own.__cause__ = run_data, ours
+        return own
     theirs = _raised_by_users(failure)
     if theirs is None:
         return ours
@@ -93,10 +97,18 @@ def _ours(failure: Failure, run_data: Any, tripwire: Tripwire | None) -> errors.
     return error
 
 
+def _raised_by_tool(failure: Failure) -> errors.AgentsException | None:
+    """Return outlast's own exception that a tool raised, or None; a `UserError` is not one."""
+    kind = _ERRORS.get(str((failure.details or {}).get("code")))
+    if kind is None or kind in {errors.AgentsException, errors.UserError}:
+        return None
+    return _ours(replace(failure, code=kind.code), None, None)
+
+
 def _raised_by_users(failure: Failure) -> Exception | None:
     """Return user code's exception, created again, or None if that is not possible."""
     details: dict[str, Any] = failure.details or {}
-    kind = _known_class(details.get("exception"))
+    kind = _imported_class(details.get("exception"))
     if kind is None:
         return None
     text = details.get("text")
@@ -107,8 +119,8 @@ def _raised_by_users(failure: Failure) -> Exception | None:
     return made if isinstance(cast("object", made), Exception) else None
 
 
-def _known_class(name: object) -> type[Exception] | None:
-    """Return the exception class with a name, if this process has imported it. Imports nothing."""
+def _imported_class(name: object) -> type[Exception] | None:
+    """Return the exception class with a name, if its module is already imported."""
     module_name, _, qualname = name.partition(":") if isinstance(name, str) else ("", "", "")
     found: Any = builtins if module_name == "builtins" else sys.modules.get(module_name)
     for part in qualname.split("."):

@@ -15,32 +15,38 @@ from outlast.agents.guardrails.tool_guardrails import (
     ToolOutputGuardrailResult,
 )
 from outlast.agents.schemas.agent_output import read_output
-from outlast.client.known_agents import KnownAgents
+from outlast.client.local_definitions import LocalDefinitions
 from outlast.contract import records
 from outlast.loop.checks import GuardrailRecord, GuardrailStage
 from outlast.loop.state import LoopState
 from outlast.loop.values import Failure, JsonObject
 
 
-def guardrail_results(state: LoopState, stage: GuardrailStage, known: KnownAgents) -> list[Any]:
+def guardrail_results(
+    state: LoopState, stage: GuardrailStage, definitions: LocalDefinitions
+) -> list[Any]:
     """Return the results of a stage's guardrails for the current question, in order."""
-    return [guardrail_result(one, known) for one in state.question.guardrails if one.stage == stage]
+    return [
+        guardrail_result(record, definitions)
+        for record in state.question.guardrails
+        if record.stage == stage
+    ]
 
 
 def tripped(state: LoopState, stage: GuardrailStage) -> GuardrailRecord | None:
     """Return the record of the guardrail that ended the run, or None."""
-    found = (one for one in reversed(state.question.guardrails) if one.stage == stage)
-    return next((one for one in found if one.tripped or _raises(one)), None)
+    found = (record for record in reversed(state.question.guardrails) if record.stage == stage)
+    return next((record for record in found if record.tripped or _raises(record)), None)
 
 
 def tripped_inside(failure: Failure) -> GuardrailRecord | None:
     """Return the record of the guardrail that ended a nested run, and so its parent."""
-    told: JsonObject | None = (failure.details or {}).get(TRIPPED_RECORD)
-    return None if told is None else records.read(GuardrailRecord, told)
+    written: JsonObject | None = (failure.details or {}).get(TRIPPED_RECORD)
+    return None if written is None else records.read(GuardrailRecord, written)
 
 
 def guardrail_result(
-    record: GuardrailRecord, known: KnownAgents
+    record: GuardrailRecord, definitions: LocalDefinitions
 ) -> (
     InputGuardrailResult
     | OutputGuardrailResult
@@ -52,23 +58,23 @@ def guardrail_result(
     match record.stage:
         case "input":
             return InputGuardrailResult(
-                guardrail=known.input_guardrail(agent, name), output=_output(record)
+                guardrail=definitions.input_guardrail(agent, name), output=_output(record)
             )
         case "output":
             return OutputGuardrailResult(
-                guardrail=known.output_guardrail(agent, name),
-                agent_output=_checked(record, known),
-                agent=known.agent(agent),
+                guardrail=definitions.output_guardrail(agent, name),
+                agent_output=_read_checked_output(record, definitions),
+                agent=definitions.agent(agent),
                 output=_output(record),
             )
         case "tool_input":
             return ToolInputGuardrailResult(
-                guardrail=known.tool_input_guardrail(agent, record.tool, name),
+                guardrail=definitions.tool_input_guardrail(agent, record.tool, name),
                 output=_verdict(record),
             )
         case "tool_output":
             return ToolOutputGuardrailResult(
-                guardrail=known.tool_output_guardrail(agent, record.tool, name),
+                guardrail=definitions.tool_output_guardrail(agent, record.tool, name),
                 output=_verdict(record),
             )
 
@@ -85,9 +91,9 @@ def _verdict(record: GuardrailRecord) -> ToolGuardrailFunctionOutput:
     )
 
 
-def _checked(record: GuardrailRecord, known: KnownAgents) -> Any:
+def _read_checked_output(record: GuardrailRecord, definitions: LocalDefinitions) -> Any:
     try:
-        return read_output(known.output_schema(record.agent), record.output)
+        return read_output(definitions.output_schema(record.agent), record.output)
     except UserError:  # a tool's output need not have the agent's type
         return record.output
 

@@ -1,4 +1,4 @@
-"""A handle on one run: send, decide, cancel, wait, read.
+"""A handle on one run: send, decide, take over, cancel, wait, read.
 
 All reading uses the run's history, so it works without a worker.
 """
@@ -13,15 +13,28 @@ from typing import Any, Literal
 from temporalio.client import Client, WorkflowExecutionDescription, WorkflowFailureError
 from temporalio.service import RPCError
 
-from outlast.agents.errors import DecisionRefused, RunClosed
+from outlast.agents.agent import Agent
+from outlast.agents.errors import RunClosed, UserError
 from outlast.client import run_end
-from outlast.client.content import outgoing, reader_of
+from outlast.client.content import reader_of, with_content_stored
 from outlast.client.deltas import RawEvent, with_deltas
 from outlast.client.history import Progress, RunReader
-from outlast.client.known_agents import KnownAgents
-from outlast.client.messages import check_cancel_mode, check_input
-from outlast.client.nested_requests import run_of_request
+from outlast.client.local_definitions import LocalDefinitions
+from outlast.client.messages import check_cancel_mode, check_input, check_send_mode
+from outlast.client.people import (
+    CLAIM_MINUTES,
+    By,
+    ClaimReceipt,
+    DecisionReceipt,
+    MessageReceipt,
+    People,
+    RequestOrId,
+    TakeoverReceipt,
+    decision_of,
+    outcome_of,
+)
 from outlast.client.read_range import CaughtUp, Place, ReadRange, Request, is_settled
+from outlast.client.reset import reset_to_failed_step
 from outlast.client.result_members import RunSnapshot
 from outlast.client.results import RunResult, error_of, result_of, result_of_answer, run_details
 from outlast.client.run_address import RunAddress
@@ -29,13 +42,21 @@ from outlast.client.run_state import ENGINE
 from outlast.client.stream import RawResponsesStreamEvent, StreamEvent, changes
 from outlast.contract import names, records
 from outlast.loop.approvals import ApprovalRequest, Decision
-from outlast.loop.values import JsonObject
+from outlast.loop.events import HoldMode
+from outlast.loop.items import SendMode
+from outlast.loop.state import has_message
+from outlast.loop.values import Json, JsonObject
 from outlast.ports.interpreter_end import wait_for_native_threads
 
 
 @dataclass(frozen=True)
 class SentMessage:
-    """A message that a run has accepted; its answer comes later."""
+    """A message that a run has accepted; its answer comes later.
+
+    Attributes:
+        id: the message's id.
+        handle: the run.
+    """
 
     id: str
     handle: "RunHandle" = field(repr=False)
@@ -48,6 +69,23 @@ class SentMessage:
         """
         return await self.handle.wait_for_answer(self.id)
 
+    async def outcome(self) -> MessageReceipt:
+        """Return the current outcome of the message; needs no worker.
+
+        Raises:
+            RunNotFound: there is no such run any more.
+        """
+        return outcome_of(await self.handle.state(), self.id)
+
+    async def withdraw(self) -> MessageReceipt:
+        """Take the message back, as long as no question has taken it.
+
+        Raises:
+            UserError: the run has taken it already.
+            RunClosed: the run has ended.
+        """
+        return await self.handle.withdraw(self.id)
+
 
 class RunHandle:
     """A handle on one run, found by its id.
@@ -57,7 +95,7 @@ class RunHandle:
     Args:
         client: connected to the run's server.
         run_id: the workflow id.
-        known: the agents that this process defines; without it, results only have their names.
+        definitions: the agents that this process defines; without it, results only have their names.
         from_engine: the client belongs to this process's own engine, which may be another one by
             the time the run resumes.
         patience: how long calls wait for a server that does not answer, or for a run that accepts
@@ -74,7 +112,7 @@ class RunHandle:
         self,
         client: Client,
         run_id: str,
-        known: KnownAgents | None = None,
+        definitions: LocalDefinitions | None = None,
         *,
         from_engine: bool = False,
         patience: timedelta | None = None,
@@ -83,11 +121,12 @@ class RunHandle:
         self.id = run_id
         self.client = client
         self.kept_client: Any = ENGINE if from_engine else client
-        self._known = known or KnownAgents()
-        self._known.content = reader_of(client)
+        self._definitions = definitions or LocalDefinitions()
+        self._definitions.content = reader_of(client)
         self._address = RunAddress(client, run_id, patience)
         self._patience = self._address.patience
         self._workflow = self._address.workflow
+        self._people = People(client, self._address, self.state)
 
     def __repr__(self) -> str:
         return f"RunHandle({self.id!r})"
@@ -111,9 +150,9 @@ class RunHandle:
         try:
             await self._address.ask(self._workflow.result)
         except WorkflowFailureError as error:
-            raised = run_end.error_of_closing(error, await self.state(), self._known)
+            raised = run_end.error_of_closing(error, await self.state(), self._definitions)
         else:
-            return run_end.result_or_raise(await self.state(), self._known, self.kept_client)
+            return run_end.result_or_raise(await self.state(), self._definitions, self.kept_client)
         raise raised
 
     async def state(self) -> RunSnapshot:
@@ -134,7 +173,7 @@ class RunHandle:
         try:
             state = await reader.catch_up()
         except RPCError as error:
-            raise await self._address.translated(error) from error
+            raise await self._address.translate(error) from error
         return state, reader.place
 
     async def wait_for_answer(self, message_id: str) -> RunResult:
@@ -143,20 +182,35 @@ class RunHandle:
         Raises:
             RunCancelled: the run was cancelled before there was an answer.
             RunClosed: the run ended without answering this message.
+            UserError: the message was withdrawn.
             AgentsException: the question has no answer; the subclass says why.
         """
-        state = await self._until(
-            lambda state: any(message_id in answer.to for answer in state.answers)
-        )
+        arrived = False
+
+        def is_answered(state: RunSnapshot) -> bool:
+            return any(message_id in answer.to for answer in state.answers)
+
+        def is_over(state: RunSnapshot) -> bool:
+            nonlocal arrived
+            has = has_message(state, message_id)
+            withdrawn, arrived = arrived and not has, arrived or has
+            return withdrawn or is_answered(state)
+
+        state = await self._until(is_over)
+        if arrived and not has_message(state, message_id):
+            raise UserError(f"The message {message_id!r} was withdrawn, so nobody answers it.")
+        if any(message_id in answer.to and answer.failure for answer in state.answers):
+            # The question may have been retried since.
+            state = await self._until(is_answered, (await self.present())[1])
         for answer in state.answers:
             if message_id in answer.to:
                 if answer.failure is not None:
-                    raise error_of(answer.failure, state, self._known)
-                return result_of_answer(state, answer, self._known, client=self.kept_client)
+                    raise error_of(answer.failure, state, self._definitions)
+                return result_of_answer(state, answer, self._definitions, client=self.kept_client)
         result = await self.result()  # raises unless it completed
         raise RunClosed(
             f"The run {self.id} has ended and did not answer the message {message_id!r}.",
-            run_data=run_details(result.snapshot, self._known),
+            run_data=run_details(result.snapshot, self._definitions),
         )
 
     async def wait_for_people(self) -> RunResult:
@@ -183,11 +237,11 @@ class RunHandle:
         state = await self._until(lambda one: is_settled(one, without), since)
         if not is_settled(state, without):  # ended by the engine
             return await self.result()
-        return run_end.result_or_raise(state, self._known, self.kept_client)
+        return run_end.result_or_raise(state, self._definitions, self.kept_client)
 
     async def wait(self, condition: Callable[[RunSnapshot], bool]) -> RunResult:
         """Wait until the state satisfies a condition, or the run is closed."""
-        return result_of(await self._until(condition), self._known, client=self.kept_client)
+        return result_of(await self._until(condition), self._definitions, client=self.kept_client)
 
     async def _until(
         self, condition: Callable[[RunSnapshot], bool], since: Place | None = None
@@ -222,9 +276,9 @@ class RunHandle:
                 async for progress in following:
                     yield progress
         except RPCError as error:
-            raise await self._address.translated(error) from error
+            raise await self._address.translate(error) from error
 
-    async def read_along(self, read_range: ReadRange) -> AsyncGenerator[RunSnapshot | RawEvent]:
+    async def read_states(self, read_range: ReadRange) -> AsyncGenerator[RunSnapshot | RawEvent]:
         """Yield the run's states and the models' events, until the run is settled.
 
         Args:
@@ -243,14 +297,14 @@ class RunHandle:
         if from_start:
             yield RunSnapshot()
         async with aclosing(following) as events:
-            async for one in events:
+            async for event in events:
                 if not begun.is_reached(reader.place):
                     continue
-                if isinstance(one, Progress):
-                    await self._known.content.prefetch(one.state.items[seen:])
-                    seen = len(one.state.items)
-                yield one.state if isinstance(one, Progress) else one
-                settled = isinstance(one, Progress) and present.is_reached(reader.place)
+                if isinstance(event, Progress):
+                    await self._definitions.content.prefetch(event.state.items[seen:])
+                    seen = len(event.state.items)
+                yield event.state if isinstance(event, Progress) else event
+                settled = isinstance(event, Progress) and present.is_reached(reader.place)
                 if settled and is_settled(reader.state, read_range.without):
                     return
         await self.result()  # ended by the engine: raises its error
@@ -277,33 +331,73 @@ class RunHandle:
                     if number >= from_event:
                         yield RawResponsesStreamEvent(raw=one, next_id=number)
                     continue
-                await self._known.content.prefetch(one.state.items[len(before.items) :])
-                for event in changes(before, one.state, number, self._known):
+                await self._definitions.content.prefetch(one.state.items[len(before.items) :])
+                for event in changes(before, one.state, number, self._definitions):
                     number = event.id + 1
                     if event.id >= from_event:
                         yield event
                 before = one.state
 
     async def send(
-        self, input: str | list[JsonObject], *, message_id: str | None = None
+        self,
+        input: str | list[JsonObject],
+        *,
+        message_id: str | None = None,
+        mode: SendMode = "steer",
     ) -> SentMessage:
-        """Send a message. Returns when the run has accepted it, even while the run is busy.
+        """Send a message, and return when the run, even if busy, has accepted it.
 
         Args:
             input: a text, or Responses items.
             message_id: makes a repeated call the same message; default: a new id.
+            mode: when a busy run takes it: `queue` after its answer; `steer` at its next model
+                call; `interrupt` now: the model call under way is cancelled, and tools that have
+                begun finish.
 
         Raises:
             RunClosed: the run has ended; nothing was sent.
             RunNotFound: there is no such run.
             UserError: the input is neither text nor items, or too large.
         """
-        said = check_input(input)
+        content = check_input(input)
+        check_send_mode(mode)
         message_id = message_id or f"m-{secrets.token_hex(8)}"
-        record = records.SendRecord(input=said, message_id=message_id)
-        record = await outgoing(self.client, record)
+        record = records.SendRecord(input=content, message_id=message_id, mode=mode)
+        record = await with_content_stored(self.client, record)
         await self._address.update(names.UPDATE_SEND, records.write(record), message_id)
         return SentMessage(message_id, self)
+
+    async def withdraw(self, message_id: str) -> MessageReceipt:
+        """Take a message back that no question has taken; see `SentMessage.withdraw`."""
+        return await self._people.withdraw(message_id)
+
+    async def retry(self) -> SentMessage:
+        """Retry the last question, if it failed. Returns when the run has accepted the retry.
+
+        Nothing is sent or recorded again, and what the failed try has done stays: the model reads
+        the outputs of finished tool calls. An open conversation asks it by itself; a run that has
+        failed and closed is reset to the step that failed.
+
+        Returns:
+            The question's last message, whose answer comes later.
+
+        Raises:
+            RunNotFound: there is no such run.
+            UserError: the last question has not failed.
+        """
+        state = await self.state()
+        if state.outcome is None:
+            count = len(state.answers)
+            payload = records.write(records.RetryRecord(answers=count))
+            await self._address.update(names.UPDATE_RETRY, payload, f"retry-{count}")
+        else:
+            try:
+                await reset_to_failed_step(self.client, state)
+            except RPCError as error:
+                raise await self._address.translate(error) from error
+        waiting = [message.id for message in state.inbox]
+        answered = state.answers[-1].to if state.answers else ()
+        return SentMessage([*waiting, *answered][-1], self)
 
     async def approvals(self) -> tuple[ApprovalRequest, ...]:
         """Return the pending approval requests, here and in nested runs."""
@@ -311,85 +405,233 @@ class RunHandle:
 
     async def approve(
         self,
-        approval_id: str,
+        request: RequestOrId,
         *,
-        by: str | None = None,
+        by: By = None,
         args_digest: str | None = None,
         always: bool = False,
-    ) -> None:
+        idempotency_key: str | None = None,
+    ) -> DecisionReceipt:
         """Approve a call, here or in a nested run.
 
         Args:
-            approval_id: the id of the request, such as `a1`, or `e3.a1` in a nested run.
-            by: who decides.
-            args_digest: the digest of the arguments that the person saw; if set, it must match the
-                call's.
+            request: a request of `approvals()`; or its id, such as `a1`, or `e3.a1` in a nested
+                run. With the request itself, the decision only counts for the arguments that it
+                shows.
+            by: who decides: a name or a `Person`.
+            args_digest: the digest of the arguments that the person saw, if `request` is an id.
             always: also approve every further call of this tool by this agent in this run.
+            idempotency_key: makes a repeated decision the same decision; default: its content.
+
+        Returns:
+            What became of it: `pending` while further people have to agree.
 
         Raises:
-            DecisionRefused: the request is unknown or already decided; nothing has changed.
+            DecisionRefused: the request is unknown, already settled, for other people, or for
+                other arguments; nothing has changed.
         """
-        decision = Decision(
-            request_id=approval_id,
-            type="approve",
+        decision = decision_of(
+            request,
+            "approve",
             by=by,
-            channel="client",
             args_digest=args_digest,
             remember=always,
+            idempotency_key=idempotency_key,
         )
-        await self.decide(decision)
+        return await self._people.decide(decision, request=request)
+
+    async def edit(
+        self,
+        request: RequestOrId,
+        arguments: JsonObject,
+        *,
+        message: str | None = None,
+        by: By = None,
+        args_digest: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> DecisionReceipt:
+        """Approve a call with other arguments; the model reads that a person changed them.
+
+        Earlier approvals of the request are void: where several people have to agree, they have to
+        agree to these arguments.
+
+        Args:
+            request: as for `approve`.
+            arguments: all arguments of the call; `[redacted]` stands for a value that stays.
+            message: the reason, for the model and the audit.
+            by: who decides: a name or a `Person`.
+            args_digest: as for `approve`.
+            idempotency_key: as for `approve`.
+
+        Raises:
+            DecisionRefused: as for `approve`, or the arguments do not fit the tool's schema.
+            UserError: the arguments are no JSON object.
+        """
+        decision = decision_of(
+            request,
+            "edit",
+            by=by,
+            edited_arguments=arguments,
+            message=message,
+            args_digest=args_digest,
+            idempotency_key=idempotency_key,
+        )
+        return await self._people.decide(decision, request=request)
 
     async def reject(
         self,
-        approval_id: str,
+        request: RequestOrId,
         *,
         message: str | None = None,
-        by: str | None = None,
+        by: By = None,
         args_digest: str | None = None,
         always: bool = False,
-    ) -> None:
+        idempotency_key: str | None = None,
+    ) -> DecisionReceipt:
         """Reject a call; the model reads `message` as its output.
 
         Raises:
-            DecisionRefused: the request is unknown or already decided; nothing has changed.
+            DecisionRefused: as for `approve`.
         """
-        decision = Decision(
-            request_id=approval_id,
-            type="reject",
+        decision = decision_of(
+            request,
+            "reject",
             message=message,
             by=by,
-            channel="client",
             args_digest=args_digest,
             remember=always,
+            idempotency_key=idempotency_key,
         )
-        await self.decide(decision)
+        return await self._people.decide(decision, request=request)
 
-    async def decide(self, decision: Decision, *, nested_id: str | None = None) -> None:
-        """Send a decision to the run whose request it answers.
+    async def respond(
+        self,
+        request: RequestOrId,
+        response: Json,
+        *,
+        by: By = None,
+        args_digest: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> DecisionReceipt:
+        """Answer in place of a call: it does not run, and `response` is its output.
+
+        Args:
+            request: as for `approve`.
+            response: a text, or what the response schema of the request describes.
+            by: who decides: a name or a `Person`.
+            args_digest: as for `approve`.
+            idempotency_key: as for `approve`.
+
+        Raises:
+            DecisionRefused: as for `approve`, or the response does not fit its schema.
+            UserError: the response is no JSON.
+        """
+        decision = decision_of(
+            request,
+            "respond",
+            response=response,
+            by=by,
+            args_digest=args_digest,
+            idempotency_key=idempotency_key,
+        )
+        return await self._people.decide(decision, request=request)
+
+    async def decide(self, decision: Decision, *, nested_id: str | None = None) -> DecisionReceipt:
+        """Send a decision to the run that made the request.
 
         Args:
             decision: the decision.
             nested_id: the nested run, if it is known; empty for this run itself.
 
         Raises:
-            DecisionRefused: the request is unknown or already decided; nothing has changed.
+            DecisionRefused: as for `approve`.
+            UserError: the edited arguments or the response are no JSON.
         """
-        request_id, taken = decision.request_id, None
-        if nested_id is None and "." in request_id:  # an id of a nested run
-            nested_id, taken = await run_of_request(request_id, await self.state(), self.client)
-        address = RunAddress(self.client, nested_id, self._patience) if nested_id else self._address
-        payload = records.write(decision)
-        taken = taken or await address.update(names.UPDATE_DECIDE, payload, request_id)
-        wanted = "approved" if decision.type == "approve" else "rejected"
-        if taken["status"] != wanted or taken["by"] != decision.by:
-            # The same update id: Temporal returned the result of another person's decision.
-            who = f" by {taken['by']}" if taken["by"] else ""
-            raise DecisionRefused(f"Approval {request_id} is already {taken['status']}{who}.")
+        return await self._people.decide(decision, nested_id=nested_id)
+
+    async def claim(
+        self,
+        request: RequestOrId,
+        *,
+        by: By,
+        minutes: float | timedelta = CLAIM_MINUTES,
+        force: bool = False,
+    ) -> ClaimReceipt:
+        """Keep a request to one person for some minutes; nobody else decides it meanwhile.
+
+        Args:
+            request: as for `approve`.
+            by: who works on it: a name or a `Person`.
+            minutes: for how long, up to a day.
+            force: take the request from whoever else has claimed it.
+
+        Raises:
+            DecisionRefused: the request is settled, for other people, or claimed by somebody else.
+        """
+        return await self._people.claim(request, by, minutes, force=force)
+
+    async def unclaim(self, request: RequestOrId, *, by: By, force: bool = False) -> ClaimReceipt:
+        """End a claim; everybody may decide the request again.
+
+        Args:
+            request: as for `approve`.
+            by: who claimed it: a name or a `Person`.
+            force: end somebody else's claim.
+
+        Raises:
+            DecisionRefused: the request is settled, or claimed by somebody else.
+        """
+        return await self._people.unclaim(request, by, force=force)
+
+    async def hold(self, *, by: By, mode: HoldMode = "finish") -> TakeoverReceipt:
+        """Take the conversation over: the agent does nothing until `release`.
+
+        Messages that arrive meanwhile are for the person, who answers with `say`.
+
+        Args:
+            by: who takes it: a name or a `Person`.
+            mode: `finish` lets a model call under way, and what it leads to, end first; `cancel`
+                cancels the model call.
+
+        Raises:
+            UserError: the run has ended, somebody else has the conversation, or this person may not
+                take it.
+        """
+        return await self._people.hold(by, mode)
+
+    async def say(self, text: str, *, by: By, message_id: str | None = None) -> TakeoverReceipt:
+        """Answer the user as a person, while the conversation is held.
+
+        Args:
+            text: what the user reads.
+            by: who says it: a name or a `Person`.
+            message_id: makes a repeated call the same message; default: a new id.
+
+        Raises:
+            UserError: nobody holds the conversation, or this person may not speak in it.
+        """
+        return await self._people.say(text, by, message_id)
+
+    async def release(
+        self, *, by: By, note: str = "", to: Agent[Any] | str = ""
+    ) -> TakeoverReceipt:
+        """Give the conversation back to an agent, which reads what was said.
+
+        Args:
+            by: who releases it: a name or a `Person`.
+            note: what the agent should know; the user does not read it.
+            to: the agent that goes on; default: the one that was active.
+
+        Raises:
+            UserError: nobody holds the conversation, or this person may not release it.
+        """
+        return await self._people.release(by, note, to)
 
     async def cancel(self, mode: Literal["immediate", "after_turn"] = "immediate") -> None:
-        """Stop the run, immediately or after its turn. Returns when the request has arrived.
+        """Request to stop the run, immediately or after its turn.
 
-        `after_turn` closes a conversation that waits for a message as completed.
+        The method returns when the request has arrived. `after_turn` closes a conversation that
+        waits for a message as completed.
 
         Raises:
             RunClosed: the run has ended already.
@@ -400,7 +642,7 @@ class RunHandle:
             # The server accepts the cancellation of an ended workflow without an error.
             description = await self._address.ask(self._workflow.describe)
             if description.close_time is not None:
-                raise self._address.closed(description)
+                raise self._address.closed_error(description)
             await self._address.ask(self._workflow.cancel)
         else:
             payload: JsonObject = {"mode": mode}

@@ -62,6 +62,7 @@ class HistoryReader:
     size: int = 0
     _effects: dict[int, int] = field(default_factory=dict[int, int])
     _admitted: dict[int, UpdateRequest] = field(default_factory=dict[int, UpdateRequest])
+    _bars: set[str] = field(default_factory=set[str])
     _waiting: list[tuple[int, history.HistoryEntry]] = field(
         default_factory=list[tuple[int, history.HistoryEntry]]
     )
@@ -124,8 +125,8 @@ class HistoryReader:
 
     async def _take_signal(self, event: HistoryEvent) -> None:
         signal = event.workflow_execution_signaled_event_attributes
-        known = signal.signal_name in names.SIGNALS
-        arguments = await values_of(self.converter, signal.input.payloads) if known else ()
+        is_signal = signal.signal_name in names.SIGNALS
+        arguments = await values_of(self.converter, signal.input.payloads) if is_signal else ()
         if arguments is None:
             return  # the workflow's SDK also drops it
         self._note(event, history.Signalled(name=signal.signal_name, arguments=arguments))
@@ -160,8 +161,11 @@ class HistoryReader:
         self._local.setdefault(task, []).append(entry)
 
     async def _take_result(self, event: HistoryEvent) -> None:
-        """Record the end of an activity or a nested run."""
+        """Record the end of an activity, of a nested run or of a wait's timer."""
         match event.event_type:
+            case EventType.EVENT_TYPE_TIMER_STARTED | EventType.EVENT_TYPE_TIMER_FIRED:
+                self._take_timer(event)
+                return
             case EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
                 done = event.activity_task_completed_event_attributes
                 payload, failure = await self._first(done.result), None
@@ -188,8 +192,15 @@ class HistoryReader:
         effect = self._effects.pop(scheduled, 0)
         self._note(event, history.Resolved(effect=effect, payload=payload, failure=failure))
 
+    def _take_timer(self, event: HistoryEvent) -> None:
+        """Take a timer that fired: only those of the waits' bars have a summary."""
+        if event.user_metadata.HasField("summary"):
+            self._bars.add(event.timer_started_event_attributes.timer_id)
+        if event.timer_fired_event_attributes.timer_id in self._bars:
+            self._note(event, history.TimerFired())
+
     async def _with_message(self, closing: HistoryEvent) -> HistoryEvent:
-        """Return the record that closes a history, with the message of its failure decoded."""
+        """Return the closing record of a history, with its failure's message decoded."""
         if not closing.HasField("workflow_execution_failed_event_attributes"):
             return closing
         event = HistoryEvent()
@@ -280,6 +291,25 @@ class RunReader:
         async for _ in self._fold(HistoryReader(self.client.data_converter), [history_.events]):
             pass
         return self.state
+
+    async def read_all(self, run: str | None = None) -> AsyncGenerator[Progress]:
+        """Read everything there is from the run's first event on. Does not wait for more.
+
+        Args:
+            run: the id of one of the run's executions; default: the newest.
+
+        Raises:
+            RPCError: there is no such run.
+            ServerUnavailable: the server did not answer for too long.
+        """
+        if run is None:
+            run = (await ride_out(self._handle(None).describe, self.patience)).run_id
+        for current in [*reversed(await self._earlier(run)), run]:
+            history_ = await ride_out(self._handle(current).fetch_history, self.patience)
+            reader = HistoryReader(self.client.data_converter)
+            async with aclosing(self._fold(reader, [history_.events])) as folding:
+                async for progress in folding:
+                    yield progress
 
     async def follow(self, *, from_start: bool) -> AsyncGenerator[Progress]:
         """Read everything there is, and wait for more until the run is closed.
@@ -377,7 +407,7 @@ class RunReader:
             yield Progress(ended, self.state)
 
     def _check_readable(self, reader: HistoryReader) -> None:
-        """Refuse a history whose start this client cannot decode, although a worker could.
+        """Refuse a history if this client cannot decode its start.
 
         Raises:
             UserError: this client lacks the codec or the key.
@@ -410,13 +440,13 @@ def _settled_length(page: Sequence[HistoryEvent]) -> int:
 
 
 def ended_by_engine(state: LoopState, closed_by: HistoryEvent) -> RunEnded | None:
-    """Return the event of a run that the engine ended; None if it continues in another history."""
+    """Return the event of a run that the engine ended, or None."""
     at_ms = _milliseconds(closed_by.event_time)
     match closed_by.event_type:
         case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED:
             why = closed_by.workflow_execution_terminated_event_attributes
-            said = f"The run was terminated: {why.reason or 'no reason stated'}"
-            failure = Failure(code=failures.TERMINATED, message=_with_name(said, why.identity))
+            text = f"The run was terminated: {why.reason or 'no reason stated'}"
+            failure = Failure(code=failures.TERMINATED, message=_with_name(text, why.identity))
             return RunEnded(at_ms=at_ms, outcome="terminated", failure=failure)
         case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED:
             return RunEnded(at_ms=at_ms, outcome="cancelled")
@@ -440,8 +470,8 @@ def failure_before_the_start(state: LoopState, failure: Failure) -> Failure:
     return replace(failure, code=failures.USER_ERROR, message=message)
 
 
-def _with_name(said: str, identity: str) -> str:
-    return f"{said} (by {identity})" if identity else said
+def _with_name(message: str, identity: str) -> str:
+    return f"{message} (by {identity})" if identity else message
 
 
 def _successor(closed_by: HistoryEvent | None) -> str | None:

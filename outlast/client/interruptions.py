@@ -6,7 +6,7 @@ from typing import Any
 
 from outlast.agents.items.run_items import ToolApprovalItem, raw_of
 from outlast.agents.items.tool_origin import ToolOrigin
-from outlast.client.known_agents import KnownAgents
+from outlast.client.local_definitions import LocalDefinitions
 from outlast.loop.approvals import ApprovalRequest, ApprovalStatus, Decision
 from outlast.loop.call_forms import FUNCTION, call_item
 from outlast.loop.effects import RunAgent
@@ -45,7 +45,7 @@ class Interruption(ToolApprovalItem):
 
     @property
     def arguments(self) -> str:
-        """The arguments as JSON text."""
+        """The arguments as JSON text: as the newest edit wants them, without redacted values."""
         return self.request.arguments
 
     @property
@@ -84,24 +84,25 @@ class Interruption(ToolApprovalItem):
         return self.request.run_id
 
     def to_call(self) -> JsonObject:
-        """Return the call with the model's own arguments."""
+        """Return the call with the model's own arguments, without redacted values."""
         return deepcopy(raw_of(self))
 
 
 def interruption(
-    request: ApprovalRequest, items: Sequence[Item], known: KnownAgents
+    request: ApprovalRequest, items: Sequence[Item], definitions: LocalDefinitions
 ) -> Interruption:
     """Return an approval request as a public object.
 
     Args:
         request: the request.
         items: the run's transcript; the calls of nested runs are elsewhere.
-        known: finds the calling agent.
+        definitions: finds the calling agent.
     """
     at = None if request.run_id else place_of_call(request, items)
-    raw = _told_call(request, known) if at is None else items[at].raw
-    origin = known.origin(request.agent, request.name)
-    return Interruption(request, known.agent(request.agent), raw, origin)
+    hides = bool(request.terms.redact)
+    raw = _rebuilt_call(request, definitions) if at is None or hides else items[at].raw
+    origin = definitions.origin(request.agent, request.name)
+    return Interruption(request, definitions.agent(request.agent), raw, origin)
 
 
 def pending_in_order(state: LoopState) -> list[ApprovalRequest]:
@@ -109,8 +110,12 @@ def pending_in_order(state: LoopState) -> list[ApprovalRequest]:
 
     A nested run requests approval after its sibling calls do, so the order of requests differs.
     """
-    tools = {one.effect: one.nested_id for one in state.pending if isinstance(one, RunAgent)}
-    asking = {one.nested_id: [request.id for request in one.requests] for one in state.nested}
+    tools = {
+        effect.effect: effect.nested_id for effect in state.pending if isinstance(effect, RunAgent)
+    }
+    asking = {
+        nested.nested_id: [request.id for request in nested.requests] for nested in state.nested
+    }
     place: dict[str, int] = {}
     for at, call in enumerate(state.calls):
         nested_id = "" if call.effect is None else tools.get(call.effect, "")
@@ -118,9 +123,9 @@ def pending_in_order(state: LoopState) -> list[ApprovalRequest]:
     return sorted(state.pending_approvals, key=lambda one: place.get(one.id, len(place)))
 
 
-def _told_call(request: ApprovalRequest, known: KnownAgents) -> JsonObject:
+def _rebuilt_call(request: ApprovalRequest, definitions: LocalDefinitions) -> JsonObject:
     """Return the call of a nested run's request, rebuilt from the request."""
-    tool = known.tool(request.agent, request.name)
+    tool = definitions.tool(request.agent, request.name)
     return call_item(
         FUNCTION if tool is None else tool.form,
         call_id=request.call_id,
@@ -133,7 +138,7 @@ def place_of_call(request: ApprovalRequest, items: Sequence[Item]) -> int | None
     """Return the index of the call that a request is about, or None."""
     for at in range(len(items) - 1, -1, -1):
         item = items[at]
-        asked = item.kind == "tool_call" and item.agent == request.agent
-        if asked and call_id_of(item.raw) == request.call_id:
+        is_agents_call = item.kind == "tool_call" and item.agent == request.agent
+        if is_agents_call and call_id_of(item.raw) == request.call_id:
             return at
     return None

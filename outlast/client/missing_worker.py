@@ -28,20 +28,20 @@ logger = get_logger(__name__)
 
 @asynccontextmanager
 async def warned_without_worker(client: Client, run_id: str) -> AsyncGenerator[None]:
-    """Log one warning if the block takes long and no worker polls the run's task queue.
+    """Log a warning if the block takes long and no worker polls the task queue.
 
     Args:
         client: a connected Temporal client.
         run_id: the run that the block waits for.
     """
-    looking = asyncio.create_task(_look(client, run_id))
+    watching = asyncio.create_task(_warn_if_unserved(client, run_id))
     try:
         yield
     finally:
-        looking.cancel()
+        watching.cancel()
 
 
-async def _look(client: Client, run_id: str) -> None:
+async def _warn_if_unserved(client: Client, run_id: str) -> None:
     await asyncio.sleep(WARN_AFTER.total_seconds())
     with suppress(RPCError):
         description = await client.get_workflow_handle(run_id).describe()
@@ -73,4 +73,6 @@ async def pollers(client: Client, task_queue: str) -> list[str]:
         )
     )
     oldest = time() - LONGEST_POLL.total_seconds()
-    return [one.identity for one in answer.pollers if one.last_access_time.seconds >= oldest]
+    return [
+        poller.identity for poller in answer.pollers if poller.last_access_time.seconds >= oldest
+    ]

@@ -1,4 +1,4 @@
-"""Requests of nested runs: which run made a request, and its status in an ended run.
+"""Finds the nested run that made a request, and how the request was settled.
 
 A run forgets the requests of a nested run that has ended; the request's id leads to that run.
 """
@@ -11,13 +11,12 @@ from outlast.client.run_address import RunAddress
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.call_forms import name_of
 from outlast.loop.state import LoopState
-from outlast.loop.values import JsonObject
 
 
 async def run_of_request(
     request_id: str, root: LoopState, client: Client
-) -> tuple[str, JsonObject | None]:
-    """Return the nested run that made a request, and the request's outcome if that run ended.
+) -> tuple[str, ApprovalRequest | None]:
+    """Return the nested run that made a request, and the request if that run has ended.
 
     Args:
         request_id: the id of the request, such as `e3.a1`.
@@ -25,22 +24,19 @@ async def run_of_request(
         client: the client.
 
     Returns:
-        The nested run's id, or an empty string if the root run handles the request; and the outcome
-        of the request if the nested run has ended.
+        The nested run's id, or an empty string if the root run handles the request; and the request
+        itself, settled, if the nested run has ended.
     """
     for one in root.pending_approvals:
         if one.id == request_id:
             return one.run_id, None
     if root.phase == "closed":
         return "", None
-    nested = await _run_that_asked(request_id, root, client)
+    nested = await _requesting_run(request_id, root, client)
     request = None if nested is None else request_in(nested, request_id)
     if nested is None or request is None:
         return "", None
-    if nested.phase != "closed":
-        return nested.run_id, None
-    by = request.decision.by if request.decision else None
-    return nested.run_id, {"status": request.status, "by": by}
+    return nested.run_id, request if nested.phase == "closed" else None
 
 
 async def state_of(run_id: str, client: Client) -> LoopState | None:
@@ -54,16 +50,16 @@ async def state_of(run_id: str, client: Client) -> LoopState | None:
     except RPCError as error:
         if error.status == RPCStatusCode.NOT_FOUND:
             return None
-        raise await RunAddress(client, run_id).translated(error) from error
+        raise await RunAddress(client, run_id).translate(error) from error
 
 
 def request_in(run: LoopState, request_id: str) -> ApprovalRequest | None:
     """Return a request that a run made itself, or None."""
-    return next((one for one in run.approvals if one.id == request_id), None)
+    return next((request for request in run.approvals if request.id == request_id), None)
 
 
-async def _run_that_asked(request_id: str, run: LoopState, client: Client) -> LoopState | None:
-    """Follow the effects in the id: `e3.e5.a1` leads to effect 3, and from there to effect 5.
+async def _requesting_run(request_id: str, run: LoopState, client: Client) -> LoopState | None:
+    """Follow the effects in the id: `e3.e5.a1` leads to effect 3, then to effect 5.
 
     The id of a nested run consists of its tool and its effect; a request's id has only the effects,
     so the tools come from the transcript. There are few candidates.
@@ -76,5 +72,5 @@ async def _run_that_asked(request_id: str, run: LoopState, client: Client) -> Lo
     for name in called:
         nested = await state_of(f"{run.run_id}/{name}-{step.removeprefix('e')}", client)
         if nested is not None:
-            return await _run_that_asked(request_id, nested, client)
+            return await _requesting_run(request_id, nested, client)
     return None

@@ -45,16 +45,16 @@ AWAY: Final = frozenset(
 TOO_LARGE: Final = "larger than max"
 
 
-def patience_of(given: timedelta | None) -> timedelta:
-    """Return how long to wait for a server: the argument, the environment's value, or the default.
+def patience_of(patience: timedelta | None) -> timedelta:
+    """Return how long to wait for a server that does not answer.
 
     Raises:
         UserError: the value is no duration.
     """
-    if given is not None:
-        if not isinstance(given, timedelta) or given < timedelta(0):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise UserError(f"patience= must be a timedelta of at least zero, not {given!r}.")
-        return given
+    if patience is not None:
+        if not isinstance(patience, timedelta) or patience < timedelta(0):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UserError(f"patience= must be a timedelta of at least zero, not {patience!r}.")
+        return patience
     text = os.environ.get(PATIENCE_VARIABLE, "")
     if not text:
         return PATIENCE

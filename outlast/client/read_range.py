@@ -33,8 +33,8 @@ def is_settled(state: LoopState, without: frozenset[Request] = frozenset()) -> b
     """
     if state.phase == "closed":
         return True
-    waiting = {(one.run_id, one.id) for one in state.pending_approvals}
-    return state.status in {"waiting", "idle"} and not without & waiting
+    waiting = {(request.run_id, request.id) for request in state.pending_approvals}
+    return state.status in {"waiting", "held", "idle"} and not without & waiting
 
 
 @dataclass
@@ -50,16 +50,16 @@ class CaughtUp:
 
     place: Place | None
     from_start: bool
-    _met: bool = False
+    _entered: bool = False
 
     def is_reached(self, place: Place) -> bool:
         """Whether a reader's place is this place or after it."""
         if self.place is None:
             return True
         if place[0] == self.place[0]:
-            self._met = True
+            self._entered = True
             return place[1] >= self.place[1]
-        return self._met or not self.from_start
+        return self._entered or not self.from_start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ class ReadableRun(Protocol):
         """The client for results to keep."""
         ...
 
-    def read_along(self, read_range: ReadRange) -> AsyncGenerator[LoopState | RawEvent]:
+    def read_states(self, read_range: ReadRange) -> AsyncGenerator[LoopState | RawEvent]:
         """Yield the states of a run, and the models' events."""
         ...
 
@@ -130,10 +130,10 @@ class RunReading:
             finally:
                 self._tried.set()
             last: LoopState | None = None
-            async with aclosing(self._run.read_along(read_range)) as told:
-                async for one in told:
-                    last = one if isinstance(one, LoopState) else last
-                    yield one
+            async with aclosing(self._run.read_states(read_range)) as progress:
+                async for step in progress:
+                    last = step if isinstance(step, LoopState) else last
+                    yield step
             settled = last
         finally:
             if self._at_end is not None:

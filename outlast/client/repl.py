@@ -43,15 +43,15 @@ async def run_demo_loop(
         AgentsException: a run failed.
     """
     input_items: list[JsonObject] = []
-    while (said := await _line(" > ")) is not None and said.lower() not in {"exit", "quit"}:
-        if not said:
+    while (line := await _line(" > ")) is not None and line.lower() not in {"exit", "quit"}:
+        if not line:
             continue
-        asked: list[JsonObject] | RunState = [*input_items, {"role": "user", "content": said}]
+        run_input: list[JsonObject] | RunState = [*input_items, {"role": "user", "content": line}]
         while True:
-            result = await _answer(agent, asked, stream, context, max_turns)
+            result = await _answer(agent, run_input, stream, context, max_turns)
             if not result.interruptions:
                 break
-            asked = await _decided(result)
+            run_input = await _ask_decisions(result)
         last: object = result.last_agent
         agent = cast("Agent[Any]", last) if isinstance(last, Agent) else agent
         input_items = result.to_input_list()
@@ -59,24 +59,24 @@ async def run_demo_loop(
 
 async def _answer(
     agent: Agent[Any],
-    asked: list[JsonObject] | RunState,
+    run_input: list[JsonObject] | RunState,
     stream: bool,  # noqa: FBT001  passed on
     context: Any,
     max_turns: int | None,
 ) -> RunResult | RunResultStreaming:
     if not stream:
-        result = await Runner.run(agent, asked, context=context, max_turns=max_turns)
+        result = await Runner.run(agent, run_input, context=context, max_turns=max_turns)
         if result.final_output is not None:
             _print(f"{result.final_output}\n")
         return result
-    streamed = Runner.run_streamed(agent, asked, context=context, max_turns=max_turns)
+    streamed = Runner.run_streamed(agent, run_input, context=context, max_turns=max_turns)
     async for event in streamed.stream_events():
         _print(_text_of(event))
     _print("\n")
     return streamed
 
 
-async def _decided(result: RunResult | RunResultStreaming) -> RunState:
+async def _ask_decisions(result: RunResult | RunResultStreaming) -> RunState:
     """Return the run's state with the decisions typed in the terminal."""
     state = result.to_state()
     for call in result.interruptions:
@@ -89,16 +89,17 @@ async def _decided(result: RunResult | RunResultStreaming) -> RunState:
 
 
 def _text_of(event: StreamEvent) -> str:
+    """Return the text for an event; programs that drive the loop know the SDK's lines."""
     if isinstance(event, RawResponsesStreamEvent):
         written = event.data.type == "response.output_text.delta"
         return str(event.data.delta) if written else ""
     if isinstance(event, RunItemStreamEvent):
         if isinstance(event.item, ToolCallItem):
-            return f"\n[{event.item.tool_name} is called]\n"
+            return "\n[tool called]\n"
         if isinstance(event.item, ToolCallOutputItem):
-            return f"\n[it returned: {event.item.output}]\n"
+            return f"\n[tool output: {event.item.output}]\n"
     if isinstance(event, AgentUpdatedStreamEvent):
-        return f"\n[{event.new_agent.name}]\n"
+        return f"\n[Agent updated: {event.new_agent.name}]\n"
     return ""
 
 

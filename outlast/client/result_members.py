@@ -6,10 +6,12 @@
 from copy import deepcopy
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Literal, TypeAlias, TypeVar, overload
+from typing import Any, Literal, TypeAlias, TypeVar, cast, overload
 
+from outlast.agents.agent_tools.nested_result import AgentToolInvocation
 from outlast.agents.config.session_input import without_reasoning_ids
 from outlast.agents.context.codec import read_context
+from outlast.agents.context.encoding import type_name
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import ContentUnavailable, UserError
 from outlast.agents.guardrails.guardrail import InputGuardrailResult, OutputGuardrailResult
@@ -17,7 +19,7 @@ from outlast.agents.guardrails.tool_guardrails import (
     ToolInputGuardrailResult,
     ToolOutputGuardrailResult,
 )
-from outlast.agents.items.raw_items import as_input
+from outlast.agents.items.raw_items import as_input, in_written_order
 from outlast.agents.items.run_items import RunItem, ToolApprovalItem
 from outlast.agents.schemas.agent_output import output_as, read_output
 from outlast.agents.usage import Usage
@@ -29,10 +31,11 @@ from outlast.client.interruptions import (
     pending_in_order,
     place_of_call,
 )
-from outlast.client.known_agents import KnownAgents
+from outlast.client.local_definitions import LocalDefinitions
 from outlast.client.run_responses import last_turn, run_responses
 from outlast.client.run_state import RunState
 from outlast.contract.blobs import is_plain
+from outlast.contract.names import SETTING_AS_TOOL
 from outlast.loop.items import Item, only_text, text_of
 from outlast.loop.state import OUTPUT_KINDS, Answer, LoopState, Status
 from outlast.loop.values import Json, JsonObject
@@ -50,7 +53,7 @@ T = TypeVar("T")
 ToInputListMode: TypeAlias = Literal["preserve_all", "normalized"]
 """The conversation's form: every item, or the model's next input."""
 
-NOBODY = KnownAgents()
+NOBODY = LocalDefinitions()
 """Definitions of a process that has none, only names."""
 
 
@@ -59,7 +62,7 @@ class RunResultBase:
 
     Args:
         state: the state of the run.
-        known: the agents that this process defines.
+        definitions: the agents that this process defines.
         answer: one of a conversation's answers; default: the newest question's.
         client: the client that the run was read with; None for a run without a server.
 
@@ -70,13 +73,13 @@ class RunResultBase:
     def __init__(
         self,
         state: RunSnapshot,
-        known: KnownAgents = NOBODY,
+        definitions: LocalDefinitions = NOBODY,
         *,
         answer: Answer | None = None,
         client: Any = None,
     ) -> None:
         self.snapshot = state
-        self._known = known
+        self._definitions = definitions
         self._answer = answer
         self._client = client
 
@@ -87,7 +90,10 @@ class RunResultBase:
 
     @property
     def status(self) -> Status:
-        """The run's status: `completed`, `waiting` for a person, or `idle` until a message."""
+        """The run's status: `completed`, `waiting` or `idle`.
+
+        A waiting run waits for a person's decision, and an idle run for a message.
+        """
         return self.snapshot.status
 
     @property
@@ -101,18 +107,31 @@ class RunResultBase:
 
     @cached_property
     def _items(self) -> tuple[Item, ...]:
-        return self._known.content.whole_items(self.snapshot.items)
+        return self._definitions.content.whole_items(self.snapshot.items)
 
     @property
     def usage(self) -> Usage:
         """Requests and tokens used by the run, including nested runs."""
         state = self.snapshot
-        return Usage.of(state.usage, [one.usage for one in state.responses])
+        return Usage.of(state.usage, [response.usage for response in state.responses])
 
     @property
     def turns(self) -> int:
         """The number of model calls."""
         return self.snapshot.turns
+
+    @property
+    def agent_tool_invocation(self) -> AgentToolInvocation | None:
+        """The call of an agent tool that a nested run answers; None for other runs."""
+        setting: Any = (self.snapshot.start.settings or {}).get(SETTING_AS_TOOL)
+        if not isinstance(setting, dict):
+            return None
+        call = cast("JsonObject", setting)
+        return AgentToolInvocation(
+            tool_name=str(call.get("tool", "")),
+            tool_call_id=str(call.get("call_id", "")),
+            tool_arguments=str(call.get("arguments", "")),
+        )
 
     @property
     def context(self) -> Json:
@@ -125,13 +144,14 @@ class RunResultBase:
         Raises:
             UserError: the context does not fit the type.
         """
-        return read_context(self.context, context_type)
+        is_own = type_name(context_type) == self.snapshot.start.context_type
+        return read_context(self.context, context_type, is_own=is_own)
 
     @cached_property
     def input(self) -> str | list[JsonObject]:
         """The input of the run: a text, or items; after a handoff's filter, the rest."""
-        raws = self._asked()
-        is_list = self._known.items_given or self.snapshot.start.session
+        raws = self._input_items()
+        is_list = self._definitions.input_is_list or self.snapshot.start.session
         text = None if is_list else only_text(raws)
         return deepcopy(raws) if text is None else text
 
@@ -139,16 +159,18 @@ class RunResultBase:
     def new_items(self) -> list[RunItem]:
         """The items that the run added to its input, and its approval requests."""
         start, stop = self._span()
-        asked: dict[int, list[Interruption]] = {}
-        for one in self._approvals:
-            place = None if one.run_id else place_of_call(one.request, self.snapshot.items)
+        requests: dict[int, list[Interruption]] = {}
+        for approval in self._approvals:
+            place = (
+                None if approval.run_id else place_of_call(approval.request, self.snapshot.items)
+            )
             if place is not None and start <= place < stop:
-                asked.setdefault(self._end_of_reply(place), []).append(one)
+                requests.setdefault(self._end_of_reply(place), []).append(approval)
         found: list[RunItem] = []
         for at in range(start, stop):
             if at in self._own:
                 found.append(self._own[at])
-            found.extend(asked.get(at, ()))
+            found.extend(requests.get(at, ()))
         return found
 
     @cached_property
@@ -157,7 +179,7 @@ class RunResultBase:
         start, stop = self._span()
         items = self.snapshot.items
         until = None if self._answer is None else last_turn(items[:stop])
-        return run_responses(self._spanned, after=last_turn(items[:start]), until=until)
+        return run_responses(self._with_content, after=last_turn(items[:start]), until=until)
 
     @property
     def last_response_id(self) -> str | None:
@@ -182,15 +204,15 @@ class RunResultBase:
             answer = None if state.question.answering else newest_answer(state)
         if answer is None or answer.failure is not None:
             return None
-        schema = self._known.output_schema(answer.agent)
+        schema = self._definitions.output_schema(answer.agent)
         if answer is not newest_answer(state):
             text = None
             if answer.item is not None:
-                text = text_of(self._known.content.whole_item(state.items[answer.item]).raw)
+                text = text_of(self._definitions.content.whole_item(state.items[answer.item]).raw)
             return text if text is None or schema is None else schema.validate_json(text)
         if state.final_output is None:
             return None
-        output = self._known.content.whole(state.final_output)
+        output = self._definitions.content.whole(state.final_output)
         try:
             return read_output(schema, output)
         except UserError:
@@ -218,15 +240,20 @@ class RunResultBase:
 
     @property
     def last_agent(self) -> Any:
-        """The agent that answered or is active: an `Agent`, or a stand-in with its `.name`."""
+        """The agent that answered or is active; a `RemoteAgent` if not defined here."""
         name = self.snapshot.agent if self._answer is None else self._answer.agent
-        return self._known.agent(name)
+        return self._definitions.agent(name)
+
+    @property
+    def _last_agent(self) -> Any:
+        """The SDK's field behind `last_agent`, which programs read."""
+        return self.last_agent
 
     @cached_property
     def context_wrapper(self) -> RunContextWrapper[Any]:
         """The run's context, in its original type, and its usage."""
         wrapper = RunContextWrapper(
-            self._known.context(self.context),
+            self._definitions.context(self.context),
             usage=self.usage,
             run_id=self.run_id,
             turn=self.snapshot.question.turn,
@@ -239,28 +266,28 @@ class RunResultBase:
         """The pending approval requests, here and in nested runs."""
         if self._answer is not None:
             return []
-        pending = {(one.run_id, one.id): one for one in self._approvals}
-        return [pending[one.run_id, one.id] for one in pending_in_order(self.snapshot)]
+        pending = {(approval.run_id, approval.id): approval for approval in self._approvals}
+        return [pending[request.run_id, request.id] for request in pending_in_order(self.snapshot)]
 
     @cached_property
     def input_guardrail_results(self) -> list[InputGuardrailResult]:
         """The results of input guardrails, in the order in which they completed."""
-        return guardrail_results(self.snapshot, "input", self._known)
+        return guardrail_results(self.snapshot, "input", self._definitions)
 
     @cached_property
     def output_guardrail_results(self) -> list[OutputGuardrailResult]:
         """The results of output guardrails, in the order in which they completed."""
-        return guardrail_results(self.snapshot, "output", self._known)
+        return guardrail_results(self.snapshot, "output", self._definitions)
 
     @cached_property
     def tool_input_guardrail_results(self) -> list[ToolInputGuardrailResult]:
         """The results of tool input guardrails."""
-        return guardrail_results(self.snapshot, "tool_input", self._known)
+        return guardrail_results(self.snapshot, "tool_input", self._definitions)
 
     @cached_property
     def tool_output_guardrail_results(self) -> list[ToolOutputGuardrailResult]:
         """The results of tool output guardrails."""
-        return guardrail_results(self.snapshot, "tool_output", self._known)
+        return guardrail_results(self.snapshot, "tool_output", self._definitions)
 
     def to_input_list(self, mode: ToInputListMode = "preserve_all") -> list[JsonObject]:
         """Return the conversation as input items, to start another run from.
@@ -278,7 +305,7 @@ class RunResultBase:
                 f"to_input_list(mode=...) must be preserve_all or normalized, not {mode!r}."
             )
         state = self.snapshot
-        content = self._known.content
+        content = self._definitions.content
         if not content.has_store and not all(is_plain(item.raw) for item in state.items):
             raise ContentUnavailable(
                 f"Large content of the run {self.run_id} is in a blob store, and this process has "
@@ -286,30 +313,30 @@ class RunResultBase:
             )
         if mode == "normalized":
             model_sees = content.whole_items(shown(state.view, state.items, len(state.items)))
-            raws = [as_input(item.raw) for item in model_sees]
+            raws = [in_written_order(as_input(item.raw)) for item in model_sees]
             return deepcopy(list(without_reasoning_ids(raws, self._policy())))
-        given = {id(self._own[at]) for at in self._passed_on() & self._own.keys()}
-        kept = [one for one in self.new_items if not _asks(one) and id(one) not in given]
+        passed_on = {id(self._own[at]) for at in self._passed_on() & self._own.keys()}
+        kept = [one for one in self.new_items if not _is_request(one) and id(one) not in passed_on]
         new = [one.to_input_item() for one in kept]
-        return [*deepcopy(self._asked()), *without_reasoning_ids(new, self._policy())]
+        return [*deepcopy(self._input_items()), *without_reasoning_ids(new, self._policy())]
 
     def to_state(self) -> RunState:
         """Return the waiting run as a state, to decide and resume; see `RunState`."""
-        state = self._waiting()
-        state.adopt(self._decisions.waiting)
+        state = self._waiting_state()
+        state.copy_decisions(self._decisions.waiting)
         return state
 
     @cached_property
     def _decisions(self) -> ResultDecisions:
         """The decisions made through the context of this result."""
-        return ResultDecisions(self._waiting(), self.snapshot)
+        return ResultDecisions(self._waiting_state(), self.snapshot)
 
-    def _waiting(self) -> RunState:
+    def _waiting_state(self) -> RunState:
         return RunState(
             run_id=self.run_id,
             agent=self.snapshot.agent,
             interruptions=self.interruptions,
-            known=self._known,
+            definitions=self._definitions,
             client=self._client,
             snapshot=self.snapshot if self._client is None else None,
         )
@@ -317,15 +344,16 @@ class RunResultBase:
     @cached_property
     def _approvals(self) -> list[Interruption]:
         """All approval requests; the same objects wherever they are shown."""
-        nested = [one for one in self.snapshot.pending_approvals if one.run_id]
-        items = self._spanned.items
+        nested = [request for request in self.snapshot.pending_approvals if request.run_id]
+        items = self._with_content.items
         return [
-            interruption(one, items, self._known) for one in (*self.snapshot.approvals, *nested)
+            interruption(request, items, self._definitions)
+            for request in (*self.snapshot.approvals, *nested)
         ]
 
-    def _attributed(self, at: int) -> Item:
+    def _attributed_item(self, at: int) -> Item:
         """Return a transcript item; input items belong to the agent that received them."""
-        item = self._spanned.items[at]
+        item = self._with_content.items[at]
         if item.kind != "input" or item.agent:
             return item
         later = (one.agent for one in self.snapshot.items[at:] if one.agent)
@@ -337,27 +365,28 @@ class RunResultBase:
             delattr(self, name)
 
     @cached_property
-    def _spanned(self) -> RunSnapshot:
+    def _with_content(self) -> RunSnapshot:
         """The state, with the content of the question's own items."""
         state = self.snapshot
         start, stop = self._span()
         own = state.items[start:stop]
-        new = self._known.content.whole_items(own)
-        if all(one is other for one, other in zip(own, new, strict=True)):
+        new = self._definitions.content.whole_items(own)
+        if all(before is other for before, other in zip(own, new, strict=True)):
             return state
         return replace(state, items=(*state.items[:start], *new, *state.items[stop:]))
 
-    def _asked(self) -> list[JsonObject]:
-        return self._known.content.all_whole(self._referred())
+    def _input_items(self) -> list[JsonObject]:
+        stored = self._definitions.content.all_whole(self._stored_input())
+        return [in_written_order(raw) for raw in stored]
 
-    def _referred(self) -> list[JsonObject]:
+    def _stored_input(self) -> list[JsonObject]:
         """Return the input of the question, with references to large content."""
         state = self.snapshot
         if self._answer is not None:
             return [item.raw for item in state.items[: self._span()[0]]]
         if not _has_begun(state):
-            said = [raw for message in state.inbox for raw in message.content]
-            return said or [item.raw for item in state.items]
+            raws = [raw for message in state.inbox for raw in message.content]
+            return raws or [item.raw for item in state.items]
         everything = shown(state.view, state.items, len(state.items))
         return [item.raw for item in everything[: state.view.history]]
 
@@ -365,10 +394,10 @@ class RunResultBase:
         """Return where the items of the question begin and end."""
         state = self.snapshot
         if self._answer is None:
-            return state.question.asked_from if _has_begun(state) else len(state.items), len(
+            return state.question.replies_from if _has_begun(state) else len(state.items), len(
                 state.items
             )
-        ends = [0 if one.item is None else one.item + 1 for one in state.answers]
+        ends = [0 if answer.item is None else answer.item + 1 for answer in state.answers]
         at = state.answers.index(self._answer)
         start, stop = max(ends[:at], default=0), max(ends[: at + 1])
         while start < stop and state.items[start].kind in {"history", "input"}:
@@ -380,7 +409,7 @@ class RunResultBase:
         """The items that the run added to its input, by index in the transcript."""
         hidden = set(self.snapshot.hidden)
         return {
-            at: self._known.run_item(self._attributed(at))
+            at: self._definitions.run_item(self._attributed_item(at))
             for at in range(*self._span())
             if at not in hidden
         }
@@ -391,9 +420,9 @@ class RunResultBase:
         if self._answer is not None or not _has_begun(state):
             return set()
         view, length = state.view, len(state.items)
-        given = places_in_transcript(view, length, range(view.history))
+        in_input = places_in_transcript(view, length, range(view.history))
         shown_after = range(view.history, size(view, length))
-        return {*given} - {*places_in_transcript(view, length, shown_after)}
+        return {*in_input} - {*places_in_transcript(view, length, shown_after)}
 
     def _end_of_reply(self, place: int) -> int:
         """Return the index of the last item of the same reply."""
@@ -410,7 +439,9 @@ class RunResultBase:
         return (self.snapshot.start.settings or {}).get("reasoning_item_id_policy")
 
 
-_MADE = {name for name, one in vars(RunResultBase).items() if isinstance(one, cached_property)}
+_MADE = {
+    name for name, member in vars(RunResultBase).items() if isinstance(member, cached_property)
+}
 
 
 def newest_answer(state: RunSnapshot) -> Answer | None:
@@ -420,8 +451,8 @@ def newest_answer(state: RunSnapshot) -> Answer | None:
 
 def _has_begun(state: RunSnapshot) -> bool:
     """Whether the first turn has begun; before it, the input is not in the transcript."""
-    return state.question.asked_from > 0 or state.turns > 0
+    return state.question.replies_from > 0 or state.turns > 0
 
 
-def _asks(item: RunItem) -> bool:
+def _is_request(item: RunItem) -> bool:
     return isinstance(item, ToolApprovalItem)

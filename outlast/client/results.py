@@ -7,8 +7,9 @@ from outlast.agents.errors import ContentUnavailable
 from outlast.agents.usage import Usage
 from outlast.client.exceptions import Tripwire, code_of_tripwire, exception_of
 from outlast.client.guardrail_results import guardrail_result, tripped, tripped_inside
-from outlast.client.known_agents import KnownAgents
+from outlast.client.local_definitions import LocalDefinitions
 from outlast.client.result_members import NOBODY, RunResultBase, RunSnapshot, newest_answer
+from outlast.client.summaries import failure_summary, result_summary
 from outlast.loop.items import Item
 from outlast.loop.state import Answer, Status
 from outlast.loop.values import Failure
@@ -42,19 +43,28 @@ class RunResult(RunResultBase):
             f"final_output={self.final_output!r}, last_agent={self.last_agent.name!r})"
         )
 
+    def __str__(self) -> str:
+        return result_summary("RunResult", self)
 
-def result_of(state: RunSnapshot, known: KnownAgents = NOBODY, *, client: Any = None) -> RunResult:
+
+def result_of(
+    state: RunSnapshot, definitions: LocalDefinitions = NOBODY, *, client: Any = None
+) -> RunResult:
     """Return the result of a state."""
-    return RunResult(state, known, client=client)
+    return RunResult(state, definitions, client=client)
 
 
 def result_of_answer(
-    state: RunSnapshot, answer: Answer, known: KnownAgents = NOBODY, *, client: Any = None
+    state: RunSnapshot,
+    answer: Answer,
+    definitions: LocalDefinitions = NOBODY,
+    *,
+    client: Any = None,
 ) -> RunResult:
     """Return the result for one of a conversation's answers, possibly an earlier one."""
     if answer is newest_answer(state) and not state.question.answering:
-        return RunResult(state, known, client=client)
-    return RunResult(state, known, answer=answer, client=client)
+        return RunResult(state, definitions, client=client)
+    return RunResult(state, definitions, answer=answer, client=client)
 
 
 class FailedRun(RunErrorDetails):
@@ -77,6 +87,9 @@ class FailedRun(RunErrorDetails):
             tool_output_guardrail_results=result.tool_output_guardrail_results,
         )
         self.result = result
+
+    def __str__(self) -> str:
+        return failure_summary(self)
 
     @property
     def run_id(self) -> str:
@@ -109,23 +122,23 @@ class FailedRun(RunErrorDetails):
         return self.result.final_output
 
 
-def run_details(state: RunSnapshot, known: KnownAgents = NOBODY) -> FailedRun:
+def run_details(state: RunSnapshot, definitions: LocalDefinitions = NOBODY) -> FailedRun:
     """Return a run up to its failure; unreadable content becomes placeholders."""
     try:
-        return FailedRun(RunResult(state, known))
+        return FailedRun(RunResult(state, definitions))
     except ContentUnavailable:
         return FailedRun(RunResult(state))
 
 
 def error_of(
-    failure: Failure, state: RunSnapshot | None = None, known: KnownAgents = NOBODY
+    failure: Failure, state: RunSnapshot | None = None, definitions: LocalDefinitions = NOBODY
 ) -> Exception:
     """Return the exception of a failure.
 
     Args:
         failure: the failure.
         state: the run up to the failure, if it had started.
-        known: the agents that this process defines.
+        definitions: the agents that this process defines.
     """
     if state is None:
         return exception_of(failure)
@@ -133,6 +146,6 @@ def error_of(
     record = None if stage is None else tripped(state, stage) or tripped_inside(failure)
     return exception_of(
         failure,
-        run_data=run_details(state, known),
-        tripwire=None if record is None else Tripwire(result=guardrail_result(record, known)),
+        run_data=run_details(state, definitions),
+        tripwire=None if record is None else Tripwire(result=guardrail_result(record, definitions)),
     )

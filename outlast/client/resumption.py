@@ -40,25 +40,27 @@ async def resume(handle: RunHandle, staged: RunState, *, context: Any = None) ->
             f"The run {staged.run_id!r} was cancelled and cannot go on. Start a new run: "
             "Runner.run(result.last_agent, result.to_input_list(mode='normalized'))."
         )
-    if context is not None and write_context(context) != state.context:
+    if context is not None and write_context(context, state.context) != state.context:
         raise UserError(
             f"The run {staged.run_id!r} already has its context, with the changes of its callables, "
             "and the context cannot be replaced. Leave context= out."
         )
     # Send messages before decisions, or the run might end before it gets them.
-    for one in staged.staged_input():
-        if not loop.has_message(state, one.message_id):
-            await handle.send(one.input, message_id=one.message_id)
+    for message in staged.staged_input():
+        if not loop.has_message(state, message.message_id):
+            await handle.send(message.input, message_id=message.message_id)
     decisions = staged.staged_decisions()
-    for one in decisions:
-        await _send(handle, state, one)
+    for decision in decisions:
+        await _send(handle, state, decision)
     sent = bool(decisions or staged.staged_input())
     _, settles = await handle.present() if sent else (state, begins)
     staged.clear_pending_input()  # the run has it now
     return ReadRange(
         begins=begins,
         settles=settles,
-        without=frozenset((one.run_id, one.decision.request_id) for one in decisions),
+        without=frozenset(
+            (decision.run_id, decision.decision.request_id) for decision in decisions
+        ),
     )
 
 
@@ -89,7 +91,9 @@ def _is_made(state: loop.LoopState, one: StagedDecision) -> bool:
     request = request_in(state, one.decision.request_id)
     if request is None or request.status == "pending":
         return False
-    wanted = "approved" if one.decision.type == "approve" else "rejected"
-    if request.status != wanted:
+    made = [vote.decision for vote in request.votes]
+    if one.decision.type not in {
+        decision.type for decision in (*made, request.decision) if decision
+    }:
         raise DecisionRefused(f"Approval {request.id} is already {request.status}.")
     return True

@@ -107,7 +107,7 @@ class RunAddress:
         try:
             return await ride_out(call, self.patience)
         except RPCError as error:
-            raise await self.translated(error) from error
+            raise await self.translate(error) from error
 
     async def update(self, name: str, payload: JsonObject, update_id: str) -> JsonObject:
         """Send an update once, however often it has to be repeated.
@@ -128,22 +128,22 @@ class RunAddress:
         turn = self._turns.setdefault(name, asyncio.Lock())
         try:
             async with asyncio.timeout(seconds), turn:
-                return await self._update_until_taken(name, payload, update_id, refusals)
+                return await self._update_until_accepted(name, payload, update_id, refusals)
         except TimeoutError:
             last = refusals[-1] if refusals else None
-            raise self._not_taken(seconds, last) from last
+            raise self._not_accepted(seconds, last) from last
 
-    def _not_taken(self, seconds: float, last: RPCError | None) -> ServerUnavailable:
+    def _not_accepted(self, seconds: float, last: RPCError | None) -> ServerUnavailable:
         if last is not None and last.status in AWAY:
             return unavailable(last, timedelta(seconds=seconds))
-        said = f" The server's last error: {last.message}." if last is not None else ""
+        reason = f" The server's last error: {last.message}." if last is not None else ""
         return ServerUnavailable(
-            f"The run {self.run_id} did not accept it within {seconds:g} s.{said} Is a worker "
+            f"The run {self.run_id} did not accept it within {seconds:g} s.{reason} Is a worker "
             "running, and do its workflow tasks succeed? It may still be accepted: retry with the "
             "same id."
         )
 
-    async def _update_until_taken(
+    async def _update_until_accepted(
         self, name: str, payload: JsonObject, update_id: str, refusals: list[RPCError]
     ) -> JsonObject:
         began = asyncio.get_running_loop().time()
@@ -161,11 +161,11 @@ class RunAddress:
                         "next step, when it continues as new."
                     ) from error
                 if not await self._is_passing(error):
-                    raise await self.translated(error) from error
+                    raise await self.translate(error) from error
             await asyncio.sleep(wait_seconds(len(refusals) - 1))
 
-    async def translated(self, error: RPCError) -> AgentsException:
-        """Return our error for a server's error; the server also calls ended runs not found."""
+    async def translate(self, error: RPCError) -> AgentsException:
+        """Return our error for a server's error; ended runs also count as not found."""
         if error.status == RPCStatusCode.NOT_FOUND:
             try:
                 description = await ride_out(self.workflow.describe, self.patience)
@@ -176,7 +176,7 @@ class RunAddress:
                     f"There is no run {self.run_id!r} in the namespace {self._client.namespace!r}. Is "
                     "the id right, and is its history still retained?"
                 )
-            return self.closed(description)
+            return self.closed_error(description)
         if is_passing(error):
             return unavailable(error)
         return AgentsException(f"The Temporal server refused: {error.message}")
@@ -194,7 +194,7 @@ class RunAddress:
             )
         return description
 
-    def closed(self, description: WorkflowExecutionDescription) -> RunClosed:
+    def closed_error(self, description: WorkflowExecutionDescription) -> RunClosed:
         """Return the error that the run has ended."""
         status = description.status.name.lower() if description.status else "closed"
         status = "cancelled" if status == "canceled" else status
@@ -204,12 +204,12 @@ class RunAddress:
         )
 
     async def _unique(self, name: str, update_id: str) -> str:
-        """Return the id of an update; a decision's id is valid for one execution only.
+        """Return the id of an update; the id of a decision or retry is valid once.
 
         A server keeps the ids of updates that a reset applies again, even if the run then refuses
         them: such a request could not be decided any more.
         """
-        if name != names.UPDATE_DECIDE:
+        if name not in {names.UPDATE_DECIDE, names.UPDATE_RETRY}:
             return update_id
         return f"{update_id}@{(await self.workflow.describe()).run_id}"
 

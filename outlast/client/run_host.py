@@ -7,12 +7,12 @@ from typing import Any, Self, cast
 from temporalio.client import Client
 
 from outlast.agents.agent import Agent
+from outlast.agents.context.codec import context_class
 from outlast.agents.errors import RunAlreadyStarted, ServerUnavailable
 from outlast.blobs import use_blob_store
 from outlast.client.handle import RunHandle
-from outlast.client.known_agents import KnownAgents
+from outlast.client.local_definitions import LocalDefinitions
 from outlast.client.outages import patience_of
-from outlast.client.start import context_class
 from outlast.contract import names
 from outlast.loop.state import LoopState
 from outlast.ports.blobs import BlobStore
@@ -45,7 +45,7 @@ class RunHost:
     ) -> None:
         self._blob_store = blob_store
         self._agent = agent
-        self._given = client
+        self._client = client
         self._queue = task_queue
         self._context_type = context_class(context)
         self.patience = patience_of(patience)
@@ -69,27 +69,27 @@ class RunHost:
             if isinstance(error, RunAlreadyStarted):
                 serving.withdraw()
             elif failed:
-                serving.let_go(ended=True)
+                serving.release(ended=True)
             else:
                 serving.leave()
 
-    def settled(self, *, ended: bool) -> None:
+    def release(self, *, ended: bool) -> None:
         """Record that the run is settled, and that the program no longer waits for it.
 
         Args:
             ended: whether it has ended; otherwise it waits for people.
         """
         while self._serving:
-            self._serving.pop().let_go(ended=ended)
+            self._serving.pop().release(ended=ended)
 
-    def read(self, state: LoopState | None) -> None:
+    def end_reading(self, state: LoopState | None) -> None:
         """Record that reading has ended.
 
         Args:
             state: the state in which the run settled; None if it did not, or was not read.
         """
         if state is not None:
-            self.settled(ended=state.phase == "closed")
+            self.release(ended=state.phase == "closed")
         self.__exit__(None, None, None)
 
     async def client(self) -> Client:
@@ -98,7 +98,7 @@ class RunHost:
         Raises:
             ServerUnavailable: there is no server, and none can be started.
         """
-        client = self._given
+        client = self._client
         if client is None:
             if self._engine is None:
                 self._engine = await local_engine().shared()
@@ -119,7 +119,7 @@ class RunHost:
             return self._queue or names.TASK_QUEUE
         return (await self._serve(run_id)).queue
 
-    async def handle(self, run_id: str, known: KnownAgents) -> RunHandle:
+    async def handle(self, run_id: str, definitions: LocalDefinitions) -> RunHandle:
         """Return a handle on the run.
 
         Raises:
@@ -128,8 +128,8 @@ class RunHost:
         return RunHandle(
             await self.client(),
             run_id,
-            known,
-            from_engine=self._given is None,
+            definitions,
+            from_engine=self._client is None,
             patience=self.patience,
         )
 
@@ -143,14 +143,14 @@ class RunHost:
         if not self._is_here:
             return
         description = await handle.check()
-        served = [one.queue for one in self._serving]
+        served = [serving.queue for serving in self._serving]
         if description.close_time is None and description.task_queue not in served:
             await self._serve(handle.id, description.task_queue)
 
     @property
     def _is_here(self) -> bool:
-        given = self._given is not None or self._queue is not None
-        return isinstance(self._agent, Agent) and not given
+        is_elsewhere = self._client is not None or self._queue is not None
+        return isinstance(self._agent, Agent) and not is_elsewhere
 
     async def _serve(self, run_id: str, queue: str | None = None) -> Serving:
         engine = self._engine or await local_engine().shared()

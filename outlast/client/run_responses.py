@@ -17,14 +17,20 @@ def run_responses(state: LoopState, *, after: int, until: int | None = None) -> 
         after: the turn before the first one wanted.
         until: the last turn wanted; default: the newest.
     """
-    wanted = [
-        one for one in state.responses if one.turn > after and (until is None or one.turn <= until)
+    chosen = [
+        response
+        for response in state.responses
+        if response.turn > after and (until is None or response.turn <= until)
     ]
     return [
         RunResponse(
-            _written(state.items, one), one.usage, one.response_id, one.request_id, one.raw_usage
+            _written(state.items, response),
+            response.usage,
+            response.response_id,
+            response.request_id,
+            response.raw_usage,
         )
-        for one in wanted
+        for response in chosen
     ]
 
 
@@ -34,7 +40,7 @@ def last_turn(items: Sequence[Item]) -> int:
 
 
 def _written(items: Sequence[Item], response: Response) -> list[JsonObject]:
-    """Return the items that the model wrote in a turn: up to the first output of a call."""
+    """Return the model's items in a turn, which end before the first output."""
     written: list[JsonObject] = []
     for item in items:
         if item.turn == response.turn:

@@ -16,7 +16,7 @@ from outlast.agents.context.wrapper import RunContextWrapper, TContext
 from outlast.agents.errors import UserError
 from outlast.agents.items.run_items import ToolApprovalItem
 from outlast.client.interruptions import Interruption
-from outlast.client.known_agents import KnownAgents
+from outlast.client.local_definitions import LocalDefinitions
 from outlast.client.messages import check_input
 from outlast.contract import records
 from outlast.loop import state as loop
@@ -85,7 +85,7 @@ class RunState(Generic[TContext, TAgent]):
         run_id: str,
         agent: str,
         interruptions: Iterable[Interruption] = (),
-        known: KnownAgents | None = None,
+        definitions: LocalDefinitions | None = None,
         client: Any = None,
         snapshot: loop.LoopState | None = None,
     ) -> None:
@@ -94,13 +94,13 @@ class RunState(Generic[TContext, TAgent]):
         self.client = client
         self.snapshot = snapshot
         self.context_override: Any = None
-        self.known = known or KnownAgents()
+        self.definitions = definitions or LocalDefinitions()
         self._interruptions = list(interruptions)
         self._decisions: dict[tuple[str, str], StagedDecision] = {}
         self._input: list[StagedInput] = []
 
     def __repr__(self) -> str:
-        waiting = ", ".join(one.id for one in self._interruptions)
+        waiting = ", ".join(interruption.id for interruption in self._interruptions)
         return f"RunState({self.run_id!r}, waiting=[{waiting}])"
 
     def get_interruptions(self) -> list[Interruption]:
@@ -140,10 +140,10 @@ class RunState(Generic[TContext, TAgent]):
             approval_item, remember=always_reject, approved=False, message=rejection_message
         )
 
-    def adopt(self, other: "RunState") -> None:
+    def copy_decisions(self, other: "RunState") -> None:
         """Copy the decisions of another state of the same run."""
-        for one in other.staged_decisions():
-            self._decisions[one.run_id, one.decision.request_id] = one
+        for staged in other.staged_decisions():
+            self._decisions[staged.run_id, staged.decision.request_id] = staged
 
     def add_input(self, input: str | list[JsonObject]) -> None:
         """Add input to the run; the model reads it after the outputs of the waiting calls.
@@ -151,14 +151,16 @@ class RunState(Generic[TContext, TAgent]):
         Raises:
             UserError: the input is neither a text nor a list of items.
         """
-        said = check_input(input)
+        content = check_input(input)
         message_id = f"m-{secrets.token_hex(8)}"
-        self._input.append(StagedInput(message_id=message_id, input=said))
+        self._input.append(StagedInput(message_id=message_id, input=content))
 
     @property
     def pending_input(self) -> list[JsonObject]:
         """The input added with `add_input`, as items."""
-        return [deepcopy(raw) for one in self._input for raw in records.messages_of(one.input)]
+        return [
+            deepcopy(raw) for message in self._input for raw in records.messages_of(message.input)
+        ]
 
     def clear_pending_input(self) -> None:
         """Remove the input added with `add_input`."""
@@ -175,13 +177,13 @@ class RunState(Generic[TContext, TAgent]):
         several about all calls, only the newest is remembered for further calls.
         """
         newest: dict[tuple[str, str, str], tuple[str, str]] = {}
-        for key, one in self._decisions.items():
-            if one.decision.remember:
+        for key, staged in self._decisions.items():
+            if staged.decision.remember:
                 newest[self._tool_of(key)] = key
         sticky = set(newest.values())
         exact = [
-            replace(one, decision=replace(one.decision, remember=False))
-            for key, one in self._decisions.items()
+            replace(staged, decision=replace(staged.decision, remember=False))
+            for key, staged in self._decisions.items()
             if key not in sticky
         ]
         return (*exact, *(self._decisions[key] for key in newest.values()))
@@ -206,11 +208,11 @@ class RunState(Generic[TContext, TAgent]):
             "run_id": self.run_id,
             "agent": self.agent,
             "waiting": [
-                {"request": records.write(one.request), "call": one.to_call()}
-                for one in self._interruptions
+                {"request": records.write(interruption.request), "call": interruption.to_call()}
+                for interruption in self._interruptions
             ],
-            "decisions": [records.write(one) for one in self._decisions.values()],
-            "input": [records.write(one) for one in self._input],
+            "decisions": [records.write(staged) for staged in self._decisions.values()],
+            "input": [records.write(message) for message in self._input],
         }
         if self.snapshot is not None:
             data["snapshot"] = records.write_state(self.snapshot)
@@ -291,27 +293,28 @@ class RunState(Generic[TContext, TAgent]):
     def _read(
         cls, initial_agent: Any, data: object, make_context: Callable[[Any], Any] | None
     ) -> "RunState[Any, Any]":
-        given = cast("JsonObject", data) if isinstance(data, dict) else {}
-        known = KnownAgents(initial_agent, make_context=make_context)
-        version = given.get("schema_version")
+        fields = cast("JsonObject", data) if isinstance(data, dict) else {}
+        definitions = LocalDefinitions(initial_agent, make_context=make_context)
+        version = fields.get("schema_version")
         if isinstance(version, int) and version > SCHEMA_VERSION:
             raise _unreadable("a newer version of outlast wrote it")
         try:
-            snapshot = given.get("snapshot")
+            snapshot = fields.get("snapshot")
             state = cls(
-                run_id=_text(given, "run_id"),
-                agent=_text(given, "agent"),
+                run_id=_text(fields, "run_id"),
+                agent=_text(fields, "agent"),
                 interruptions=[
-                    _interruption(one, known) for one in _objects(given.get("waiting", []))
+                    _interruption(entry, definitions)
+                    for entry in _objects(fields.get("waiting", []))
                 ],
-                known=known,
+                definitions=definitions,
                 snapshot=None if snapshot is None else records.read_state(snapshot),
             )
-            for one in _objects(given.get("decisions", [])):
-                staged = records.read(StagedDecision, one)
+            for entry in _objects(fields.get("decisions", [])):
+                staged = records.read(StagedDecision, entry)
                 state._decisions[staged.run_id, staged.decision.request_id] = staged
             state._input = [
-                records.read(StagedInput, one) for one in _objects(given.get("input", []))
+                records.read(StagedInput, entry) for entry in _objects(fields.get("input", []))
             ]
         except (records.UnreadableRecordError, KeyError, TypeError) as error:
             raise _unreadable(str(error)) from None
@@ -326,6 +329,7 @@ class RunState(Generic[TContext, TAgent]):
             type="approve" if approved else "reject",
             message=message,
             channel="state",
+            args_digest=request.args_digest,
             remember=remember,
         )
         key = (request.run_id, request.id)
@@ -333,60 +337,65 @@ class RunState(Generic[TContext, TAgent]):
         self._decisions[key] = StagedDecision(run_id=request.run_id, decision=decision)
 
     def _request_of(self, item: ToolApprovalItem) -> ApprovalRequest:
-        given = cast("object", item)
-        if not isinstance(given, ToolApprovalItem):
-            raise UserError(f"Pass one of state.get_interruptions(), not {given!r:.80}.")
-        for one in self._interruptions:
-            if one is given:
-                return one.request
-        for one in self._interruptions:
-            if isinstance(given, Interruption):
-                same = (one.run_id, one.id) == (given.run_id, given.id)
+        candidate = cast("object", item)
+        if not isinstance(candidate, ToolApprovalItem):
+            raise UserError(f"Pass one of state.get_interruptions(), not {candidate!r:.80}.")
+        for interruption in self._interruptions:
+            if interruption is candidate:
+                return interruption.request
+        for interruption in self._interruptions:
+            if isinstance(candidate, Interruption):
+                same = (interruption.run_id, interruption.id) == (candidate.run_id, candidate.id)
             else:
-                same = (one.call_id, one.name) == (given.call_id, given.name)
+                same = (interruption.call_id, interruption.name) == (
+                    candidate.call_id,
+                    candidate.name,
+                )
             if same:
-                return one.request
-        waiting = ", ".join(f"{one.name} ({one.id})" for one in self._interruptions) or "nothing"
+                return interruption.request
+        waiting = ", ".join(f"{one.name} ({one.id})" for one in self._interruptions) or "none"
         raise UserError(
-            f"The run {self.run_id} has no pending request for {given.name!r} "
-            f"({given.approval_id or given.call_id}). Pending: {waiting}."
+            f"The run {self.run_id} has no pending request for {candidate.name!r} "
+            f"({candidate.approval_id or candidate.call_id}). Pending: {waiting}."
         )
 
     def _tool_of(self, key: tuple[str, str]) -> tuple[str, str, str]:
-        for one in self._interruptions:
-            if (one.run_id, one.id) == key:
-                return one.run_id, one.request.agent, one.request.name
+        for interruption in self._interruptions:
+            if (interruption.run_id, interruption.id) == key:
+                return interruption.run_id, interruption.request.agent, interruption.request.name
         return (*key, "")
 
 
-def gave_items(input: object) -> bool:
+def is_list_input(input: object) -> bool:
     """Whether the program passed a list of items, now or at the run's start."""
-    return input.known.items_given if isinstance(input, RunState) else isinstance(input, list)
+    return (
+        input.definitions.input_is_list if isinstance(input, RunState) else isinstance(input, list)
+    )
 
 
-def _interruption(data: JsonObject, known: KnownAgents) -> Interruption:
+def _interruption(data: JsonObject, definitions: LocalDefinitions) -> Interruption:
     request = records.read(ApprovalRequest, data["request"])
     (call,) = _objects([data["call"]])
-    origin = known.origin(request.agent, request.name)
-    return Interruption(request, known.agent(request.agent), call, origin)
+    origin = definitions.origin(request.agent, request.name)
+    return Interruption(request, definitions.agent(request.agent), call, origin)
 
 
 def _text(data: JsonObject, name: str) -> str:
     value = data[name]
     if not isinstance(value, str):
-        raise TypeError(f"{name} is no text")
+        raise TypeError(f"{name} is not a string")
     return value
 
 
 def _objects(value: object) -> list[JsonObject]:
     entries = cast("list[object]", value) if isinstance(value, list) else [value]
-    if not all(isinstance(one, dict) for one in entries):
-        raise TypeError("an entry is no JSON object")
+    if not all(isinstance(entry, dict) for entry in entries):
+        raise TypeError("an entry is not a JSON object")
     return cast("list[JsonObject]", entries)
 
 
 def _unreadable(why: str) -> UserError:
     return UserError(
-        f"This is not the JSON of a RunState: {why}. Pass the value of state.to_json() or "
-        "state.to_string() returned."
+        f"This is not the JSON of a RunState: {why}. Pass the result of state.to_json() or "
+        "state.to_string()."
     )

@@ -4,51 +4,152 @@ import asyncio
 import hashlib
 import json
 import secrets
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, ClassVar, Self, Unpack, cast
 
 from temporalio.client import Client, WorkflowHandle
-from temporalio.common import (
-    WorkflowIDReusePolicy,
-)
+from temporalio.common import Priority, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import RunAlreadyStarted, UserError
 from outlast.client.connection import add_search_attributes
-from outlast.client.content import outgoing
+from outlast.client.content import with_content_stored
 from outlast.client.handle import RunHandle
-from outlast.client.known_agents import KnownAgents, RemoteAgent
+from outlast.client.local_definitions import LocalDefinitions, RemoteAgent
 from outlast.client.missing_worker import warned_without_worker
-from outlast.client.outages import is_passing, patience_of, ride_out, unavailable
+from outlast.client.outages import is_passing, ride_out, unavailable
 from outlast.client.read_range import ReadRange, RunReading
 from outlast.client.results import RunResult
 from outlast.client.resumption import resume
 from outlast.client.run_address import RunAddress, check_size
 from outlast.client.run_host import RunHost
-from outlast.client.run_state import ENGINE, RunState, gave_items
+from outlast.client.run_state import ENGINE, RunState, is_list_input
 from outlast.client.start import (
     RunOptions,
     agent_name,
     check_names,
     check_place,
+    place_options,
     run_input,
     start_options,
 )
 from outlast.client.streaming import RunResultStreaming
+from outlast.client.tenant import Tenant, as_tenant
 from outlast.client.thread_loop import thread_loop
 from outlast.contract import names, records
 from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
 from outlast.payloads.attributes import first_attributes
 from outlast.ports.blobs import BlobStore, check_blob_store
 from outlast.ports.engine import rest_engine
+from outlast.ports.session import open_session
 from outlast.rendering import Shown, excerpt, inline_within, joined
 from outlast.tracing.provider import join_current_trace
 
 LONGEST_SUMMARY_BYTES = 200
 """The server's limit for the length of a run's summary."""
+
+
+class AgentRunner:
+    """Carries out the calls of `Runner`.
+
+    A subclass can do something around every run of a program: it overrides `run`, calls
+    `super().run(...)`, and is set with `set_default_agent_runner`. The run itself is the workflow
+    in any case, so `Runner.start` and runs hosted elsewhere are not affected.
+    """
+
+    async def run(
+        self,
+        starting_agent: Agent[Any] | RemoteAgent | str,
+        input: str | list[JsonObject] | RunState,
+        **options: Unpack[RunOptions],
+    ) -> RunResult:
+        """Carry out `Runner.run`."""
+        check_names(options, RunOptions, caller="Runner")
+        with _host_of(starting_agent, input, options) as host:
+            handle, read_range = await _open(starting_agent, input, options, host)
+            async with warned_without_worker(handle.client, handle.id):
+                result = await handle.wait_until_settled(
+                    read_range.settles, without=read_range.without
+                )
+            host.release(ended=result.snapshot.phase == "closed")
+            return result
+
+    def run_sync(
+        self,
+        starting_agent: Agent[Any] | RemoteAgent | str,
+        input: str | list[JsonObject] | RunState,
+        **options: Unpack[RunOptions],
+    ) -> RunResult:
+        """Carry out `Runner.run_sync`, with this object's `run`."""
+        # Not in an `except`, or the run's errors would have "no running event loop" as context.
+        if _is_in_loop():
+            raise RuntimeError(
+                "Runner.run_sync cannot be used in async code: await Runner.run(...)."
+            )
+        loop = thread_loop()
+        try:
+            return loop.run(self.run(starting_agent, input, **options))
+        finally:
+            loop.run(rest_engine())
+
+    def run_streamed(
+        self,
+        starting_agent: Agent[Any] | RemoteAgent | str,
+        input: str | list[JsonObject] | RunState,
+        **options: Unpack[RunOptions],
+    ) -> RunResultStreaming:
+        """Carry out `Runner.run_streamed`."""
+        check_names(options, RunOptions, caller="Runner")
+        definitions = _definitions(starting_agent, input, options)
+        if not isinstance(input, RunState):
+            # Raise errors here, and read the input once, before the caller can change it.
+            record = run_input(starting_agent, input, **start_options(options))
+            input = record.input  # noqa: A001  the argument's name
+        if not _is_in_loop():
+            raise RuntimeError(
+                "Runner.run_streamed needs a running event loop: call it in async code."
+            )
+        named = RemoteAgent(starting_agent) if isinstance(starting_agent, str) else starting_agent
+        host = _host_of(starting_agent, input, options)
+        return RunResultStreaming(
+            RunReading(
+                lambda: _open(
+                    starting_agent, input, options, host, definitions=definitions, stream=True
+                ),
+                at_end=host.end_reading,
+            ),
+            starting_agent=named,
+            run_input=[] if isinstance(input, RunState) else input,
+            definitions=definitions,
+            max_turns=options.get("max_turns", DEFAULT_MAX_TURNS),
+        )
+
+
+_RUNNERS: list[AgentRunner] = []
+"""The program's own runner, if it has set one."""
+
+_RUNNER = AgentRunner()
+
+
+def set_default_agent_runner(runner: AgentRunner | None) -> None:
+    """Set the object that carries out the calls of `Runner`; None sets outlast's own.
+
+    Raises:
+        UserError: the object is no `AgentRunner`.
+    """
+    if runner is not None and not isinstance(cast("object", runner), AgentRunner):
+        raise UserError(
+            f"set_default_agent_runner(...) takes an object of a subclass of AgentRunner, not {runner!r}."
+        )
+    _RUNNERS[:] = [] if runner is None else [runner]
+
+
+def get_default_agent_runner() -> AgentRunner:
+    """Return the object that carries out the calls of `Runner`."""
+    return _RUNNERS[0] if _RUNNERS else _RUNNER
 
 
 class Runner:
@@ -72,6 +173,7 @@ class Runner:
         task_queue: str | None = None,
         patience: timedelta | None = None,
         blob_store: BlobStore | None = None,
+        tenant: Tenant | str | None = None,
     ) -> type[Self]:
         """Return a runner with the same methods and other default options.
 
@@ -84,25 +186,23 @@ class Runner:
             task_queue: the task queue of the workers that host the runs.
             patience: how long to wait for a server that does not answer.
             blob_store: the store for large content; the workers need the same one.
+            tenant: whose runs they are.
 
         Raises:
             UserError: an argument does not fit.
         """
-        check_place(client=client, task_queue=task_queue)
-        check_blob_store(blob_store)
-        patience = None if patience is None else patience_of(patience)
-        place = RunOptions(
-            client=client, task_queue=task_queue, patience=patience, blob_store=blob_store
+        place = place_options(client, task_queue, patience, blob_store, tenant)
+        runner = type(
+            cls.__name__, (cls,), {"_place": cls._with_defaults(place), "__doc__": cls.__doc__}
         )
-        runner = type(cls.__name__, (cls,), {"_place": cls._placed(place), "__doc__": cls.__doc__})
         return cast("type[Self]", runner)
 
     @classmethod
-    def _placed(cls, options: RunOptions) -> RunOptions:
+    def _with_defaults(cls, options: RunOptions) -> RunOptions:
         """Return the options of a call, with the defaults of `using`."""
         check_names(options, RunOptions, caller="Runner")
-        given = {name: value for name, value in options.items() if value is not None}
-        return cast("RunOptions", {**options, **cls._place, **given})
+        passed = {name: value for name, value in options.items() if value is not None}
+        return cast("RunOptions", {**options, **cls._place, **passed})
 
     @classmethod
     async def run(
@@ -122,15 +222,8 @@ class Runner:
             AgentsException: the run failed; the subclass says why.
             UserError: an argument does not fit.
         """
-        options = cls._placed(options)
-        with _carrying(starting_agent, input, options) as host:
-            handle, read_range = await _open(starting_agent, input, options, host)
-            async with warned_without_worker(handle.client, handle.id):
-                result = await handle.wait_until_settled(
-                    read_range.settles, without=read_range.without
-                )
-            host.settled(ended=result.snapshot.phase == "closed")
-            return result
+        options = cls._with_defaults(options)
+        return await get_default_agent_runner().run(starting_agent, input, **options)
 
     @classmethod
     def run_sync(
@@ -149,16 +242,8 @@ class Runner:
             RuntimeError: an event loop is running in this thread: await `run` there.
             AgentsException: as for `run`.
         """
-        # Not in an `except`, or the run's errors would have "no running event loop" as context.
-        if _is_in_loop():
-            raise RuntimeError(
-                "Runner.run_sync cannot be used in async code: await Runner.run(...)."
-            )
-        loop = thread_loop()
-        try:
-            return loop.run(cls.run(starting_agent, input, **options))
-        finally:
-            loop.run(rest_engine())
+        options = cls._with_defaults(options)
+        return get_default_agent_runner().run_sync(starting_agent, input, **options)
 
     @classmethod
     def run_streamed(
@@ -167,7 +252,7 @@ class Runner:
         input: str | list[JsonObject] | RunState,
         **options: Unpack[RunOptions],
     ) -> RunResultStreaming:
-        """Start a run and stream its events. Returns immediately, without awaiting anything.
+        """Start a run in the background and return a result that streams its events.
 
         The same run as with `run`, with streamed model calls:
         `async for event in result.stream_events()`.
@@ -176,28 +261,8 @@ class Runner:
             UserError: an argument does not fit.
             RuntimeError: no event loop is running in this thread.
         """
-        options = cls._placed(options)
-        known = _known(starting_agent, input, options)
-        if not isinstance(input, RunState):
-            # Raise errors here, and read the input once, before the caller can change it.
-            record = run_input(starting_agent, input, **start_options(options))
-            input = record.input  # noqa: A001  the argument's name
-        if not _is_in_loop():
-            raise RuntimeError(
-                "Runner.run_streamed needs a running event loop: call it in async code."
-            )
-        named = RemoteAgent(starting_agent) if isinstance(starting_agent, str) else starting_agent
-        host = _carrying(starting_agent, input, options)
-        return RunResultStreaming(
-            RunReading(
-                lambda: _open(starting_agent, input, options, host, known=known, stream=True),
-                at_end=host.read,
-            ),
-            starting_agent=named,
-            asked=[] if isinstance(input, RunState) else input,
-            known=known,
-            max_turns=options.get("max_turns", DEFAULT_MAX_TURNS),
-        )
+        options = cls._with_defaults(options)
+        return get_default_agent_runner().run_streamed(starting_agent, input, **options)
 
     @classmethod
     async def start(
@@ -223,10 +288,12 @@ class Runner:
             UserError: the context is not data, or an argument does not fit.
             ServerUnavailable: no Temporal server answers.
         """
-        options = cls._placed(options)
-        known = _known(agent, input, options)
-        with _carrying(agent, input, options) as host:
-            return await _begin(agent, input, options, host, known=known, keep_open=keep_open)
+        options = cls._with_defaults(options)
+        definitions = _definitions(agent, input, options)
+        with _host_of(agent, input, options) as host:
+            return await _begin(
+                agent, input, options, host, definitions=definitions, keep_open=keep_open
+            )
 
     @classmethod
     async def attach(
@@ -254,10 +321,10 @@ class Runner:
             UserError: an argument does not fit.
         """
         place = RunOptions(client=client, patience=patience, blob_store=blob_store)
-        options = cls._placed(place)
+        options = cls._with_defaults(place)
         check_place(id or "", options.get("client"))
-        with _carrying(agent, "", options) as host:
-            handle = await host.handle(id, KnownAgents(agent))
+        with _host_of(agent, "", options) as host:
+            handle = await host.handle(id, LocalDefinitions(agent))
             await handle.check()
             await host.follow(handle)
             return handle
@@ -277,18 +344,18 @@ async def _open(
     options: RunOptions,
     host: RunHost,
     *,
-    known: KnownAgents | None = None,
+    definitions: LocalDefinitions | None = None,
     stream: bool = False,
 ) -> tuple[RunHandle, ReadRange]:
     """Start a run, or send a waiting run its decisions; return the range to read."""
-    known = known or _known(agent, input, options)
+    definitions = definitions or _definitions(agent, input, options)
     if isinstance(input, RunState):
-        handle = await host.handle(input.run_id, known)
-        known.keep_live_values(input.run_id)
+        handle = await host.handle(input.run_id, definitions)
+        definitions.keep_live_values(input.run_id)
         if input.snapshot is None:
             await host.follow(handle)
         return handle, await resume(handle, input, context=_context(input, options))
-    handle = await _begin(agent, input, options, host, known=known, stream=stream)
+    handle = await _begin(agent, input, options, host, definitions=definitions, stream=stream)
     if options.get("id") is None:
         return handle, ReadRange()
     _, place = await handle.present()  # a run with this id may have waited and resumed before
@@ -301,39 +368,43 @@ async def _begin(
     options: RunOptions,
     host: RunHost,
     *,
-    known: KnownAgents,
+    definitions: LocalDefinitions,
     keep_open: bool = False,
     stream: bool = False,
 ) -> RunHandle:
+    await open_session(options.get("session"))
     record = run_input(agent, input, keep_open=keep_open, stream=stream, **start_options(options))
     record = replace(record, settings=join_current_trace(record.settings))
     run_id = options.get("id") or f"run-{secrets.token_hex(6)}"
-    handle = await host.handle(run_id, known)
-    known.keep_live_values(run_id)
-    queue = await host.queue(run_id)
-    if not await _start(handle.client, queue, run_id, record, host.patience):
+    handle = await host.handle(run_id, definitions)
+    definitions.keep_live_values(run_id)
+    new = NewRun(
+        id=run_id, record=record, queue=await host.queue(run_id), tenant=options.get("tenant")
+    )
+    if not await _start(handle.client, new, host.patience):
         await host.follow(handle)
     return handle
 
 
-def _known(
+def _definitions(
     agent: Any, input: str | list[JsonObject] | RunState, options: RunOptions
-) -> KnownAgents:
+) -> LocalDefinitions:
     agent_name(agent)
-    return KnownAgents(
+    return LocalDefinitions(
         agent,
         run_config=options.get("run_config"),
         context=_context(input, options),
-        context_type=input.known.context_type if isinstance(input, RunState) else None,
-        lent=input.known.lent if isinstance(input, RunState) else None,
-        make_context=input.known.make_context if isinstance(input, RunState) else None,
-        items_given=gave_items(input),
+        context_type=input.definitions.context_type if isinstance(input, RunState) else None,
+        program_context=input.definitions.program_context if isinstance(input, RunState) else None,
+        make_context=input.definitions.make_context if isinstance(input, RunState) else None,
+        input_is_list=is_list_input(input),
     )
 
 
-def _carrying(agent: Any, input: str | list[JsonObject] | RunState, options: RunOptions) -> RunHost:
+def _host_of(agent: Any, input: str | list[JsonObject] | RunState, options: RunOptions) -> RunHost:
     client = options.get("client")
     check_place(options.get("id"), client, options.get("task_queue"))
+    as_tenant(options.get("tenant"))  # raises its errors before anything is sent
     if client is None and isinstance(input, RunState) and input.client != ENGINE:
         client = input.client
     store = options.get("blob_store")
@@ -350,25 +421,40 @@ def _carrying(agent: Any, input: str | list[JsonObject] | RunState, options: Run
 
 def _context(input: object, options: RunOptions) -> Any:
     """Return the program's context, from the call or from the resumed state."""
-    given = options.get("context")
-    return input.context_override if given is None and isinstance(input, RunState) else given
+    context = options.get("context")
+    return input.context_override if context is None and isinstance(input, RunState) else context
 
 
-async def _start(
-    client: Client, queue: str, run_id: str, record: records.RunInput, patience: timedelta
-) -> bool:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRun:
+    """A run to start.
+
+    Attributes:
+        id: its id.
+        record: the input of its workflow.
+        queue: the task queue of its workers.
+        tenant: whose run it is.
+    """
+
+    id: str
+    record: records.RunInput
+    queue: str
+    tenant: Tenant | str | None
+
+
+async def _start(client: Client, run: NewRun, patience: timedelta) -> bool:
     """Start a run, or find it; return whether it is new."""
 
     async def start(reuse: WorkflowIDReusePolicy) -> None:
         try:
-            await ride_out(lambda: _start_workflow(client, queue, run_id, record, reuse), patience)
+            await ride_out(lambda: start_workflow(client, run, reuse), patience)
         except RPCError as error:
             raise _start_error(client, error) from error
 
     try:
         await start(WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY)
     except WorkflowAlreadyStartedError:
-        if not await _is_replaced(client, run_id, record, patience):
+        if not await _is_replaced(client, run.id, run.record, patience):
             return False
         await start(WorkflowIDReusePolicy.ALLOW_DUPLICATE)
     return True
@@ -394,33 +480,34 @@ async def _is_replaced(
     return True
 
 
-async def _start_workflow(
-    client: Client,
-    queue: str,
-    run_id: str,
-    record: records.RunInput,
-    reuse: WorkflowIDReusePolicy,
+async def start_workflow(
+    client: Client, run: NewRun, reuse: WorkflowIDReusePolicy
 ) -> WorkflowHandle[Any, Any]:
-    """Start the workflow with its search attributes, or without if the namespace lacks them.
+    """Start the workflow, with search attributes if the namespace has them.
 
     Raises:
         RPCError: the server refuses, or does not answer.
         UserError: the input is too large.
         WorkflowAlreadyStartedError: the id is in use.
     """
-    payload = records.write(await outgoing(client, record))
+    record, tenant = run.record, as_tenant(run.tenant)
+    payload = records.write(await with_content_stored(client, record))
     await check_size(client, payload)
 
     async def start(*, visibility: bool) -> WorkflowHandle[Any, Any]:
         return await client.start_workflow(
             names.WORKFLOW,
             payload | {"visibility": True} if visibility else payload,
-            id=run_id,
-            task_queue=queue,
+            id=run.id,
+            task_queue=run.queue,
             id_reuse_policy=reuse,
             memo={names.MEMO_INPUT_DIGEST: _digest(record)},
             search_attributes=first_attributes(record.agent) if visibility else None,
             static_summary=inline_within(_summary(record), LONGEST_SUMMARY_BYTES),
+            # Activities, nested runs and the run's next histories inherit it.
+            priority=Priority(fairness_key=tenant.name, fairness_weight=tenant.weight)
+            if tenant is not None
+            else Priority.default,
         )
 
     try:

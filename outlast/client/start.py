@@ -12,19 +12,21 @@ from outlast.agents.config.run_config import RunConfig, as_run_config
 from outlast.agents.config.run_error import RunErrorHandlers, check_error_handlers
 from outlast.agents.config.session_input import check_session
 from outlast.agents.config.settings import AS_ITEMS, ERROR_HANDLERS, HOOKS, write_run_config
-from outlast.agents.context.codec import write_context
+from outlast.agents.context.codec import context_class, write_context
+from outlast.agents.context.encoding import type_name
 from outlast.agents.errors import UserError
 from outlast.agents.hooks import RunHooks, check_run_hooks
 from outlast.agents.references import register, register_session
-from outlast.agents.registry import type_name
 from outlast.client.messages import check_input
+from outlast.client.outages import patience_of
+from outlast.client.tenant import Tenant, as_tenant
 from outlast.contract import failures, names, records
 from outlast.loop.events import ServerThread
 from outlast.loop.items import only_text
 from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
-from outlast.ports.blobs import BlobStore
+from outlast.ports.blobs import BlobStore, check_blob_store
 from outlast.ports.engine import check_client
-from outlast.ports.session import DescribedSession, Session
+from outlast.ports.session import DescribedSession, OpeningSession, Session
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -77,6 +79,8 @@ class RunOptions(StartOptions, total=False):
         patience: how long to wait for a server that does not answer, such as one that restarts;
             default: OUTLAST_PATIENCE_SECONDS, or five minutes.
         blob_store: the store for large content; the workers need the same one.
+        tenant: whose run it is, a name or a `Tenant` with a weight: tenants take turns where tasks
+            wait for workers.
     """
 
     id: str | None
@@ -84,6 +88,7 @@ class RunOptions(StartOptions, total=False):
     task_queue: str | None
     patience: timedelta | None
     blob_store: BlobStore | None
+    tenant: Tenant | str | None
 
 
 def check_names(options: Mapping[str, Any], kind: type[Any], *, caller: str) -> None:
@@ -123,7 +128,7 @@ def run_input(
     max_turns = options.get("max_turns", DEFAULT_MAX_TURNS)
     name = agent_name(starting_agent)
     _check_max_turns(max_turns)
-    asked = check_input(input)
+    content = check_input(input)
     config = as_run_config(options.get("run_config"))
     thread = _thread(
         options.get("conversation_id"),
@@ -133,14 +138,14 @@ def run_input(
     if thread is not None:
         _check_thread(thread, starting_agent, config, session)
     handlers = _handler_names(options.get("error_handlers"))
-    settings = write_run_config(config) | _given(
+    settings = write_run_config(config) | _further_settings(
         options.get("hooks"), handlers, session, stream=stream
     )
-    if isinstance(asked, list) and only_text(asked) is not None:
+    if isinstance(content, list) and only_text(content) is not None:
         settings[AS_ITEMS] = True
     return records.RunInput(
         agent=name,
-        input=asked,
+        input=content,
         context=write_context(context) if context is not None else None,
         context_type=None if (kind := context_class(context)) is None else type_name(kind),
         max_turns=max_turns,
@@ -158,53 +163,77 @@ def start_options(options: RunOptions) -> StartOptions:
     return cast("StartOptions", {name: options[name] for name in names & options.keys()})
 
 
+def place_options(
+    client: "Client | None",
+    task_queue: str | None,
+    patience: timedelta | None,
+    blob_store: BlobStore | None,
+    tenant: Tenant | str | None,
+) -> RunOptions:
+    """Return the options for the place of runs; `Runner.using` explains them.
+
+    Raises:
+        UserError: an argument does not fit.
+    """
+    check_place(client=client, task_queue=task_queue)
+    check_blob_store(blob_store)
+    patience = None if patience is None else patience_of(patience)
+    return RunOptions(
+        client=client,
+        task_queue=task_queue,
+        patience=patience,
+        blob_store=blob_store,
+        tenant=as_tenant(tenant),
+    )
+
+
 def check_place(id: object = None, client: object = None, task_queue: object = None) -> None:
     """Refuse invalid values of the options that locate a run.
 
     Raises:
         UserError: a value is invalid; the message names the option.
     """
-    for name, given in (("id", id), ("task_queue", task_queue)):
-        if given is None:
+    for name, value in (("id", id), ("task_queue", task_queue)):
+        if value is None:
             continue
-        if not isinstance(given, str) or not given.strip():
-            raise UserError(f"{name}= must be a non-empty string or None, not {given!r}.")
-        if "\0" in given:
+        if not isinstance(value, str) or not value.strip():
+            raise UserError(f"{name}= must be a non-empty string or None, not {value!r}.")
+        if "\0" in value:
             # A server on PostgreSQL would try to store it until the caller gives up.
-            raise UserError(f"{name}={given!r} holds a NUL character. Choose one without it.")
+            raise UserError(f"{name}={value!r} holds a NUL character. Choose one without it.")
         try:
-            given.encode()
+            value.encode()
         except UnicodeEncodeError:
             raise UserError(
-                f"{name}={given!r} holds a lone surrogate. Choose one without it."
+                f"{name}={value!r} holds a lone surrogate. Choose one without it."
             ) from None
     if client is not None:
         check_client(client, what="client=")
 
 
-def agent_name(given: object) -> str:
+def agent_name(agent: object) -> str:
     """Return the name of the starting agent.
 
     Raises:
         UserError: the value is neither an agent nor a name.
     """
-    name = given if isinstance(given, str) else getattr(given, "name", None)
+    name = agent if isinstance(agent, str) else getattr(agent, "name", None)
     if not isinstance(name, str) or not name.strip():
-        raise UserError(f"A run starts with an Agent or an agent's name, not {given!r}.")
+        raise UserError(f"A run starts with an Agent or an agent's name, not {agent!r}.")
     return name
 
 
-def _given(
+def _further_settings(
     hooks: object, handlers: dict[str, str], session: Session | None, *, stream: bool
 ) -> JsonObject:
     """Return the settings that are passed beside the `RunConfig`."""
-    given: JsonObject = {
+    settings: JsonObject = {
         HOOKS: hooks if hooks is None or isinstance(hooks, str) else _hooks_name(hooks),
         ERROR_HANDLERS: handlers,
-        names.SETTING_SESSION: None if session is None else _described(session),
+        names.SETTING_SESSION: None if session is None else _session_data(session),
         names.SETTING_STREAM: stream,
     }
-    return {key: value for key, value in given.items() if value}
+    return {key: value for key, value in settings.items() if value}
 
 
 def _check_max_turns(max_turns: object) -> None:
@@ -220,9 +249,9 @@ def _thread(
         ("conversation_id", conversation_id),
         ("previous_response_id", previous_response_id),
     ):
-        given = cast("object", value)
-        if given is not None and (not isinstance(given, str) or not given):
-            raise UserError(f"{name}= must be a non-empty string, not {given!r}.")
+        checked = cast("object", value)
+        if checked is not None and (not isinstance(checked, str) or not checked):
+            raise UserError(f"{name}= must be a non-empty string, not {checked!r}.")
     if conversation_id is not None and (previous_response_id is not None or chained):
         raise UserError(
             "conversation_id= and previous_response_id= are two ways to keep the conversation on "
@@ -238,15 +267,15 @@ def _thread(
 
 
 def _check_thread(thread: ServerThread, agent: object, config: RunConfig, session: object) -> None:
-    """Refuse what does not work while the provider's server keeps the conversation."""
+    """Refuse options that conflict with a conversation on the provider's server."""
     if thread.conversation_id is not None:
-        given, without = "conversation_id=", "without conversation_id="
+        option, without = "conversation_id=", "without conversation_id="
     else:
-        given = "previous_response_id="
+        option = "previous_response_id="
         without = "without previous_response_id= and auto_previous_response_id="
     if session is not None:
         raise UserError(
-            f"session= and {given} would both store the conversation, and the model would read "
+            f"session= and {option} would both store the conversation, and the model would read "
             f"it twice. Use the session, or run {without}."
         )
     if config.handoff_input_filter is not None:
@@ -254,9 +283,9 @@ def _check_thread(thread: ServerThread, agent: object, config: RunConfig, sessio
             "RunConfig(handoff_input_filter=...) cannot change the provider's copy. "
             f"Leave the filter out, or run {without}."
         )
-    known = cast("Agent[Any]", agent) if isinstance(agent, Agent) else None
-    own = known.output_guardrails if known is not None else []
-    owner = f"Agent {known.name!r}" if known is not None and own else "RunConfig"
+    definition = cast("Agent[Any]", agent) if isinstance(agent, Agent) else None
+    own = definition.output_guardrails if definition is not None else []
+    owner = f"Agent {definition.name!r}" if definition is not None and own else "RunConfig"
     if own or config.output_guardrails:
         raise UserError(
             f"{owner} has output_guardrails, but an answer that they block would stay on the "
@@ -272,30 +301,27 @@ def _hooks_name(hooks: object) -> str:
 def _handler_names(handlers: object) -> dict[str, str]:
     """Return the names of the handlers, by kind; a handler may be passed by name."""
     if isinstance(handlers, Mapping):
-        given = cast("Mapping[str, Any]", handlers)
-        checked = {kind: None if isinstance(one, str) else one for kind, one in given.items()}
+        named = cast("Mapping[str, Any]", handlers)
+        checked = {
+            kind: None if isinstance(handler, str) else handler for kind, handler in named.items()
+        }
         check_error_handlers(checked)
         return {
-            kind: one if isinstance(one, str) else register(one)
-            for kind, one in given.items()
-            if one is not None
+            kind: handler if isinstance(handler, str) else register(handler)
+            for kind, handler in named.items()
+            if handler is not None
         }
     check_error_handlers(handlers)
     return {}
 
 
-def _described(session: Session) -> JsonObject:
-    """Return the data to find a session at a worker: its description, or its registered name."""
+def _session_data(session: Session) -> JsonObject:
+    """Return the data to find a session: its description or registered name."""
     check_session(session)
-    described = session.describe() if isinstance(session, DescribedSession) else None
-    if described:
-        return described
+    if isinstance(session, OpeningSession) and not session.is_open:
+        return {"ref": ""}  # only checked: the run's own record is made once the session is open
+    description = session.describe() if isinstance(session, DescribedSession) else None
+    if description:
+        return description
     name, kind = register_session(session)
     return {"ref": name, "factory": kind, "session_id": session.session_id}
-
-
-def context_class(context: object) -> type[Any] | None:
-    """Return the type of a context that workers need; None for plain JSON."""
-    plain = (dict, list, str, int, float, bool, type(None))
-    kind = cast("type[Any]", type(context))
-    return None if issubclass(kind, plain) else kind

@@ -14,11 +14,12 @@ from outlast.agents.items.stream_events import (
     RunItemStreamEvent,
     item_event,
 )
-from outlast.client.known_agents import KnownAgents
+from outlast.client.local_definitions import LocalDefinitions
 from outlast.loop.approvals import ApprovalRequest
+from outlast.loop.items import INTERNAL_KINDS
 from outlast.loop.state import LoopState, Status, released
 
-_NOBODY = KnownAgents()
+_NOBODY = LocalDefinitions()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +48,12 @@ StreamEvent: TypeAlias = NumberedEvent | RawResponsesStreamEvent
 
 
 def changes(
-    before: LoopState, after: LoopState, next_id: int, known: KnownAgents = _NOBODY
+    before: LoopState,
+    after: LoopState,
+    next_id: int,
+    definitions: LocalDefinitions = _NOBODY,
+    *,
+    internal: bool = False,
 ) -> Iterator[NumberedEvent]:
     """Yield the events between two consecutive states, in order.
 
@@ -58,13 +64,17 @@ def changes(
         before: the state before an event of the loop.
         after: the state after it.
         next_id: the number of the first event.
-        known: the agents that this process has.
+        definitions: the agents that this process has.
+        internal: whether notes to the model, and answers that were not approved, are among them.
+            Users must not read these.
     """
     for entry in after.items[released(before) : released(after)]:
-        yield item_event(entry, known.run_item(entry), next_id)
+        if entry.kind in INTERNAL_KINDS and not internal:
+            continue
+        yield item_event(entry, definitions.run_item(entry), next_id)
         next_id += 1
     for agent in after.handoff_path[len(before.handoff_path) :]:
-        yield AgentUpdatedStreamEvent(id=next_id, new_agent=known.agent(agent))
+        yield AgentUpdatedStreamEvent(id=next_id, new_agent=definitions.agent(agent))
         next_id += 1
     for index, request in enumerate(after.approvals):
         if index >= len(before.approvals) or before.approvals[index] != request:

@@ -18,12 +18,13 @@ from outlast.agents.items.stream_events import (
     RunItemStreamEvent,
 )
 from outlast.client.deltas import RawEvent
-from outlast.client.known_agents import KnownAgents
+from outlast.client.local_definitions import LocalDefinitions
 from outlast.client.messages import check_cancel_mode
 from outlast.client.result_members import RunResultBase
 from outlast.client.results import error_of, run_details
 from outlast.client.run_responses import last_turn
 from outlast.client.stream import changes
+from outlast.client.summaries import progress_lines, result_summary
 from outlast.contract import records
 from outlast.loop.events import CancelMode
 from outlast.loop.items import call_id_of
@@ -62,8 +63,8 @@ class RunResultStreaming(RunResultBase):
     Args:
         source: the source of the run's states; it is opened in the background.
         starting_agent: an `Agent`, or an object with its `name`.
-        asked: the input of the run.
-        known: the agents that this process has.
+        run_input: the input of the run.
+        definitions: the agents that this process has.
         max_turns: the maximum number of model calls for the answer.
 
     Attributes:
@@ -76,14 +77,14 @@ class RunResultStreaming(RunResultBase):
         source: RunSource,
         *,
         starting_agent: Any,
-        asked: str | list[JsonObject],
-        known: KnownAgents,
+        run_input: str | list[JsonObject],
+        definitions: LocalDefinitions,
         max_turns: int | None,
     ) -> None:
-        super().__init__(LoopState(), known)
+        super().__init__(LoopState(), definitions)
         self.max_turns = max_turns
         self.is_complete = False
-        self._given = asked
+        self._run_input = run_input
         self._starting_agent = starting_agent
         self._source = source
         self._number = 0
@@ -101,6 +102,15 @@ class RunResultStreaming(RunResultBase):
             f"current_turn={self.current_turn}, max_turns={self.max_turns}, "
             f"is_complete={self.is_complete}, final_output={self.snapshot.final_output!r})"
         )
+
+    def __str__(self) -> str:
+        progress = progress_lines(
+            self,
+            turn=self.current_turn,
+            max_turns=self.max_turns,
+            is_complete=self.is_complete,
+        )
+        return result_summary("RunResultStreaming", self, *progress)
 
     @property
     def final_output(self) -> Any:
@@ -121,13 +131,13 @@ class RunResultStreaming(RunResultBase):
         """The agent that is, or was last, active."""
         if self.snapshot.phase == "new":
             return self._starting_agent
-        return self._known.agent(self.snapshot.agent)
+        return self._definitions.agent(self.snapshot.agent)
 
     @property
     def current_turn(self) -> int:
         """The number of model calls for the answer so far."""
         return self.snapshot.turns - last_turn(
-            self.snapshot.items[: self.snapshot.question.asked_from]
+            self.snapshot.items[: self.snapshot.question.replies_from]
         )
 
     @property
@@ -159,7 +169,7 @@ class RunResultStreaming(RunResultBase):
         if state.status != "running" or end == len(state.items):
             return super().to_input_list(mode)
         whole = replace(state, items=state.items[:end])
-        return RunResultBase(whole, self._known).to_input_list(mode)
+        return RunResultBase(whole, self._definitions).to_input_list(mode)
 
     def cancel(self, mode: Literal["immediate", "after_turn"] = "immediate") -> None:
         """Stop the run.
@@ -193,17 +203,17 @@ class RunResultStreaming(RunResultBase):
 
     async def _read(self) -> None:
         try:
-            async for one in self._source.states():
+            async for update in self._source.states():
                 self._client = self._source.client
-                if isinstance(one, LoopState):
-                    self._move(one)
+                if isinstance(update, LoopState):
+                    self._advance(update)
                 else:
-                    self._tell(RawResponsesStreamEvent(raw=one, next_id=self._number))
+                    self._emit(RawResponsesStreamEvent(raw=update, next_id=self._number))
             self._error = self._failure()
         except Exception as error:  # noqa: BLE001  raised below, and by `stream_events`
             self._error = error
         finally:
-            self._known.give_back(self.snapshot.context)
+            self._definitions.update_context(self.snapshot.context)
         if self._error is not None and self._cancelled != "immediate":
             raise self._error
 
@@ -214,44 +224,44 @@ class RunResultStreaming(RunResultBase):
         self.is_complete = True
         self._events.put_nowait(None)
 
-    def _move(self, state: LoopState) -> None:
+    def _advance(self, state: LoopState) -> None:
         before, self.snapshot = self.snapshot, state
         self._forget()
         if not self._opened:
             self._opened = True
             if state.phase != "new":  # the run resumes: emit its active agent
-                agent = self._known.agent(state.agent)
-                self._tell(AgentUpdatedStreamEvent(id=0, new_agent=agent))
+                agent = self._definitions.agent(state.agent)
+                self._emit(AgentUpdatedStreamEvent(id=0, new_agent=agent))
             return
-        for event in changes(before, state, self._number, self._known):
+        for event in changes(before, state, self._number, self._definitions):
             self._number = event.id + 1
             if isinstance(event, RunItemStreamEvent):
                 if event.name not in OF_LONG_RUNS:
-                    self._tell(event)
+                    self._emit(event)
             elif isinstance(event, AgentUpdatedStreamEvent):
-                self._tell(event)
+                self._emit(event)
 
-    def _tell(self, event: ProgramEvent) -> None:
+    def _emit(self, event: ProgramEvent) -> None:
         if self._cancelled != "immediate":
             self._events.put_nowait(event)
 
     def _failure(self) -> Exception | None:
         state = self.snapshot
         if state.outcome == "cancelled" and self._cancelled is None:
-            run_data = run_details(state, self._known)
+            run_data = run_details(state, self._definitions)
             return RunCancelled(f"The run {state.run_id} was cancelled.", run_data=run_data)
         if state.failure is not None and state.status in {"failed", "idle"}:
-            return error_of(state.failure, state, self._known)
+            return error_of(state.failure, state, self._definitions)
         return None
 
-    def _asked(self) -> list[JsonObject]:
+    def _input_items(self) -> list[JsonObject]:
         if self.snapshot.phase == "new":
-            return list(records.messages_of(self._given))
-        return super()._asked()
+            return list(records.messages_of(self._run_input))
+        return super()._input_items()
 
 
 def _end_of_whole_turns(state: LoopState) -> int:
-    """Return where the first turn with calls that lack outputs begins; otherwise the end."""
+    """Return where the first turn with open calls begins; without one, the end."""
     answered = {call_id_of(item.raw) for item in state.items if item.kind in OUTPUT_KINDS}
     open_turns = {
         item.turn

@@ -61,16 +61,16 @@ _of_thread = threading.local()
 
 def thread_loop() -> ThreadLoop:
     """Return the calling thread's loop."""
-    known: ThreadLoop | None = getattr(_of_thread, "loop", None)
-    if known is None:
-        known = _of_thread.loop = ThreadLoop()
+    current: ThreadLoop | None = getattr(_of_thread, "loop", None)
+    if current is None:
+        current = _of_thread.loop = ThreadLoop()
         if threading.current_thread() is threading.main_thread():
-            atexit.register(known.close)
-    return known
+            atexit.register(current.close)
+    return current
 
 
 def _default_loop() -> asyncio.AbstractEventLoop | None:
-    """Return the loop that the program set for this thread, if it is open; never creates one."""
+    """Return the open loop that the program set for this thread, or None."""
     if sys.version_info >= (3, 14):
         try:
             loop = asyncio.get_event_loop()

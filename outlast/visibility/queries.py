@@ -1,6 +1,13 @@
-"""Quoting of texts in queries of Temporal's visibility store."""
+"""Queries of Temporal's visibility store: the quoting of texts, and the store's errors."""
 
+from collections.abc import Sequence
 from itertools import takewhile
+from typing import TYPE_CHECKING
+
+from outlast.agents.errors import AgentsException, ServerUnavailable, UserError
+
+if TYPE_CHECKING:
+    from temporalio.service import RPCError
 
 NOT_FOUND_BY_SERVERS = '"\\?'
 """Characters that break a search. Servers on SQL escape the first two once too often, and then find
@@ -28,6 +35,37 @@ def equals(attribute: str, text: str) -> str | None:
         return None
     beginning = "".join(takewhile(_is_findable_sign, text)).rstrip(QUOTE)
     return f"{attribute} STARTS_WITH {_quoted(beginning)}" if beginning else None
+
+
+def is_any_of(attribute: str, texts: Sequence[str]) -> str | None:
+    """Return a condition that every run with one of these values meets, or None.
+
+    Without a condition, the caller must compare the results.
+    """
+    if not all(map(is_findable, texts)):
+        return None
+    return f"{attribute} IN ({', '.join(map(_quoted, texts))})"
+
+
+def search_error(namespace: str, error: "RPCError") -> AgentsException:
+    """Return the error for a server's refusal of a search.
+
+    Args:
+        namespace: the namespace of the search.
+        error: the server's error.
+    """
+    from temporalio.service import RPCStatusCode
+
+    if error.status is RPCStatusCode.NOT_FOUND:
+        return UserError(f"The namespace {namespace!r} does not exist: {error.message}")
+    if error.status is RPCStatusCode.INVALID_ARGUMENT:
+        return UserError(
+            f"The server cannot search for this: {error.message}. Where its search attributes are "
+            "missing, `outlast doctor --fix` adds them."
+        )
+    if error.status in {RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED}:
+        return ServerUnavailable(f"The Temporal server does not answer: {error.message}")
+    return AgentsException(f"The Temporal server refused: {error.message}")
 
 
 def _is_findable_sign(sign: str) -> bool:

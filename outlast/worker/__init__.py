@@ -5,7 +5,7 @@ The one place that puts the workflow, the activities, the registry and a model p
 defaults.
 """
 
-from outlast.worker.agent_worker import AgentWorker
+from outlast.worker.agent_worker import AgentWorker, AgentWorkerConfig
 from outlast.worker.plugin import OutlastPlugin
 
-__all__ = ["AgentWorker", "OutlastPlugin"]
+__all__ = ["AgentWorker", "AgentWorkerConfig", "OutlastPlugin"]

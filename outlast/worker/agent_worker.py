@@ -1,15 +1,19 @@
 """A Temporal worker that only hosts runs of agents."""
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Required, Self, TypedDict
 
 from temporalio.client import Client
-from temporalio.worker import Worker
+from temporalio.converter import PayloadCodec
+from temporalio.worker import Interceptor, Worker, WorkerDeploymentConfig
 
 from outlast.agents.agent import Agent
+from outlast.agents.approvals.policy_file import ApprovalFile
+from outlast.agents.checks import check_name
 from outlast.agents.context.factories import ContextFactory
 from outlast.agents.errors import UserError
 from outlast.agents.registry import Registry
@@ -18,7 +22,50 @@ from outlast.contract import names
 from outlast.ports.blobs import BlobStore
 from outlast.ports.engine import check_client
 from outlast.ports.model import ModelProvider
+from outlast.ports.notifier import Notifier
+from outlast.worker.model_access import places_of_models
 from outlast.worker.plugin import OutlastPlugin
+
+
+class AgentWorkerConfig(TypedDict, total=False):
+    """The arguments of `AgentWorker` as a dict, without the client.
+
+    `outlast worker` and `outlast dev` take a function that returns it. They accept every other
+    option of `temporalio.worker.Worker` in it, too.
+
+    Attributes:
+        agents: starting agents.
+        task_queue: the task queue of the runs.
+        model_provider: provides the models.
+        context_types: types of run contexts that no callable is annotated with.
+        context: creates the live objects of contexts.
+        references: callables and objects that runs name in their settings.
+        blob_store: the store for large content.
+        sessions: SQLite files, or directories of them, that runs may use as their session.
+        notifiers: deliver notices about approvals and takeovers.
+        codec: encodes and decodes the payloads of runs.
+        approvals: a TOML file of approval policies, which outrank those of the code.
+        graceful_shutdown_timeout: how long running effects may take to finish at the end.
+        max_concurrent_activities: how many effects may run at once.
+        deployment_config: the worker's version.
+        interceptors: interceptors of `temporalio.worker`.
+    """
+
+    agents: Required[Iterable[Agent[Any]]]
+    task_queue: str
+    model_provider: ModelProvider | None
+    context_types: Iterable[type]
+    context: ContextFactory | None
+    references: Iterable[object] | Mapping[str, object]
+    blob_store: BlobStore | None
+    sessions: Iterable[str | Path]
+    notifiers: Iterable[Notifier]
+    codec: PayloadCodec | None
+    approvals: str | Path | None
+    graceful_shutdown_timeout: timedelta
+    max_concurrent_activities: int | None
+    deployment_config: WorkerDeploymentConfig | None
+    interceptors: Sequence[Interceptor]
 
 
 class AgentWorker:
@@ -43,6 +90,9 @@ class AgentWorker:
         references: Iterable[object] | Mapping[str, object] = (),
         blob_store: BlobStore | None = None,
         sessions: Iterable[str | Path] = (),
+        notifiers: Iterable[Notifier] = (),
+        codec: PayloadCodec | None = None,
+        approvals: str | Path | ApprovalFile | None = None,
         **worker_options: Any,
     ) -> None:
         """Create a worker; it starts when it is entered or run.
@@ -51,27 +101,24 @@ class AgentWorker:
             client: a connected Temporal client.
             agents: starting agents; the agents that they hand over to are included.
             task_queue: the task queue of the runs.
-            model_provider: provides the models; default: `MultiProvider`, by the prefixes of model
-                names.
+            model_provider: provides the models; default: `MultiProvider`, by the models' prefixes.
             context_types: types of run contexts that no callable is annotated with.
             context: creates the live objects of contexts, such as a database pool, for runs started
-                elsewhere: a callable that takes the data as JSON and returns a context, or a dict
-                of callables by field. Generators may close the objects after their `yield`.
-            references: callables and objects that runs name in their settings, such as guardrails
-                of a `RunConfig`; a dict sets their names.
+                elsewhere: a callable, or a dict of callables by field, as for `OutlastPlugin`.
+            references: callables and objects that runs name in their settings; a dict sets names.
             blob_store: the store for large content; all workers and clients of a task queue need
                 the same one. Default: the store that `OUTLAST_BLOB_STORE` names, if any.
-            sessions: SQLite files, or directories of them, that runs may use as their session; a
-                `SQLiteSession` created by this process is always allowed.
+            sessions: SQLite files, or directories of them, that runs may use as their session.
+            notifiers: deliver notices about approvals and takeovers; see `outlast.notifications`.
+            codec: encodes and decodes the payloads of runs; default: the client's.
+            approvals: a TOML file of approval policies; default: that of `OUTLAST_APPROVALS`.
             worker_options: further options of `temporalio.worker.Worker`.
 
         Raises:
             UserError: no agents, two agents with one name, or an invalid argument.
         """
         check_client(client, what="AgentWorker(client)")
-        queue = cast("object", task_queue)
-        if not isinstance(queue, str) or not queue.strip():
-            raise UserError(f"task_queue= must be a non-empty string, not {queue!r}.")
+        check_name("task_queue=", task_queue)
         self.task_queue = task_queue
         plugin = OutlastPlugin(
             agents,
@@ -79,14 +126,30 @@ class AgentWorker:
             context_types=context_types,
             context=context,
             references=references,
-            blob_store=large_content(blob_store, client=client).store,
+            blob_store=_store(blob_store, client, codec),
             sessions=sessions,
+            notifiers=notifiers,
+            codec=codec,
+            approvals=approvals,
         )
         self.registry: Registry = plugin.registry
-        plugins = [*worker_options.pop("plugins", []), plugin]
+        self._models = plugin.models
+        worker_options["plugins"] = [*worker_options.get("plugins", ()), plugin]
         self._namespace = getattr(client, "namespace", "default")
         with _in_words(task_queue, self._namespace):
-            self._worker = Worker(client, task_queue=task_queue, plugins=plugins, **worker_options)
+            self._worker = Worker(client, task_queue=task_queue, **worker_options)
+
+    async def check_models(self) -> tuple[str, ...]:
+        """Check the keys of the agents' models, and return where the models are.
+
+        Call it before the worker starts, so that no question fails because of a key. A provider
+        that does not answer does not count.
+
+        Raises:
+            UserError: a key is missing or refused, or a model is unknown; the message says what to
+                set.
+        """
+        return await places_of_models(self.registry, self._models)
 
     async def run(self) -> None:
         """Host runs until cancelled or `shutdown` is called.
@@ -121,18 +184,25 @@ class AgentWorker:
             await self._worker.__aexit__(kind, error, trace)
 
 
+def _store(
+    blob_store: BlobStore | None, client: Client, codec: PayloadCodec | None
+) -> BlobStore | None:
+    """Return a worker's store; the local one is not encrypted, so a codec leaves it out."""
+    return large_content(blob_store, client=None if codec else client).store
+
+
 @contextmanager
 def _in_words(task_queue: str, namespace: str) -> Generator[None]:
     """Translate the core's refusals of a worker, which only show its call stack."""
     try:
         yield
     except RuntimeError as error:
-        said = str(error)
-        if "overlapping worker task types" in said:
+        text = str(error)
+        if "overlapping worker task types" in text:
             raise UserError(
                 f"This process already has a worker on the task queue {task_queue!r}. Pass all its "
                 "agents to one AgentWorker, or use another task queue or process for each worker."
             ) from None
-        if "Worker validation failed" in said and "not found" in said:
+        if "Worker validation failed" in text and "not found" in text:
             raise UserError(f"The namespace {namespace!r} does not exist on this server.") from None
         raise

@@ -17,7 +17,7 @@ logger = logging.getLogger("outlast")
 
 
 async def watch_search_attributes(client: Client, task_queue: str) -> None:
-    """Check every few seconds, until cancelled, whether the namespace has the search attributes."""
+    """Check until cancelled whether the namespace has the search attributes."""
     lacked = False
     while True:
         lacks = await lacks_search_attributes(client, names.SEARCH_ATTRIBUTES)

@@ -20,9 +20,9 @@ _LOGGER: Final = "temporalio.activity"
 
 
 def log_failures_in_lines() -> None:
-    """Log failed attempts of this process as one line each. A second call does nothing."""
+    """Log each failed attempt of this process as one line, from now on."""
     logger = logging.getLogger(_LOGGER)
-    if not any(isinstance(one, FailureLines) for one in logger.filters):
+    if not any(isinstance(installed, FailureLines) for installed in logger.filters):
         logger.addFilter(FailureLines())
 
 
@@ -35,7 +35,7 @@ class FailureLines(logging.Filter):
         if error is None or not _is_ours():
             return True
         if isinstance(error, asyncio.CancelledError):
-            record.msg = _line_of_silence()
+            record.msg = _line_of_timeout()
         else:
             record.msg = _line(error)
         record.args = None
@@ -56,17 +56,17 @@ def _line(error: BaseException) -> str:
     else:
         text, final = f"{type(error).__name__}: {error}", False
     last = final or activity.info().attempt == most
-    return _told("failed", failure_words(text, error), most=most, last=last)
+    return _log_line("failed", failure_words(text, error), most=most, last=last)
 
 
-def _line_of_silence() -> str:
-    """Return the line of an attempt that the server gave up although the run was not cancelled."""
+def _line_of_timeout() -> str:
+    """Return the line of an attempt that timed out at the server."""
     most = _attempts_of_policy()
     message = "no heartbeat for too long: this process or the server stood still"
-    return _told("was stopped", message, most=most, last=activity.info().attempt == most)
+    return _log_line("was stopped", message, most=most, last=activity.info().attempt == most)
 
 
-def _told(what_happened: str, message: str, *, most: int, last: bool) -> str:
+def _log_line(what_happened: str, message: str, *, most: int, last: bool) -> str:
     info = activity.info()
     tries = f"attempt {info.attempt} of {most}" if most else f"attempt {info.attempt}"
     what = one_line(info.activity_type.removeprefix(names.TOOL_PREFIX))

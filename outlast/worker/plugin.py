@@ -1,13 +1,15 @@
-"""The Temporal plugin: the workflow, activities, registry, models and worker options."""
+"""The Temporal plugin, with the workflow, activities, models and worker options."""
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncGenerator, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 from temporalio.client import Client
-from temporalio.converter import DataConverter
+from temporalio.converter import DataConverter, PayloadCodec
 from temporalio.plugin import SimplePlugin
 from temporalio.worker import (
     Interceptor,
@@ -21,11 +23,14 @@ from outlast.activities.boundary import EffectActivities
 from outlast.activities.intake import begin_attempts_like_this
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
+from outlast.agents.approval_points import approval_points
+from outlast.agents.approvals.policy_file import ENVIRONMENT_VARIABLE, ApprovalFile
 from outlast.agents.context.factories import ContextFactory, as_factories
 from outlast.agents.errors import UserError
 from outlast.agents.registry import Registry
 from outlast.blobs import large_content
 from outlast.contract import records
+from outlast.contract.identity import IdentityKeyError, keys_from_environment
 from outlast.contract.names import OBSERVER
 from outlast.loop.state import LoopState
 from outlast.models.multi_provider import MultiProvider
@@ -33,6 +38,7 @@ from outlast.payloads.readable import readable
 from outlast.ports.blobs import BlobStore
 from outlast.ports.interpreter_end import wait_for_native_threads
 from outlast.ports.model import ModelProvider
+from outlast.ports.notifier import Notifier
 from outlast.ports.session import allow_place
 from outlast.tracing.provider import flush_traces
 from outlast.tracing.receivers import REGISTRATION
@@ -41,6 +47,7 @@ from outlast.worker.attribute_watch import watch_search_attributes
 from outlast.worker.failure_lines import log_failures_in_lines
 from outlast.worker.worker_options import with_defaults
 from outlast.workflows.agent_run import AgentRun
+from outlast.workflows.details import Details
 
 ENDING_SECONDS = 2.0
 """How long a worker may take to end when the program ends."""
@@ -56,7 +63,7 @@ class OutlastPlugin(SimplePlugin):
     tools, so the worker may have no other one.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  the options of a worker
         self,
         agents: Iterable[Agent[Any]],
         *,
@@ -66,59 +73,59 @@ class OutlastPlugin(SimplePlugin):
         references: Iterable[object] | Mapping[str, object] = (),
         blob_store: BlobStore | None = None,
         sessions: Iterable[str | Path] = (),
+        notifiers: Iterable[Notifier] = (),
+        codec: PayloadCodec | None = None,
+        approvals: str | Path | ApprovalFile | None = None,
     ) -> None:
         """Register agents.
 
         Args:
             agents: starting agents; the agents that they hand over to are included.
-            model_provider: provides the models; default: `MultiProvider`, which chooses by the
-                prefix of a model's name, and OpenAI's API without a prefix, configured by
-                `OPENAI_API_KEY` and `OPENAI_BASE_URL`. A provider passed here is not closed.
+            model_provider: provides the models; default: `MultiProvider`, by the prefix of a
+                model's name; without one, OpenAI. A provider passed here is not closed.
             context_types: types of run contexts that no callable is annotated with.
             context: creates the live objects of contexts, such as a database pool, for runs started
                 elsewhere: a callable that takes the data as JSON and returns a context, or a dict
                 of callables by field. Generators may close the objects after their `yield`.
-            references: callables and objects that runs name in their settings, such as guardrails
-                of a `RunConfig`; a dict sets their names.
+            references: callables and objects that runs name in their settings; a dict sets names.
             blob_store: the store for large content; all workers and clients of a task queue need
                 the same one. Default: the store that `OUTLAST_BLOB_STORE` names, if any.
             sessions: SQLite files, or directories of them, that runs may use as their session; a
                 `SQLiteSession` created by this process is always allowed.
+            notifiers: deliver notices about approvals and takeovers; see `outlast.notifications`.
+            codec: encodes and decodes the payloads of runs; default: the client's.
+            approvals: a TOML file of approval policies; default: that of `OUTLAST_APPROVALS`.
 
         Raises:
             UserError: no agents, two agents with one name, or an invalid argument.
         """
-        wait_for_native_threads()
-        log_failures_in_lines()
+        _prepare_process()
         self.registry = _registry_of(agents)
         _add_context_types(self.registry, context_types)
         self._contexts = as_factories(context)
         self.registry.add_references(references)
         _allow_sessions(sessions)
-        _check_provider(model_provider)
-        own_provider: MultiProvider | None = None
-        provider = model_provider
-        if provider is None:
-            provider = own_provider = MultiProvider()
-        content = large_content(blob_store)
+        self.models: ModelProvider = _checked_provider(model_provider) or MultiProvider()
+        self._codec = _checked_codec(codec)
         self._served: list[tuple[Client, str]] = []
         deps = WorkerDeps(
             registry=self.registry,
-            models=provider,
-            content=content,
+            models=self.models,
+            content=large_content(blob_store),
             contexts=self._contexts,
+            approvals=_approvals_of(approvals, self.registry),
+            notifiers=_checked_notifiers(notifiers),
         )
-
         super().__init__(  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
             "outlast",
             workflows=[AgentRun],
             activities=EffectActivities(deps).all,
-            run_context=lambda: self._run_context(own_provider),
+            run_context=lambda: self._run_context(closes_models=model_provider is None),
         )
 
     @contextlib.asynccontextmanager
-    async def _run_context(self, own_provider: MultiProvider | None) -> AsyncGenerator[None]:
-        """Prepare a worker's process, and close what the worker has opened."""
+    async def _run_context(self, *, closes_models: bool) -> AsyncGenerator[None]:
+        """Prepare a worker's process, and close the worker's resources."""
         begin_attempts_like_this()
         records.adapter(LoopState)  # built now, because it would slow down a workflow task
         ending = asyncio.create_task(_end_surely(asyncio.current_task()))
@@ -130,31 +137,31 @@ class OutlastPlugin(SimplePlugin):
             yield
         finally:
             ending.cancel()
-            for one in watching:
-                one.cancel()
+            for watch in watching:
+                watch.cancel()
             try:
                 if self._contexts is not None:
                     await self._contexts.aclose()
-                await self.registry.release_servers()
-                if own_provider is not None:
-                    await own_provider.aclose()
+                await self.registry.release()
+                if closes_models:
+                    await self.models.aclose()
             finally:
                 if REGISTRATION.active:
                     await asyncio.to_thread(flush_traces)  # sending takes time
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
-        """Add the options that runs need to a worker's options; options set by the user stay.
+        """Add the options that runs need; options set by the user stay.
 
         The worker's data converter marks payloads that it cannot decode, instead of failing their
         workflow tasks, and encodes the texts of failures where the client has a codec.
         """
         config = with_defaults(super().configure_worker(config))
         observed = _Observed(StageSpans(self.registry))
-        given: list[Interceptor] = [*cast("dict[str, Any]", config).get("interceptors", ())]
-        config["interceptors"] = [*given, observed]
+        interceptors: list[Interceptor] = [*cast("dict[str, Any]", config).get("interceptors", ())]
+        config["interceptors"] = [*interceptors, observed]
         if "client" in config and "task_queue" in config:
             options: dict[str, Any] = {**config["client"].config(active_config=True)}
-            options["data_converter"] = readable(options["data_converter"])
+            options["data_converter"] = readable(self._converter(options["data_converter"]))
             options["plugins"] = []  # the worker has already applied them
             config["client"] = Client(**options)
             self._served = [(config["client"], config["task_queue"])]
@@ -163,12 +170,16 @@ class OutlastPlugin(SimplePlugin):
     def configure_replayer(self, config: ReplayerConfig) -> ReplayerConfig:
         """Decode histories as a worker with this plugin does."""
         config = super().configure_replayer(config)
-        config["data_converter"] = readable(config.get("data_converter", DataConverter.default))
+        converter = config.get("data_converter", DataConverter.default)
+        config["data_converter"] = readable(self._converter(converter))
         return config
+
+    def _converter(self, converter: DataConverter) -> DataConverter:
+        return converter if self._codec is None else replace(converter, payload_codec=self._codec)
 
 
 class _Observed(Interceptor):
-    """Gives the worker's workflows their observer of stages."""
+    """Gives the worker's workflows their observer of stages, and their current details."""
 
     def __init__(self, observer: StageSpans) -> None:
         self._observer = observer
@@ -176,16 +187,45 @@ class _Observed(Interceptor):
     def workflow_interceptor_class(
         self,
         input: WorkflowInterceptorClassInput,  # noqa: A002  as in the base class
-    ) -> type[WorkflowInboundInterceptor] | None:
-        """Add the observer; nothing is intercepted."""
+    ) -> type[WorkflowInboundInterceptor]:
+        """Add the observer, and the interceptor of queries."""
         input.unsafe_extern_functions[OBSERVER] = self._observer  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
+        return Details
+
+
+def _prepare_process() -> None:
+    """Set logs up, and refuse a weak identity key now, rather than every decision later."""
+    wait_for_native_threads()
+    log_failures_in_lines()
+    try:
+        keys_from_environment()
+    except IdentityKeyError as error:
+        raise UserError(str(error)) from None
+
+
+def _approvals_of(
+    setting: str | Path | ApprovalFile | None, registry: Registry
+) -> ApprovalFile | None:
+    """Return the operators' policies, compared with the agents.
+
+    Those of a program that hosts its own runs come as they are: its agents are not known yet.
+    """
+    if isinstance(setting, ApprovalFile):
+        return setting
+    place = setting or os.environ.get(ENVIRONMENT_VARIABLE)
+    if not place:
         return None
+    file = ApprovalFile.load(place)
+    file.check(approval_points(registry))
+    return file
 
 
-def _registry_of(agents: Iterable[Agent[Any]]) -> Registry:
-    given = cast("object", agents)
-    if isinstance(given, Agent | str) or not isinstance(given, Iterable):
-        shown = repr(given) if isinstance(given, str) else type(cast("object", given)).__name__
+def _registry_of(agents: Iterable[Agent[Any]] | Registry) -> Registry:
+    if isinstance(agents, Registry):  # of a process that hosts its own runs
+        return agents
+    value = cast("object", agents)
+    if isinstance(value, Agent | str) or not isinstance(value, Iterable):
+        shown = repr(value) if isinstance(value, str) else type(cast("object", value)).__name__
         raise UserError(f"agents= must be a list of agents, not {shown}: agents=[my_agent].")
     registry = Registry(agents)
     if not registry.names:
@@ -193,10 +233,10 @@ def _registry_of(agents: Iterable[Agent[Any]]) -> Registry:
     return registry
 
 
-def _add_context_types(registry: Registry, given: object) -> None:
-    if isinstance(given, type) or not isinstance(given, Iterable):
-        raise UserError(f"context_types= must be a list of classes, not {given!r}.")
-    for one in cast("Iterable[object]", given):
+def _add_context_types(registry: Registry, types: object) -> None:
+    if isinstance(types, type) or not isinstance(types, Iterable):
+        raise UserError(f"context_types= must be a list of classes, not {types!r}.")
+    for one in cast("Iterable[object]", types):
         if not isinstance(one, type):
             raise UserError(f"context_types= holds {one!r}: pass the class itself.")
         registry.add_context_type(one)
@@ -211,18 +251,46 @@ def _allow_sessions(places: object) -> None:
         allow_place(place)
 
 
-def _check_provider(given: object) -> None:
-    if given is not None and (
-        isinstance(given, type) or not callable(getattr(given, "get_model", None))
+def _checked_notifiers(notifiers: object) -> tuple[Notifier, ...]:
+    if isinstance(notifiers, Notifier | str) or not isinstance(notifiers, Iterable):
+        raise UserError(f"notifiers= must be a list of notifiers, not {notifiers!r}.")
+    checked: dict[str, Notifier] = {}
+    for one in cast("Iterable[object]", notifiers):
+        if not isinstance(one, Notifier):
+            raise UserError(
+                f"notifiers= holds {one!r}: pass objects of outlast.notifications, or of your own "
+                "subclass of Notifier."
+            )
+        name = cast("object", getattr(one, "name", None))
+        if not isinstance(name, str) or not name:
+            raise UserError(f"The notifier {one!r} needs a name: set its attribute `name`.")
+        if name in checked:
+            raise UserError(
+                f"Two notifiers have the name {name!r}. Give each its own, such as name='{name}-2'."
+            )
+        checked[name] = one
+    return tuple(checked.values())
+
+
+def _checked_provider(provider: ModelProvider | None) -> ModelProvider | None:
+    if provider is not None and (
+        isinstance(provider, type) or not callable(getattr(provider, "get_model", None))
     ):
         raise UserError(
             "model_provider= must be an object with get_model, such as OpenAIProvider(), "
-            f"not {given!r}."
+            f"not {provider!r}."
         )
+    return provider
+
+
+def _checked_codec(codec: object) -> PayloadCodec | None:
+    if codec is not None and not isinstance(codec, PayloadCodec):
+        raise UserError(f"codec= must be a PayloadCodec object, not {codec!r}.")
+    return codec
 
 
 async def _end_surely(run: asyncio.Task[Any] | None) -> None:
-    """Cancel a worker's task a second time, should it not end when everything is cancelled.
+    """Cancel a worker's task again if it does not end when everything is cancelled.
 
     A program may end without stopping its worker. `asyncio.run` then cancels all tasks at once,
     the worker's own helpers with it, and the worker may wait for one of them for ever.

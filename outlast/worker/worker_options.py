@@ -12,6 +12,7 @@ from temporalio.common import VersioningBehavior
 from temporalio.worker import Worker, WorkerConfig, WorkerDeploymentConfig
 
 from outlast.contract import names
+from outlast.worker.workflow_executor import WorkflowExecutor
 
 GRACE: Final = timedelta(seconds=30)
 """How long running effects may take to finish when the worker stops."""
@@ -28,13 +29,16 @@ DEFAULTS: Final[dict[str, Any]] = {
 
 TASKS_PER_CORE: Final = 8
 MOST_TASKS: Final = 16
-"""How many workflow tasks a worker holds at once.
+"""How many workflow tasks a worker holds at once; the workers of one parent share its cores.
 
 A task that a worker holds has ten seconds, and all that it holds share one interpreter. Replaying
 the longest of histories takes up to 0.8 seconds of that, most take a tenth. Tasks beyond that are
 better off in the queue, where another worker may take them. Several per core keep the worker busy
 while some wait for the server or for a fast tool, and while idle pollers hold a place of theirs.
 """
+
+THREADS_OF_SDK: Final = 500
+"""The SDK's number of threads for workflow tasks with a tuner."""
 
 _PARAMETERS = inspect.signature(cast("Any", Worker)).parameters
 
@@ -50,22 +54,30 @@ def with_defaults(config: WorkerConfig) -> WorkerConfig:
         # Without an id, the SDK hashes every loaded module at start: seconds. It stands in six
         # records of every turn, so it is short.
         defaults["build_id"] = importlib.metadata.version("outlast")
-    if all(_is_ours(one) for one in options.get("workflows", ())):
+    if options.get("tuner") is None:
+        defaults["max_concurrent_workflow_tasks"] = min(TASKS_PER_CORE * _cores(), MOST_TASKS)
+    if all(_is_ours(workflow) for workflow in options.get("workflows", ())):
         # The SDK cannot refuse an update larger than 2 MB: its refusal repeats the update, and its
         # check of sizes then fails the workflow task, for 20 seconds and more. The server drops
         # the update at once. Everything else that runs send is bounded before.
         defaults["disable_payload_error_limit"] = True
-    if options.get("tuner") is None:
-        defaults["max_concurrent_workflow_tasks"] = min(TASKS_PER_CORE * _cores(), MOST_TASKS)
+        # A thread for each task that the worker may hold, as many as the SDK would have.
+        own: Any = options.get("max_concurrent_workflow_tasks")
+        tasks = own or defaults.get("max_concurrent_workflow_tasks", THREADS_OF_SDK)
+        defaults["workflow_task_executor"] = WorkflowExecutor(max_workers=tasks)
+    if options.get("max_activities_per_second") is not None:
+        # What the server hands out with a workflow task does not count against the limit.
+        defaults["disable_eager_activity_execution"] = True
     ours = {name: value for name, value in defaults.items() if not _is_set(options, name)}
     return cast("WorkerConfig", {**options, **ours})
 
 
 def _cores() -> int:
-    """Return how many cores this process may use."""
+    """Return how many cores this process may use, at least one."""
+    processes = int(os.environ.get(names.WORKER_PROCESSES, "1"))
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        return max(len(os.sched_getaffinity(0)) // processes, 1)
+    return max((os.cpu_count() or 1) // processes, 1)
 
 
 def _with_behavior(
@@ -80,7 +92,7 @@ def _with_behavior(
     if (
         not deployment.use_worker_versioning
         or deployment.default_versioning_behavior != VersioningBehavior.UNSPECIFIED
-        or not all(_is_ours_or_says(one) for one in workflows)
+        or not all(_is_ours_or_says(workflow) for workflow in workflows)
     ):
         return deployment
     return replace(deployment, default_versioning_behavior=VersioningBehavior.PINNED)

@@ -34,9 +34,10 @@ from outlast.contract import (
     stages,
 )
 from outlast.contract.effects import activity_type, kind_of, payload_of, request_of
+from outlast.contract.identity import keys_from_environment
+from outlast.contract.refusals import proof_refusal, refusal_of
 from outlast.contract.stages import Stage, StageObserver
 from outlast.loop import invariants, phrases
-from outlast.loop.approvals import refusal
 from outlast.loop.effects import (
     CallModel,
     CancelEffect,
@@ -49,18 +50,20 @@ from outlast.loop.effects import (
 )
 from outlast.loop.events import (
     CancelRequested,
-    DecisionReceived,
     EffectBlocked,
     Event,
+    MessageReceived,
+    TimePassed,
 )
 from outlast.loop.machine import advance
-from outlast.loop.state import LoopState
+from outlast.loop.state import LoopState, line_of
 from outlast.loop.stored import weight
 from outlast.loop.values import JsonObject
 from outlast.payloads.attributes import first_attributes
 from outlast.payloads.failures import engine_failure
 from outlast.payloads.readable import json_of
 from outlast.workflows import presentation
+from outlast.workflows.timeline import WaitBars
 from outlast.workflows.translation import (
     NO_ATTRIBUTES,
     attribute_update,
@@ -101,8 +104,37 @@ def takes_raw_value(handler: Handler) -> Handler:
     """
     parameters = inspect.signature(handler).parameters.values()
     shown = [one for one in parameters if one.kind is not inspect.Parameter.VAR_POSITIONAL]
+    # The SDK only takes a function for a method if its `self` has no annotation.
+    shown[0] = shown[0].replace(annotation=inspect.Parameter.empty)
     vars(handler)["__signature__"] = inspect.Signature(shown)
     return handler
+
+
+def described_signal(name: str, description: str) -> Any:
+    """Return a handler for a signal that people may send from the Temporal UI."""
+
+    @workflow.signal(name=name, description=description)
+    @takes_raw_value
+    def signal(self: Any, payload: RawValue = NOTHING, *_more: Any) -> None:
+        self.take_signal(name, [payload])
+
+    return signal
+
+
+def described_update(name: str, description: str) -> Any:
+    """Return a handler for an update, with its validator."""
+
+    @workflow.update(name=name, description=description)
+    @takes_raw_value
+    def update(self: Any, payload: RawValue = NOTHING, *_more: Any) -> JsonObject:
+        return self.take_update(name, [payload])
+
+    @update.validator
+    @takes_raw_value
+    def validate(self: Any, payload: RawValue = NOTHING, *_more: Any) -> None:
+        self.validate_update(name, [payload])
+
+    return update
 
 
 @workflow.defn(name=names.WORKFLOW, sandboxed=False, failure_exception_types=DEFECTS)
@@ -122,6 +154,7 @@ class AgentRun:
         self._commands: list[Command] = []
         self._running: dict[int, asyncio.Task[None]] = {}
         self._requests: dict[int, Any] = {}
+        self._bars = WaitBars(self._on_due)
         self._news = True
         self._stepped = False
         self._rested = False
@@ -130,7 +163,7 @@ class AgentRun:
         self._starting = asyncio.Lock()
         self._started: tuple[int, int] = (0, 0)
         self._telling: asyncio.Task[None] | None = None
-        self._cancel_asked = False
+        self._cancel_requested = False
         self._defect: ApplicationError | None = None
         self._visibility = False
         self._writes = 0
@@ -169,8 +202,8 @@ class AgentRun:
             waits = not (self._stepped or self._commands)
             if (self._rested and self._upgrades()) or (waits and self._rolls_over()):
                 await self._take_in_the_rest()
-            if self._cancel_asked:
-                self._cancel_asked = False
+            if self._cancel_requested:
+                self._cancel_requested = False
                 self._take(CancelRequested(at_ms=self._now_ms()))
             if self._stepped and self._rolls_over():
                 self._continue_as_new()
@@ -190,13 +223,13 @@ class AgentRun:
         await asyncio.gather(*self._running.values(), return_exceptions=True)
 
     async def _until_there_is_news(self) -> None:
-        while not (self._news or self._cancel_asked):
+        while not (self._news or self._cancel_requested):
             try:
-                await workflow.wait_condition(lambda: self._news or self._cancel_asked)
+                await workflow.wait_condition(lambda: self._news or self._cancel_requested)
             except asyncio.CancelledError:
                 # A cancellation by the engine. Waiting once more delivers everything else of
                 # this workflow task before the cancellation.
-                self._cancel_asked = True
+                self._cancel_requested = True
                 await workflow.wait_condition(lambda: True)
         self._news = False
 
@@ -208,7 +241,7 @@ class AgentRun:
         try:
             await workflow.sleep(timedelta(milliseconds=1))
         except asyncio.CancelledError:
-            self._cancel_asked = True
+            self._cancel_requested = True
         self._stepped = True
 
     # --- Events -----------------------------------------------------------------------------------
@@ -230,6 +263,9 @@ class AgentRun:
         self._commands.extend(commands)
         self._report_stages(before, event)
 
+    def _on_due(self) -> None:
+        self._take(TimePassed(at_ms=self._now_ms()))
+
     def _report_stages(self, before: LoopState, event: Event) -> None:
         """Pass the stages that began and ended to the worker, for new events only."""
         try:
@@ -239,83 +275,86 @@ class AgentRun:
         except Exception:  # noqa: BLE001  whatever it is, the run goes on
             workflow.logger.exception("The stages of a run could not be reported")
 
-    @workflow.signal(
-        name=names.SIGNAL_DECIDE,
-        description='Decide an approval: {"request_id": "a1", "type": "approve" or "reject", '
+    signal_decide = described_signal(
+        names.SIGNAL_DECIDE,
+        'Decide an approval: {"request_id": "a1", "type": "approve", "edit", "reject" or "respond", '
         '"message": "...", "by": "..."}',
     )
-    @takes_raw_value
-    def signal_decide(self, payload: RawValue = NOTHING, *_more: Any) -> None:
-        """Take a person's decision; a refused decision is noted in the state."""
-        self._take(history.signalled(names.SIGNAL_DECIDE, [_json(payload)], self._now_ms()))
-
-    @workflow.signal(
-        name=names.SIGNAL_CANCEL,
-        description='Stop the run: {"mode": "immediate" or "after_turn"}',
+    signal_cancel = described_signal(
+        names.SIGNAL_CANCEL, 'Stop the run: {"mode": "immediate" or "after_turn"}'
     )
-    @takes_raw_value
-    def signal_cancel(self, payload: RawValue = NOTHING, *_more: Any) -> None:
-        """Stop the run, immediately or after the current turn."""
-        self._take(history.signalled(names.SIGNAL_CANCEL, [_json(payload)], self._now_ms()))
-
-    @workflow.signal(
-        name=names.SIGNAL_NESTED, description="From nested runs: their pending approvals"
+    signal_hold = described_signal(
+        names.HOLD, 'Take the conversation over: {"by": "...", "mode": "finish" or "cancel"}'
     )
-    @takes_raw_value
-    def signal_nested(self, payload: RawValue = NOTHING, *_more: Any) -> None:
-        """Take a nested run's pending approval requests."""
-        self._take(history.signalled(names.SIGNAL_NESTED, [_json(payload)], self._now_ms()))
+    signal_say = described_signal(
+        names.SAY, 'Answer the user while you hold the conversation: {"by": "...", "text": "..."}'
+    )
+    signal_release = described_signal(
+        names.RELEASE, 'Give the conversation back: {"by": "...", "note": "...", "to": "an agent"}'
+    )
+    signal_nested = described_signal(
+        names.SIGNAL_NESTED, "From nested runs: their pending approvals"
+    )
 
     @workflow.signal(dynamic=True)
-    def signal_other(self, name: str, _arguments: Sequence[RawValue]) -> None:
-        """Record an unknown signal, so that its sender can find out."""
-        self._take(history.signalled(name, [], self._now_ms()))
+    def signal_other(self, name: str, arguments: Sequence[RawValue]) -> None:
+        """Take a signal that only programs send, or record an unknown one for its sender to see."""
+        self.take_signal(name, arguments[:1])
 
-    @workflow.update(
-        name=names.UPDATE_DECIDE,
-        description="Decide an approval; refused if the decision does not apply",
+    update_decide = described_update(
+        names.UPDATE_DECIDE, "Decide an approval; refused if the decision does not apply"
     )
-    @takes_raw_value
-    def update_decide(self, payload: RawValue = NOTHING, *_more: Any) -> JsonObject:
-        """Take a person's decision, and return the request's status."""
-        event = history.updated(names.UPDATE_DECIDE, [_json(payload)], self._now_ms())
+    update_send = described_update(
+        names.UPDATE_SEND,
+        'Send a message: {"input": "...", "message_id": "a unique id", "mode": "queue", "steer" or '
+        '"interrupt"}',
+    )
+    update_retry = described_update(
+        names.UPDATE_RETRY,
+        'Ask the last question again, which failed: {"answers": the number of answers}',
+    )
+
+    @workflow.update(dynamic=True)
+    def update_other(self, name: str, arguments: Sequence[RawValue]) -> JsonObject:
+        """Take an update that only programs send."""
+        return self.take_update(name, arguments[:1])
+
+    @update_other.validator
+    def validate_other(self, name: str, arguments: Sequence[RawValue]) -> None:
+        """Refuse an update that does not exist, or that would have no effect."""
+        self.validate_update(name, arguments[:1])
+
+    def take_signal(self, name: str, arguments: Sequence[RawValue]) -> None:
+        """Take a signal; one that has no effect is noted in the state."""
+        payload = [_json(argument) for argument in arguments]
+        self._take(history.signalled(name, payload, self._now_ms()))
+
+    def take_update(self, name: str, arguments: Sequence[RawValue]) -> JsonObject:
+        """Take an accepted update, and return its receipt."""
+        payload = [_json(argument) for argument in arguments]
+        event = history.updated(name, payload, self._now_ms())
         self._take(event)
-        assert isinstance(event, DecisionReceived)  # noqa: S101  guaranteed by contract/history.py
-        request = next(r for r in self._state.approvals if r.id == event.decision.request_id)
-        by = request.decision.by if request.decision else None
-        return {"request_id": request.id, "status": request.status, "by": by}
+        return presentation.receipt(self._state, event)
 
-    @update_decide.validator
-    @takes_raw_value
-    def validate_decide(self, payload: RawValue = NOTHING, *_more: Any) -> None:
-        """Refuse a decision that does not apply, before it is written into history."""
-        check_size(payload)
-        event = readable_update(names.UPDATE_DECIDE, _json(payload))
-        assert isinstance(event, DecisionReceived)  # noqa: S101  guaranteed by contract/history.py
-        problem = refusal(self._state.approvals, event.decision)
-        if problem is not None:
-            raise typed_error(failures.DECISION_REFUSED, problem)
+    def validate_update(self, name: str, arguments: Sequence[RawValue]) -> None:
+        """Refuse an update that is unreadable or has no effect, before it is written into history.
 
-    @workflow.update(
-        name=names.UPDATE_SEND,
-        description='Send a message: {"input": "...", "message_id": "a unique id"}',
-    )
-    @takes_raw_value
-    def update_send(self, payload: RawValue = NOTHING, *_more: Any) -> JsonObject:
-        """Queue a message; its answer is in the state later."""
-        self._take(history.updated(names.UPDATE_SEND, [_json(payload)], self._now_ms()))
-        return {"status": self._state.status, "turns": self._state.turns}
+        Raises:
+            ApplicationError: it is refused; the message says why.
+        """
+        for argument in arguments:
+            check_size(argument)
+        payload = [_json(argument) for argument in arguments]
+        event = readable_update(name, payload, self._now_ms())
+        body = payload[0] if payload else None
+        unproven = proof_refusal(self._state, name, body, keys_from_environment())
+        refused = unproven or refusal_of(self._state, event)
+        if refused is not None:
+            raise typed_error(refused.code, refused.message)
+        if isinstance(event, MessageReceived):
+            self._refuse_if_full()
 
-    @update_send.validator
-    @takes_raw_value
-    def validate_send(self, payload: RawValue = NOTHING, *_more: Any) -> None:
-        """Refuse a message that is unreadable or would never be answered."""
-        check_size(payload)
-        readable_update(names.UPDATE_SEND, _json(payload))
-        if self._state.phase in {"closing", "closed"}:
-            raise typed_error(
-                failures.RUN_CLOSED, f"The run {self._id} has ended. Start a new one."
-            )
+    def _refuse_if_full(self) -> None:
         if self._is_full():
             raise typed_error(failures.CONVERSATION_FULL, phrases.conversation_full(self._id))
         if len(self._state.inbox) >= policies.LONGEST_INBOX:
@@ -335,6 +374,8 @@ class AgentRun:
                     task.cancel()
             case NotifyParent():
                 self._telling = asyncio.create_task(self._tell(command, self._telling))
+            case CallModel(line=line) if line:
+                pass  # the line sees it in the history, and replies by signal
             case _:
                 self._running[command.effect] = asyncio.create_task(self._perform(command))
 
@@ -411,7 +452,7 @@ class AgentRun:
             start_to_close_timeout=one_attempt,
             schedule_to_close_timeout=timedelta(milliseconds=longest_ms),
             heartbeat_timeout=timedelta(
-                milliseconds=policies.heartbeat_ms(self._state.start.settings)
+                milliseconds=policies.heartbeat_ms(self._state.start.settings, kind.heartbeat_ms)
             ),
             retry_policy=retries,
             summary=presentation.summary(self._state, effect),
@@ -502,7 +543,6 @@ class AgentRun:
             self._show()
             if is_cancelled:
                 end_as_cancelled()
-        workflow.set_current_details(presentation.details(self._state))
         if finish.status == "failed" and finish.failure is not None:
             failure = finish.failure
             spent = records.write(self._state.usage) if self._state.start.parent else None
@@ -524,6 +564,9 @@ class AgentRun:
     def _rolls_over(self) -> bool:
         """Whether to continue in a new history: between two steps, with no pending effect.
 
+        A realtime line goes on: its activity begins again in the new history under the same id,
+        which is all that the line's heartbeats name.
+
         Called after a step, or after `_take_in_the_rest`: the SDK delivers signals before a
         cancellation of the same workflow task, and a cancellation after the end of this history
         would be lost.
@@ -533,8 +576,9 @@ class AgentRun:
         if info.is_target_worker_deployment_version_changed() and not self._may_change_version():
             # The turn ends first; then the new version takes over.
             events, size_bytes = events // 2, size_bytes // 2
+        line = line_of(self._state)
         return (
-            not self._running
+            self._running.keys() <= {line.effect if line is not None else 0}
             and info.get_current_history_size() >= self._carries_from
             and self._state.phase not in {"new", "closed"}
             and (self._telling is None or self._telling.done())
@@ -597,7 +641,7 @@ class AgentRun:
         if updates and self._writes_attributes():
             workflow.upsert_search_attributes(updates)  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
         self._shown = attributes
-        workflow.set_current_details(presentation.details(self._state))
+        self._bars.show(presentation.waits(self._state), self._now_ms())
 
     def _writes_attributes(self) -> bool:
         """Whether to write search attributes now; after one no, this history writes none.
@@ -615,6 +659,14 @@ class AgentRun:
         )
         self._unlisted = lacking and workflow.patched(f"outlast-unlisted-{self._writes}")
         return not self._unlisted
+
+    def current_details(self) -> str:
+        """Return the details that the Temporal UI shows, in Markdown.
+
+        `Details` makes them when somebody looks: for every step, they would cost more than the
+        loop itself.
+        """
+        return presentation.details(self._state)
 
     @workflow.query(name=names.QUERY_STATE, description="A short snapshot of the run")
     def query_state(self) -> JsonObject:

@@ -5,20 +5,43 @@ made from the state. Text from outside is escaped in Markdown.
 """
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Final, TypeAlias, get_args
 
 from outlast import rendering
-from outlast.contract import names
+from outlast.contract import names, policies
 from outlast.contract.blobs import readable
 from outlast.contract.effects import kind_of
-from outlast.contract.searchability import searchable
-from outlast.loop.approvals import ApprovalRequest
+from outlast.contract.searchability import searchable, searchable_list
+from outlast.loop.approvals import ApprovalRequest, Risk, Vote
 from outlast.loop.call_forms import arguments_of, name_of
 from outlast.loop.effects import Effect
+from outlast.loop.events import (
+    ConversationHeld,
+    ConversationReleased,
+    DecisionReceived,
+    Event,
+    LineAttached,
+    MessageReceived,
+    PersonSpoke,
+    RequestClaimed,
+)
 from outlast.loop.items import Item, text_of
-from outlast.loop.state import LoopState, released
+from outlast.loop.state import LoopState, line_of, released
 from outlast.loop.values import JsonObject
-from outlast.rendering import LONGEST_READ, call_line, code, excerpt, inline, inline_within
+from outlast.loop.votes import audience_text, deadline_ms, next_due_ms
+from outlast.rendering import (
+    LONGEST_READ,
+    call_line,
+    code,
+    counted,
+    excerpt,
+    inline,
+    inline_within,
+    joined,
+)
+from outlast.workflows.timeline import Wait
 
 SUMMARY_BYTES = 200
 """The UI shows summaries up to about this length."""
@@ -28,27 +51,122 @@ EXCERPT_LENGTH = 300
 DECIDED_LENGTH = 2_000
 """How much of a call's arguments the details show while it waits for approval."""
 
+LATEST_MS: Final = 7_258_118_400_000
+"""The year 2200. Stores count nanoseconds in 64 bits, which ends in 2262."""
+
+AttributeValue: TypeAlias = str | int | datetime | list[str] | None
+
+_RISKS: Final = get_args(Risk)
+"""From the lowest to the highest."""
+
 TRANSCRIPT_ITEM_BYTES = 4_000
 """Items in the answer to the query `transcript` are cut to this: a payload is limited to 2 MB."""
 
 
-def attributes(state: LoopState) -> dict[str, str | int | None]:
+def attributes(state: LoopState) -> dict[str, AttributeValue]:
     """Return the search attributes of a state; None for an unset one.
 
     The status says what an open run waits for. For running and ended runs, Temporal's own
     `ExecutionStatus` suffices, without another event in each history.
     """
-    waits = state.status in {"waiting", "blocked", "idle"}
     return {
         names.ATTRIBUTE_AGENT: searchable(state.agent),
-        names.ATTRIBUTE_STATUS: state.status if waits else None,
+        names.ATTRIBUTE_STATUS: _status(state),
         names.ATTRIBUTE_APPROVALS: len(state.pending_approvals),
+        names.ATTRIBUTE_WAITS_FOR: searchable(_waits_for(state)) or None,
+        **_attributes_of(state.pending_approvals),
     }
+
+
+def _attributes_of(pending: Sequence[ApprovalRequest]) -> dict[str, AttributeValue]:
+    """Return the search attributes of waiting requests.
+
+    They change where a request is made, settled, escalated or extended, and not with a reminder, a
+    claim or a vote: each change is an event in the history.
+    """
+    audiences = [one for request in pending for one in request.audiences]
+    people = [name for one in audiences for name in (*one.groups, *one.subjects)]
+    if any(not audience_text(request.audiences) for request in pending):
+        people.append(names.ANYBODY_MAY)
+    due = [at_ms for request in pending if (at_ms := deadline_ms(request)) is not None]
+    return {
+        names.ATTRIBUTE_GROUPS: searchable_list(people, names.ANYBODY_MAY) or None,
+        names.ATTRIBUTE_RISK: max(
+            (one.terms.risk for one in pending), key=_RISKS.index, default=None
+        ),
+        names.ATTRIBUTE_DUE: _datetime(min(due)) if due else None,
+    }
+
+
+def _datetime(at_ms: int) -> datetime:
+    """Return a time as servers can store it."""
+    return datetime.fromtimestamp(min(at_ms, LATEST_MS) / 1000, UTC)
+
+
+def _status(state: LoopState) -> str | None:
+    """Return the status in the list of runs; `on_call` during a call, whoever speaks."""
+    if _is_on_line(state):
+        return "on_call"
+    return state.status if state.status in {"waiting", "held", "blocked", "idle"} else None
+
+
+def _is_on_line(state: LoopState) -> bool:
+    """Whether people speak with the agent now, and nobody else has to do something."""
+    return line_of(state) is not None and state.status in {"running", "idle"}
+
+
+def _waits_for(state: LoopState) -> str:
+    """Return the reason why an open run waits; empty if it works."""
+    if _is_on_line(state):
+        return "caller"
+    match state.status:
+        case "waiting":
+            tools = ", ".join(request.name for request in state.pending_approvals)
+            return f"approval of {tools}"
+        case "held":
+            return f"person: {state.hold.by}" if state.hold else ""
+        case "blocked":
+            return f"worker: {state.blocked[0].lacks}" if state.blocked else ""
+        case "idle":
+            return "message" if state.failure is None else f"retry: {state.failure.code}"
+        case _:
+            return ""
+
+
+def waits(state: LoopState) -> dict[str, Wait]:
+    """Return the run's waits for people by id: requests, and a takeover."""
+    bars = {
+        request.id: Wait(
+            summary=inline_within(_wait_line(request), SUMMARY_BYTES),
+            due_ms=next_due_ms(request),
+        )
+        for request in state.pending_approvals
+        if not request.run_id  # a nested run shows its own
+    }
+    if state.hold is not None:
+        line = joined("Held by ", state.hold.by or "a person")
+        bars["hold"] = Wait(summary=inline_within(line, SUMMARY_BYTES))
+    return bars
+
+
+def _wait_line(request: ApprovalRequest) -> str:
+    people = audience_text(request.audiences)
+    whom = f" by {people}" if people else ""
+    return joined(
+        "Waiting for approval",
+        f"{whom} ",
+        f"{request.id}: ",
+        call_line(request.name, request.arguments),
+    )
 
 
 def summary(state: LoopState, effect: Effect) -> str:
     """Return one line in Markdown that describes an activity, for the UI's timeline."""
-    return inline_within(effect_line(state, effect), SUMMARY_BYTES)
+    lacks = next((one.lacks for one in state.blocked if one.effect == effect.effect), "")
+    line = effect_line(state, effect)
+    if lacks:
+        line = joined("Waiting for a worker: ", lacks, " · ", line)
+    return inline_within(line, SUMMARY_BYTES)
 
 
 def effect_line(state: LoopState, effect: Effect) -> str:
@@ -95,6 +213,7 @@ def state_view(state: LoopState) -> JsonObject:
             "output_tokens": state.usage.output_tokens,
             "total_tokens": state.usage.total_tokens,
         },
+        "held_by": None if state.hold is None else state.hold.by,
         "ignored": [
             {"at_ms": one.at_ms, "what": one.what, "why": one.why} for one in state.ignored
         ],
@@ -108,15 +227,16 @@ def transcript_view(state: LoopState, last: int = 200) -> list[JsonObject]:
 
 def approvals_view(state: LoopState) -> list[JsonObject]:
     """Return the answer to the query `approvals`: the pending requests."""
-    return [_approval_view(state, request) for request in state.pending_approvals]
+    return [approval_view(state.run_id, request) for request in state.pending_approvals]
 
 
 def details(state: LoopState) -> str:
     """Return the current details in Markdown: the run's status, and a person's next step."""
     path = " → ".join(inline(agent) for agent in state.handoff_path)
-    lines = [
-        f"**{state.status}** · {path} · turn {state.question.turn} of {state.start.max_turns or 'any'}"
-    ]
+    turn = f"turn {state.question.turn} of {state.start.max_turns or 'any'}"
+    if state.question.turn == 0:  # between two questions, or after the last one
+        turn = counted(state.turns, "turn")
+    lines = [f"**{state.status}** · {path} · {turn}"]
     if state.failure is not None:
         message = code(state.failure.message, EXCERPT_LENGTH)
         lines.append(f"Not answered: {code(state.failure.code)} {message}")
@@ -128,7 +248,7 @@ def details(state: LoopState) -> str:
     if state.saving.save_failure is not None:
         trouble = state.saving.save_failure
         lines.append(
-            f"{unsaved_items(state)} items are not saved in the session since "
+            f"{counted(unsaved_items(state), 'item')} not saved in the session since "
             f"{_time(trouble.at_ms)}: "
             f"{code(trouble.failure.code)} {code(trouble.failure.message, EXCERPT_LENGTH)}. "
             "The next message retries."
@@ -138,8 +258,8 @@ def details(state: LoopState) -> str:
         f"- {inline(_who(item))}: {code(_text(item), EXCERPT_LENGTH)}"
         for item in state.items[: released(state)][-EXCERPT_ITEMS:]
     )
-    calls = "1 model call" if state.usage.requests == 1 else f"{state.usage.requests} model calls"
-    lines.append(f"{state.usage.total_tokens} tokens in {calls}.")
+    calls = counted(state.usage.requests, "model call")
+    lines.append(f"{counted(state.usage.total_tokens, 'token')} in {calls}.")
     return "\n\n".join(lines)
 
 
@@ -189,12 +309,13 @@ def _text(item: Item) -> str:
             return text_of(raw)
 
 
-def _approval_view(state: LoopState, request: ApprovalRequest) -> JsonObject:
+def approval_view(run_id: str, request: ApprovalRequest) -> JsonObject:
+    """Return a request of a run, or of a run nested in it, for programs."""
     return {
         "schema_version": names.SCHEMA_VERSION,
         "id": request.id,
         "kind": request.kind,
-        "run_id": request.run_id or state.run_id,
+        "run_id": request.run_id or run_id,
         "agent": request.agent,
         "handoff_path": list(request.handoff_path),
         "tool_call_id": request.call_id,
@@ -202,9 +323,71 @@ def _approval_view(state: LoopState, request: ApprovalRequest) -> JsonObject:
         "arguments": request.arguments,
         "args_digest": request.args_digest,
         "reason": request.reason,
+        "args_schema": request.schema,
+        "effect": request.terms.effect,
+        "risk": request.terms.risk,
+        "audience": audience_text(request.audiences),
+        "votes": [_vote_view(vote) for vote in request.votes],
+        "votes_needed": request.terms.quorum,
+        "claimed_by": request.claim.by if request.claim else None,
         "requested_at_ms": request.requested_at_ms,
-        "allowed_decisions": ["approve", "reject"],
+        "due_ms": deadline_ms(request),
+        "expires_at_ms": request.expires_at_ms,
+        "on_expiry": request.terms.on_expiry,
+        "allowed_decisions": list(request.terms.allow),
+        "response_schema": request.terms.response_schema,
     }
+
+
+def _vote_view(vote: Vote) -> JsonObject:
+    return {
+        "type": vote.decision.type,
+        "by": vote.decision.by,
+        "verified": vote.verified,
+        "at_ms": vote.at_ms,
+    }
+
+
+def receipt(state: LoopState, event: Event) -> JsonObject:
+    """Return the receipt of an accepted update."""
+    match event:
+        case DecisionReceived(decision=decision):
+            request = next(one for one in state.approvals if one.id == decision.request_id)
+            return {
+                "request_id": request.id,
+                "status": request.status,
+                "by": request.settled_by,
+                "votes": len(request.standing_votes),
+                "votes_needed": request.terms.quorum,
+            }
+        case RequestClaimed(request_id=request_id):
+            request = next(one for one in state.approvals if one.id == request_id)
+            return {
+                "request_id": request.id,
+                "status": request.status,
+                "claimed_by": request.claim.by if request.claim else None,
+                "until_ms": request.claim.until_ms if request.claim else None,
+            }
+        case ConversationHeld() | PersonSpoke() | ConversationReleased():
+            return {
+                "status": state.status,
+                "held_by": state.hold.by if state.hold else None,
+                "agent": state.agent,
+            }
+        case LineAttached():
+            line, settings = line_of(state), state.start.settings
+            return {
+                "effect": line.effect if line is not None else None,
+                "heartbeat_ms": policies.heartbeat_ms(settings, policies.LINE_HEARTBEAT_MS),
+            }
+        case MessageReceived(message=message):
+            return {
+                "status": state.status,
+                "turns": state.turns,
+                "waits": any(one.id == message.id for one in state.inbox),
+            }
+        case _:
+            return {"status": state.status, "turns": state.turns}
 
 
 def _characters_in(text: str, limit_bytes: int) -> int:

@@ -1,8 +1,9 @@
 """Conversions between Temporal's types and ours, for the workflow."""
 
 import asyncio
-from datetime import timedelta
-from typing import Any, NoReturn
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final, NoReturn
 
 from temporalio import workflow
 from temporalio.common import (
@@ -14,9 +15,9 @@ from temporalio.common import (
 )
 from temporalio.exceptions import ApplicationError
 
-from outlast.contract import history
+from outlast.contract import history, names
 from outlast.contract.failures import USER_ERROR
-from outlast.contract.records import LARGEST_BYTES, UnreadableRecordError, too_large
+from outlast.contract.records import LARGEST_BYTES, Unreadable, UnreadableRecordError, too_large
 from outlast.loop.calls import Policy
 from outlast.loop.events import Event
 from outlast.loop.values import Json, JsonObject
@@ -30,20 +31,20 @@ def typed_error(
 
     `spent` is the usage of a nested run, for its parent.
     """
-    said = [details] if details else []
+    all_details = [details] if details else []
     if spent is not None:
-        said = [details, spent]
-    return ApplicationError(message, *said, type=code, non_retryable=True)
+        all_details = [details, spent]
+    return ApplicationError(message, *all_details, type=code, non_retryable=True)
 
 
-def readable_update(name: str, payload: Json) -> Event:
+def readable_update(name: str, arguments: Sequence[Json | Unreadable], at_ms: int) -> Event:
     """Return the event of an update; an unreadable update is refused.
 
     Raises:
         ApplicationError: the update is unreadable.
     """
     try:
-        return history.updated(name, [payload], 0)
+        return history.updated(name, arguments, at_ms)
     except UnreadableRecordError as error:
         raise typed_error(USER_ERROR, str(error)) from None
 
@@ -83,11 +84,19 @@ def retry_policy(policy: Policy) -> RetryPolicy:
     )
 
 
-def attribute_update(name: str, value: str | int | None) -> SearchAttributeUpdate[Any]:
-    """Return the update of one search attribute; None removes it."""
-    if isinstance(value, int):
-        return SearchAttributeKey.for_int(name).value_set(value)
-    key = SearchAttributeKey.for_keyword(name)
+_KEYS: Final[dict[str, Callable[[str], SearchAttributeKey[Any]]]] = {
+    "Keyword": SearchAttributeKey.for_keyword,
+    "Int": SearchAttributeKey.for_int,
+    "KeywordList": SearchAttributeKey.for_keyword_list,
+    "Datetime": SearchAttributeKey.for_datetime,
+}
+
+
+def attribute_update(
+    name: str, value: str | int | datetime | list[str] | None
+) -> SearchAttributeUpdate[Any]:
+    """Return the update of one of our search attributes; None removes it."""
+    key = _KEYS[names.SEARCH_ATTRIBUTES[name]](name)
     return key.value_unset() if value is None else key.value_set(value)
 
 

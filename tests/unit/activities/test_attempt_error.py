@@ -1,5 +1,6 @@
 """A failed attempt is told in full words and a stack trace of bounded size."""
 
+import traceback
 from collections.abc import Callable
 from types import CodeType
 from typing import Any
@@ -9,7 +10,7 @@ from temporalio.api.failure.v1 import Failure
 from temporalio.converter import DataConverter, DefaultFailureConverter
 from temporalio.testing import ActivityEnvironment
 
-from outlast.activities.attempt_error import KEPT_BYTES, AttemptError
+from outlast.activities.attempt_error import AttemptError
 
 
 def raised(act: Callable[[], object]) -> Exception:
@@ -62,6 +63,17 @@ def test_the_trace_shows_what_raised_and_why_and_nothing_twice():
     assert failure.stack_trace.endswith("ConnectionError: nothing ordered\n")
 
 
+def test_a_short_trace_is_what_python_prints():
+    error = raised(no_stock)
+    assert told(error).stack_trace == "".join(traceback.format_exception(error))
+
+
+def test_the_four_innermost_frames_are_shown():
+    trace = told(in_long_path("/file.py")).stack_trace
+    assert trace.count("in down") == 4
+    assert "repeated" not in trace
+
+
 def test_what_says_whether_to_try_again_travels():
     info = told(raised(no_stock), "No.", {"a": 1}, type="t", non_retryable=True)
     assert info.application_failure_info.type == "t"
@@ -72,9 +84,15 @@ def test_what_says_whether_to_try_again_travels():
 @pytest.mark.parametrize("length", [10, 200, 2_000, 20_000])
 def test_however_deep_a_file_lies_the_failure_stays_small(length: int):
     failure = told(in_long_path("/long" * (length // 5) + "/file.py"))
-    assert failure.ByteSize() <= KEPT_BYTES + 10
+    assert failure.ByteSize() <= 3_003, "the field itself takes three bytes"
     assert failure.message == "It failed."
     assert failure.stack_trace.endswith("ZeroDivisionError: division by zero\n")
+
+
+@pytest.mark.parametrize("length", [1_000, 1_001, 1_002])
+def test_a_character_that_is_cut_is_left_out(length: int):
+    trace = told(ValueError("ü" * 3_000 + "x" * length)).stack_trace
+    assert set(trace) == {"ü", "x", "\n"}
 
 
 def test_a_long_message_leaves_no_room_for_a_trace_and_is_whole():

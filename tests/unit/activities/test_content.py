@@ -1,5 +1,6 @@
 """What leaves records before they are recorded, and what an outage of the store means."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,18 @@ async def test_a_briefing_says_that_there_is_a_store(content: LargeContent):
     assert not (await recorded_result(LargeContent(None), TOOL, PreparedRun())).stores
 
 
+@pytest.mark.parametrize(("more", "stays"), [(0, True), (1, False)])
+async def test_many_short_texts_are_stored_where_they_are_too_much_together(
+    content: LargeContent, more: int, *, stays: bool
+):
+    text = "x" * (1_998 - len(json.dumps(item(""))))
+    items = (*[item(text)] * 249, item(text + "x" * more))
+    assert len(json.dumps(items)) == 500_000 + more
+    patient = LargeContent(content.store, threshold=4_000)
+    result = await recorded_result(patient, TOOL, PreparedRun(input=items))
+    assert (result.input == items) is stays
+
+
 async def test_a_long_request_makes_the_reply_tell_of_the_store(content: LargeContent):
     items = (Item("input", item("x" * 600_000)),)
     request = EffectRequest(effect=CallModel(**FIELDS, input_length=1), items=items)
@@ -136,10 +149,13 @@ class Away:
         raise ConnectionError("no route")
 
 
-async def test_what_was_done_is_not_done_again_because_the_store_is_away():
+async def test_what_was_done_is_not_done_again_because_the_store_is_away(
+    caplog: pytest.LogCaptureFixture,
+):
     result = ToolResult(output=LONG)
     content = LargeContent(Away(), threshold=1_000)
     assert await recorded_result(content, TOOL, result) is result
+    assert "large content stays in the history of the run: no route" in caplog.text
 
 
 async def test_requests_get_their_content_back(content: LargeContent):
@@ -158,7 +174,24 @@ async def test_requests_get_their_content_back(content: LargeContent):
     assert got.items[1] is whole
     assert got.effect.candidate.output == LONG
     assert got.effect.candidate.outcomes[0].value == LONG
-    assert await whole_request(content, got) is got
+    assert await whole_request(content, got) == got
+    offload = EffectRequest(
+        effect=OffloadItems(effect=1, start=0, stop=1, run_id="r"), items=(referring,)
+    )
+    assert await whole_request(content, offload) == offload
+
+
+async def test_each_turn_of_a_conversation_gets_its_content_back(content: LargeContent):
+    plain = tuple(Item("input", item(f"{number}")) for number in range(3))
+    made = await recorded_result(content, TOOL, ToolResult(output=LONG))
+    stored = Item("tool_output", {"type": "function_call_output", "output": made.output}, "A", 1)
+    more = Item("input", item("more"))
+    effect = CallModel(**FIELDS, input_length=1)
+    for items in ((), plain[:1], plain, (*plain, stored), (*plain, stored, more), (*plain, more)):
+        whole = await whole_request(content, EffectRequest(effect=effect, items=items))
+        outputs = [one.raw["output"] for one in whole.items if one.kind == "tool_output"]
+        assert outputs == [LONG] * items.count(stored)
+        assert [one.kind for one in whole.items] == [one.kind for one in items]
 
 
 async def test_each_outcome_that_a_rule_judges_gets_its_own_content_back(content: LargeContent):

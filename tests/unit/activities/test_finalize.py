@@ -11,7 +11,7 @@ from outlast.activities.carry_out import Attempt
 from outlast.activities.errors import EffectError
 from outlast.activities.finalize import finalize_answer
 from outlast.agents.agent import Agent
-from outlast.agents.agent_tools.nested_result import AgentToolResult
+from outlast.agents.agent_tools.nested_result import AgentToolInvocation, AgentToolResult
 from outlast.agents.config.run_config import OutputGuardrailBlockedMessageArgs, RunConfig
 from outlast.agents.config.run_error import RunErrorHandlerInput, RunErrorHandlerResult
 from outlast.agents.config.settings import write_run_config
@@ -22,7 +22,12 @@ from outlast.agents.errors import (
     OutputGuardrailTripwireTriggered,
 )
 from outlast.agents.guardrails.guardrail import GuardrailFunctionOutput, OutputGuardrail
+from outlast.agents.guardrails.tool_guardrails import (
+    ToolGuardrailFunctionOutput,
+    ToolOutputGuardrail,
+)
 from outlast.agents.hooks import AgentHooks, RunHooks
+from outlast.agents.machine.shell import ShellTool
 from outlast.agents.references import register
 from outlast.agents.tools.function_tool import function_tool
 from outlast.agents.tools.use_behavior import FunctionToolResult, ToolsToFinalOutputResult
@@ -108,7 +113,7 @@ async def test_end_hooks_are_called_before_the_guardrails_even_if_these_trip() -
     assert heard[2:] == [("guardrail", "Hi")]
     assert conclusion.failure == Failure(
         code="output_guardrail_tripwire",
-        message="The output guardrail 'g' of agent 'A' was triggered.",
+        message="The output guardrail 'g' of agent 'A' triggered its tripwire.",
         details={"guardrail": "g"},
     )
     assert conclusion.results == (
@@ -151,7 +156,7 @@ async def test_the_first_tripwire_stops_the_guardrails_that_still_run() -> None:
     agent = Agent[Any](name="A", output_guardrails=[checking(hang), checking(trips=True, name="t")])
     conclusion = await concluded(agent, TEXT)
     assert [record.name for record in conclusion.results] == ["t"]
-    assert asyncio.all_tasks() == before
+    assert asyncio.all_tasks() <= before
 
 
 async def test_a_guardrail_that_raises_is_the_runs_failure_and_nothing_is_blocked() -> None:
@@ -184,7 +189,7 @@ async def test_a_tripwire_outranks_what_another_guardrail_raised_before_it() -> 
 )
 async def test_an_end_hook_that_raises_is_named(raised: Exception, *, retryable: bool) -> None:
     agent = Agent[Any](name="A", hooks=Ends([], raised))
-    with pytest.raises(EffectError, match="An end hook of agent 'A' raised") as caught:
+    with pytest.raises(EffectError, match="on_agent_end of agent 'A' raised") as caught:
         await concluded(agent, TEXT)
     assert (caught.value.code, caught.value.retryable) == ("user_error", retryable)
 
@@ -292,6 +297,24 @@ def ruled(rule: Any, **fields: Any) -> Agent[Any]:
     return Agent(name="A", tools=[look_up], tool_use_behavior=rule, **fields)
 
 
+ITEMS = [("tool_call_output_item", "c1"), ("tool_call_output_item", "c2")]
+
+
+async def test_a_rule_does_not_see_what_commands_returned() -> None:
+    seen: list[str] = []
+
+    def judge(_ctx: Any, results: list[FunctionToolResult]) -> ToolsToFinalOutputResult:
+        seen.extend(result.tool.name for result in results)
+        return ToolsToFinalOutputResult(is_final_output=False)
+
+    shell = ToolOutcome(name="shell", call_id="c3", output={"stdout": ""})
+    agent = Agent[Any](name="A", tools=[look_up, ShellTool(str)], tool_use_behavior=judge)
+    await concluded(agent, Candidate(outcomes=(shell, *OUTCOMES), tool_made=True))
+    assert seen == ["look_up", "look_up"]
+    told = await concluded(agent, Candidate(outcomes=(shell,), tool_made=True))
+    assert (told.final, len(seen)) == (False, 2)
+
+
 @pytest.mark.parametrize("is_async", [True, False])
 async def test_a_rule_sees_what_the_tools_returned(*, is_async: bool) -> None:
     seen: list[Any] = []
@@ -299,7 +322,7 @@ async def test_a_rule_sees_what_the_tools_returned(*, is_async: bool) -> None:
     def judge(ctx: Any, results: list[FunctionToolResult]) -> ToolsToFinalOutputResult:
         items: list[Any] = [result.run_item for result in results]
         seen.extend((one.tool.name, one.output) for one in results)
-        seen.append([item.raw_item["call_id"] for item in items])
+        seen.append([(item.type, item.raw_item["call_id"]) for item in items])
         ctx.context["judged"] = True
         return ToolsToFinalOutputResult(is_final_output=True, final_output=results[0].output)
 
@@ -308,7 +331,7 @@ async def test_a_rule_sees_what_the_tools_returned(*, is_async: bool) -> None:
 
     agent = ruled(judge_later if is_async else judge, output_type=Invoice)
     conclusion = await concluded(agent, Candidate(outcomes=OUTCOMES, tool_made=True), context={})
-    assert seen == [("look_up", {"total": 5}), ("look_up", "No."), ["c1", "c2"]]
+    assert seen == [("look_up", {"total": 5}), ("look_up", "No."), ITEMS]
     assert (conclusion.output, conclusion.replaced) == ({"total": 5}, True)
     assert conclusion.changes == (Change("set", ("judged",), True),)
 
@@ -565,6 +588,7 @@ async def test_an_extractor_makes_the_calls_result_of_the_nested_run() -> None:
     assert (result.input, result.last_agent.name) == ("Hello", "Expert")
     assert [item.type for item in result.new_items] == ["message_output_item"]
     assert result.context_wrapper.context == {"n": 1}
+    assert result.agent_tool_invocation == AgentToolInvocation("ask", "c1", '{"input": "Hi"}')
 
 
 async def test_the_nested_agents_hooks_and_guardrails_see_its_answer_and_not_the_extract() -> None:
@@ -701,6 +725,37 @@ async def test_the_outer_agents_hooks_hear_of_the_result(candidate: Candidate, r
     assert conclusion.changes == (Change("set", ("end",), True),)
 
 
+@pytest.mark.parametrize("answer", [None, ""])
+async def test_the_result_of_a_silent_agent_is_what_it_said_last(answer: str | None) -> None:
+    heard: list[Any] = []
+
+    class Hooks(AgentHooks[Any]):
+        async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
+            heard.append(result)
+
+    outer = Agent[Any](name="A", tools=[expert().as_tool("ask", "Ask.")], hooks=Hooks())
+    items = (HELLO, Item("message", say("Last words")[0], "Expert", 1))
+    request = conclusion_request(
+        Candidate(output=answer), *items, agent="Expert", settings=answering("ask")
+    )
+    await finalize_answer(worker_of(outer), request)
+    assert heard == ["Last words"]
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+async def test_an_outer_guardrail_may_replace_the_result(*, replaced: bool) -> None:
+    def check(_data: Any) -> ToolGuardrailFunctionOutput:
+        if replaced:
+            return ToolGuardrailFunctionOutput.reject_content("Not this.")
+        return ToolGuardrailFunctionOutput.allow()
+
+    tool = expert().as_tool("ask", "Ask.")
+    tool.tool_output_guardrails = [ToolOutputGuardrail[Any](check)]
+    outer = Agent[Any](name="A", tools=[tool])
+    told = await concluded(outer, TEXT, agent="Expert", settings=answering("ask"))
+    assert (told.output, told.replaced) == (("Not this.", True) if replaced else (None, False))
+
+
 async def test_an_outer_hook_that_fails_is_named() -> None:
     class Hooks(AgentHooks[Any]):
         async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
@@ -718,7 +773,7 @@ async def test_the_outer_hooks_hear_of_a_failure_in_the_tools_words() -> None:
             heard.append(result)
 
     await nested(expert(), Candidate(failure=TURNS), hooks=Hooks())
-    assert heard == ["The tool ask failed and gave no result. It may have had an effect."]
+    assert heard == ["The tool ask failed and returned no result. It may have had an effect."]
 
 
 async def test_a_context_that_was_left_unwritable_is_an_error_in_words() -> None:
@@ -760,3 +815,27 @@ async def test_an_on_stream_is_told_the_outputs_that_no_model_is_shown(
     conclusion = await finalize_answer(worker_of(outer), request)
     assert conclusion.final is final
     assert [one["event"].name for one in heard] == told
+
+
+@pytest.mark.parametrize(
+    ("candidate", "items", "told"),
+    [
+        (Candidate(output="x", tool_made=True), (HELLO, ANSWER, FOUND), "tool_output"),
+        (TEXT, (HELLO, ANSWER), "message_output_created"),
+    ],
+)
+@pytest.mark.parametrize("trips", [False, True])
+async def test_an_on_stream_is_told_an_answer_when_guardrails_have_passed_it(
+    candidate: Candidate, items: tuple[Item, ...], told: str, *, trips: bool
+) -> None:
+    heard: list[Any] = []
+
+    def check(_ctx: Any, _agent: Any, _output: Any) -> GuardrailFunctionOutput:
+        assert heard == []
+        return GuardrailFunctionOutput(output_info=None, tripwire_triggered=trips)
+
+    inner = expert(output_guardrails=[checking(check)])
+    outer = Agent[Any](name="A", tools=[inner.as_tool("ask", "Ask.", on_stream=heard.append)])
+    request = conclusion_request(candidate, *items, agent="Expert", settings=answering("ask"))
+    await finalize_answer(worker_of(outer), request)
+    assert [one["event"].name for one in heard] == ([] if trips else [told])

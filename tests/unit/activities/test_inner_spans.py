@@ -2,11 +2,18 @@
 
 import asyncio
 from collections.abc import Generator
+from dataclasses import replace
 from functools import partial
 
 import pytest
 
-from outlast.activities.inner_spans import asking, guarded, listing, tell_failure, tell_server
+from outlast.activities.inner_spans import (
+    model_span,
+    record_failure,
+    record_server,
+    traced_guardrail,
+    traced_listing,
+)
 from outlast.agents.config.model_settings import ModelSettings
 from outlast.loop.values import Usage
 from outlast.ports.model import ModelRequest, ModelResponse
@@ -20,10 +27,25 @@ REQUEST = ModelRequest(
     instructions="Be brief.",
     input=[{"role": "user", "content": "Why?"}],
     settings=ModelSettings(
-        temperature=0.5, extra_headers={"Authorization": "key-1"}, extra_body={"token": "key-1"}
+        temperature=0.5,
+        extra_headers={"Authorization": "key-1"},
+        extra_body={"token": "key-1"},
+        extra_query={"token": "key-1"},
+        extra_args={"token": "key-1"},
+        metadata={"token": "key-1"},
     ),
 )
-RESPONSE = ModelResponse(output=[{"type": "message"}], usage=Usage(requests=1, input_tokens=7))
+RESPONSE = ModelResponse(
+    output=[{"type": "message"}],
+    usage=Usage(
+        requests=1,
+        input_tokens=7,
+        output_tokens=2,
+        total_tokens=9,
+        cached_tokens=4,
+        reasoning_tokens=3,
+    ),
+)
 
 
 @pytest.fixture
@@ -37,8 +59,8 @@ def scope(**settings: object) -> TraceScope:
 
 
 def ask(within: TraceScope) -> None:
-    with around_effect(within, effect=2), asking("gpt-x", REQUEST) as answered:
-        answered(RESPONSE)
+    with around_effect(within, effect=2), model_span("gpt-x", REQUEST) as record_response:
+        record_response(RESPONSE)
 
 
 def test_a_model_call_tells_what_was_asked_and_answered(collected: SpanCollector) -> None:
@@ -46,9 +68,17 @@ def test_a_model_call_tells_what_was_asked_and_answered(collected: SpanCollector
     (span,) = collected.spans()
     assert span.parent_id == scope().agent_span_id
     exported = span.span_data.export()
-    assert [one["role"] for one in exported["input"]] == ["system", "user"]
+    assert exported["input"] == [{"role": "system", "content": "Be brief."}, *REQUEST.input]
     assert exported["output"] == [{"type": "message"}]
-    assert (exported["model"], exported["usage"]["input_tokens"]) == ("gpt-x", 7)
+    assert exported["model"] == "gpt-x"
+    assert exported["usage"] == {
+        "requests": 1,
+        "input_tokens": 7,
+        "output_tokens": 2,
+        "total_tokens": 9,
+        "input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": 3},
+    }
 
 
 def test_a_model_call_tells_no_keys(collected: SpanCollector) -> None:
@@ -56,6 +86,13 @@ def test_a_model_call_tells_no_keys(collected: SpanCollector) -> None:
     (span,) = collected.spans()
     assert span.span_data.model_config == {"temperature": 0.5}
     assert "key-1" not in str(span.export())
+
+
+def test_settings_that_are_not_json_are_left_out(collected: SpanCollector) -> None:
+    request = replace(REQUEST, settings=ModelSettings(extra_args={"callback": print}))
+    with around_effect(scope(), effect=2), model_span("gpt-x", request):
+        pass
+    assert collected.spans()[0].span_data.model_config == {}
 
 
 def test_a_model_call_without_content_tells_its_usage(collected: SpanCollector) -> None:
@@ -69,7 +106,7 @@ def test_a_model_call_that_fails_says_why(collected: SpanCollector) -> None:
     with (
         pytest.raises(OSError, match="gone"),
         around_effect(scope(), effect=2),
-        asking("gpt-x", REQUEST),
+        model_span("gpt-x", REQUEST),
     ):
         raise OSError("gone")
     assert "gone" in str(collected.spans()[0].error)
@@ -81,7 +118,7 @@ async def test_a_guardrail_tells_its_verdict(collected: SpanCollector, trips: bo
         return trips
 
     with around_effect(scope(), effect=2):
-        assert await guarded("polite", check, tripped=bool) is trips
+        assert await traced_guardrail("polite", check, tripped=bool) is trips
     (span,) = collected.spans("guardrail")
     assert span.span_data.export() == {"type": "guardrail", "name": "polite", "triggered": trips}
 
@@ -92,7 +129,7 @@ async def test_a_guardrail_that_is_stopped_before_it_began_leaves_nothing_behind
     async def check() -> bool:
         return True
 
-    task = asyncio.create_task(guarded("polite", partial(check), tripped=bool))
+    task = asyncio.create_task(traced_guardrail("polite", partial(check), tripped=bool))
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -101,33 +138,33 @@ async def test_a_guardrail_that_is_stopped_before_it_began_leaves_nothing_behind
 
 def test_a_failure_that_is_not_raised_is_told(collected: SpanCollector) -> None:
     with around_effect(scope(), effect=2), custom_span("work"):
-        tell_failure("no disk", "tool_failed")
+        record_failure("no disk", "tool_failed")
     assert collected.spans()[0].error == {"message": "no disk", "data": {"code": "tool_failed"}}
 
 
 def test_a_failure_may_hold_what_must_not_be_told(collected: SpanCollector) -> None:
     quiet = scope(trace_include_sensitive_data=False)
     with around_effect(quiet, effect=2), custom_span("work"):
-        tell_failure("no card 4111", "tool_failed")
+        record_failure("no card 4111", "tool_failed")
     assert "4111" not in str(collected.spans()[0].export())
 
 
 def test_a_run_that_is_not_traced_tells_nothing(collected: SpanCollector) -> None:
     ask(NO_SCOPE)
     with around_effect(NO_SCOPE, effect=2), custom_span("work"):
-        tell_failure("no disk", "tool_failed")
+        record_failure("no disk", "tool_failed")
     assert collected.spans() == collected.open_spans == []
 
 
 def test_nobody_listens_and_nothing_happens() -> None:
-    tell_failure("no disk", "tool_failed")
-    with asking("gpt-x", REQUEST) as answered:
-        answered(RESPONSE)
+    record_failure("no disk", "tool_failed")
+    with model_span("gpt-x", REQUEST) as record_response:
+        record_response(RESPONSE)
 
 
 async def test_asking_an_mcp_server_tells_its_tools(collected: SpanCollector) -> None:
     with around_effect(scope(), effect=2):
-        assert len(await listing(Shelf(tool("find"), tool("tear")), None, None)) == 2
+        assert len(await traced_listing(Shelf(tool("find"), tool("tear")), None, None)) == 2
     (span,) = collected.spans()
     assert span.span_data.export() == {
         "type": "mcp_tools",
@@ -138,13 +175,13 @@ async def test_asking_an_mcp_server_tells_its_tools(collected: SpanCollector) ->
 
 def test_a_call_of_an_mcp_tool_tells_its_server(collected: SpanCollector) -> None:
     with around_effect(scope(), effect=2), open_span(FunctionSpanData("find")):
-        tell_server("shelf")
+        record_server("shelf")
     (span,) = collected.spans()
     assert span.span_data.mcp_data == {"server": "shelf"}
 
 
 def test_outside_a_call_no_server_is_told(collected: SpanCollector) -> None:
     with around_effect(scope(), effect=2), custom_span("other"):
-        tell_server("shelf")
-    tell_server("shelf")
+        record_server("shelf")
+    record_server("shelf")
     assert "shelf" not in str([span.export() for span in collected.spans()])

@@ -114,7 +114,9 @@ async def test_the_first_tripwire_wins_and_stops_those_still_running() -> None:
         "input_guardrail_tripwire",
         {"guardrail": "rude"},
     )
-    assert result.failure.message == "The input guardrail 'rude' of agent 'A' was triggered."
+    assert (
+        result.failure.message == "The input guardrail 'rude' of agent 'A' triggered its tripwire."
+    )
     assert (result.results[0].tripped, result.results[0].info) == (True, {"why": "rude"})
     assert stopped == ["hang"]
 
@@ -130,7 +132,7 @@ async def test_a_guardrail_that_raises_is_the_effects_failure_and_stops_the_othe
     with pytest.raises(EffectError, match="An input guardrail of agent 'A' raised") as caught:
         await checked(guardrail("hang", waiting_for(never)), guardrail("bad", raising(raised)))
     assert (caught.value.code, caught.value.retryable) == ("user_error", retryable)
-    assert asyncio.all_tasks() == before
+    assert asyncio.all_tasks() <= before
 
 
 async def test_a_guardrail_that_returns_something_else_is_told_what_to_return() -> None:
@@ -200,3 +202,4 @@ def test_what_a_guardrail_tells_is_json_or_else_text() -> None:
     assert info_of(Notes(seen=["a"])) == {"seen": ["a"]}
     assert len(str(info_of("x"))) == 1
     assert info_of({1: object}).startswith("{1: <class")
+    assert len(str(info_of({1: object, 2: "x" * 2_000}))) == 1_000

@@ -57,6 +57,7 @@ class FakeWorker:
 
     def _handle_cancel_activity_task(self, token: bytes, _cancel: Any) -> None:
         self.cancelled.append(token)
+        self._running_activities[token].task.cancel()
 
 
 def start(token: bytes, *, workflow_type: str = names.WORKFLOW, local: bool = False) -> Any:
@@ -80,7 +81,7 @@ async def test_attempts_are_taken_and_beaten_for_while_the_loop_is_blocked() -> 
     relieve(worker, blocked, beats)
     assert core.has_beaten.wait(10), "while this blocks the loop"
     assert worker.begun == []
-    await worker.all_begun.wait()
+    await asyncio.wait_for(worker.all_begun.wait(), 10)  # the cancelled one, too
     assert worker.begun == [(token, "the worker") for token in (b"mine", b"other", b"l")]
     assert worker.cancelled == [b"mine"]
     assert set(core.beaten) == {b"mine"}

@@ -41,7 +41,7 @@ class Notebook:
     async def get_items(self, limit: int | None = None) -> list[Any]:
         if self.error is not None:
             raise self.error
-        return self.items if limit is None else self.items[len(self.items) - limit :]
+        return self.items if limit is None else self.items[max(len(self.items) - limit, 0) :]
 
     async def add_items(self, items: list[Any]) -> None:
         if self.error is not None:
@@ -82,14 +82,22 @@ async def test_a_session_travels_as_data_or_by_name(kept: SQLiteSession) -> None
     ("described", "problem"),
     [
         ({"ref": "gone:Session"}, "has no object named 'gone:Session'"),
-        ({"kind": "redis"}, "No kind of session is called 'redis'"),
-        ("typed by hand", "No kind of session is called None"),
+        ({"kind": "redis"}, "There is no kind of session 'redis'"),
+        ("typed by hand", "There is no kind of session None"),
     ],
 )
 def test_a_session_that_this_worker_cannot_find_another_may(described: Any, problem: str) -> None:
     with pytest.raises(EffectError, match=problem) as caught:
         session_of(REGISTRY, {"session": described})
     assert (caught.value.code, caught.value.retryable) == ("worker_lacks", True)
+
+
+def test_the_session_of_a_nested_run_is_that_of_its_tool() -> None:
+    notebook, other = Notebook(), Notebook()
+    settings = by_name(other)
+    own = Agent[Any](name="B").as_tool(session=notebook)
+    assert session_of(REGISTRY, settings, own) is notebook
+    assert session_of(REGISTRY, settings, Agent[Any](name="B").as_tool()) is other
 
 
 # --- Reading --------------------------------------------------------------------------------------------
@@ -171,6 +179,21 @@ async def test_every_part_of_every_run_is_saved(kept: SQLiteSession, other: Json
     assert await kept.get_items() == [HELLO.raw, HELLO.raw]
 
 
+async def test_the_key_of_a_save_never_changes() -> None:
+    """An attempt after a deploy must not save again what an older worker has saved."""
+
+    class Keyed(Notebook):
+        key = ""
+
+        async def add_items_once(self, key: str, items: list[Any]) -> None:
+            del items
+            self.key = key
+
+    keyed = Keyed()
+    await save(by_name(keyed), HELLO, number=3, chain_id="first")
+    assert keyed.key == "support-42@first:3:79b3a8c372541f14"
+
+
 def delete(session: SQLiteSession) -> None:
     """Delete the file of a session."""
     for name in (session.db_path, f"{session.db_path}-wal", f"{session.db_path}-shm"):
@@ -187,7 +210,7 @@ async def test_a_session_that_lost_what_it_held_is_missed_and_goes_on(
     note = await save_session(WORKER, request, Attempt(number=1))
     lost = "The session 'support-42' no longer holds the items that were saved before"
     assert str(note["note"]).startswith(lost)
-    assert lost in caplog.text
+    assert caplog.messages == [note["note"]]
     assert await kept.get_items() == [BYE]
     request = save_request(Item("input", BYE, "A", 2), settings=settings, start=2, follows=True)
     assert await save_session(WORKER, request, Attempt(number=1)) == {}

@@ -15,6 +15,7 @@ from outlast.activities.model import call_model
 from outlast.activities.offered_tools import OfferedTools
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
+from outlast.agents.approvals.policy import ApprovalPolicy
 from outlast.agents.config.run_config import CallModelData, ModelInputData
 from outlast.agents.config.settings import ModelSettings, RunConfig, write_run_config
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
@@ -39,12 +40,22 @@ from outlast.loop.call_forms import output_item
 from outlast.loop.calls import ModelReply
 from outlast.loop.changes import Change
 from outlast.loop.checks import RequiredStep
-from outlast.loop.items import Item
+from outlast.loop.items import Item, ItemKind, text_of
 from outlast.loop.values import JsonObject, Usage
 from outlast.ports.model import Model, ModelError, ModelProvider, ModelRequest, ModelResponse
-from outlast.testing import ScriptedModel, call, custom_call, say, shell_call
+from outlast.ports.model_arguments import ModelTracing
+from outlast.testing import ScriptedModel, SpanCollector, call, custom_call, say, shell_call
 from outlast.testing.scripted_model import fail_after
-from tests.unit.activities.desk import Notes, answering, model_request, raising, worker_of
+from outlast.tracing.effect_spans import around_effect, scope_of
+from outlast.tracing.provider import custom_span
+from tests.unit.activities.desk import (
+    Notes,
+    answering,
+    invocation_of,
+    model_request,
+    raising,
+    worker_of,
+)
 
 
 @function_tool
@@ -216,7 +227,7 @@ async def test_a_handoff_hides_a_tool_of_its_name_and_says_so(
     assert [tool.description for tool in request.tools] == [
         "Hand the conversation over to the agent B."
     ]
-    assert "the handoff 'transfer_to_b' hides a tool of that name" in caplog.text
+    assert caplog.messages == ["Agent 'A': the handoff 'transfer_to_b' hides a tool of that name"]
 
 
 async def test_the_runs_settings_are_laid_over_the_agents() -> None:
@@ -396,9 +407,18 @@ async def test_a_provider_that_returns_no_model_is_told_what_to_return() -> None
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (ModelInputData(input=cast("Any", "Hello"), instructions=None), "'Hello': input= is a"),
-        (ModelInputData(input=cast("Any", ["Hello"]), instructions=None), "['Hello']: input= is"),
-        (ModelInputData(input=[], instructions=cast("Any", 3)), "3: instructions= is a string"),
+        (
+            ModelInputData(input=cast("Any", "Hello"), instructions=None),
+            "'Hello': input= must be a",
+        ),
+        (
+            ModelInputData(input=cast("Any", ["Hello"]), instructions=None),
+            "['Hello']: input= must be",
+        ),
+        (
+            ModelInputData(input=[], instructions=cast("Any", 3)),
+            "3: instructions= must be a string",
+        ),
     ],
 )
 async def test_an_input_filter_that_returns_no_input_is_told_what_to_return(
@@ -584,6 +604,31 @@ async def test_model_hooks_see_what_the_filter_left_and_what_the_model_said() ->
     assert seen == [("A", "Short.", []), ("Hello", 1)]
 
 
+async def test_the_runs_hooks_come_first_and_the_agents_after_the_model() -> None:
+    log: list[str] = []
+
+    class OfRun(RunHooks[Any]):
+        async def on_llm_start(
+            self, context: Any, agent: Any, system_prompt: Any, input_items: Any
+        ) -> None:
+            log.append("run starts")
+
+        async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
+            log.append("run ends")
+
+    class OfAgent(AgentHooks[Any]):
+        async def on_llm_start(
+            self, context: Any, agent: Any, system_prompt: Any, input_items: Any
+        ) -> None:
+            log.append("agent starts")
+
+        async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
+            log.append("agent ends")
+
+    await asked(Agent(name="A", hooks=OfAgent()), settings={"hooks": register(OfRun())})
+    assert log == ["run starts", "agent starts", "agent ends", "run ends"]
+
+
 @pytest.mark.parametrize("who", ["filter", "llm_start", "start"])
 async def test_what_users_code_changes_in_the_items_does_not_reach_the_run(who: str) -> None:
     def redact(items: list[Any]) -> None:
@@ -659,12 +704,16 @@ async def test_the_end_hook_and_predicates_see_the_call_counted() -> None:
     assert reply.usage.requests == 1
 
 
-@pytest.mark.parametrize("step", ["start", "llm_start"])
-async def test_a_hook_that_fails_before_the_model_is_asked_is_tried_again(step: str) -> None:
+@pytest.mark.parametrize(
+    ("step", "name"), [("start", "on_agent_start"), ("llm_start", "on_llm_start")]
+)
+async def test_a_hook_that_fails_before_the_model_is_asked_is_tried_again(
+    step: str, name: str
+) -> None:
     model = ScriptedModel("never said")
     agent = Agent[Any](name="A", hooks=Listener([], fails_at=step))
     error = await failure_of(agent, model, starts=True)
-    assert error.message.endswith(f"of agent 'A' raised ConnectionError: {step}")
+    assert error.message == f"{name} of agent 'A' raised ConnectionError: {step}"
     assert (error.retryable, error.attempts, model.calls) == (True, 3, 0)
 
 
@@ -750,9 +799,12 @@ async def test_a_filter_changes_what_the_model_is_shown_this_once(*, is_async: b
     assert len(given.items) == 1
 
 
+@pytest.mark.parametrize("kind", ["input", "history"])
 @pytest.mark.parametrize("chained", [False, True])
-async def test_a_call_of_the_run_without_an_output_is_not_sent_again(*, chained: bool) -> None:
-    given = Item("input", call("look_up", "c0"))
+async def test_a_call_of_the_run_without_an_output_is_not_sent_again(
+    *, chained: bool, kind: ItemKind
+) -> None:
+    given = Item(kind, call("look_up", "c0"))
     asked = Item("tool_call", {"type": "shell_call", "call_id": "c1", "action": {}}, "A", 1)
     model = ScriptedModel("Hello")
     request = model_request("A", given, asked, chained=chained)
@@ -861,7 +913,62 @@ def test_no_tool_is_forced_that_is_away_with_its_server(
         tools={"look_up": look_up} if own else {}, handoffs={}, away=["files"] if away else []
     )
     forces_missing = model_activity._forces_missing(ModelSettings(tool_choice=choice), offer)
-    assert forces_missing is not is_forced
+    assert forces_missing is (not is_forced)
+
+
+def of_notes(_ctx: RunContextWrapper[Notes], _agent: Agent[Any]) -> bool:
+    return True
+
+
+def of_anything(_ctx: Any, _agent: Any) -> Any:
+    return "Be kind."
+
+
+@function_tool(is_enabled=of_notes)
+async def gated_by_notes() -> str:
+    """Is there only while a callable with a context says so."""
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("fields", "found"),
+    [
+        ({}, None),
+        ({"instructions": "Be kind.", "tools": [look_up]}, None),
+        ({"instructions": of_anything}, None),
+        ({"instructions": of_notes}, Notes),
+        ({"tools": [look_up, gated_by_notes]}, Notes),
+        ({"handoffs": [handoff(Agent(name="B"), is_enabled=of_notes)]}, Notes),
+        ({"instructions": of_anything, "tools": [gated_by_notes]}, Notes),
+    ],
+)
+def test_the_context_has_the_type_that_a_callable_of_the_agent_names(
+    fields: dict[str, Any], found: Any
+) -> None:
+    assert model_activity.annotated_type(Agent(name="A", **fields)) is found
+
+
+@pytest.mark.parametrize(
+    ("settings", "tracing"),
+    [
+        (None, ModelTracing.ENABLED),
+        ({"trace_include_sensitive_data": True}, ModelTracing.ENABLED),
+        ({"trace_include_sensitive_data": False}, ModelTracing.ENABLED_WITHOUT_DATA),
+        ({"tracing_disabled": True}, ModelTracing.DISABLED),
+    ],
+)
+def test_a_model_that_traces_itself_is_told_what_the_run_allows(
+    settings: dict[str, Any] | None, tracing: ModelTracing
+) -> None:
+    invocation = invocation_of(Agent[Any](name="A", tools=[look_up]), settings=settings)
+    offer = OfferedTools(tools={"look_up": look_up}, handoffs={})
+    assert model_activity._objects(invocation, offer).tracing is ModelTracing.DISABLED
+    with SpanCollector():
+        scope = scope_of(settings or {}, "r", agent="A")
+        with around_effect(scope, effect=2), custom_span("a span above"):
+            objects = model_activity._objects(invocation, offer)
+    assert objects.tracing is tracing
+    assert (objects.tools, objects.handoffs, objects.output_schema) == ([look_up], [], None)
 
 
 def test_the_model_is_told_which_servers_are_away() -> None:
@@ -885,6 +992,7 @@ def test_the_question_is_what_was_put_in_before_the_agents_worked() -> None:
     assert question(said, made, starts=False) == [said.raw]
     assert question(said, made, starts=True) == [said.raw, made.raw]
     assert question(made, starts=False) == []
+    assert question(Item("history", made.raw), made, starts=False) == [made.raw]
 
 
 async def test_the_conversation_at_the_provider_is_named() -> None:
@@ -1006,6 +1114,15 @@ async def test_what_a_model_says_is_told_only_where_the_run_streams() -> None:
     assert streamed.usage == plain.usage
 
 
+async def test_an_answer_that_a_person_approves_later_is_not_streamed() -> None:
+    events: list[Any] = []
+    worker = worker_of(Agent(name="A", output_approval=True), model=ScriptedModel("One two."))
+    attempt = Attempt(on_event=events.append)
+    reply = await call_model(worker, model_request(settings={"stream": True}), attempt)
+    assert text_of(reply.items[0]) == "One two."
+    assert events == []
+
+
 async def test_a_stream_that_breaks_off_is_the_calls_failure() -> None:
     broken = ModelError("gone", code="unreachable", retryable=True)
     model = ScriptedModel(fail_after(3, broken, "One two."))
@@ -1111,12 +1228,12 @@ async def streamed(
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_on_stream_is_told_whether_or_not_somebody_else_reads_along(*, stream: bool) -> None:
+async def test_what_on_stream_is_told_is_in_no_heartbeat(*, stream: bool) -> None:
     told: list[Any] = []
     heard, _ = await streamed("Hi", on_stream=told.append, stream=stream)
     raws = [one["event"].raw["type"] for one in told[1:-1]]
     assert (raws[0], raws[-1]) == ("response.created", "response.completed")
-    assert heard == (raws if stream else [])
+    assert heard == []
     assert told[0]["event"].new_agent.name == "B"
     assert told[-1]["event"].name == "message_output_created"
 
@@ -1136,3 +1253,12 @@ async def test_an_attempt_after_the_first_is_told_as_one() -> None:
     told: list[Any] = []
     await streamed("Hi", on_stream=told.append, attempt=2)
     assert told[0]["event"].raw == {"type": "outlast.attempt_restarted", "attempt": 2}
+
+
+async def test_the_terms_of_an_answers_approval_are_part_of_the_reply() -> None:
+    policy = ApprovalPolicy(audience="press", reason="It is published.")
+    _, reply = await asked(Agent[Any](name="A", output_approval=policy))
+    assert reply.answer_terms == policy.terms(possible=("approve", "reject", "respond"))
+    assert reply.answer_reason == "It is published."
+    _, reply = await asked(Agent[Any](name="A"))
+    assert (reply.answer_terms, reply.answer_reason) == (None, None)

@@ -16,6 +16,7 @@ from outlast.agents.items.stream_events import AgentToolStreamEvent
 from outlast.agents.tools.function_tool import function_tool
 from outlast.contract.delta_reader import RESTARTED
 from outlast.loop.calls import ModelReply, PlannedCall
+from outlast.loop.checks import RequiredStep
 from outlast.loop.effects import CallModel
 from outlast.loop.items import Item, ItemKind
 from outlast.loop.values import JsonObject
@@ -93,7 +94,7 @@ WORKED = (HELLO, entry("tool_call", "n1"), entry("tool_output", "n1"))
 async def test_a_run_that_nobody_is_told_of_tells_nothing() -> None:
     invocation = scene_for(None)
     async with nested_events(invocation, turn()) as told:
-        assert not told.is_heard
+        assert not told.has_callback
         await told.turn(turn(starts=True), WORKED, attempt=2)
         await told.raw(DELTA)
         await told.reply(turn(), ModelReply(items=tuple(say("Hi"))))
@@ -121,6 +122,7 @@ async def test_a_turn_tells_who_begins_and_what_the_last_calls_came_to() -> None
         await told.turn(turn(), [*WORKED, HELLO], attempt=1)
         await told.turn(turn(), [HELLO], attempt=1)
     assert heard.words == ["agent Inner", *["tool_output"] * 3]
+    assert all(one["event"].id == 0 for one in heard.events), "only events of the run are counted"
     event: Any = heard.events[1]["event"]
     assert (event.item.output, event.item.agent, event.id) == ("1", INNER, 0)
     assert event.item.tool_origin.type == "function"
@@ -176,6 +178,38 @@ async def test_a_reply_is_told_item_by_item_as_it_was_planned() -> None:
     assert (event.item.description, event.item.tool_name) == ("Add numbers.", "add")
 
 
+@pytest.mark.parametrize(
+    ("steps", "calls", "words"),
+    [
+        ((), (), ["reasoning_item_created", "message_output_created"]),
+        (("check_output",), (), ["reasoning_item_created"]),
+        (
+            ("check_output",),
+            (PlannedCall(item=2, kind="tool"),),
+            ["reasoning_item_created", "message_output_created", "tool_called"],
+        ),
+    ],
+)
+async def test_an_answer_that_guardrails_check_is_not_told_before(
+    steps: tuple[RequiredStep, ...], calls: tuple[PlannedCall, ...], words: list[str]
+) -> None:
+    heard = Told()
+    thought: JsonObject = {"type": "reasoning", "id": "r1", "summary": []}
+    items = (thought, *say("Hi"), *[call("add", "n1", left=1)][: len(calls)])
+    async with nested_events(scene_for(heard), turn()) as told:
+        reply = ModelReply(items=items, calls=calls, required_steps=steps)
+        await told.reply(turn(), reply)
+    assert heard.words == words
+
+
+async def test_after_an_effect_nothing_calls_back() -> None:
+    before = asyncio.all_tasks()  # other tests may have left some on this event loop
+    async with nested_events(scene_for(Told()), turn()) as told:
+        await told.raw(DELTA)
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() <= before
+
+
 async def test_a_handoff_is_told_after_what_was_done_besides() -> None:
     heard = Told()
     asked = handoff_request("transfer_to_closer", agent="Inner").effect
@@ -200,10 +234,11 @@ async def test_the_answer_that_passed_is_that_of_the_newest_turn() -> None:
         Item("message", say(text)[0], "Inner", at) for at, text in ((1, "earlier"), (2, "newest"))
     )
     async with nested_events(scene_for(heard), turn()) as told:
-        await told.passed_answer(())
-        await told.passed_answer((HELLO, first, second))
-    (only,) = heard.events
-    assert ("newest" in str(only), "earlier" in str(only)) == (True, False)
+        await told.checked_answer(())
+        await told.checked_answer((HELLO, first, second))
+        await told.checked_answer((HELLO, Item("reasoning", {}, "Inner", 1), first))
+    assert heard.words == ["message_output_created"] * 2
+    assert ["earlier" in str(one) for one in heard.events] == [False, True]
 
 
 async def test_a_stream_is_told_while_it_passes_and_closed_early() -> None:
@@ -217,7 +252,7 @@ async def test_a_stream_is_told_while_it_passes_and_closed_early() -> None:
             closed.append(True)
 
     async with nested_events(scene_for(heard), turn()) as told:
-        passing = told.passed(speak())
+        passing = told.forward(speak())
         assert [await anext(passing), await anext(passing)] == [DELTA, DELTA]
         await passing.aclose()
         assert closed == [True]
@@ -342,10 +377,21 @@ async def test_a_callback_that_hangs_is_given_up(
     async with nested_events(scene_for(gate, on_stream_max_pending_events=backlog), turn()) as told:
         for _ in range(4):
             await told.raw(DELTA)
-        assert told.is_heard is (backlog is None)
-    assert not told.is_heard
+        assert told.has_callback is (backlog is None)
+    assert not told.has_callback
     assert gate.events == []
     assert caplog.text.count("on_stream of the tool 'ask' is too slow") == 1
+
+
+async def test_the_waits_for_a_slow_callback_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def slow(_told: AgentToolStreamEvent) -> None:
+        await asyncio.sleep(0.03)
+
+    monkeypatch.setattr(nested_stream, "LONGEST_WAIT_SECONDS", 0.1)
+    async with nested_events(scene_for(slow, on_stream_max_pending_events=1), turn()) as told:
+        for _ in range(9):
+            await told.raw(DELTA)
+        assert not told.has_callback
 
 
 async def test_nothing_waits_longer_than_the_effect_may_take(

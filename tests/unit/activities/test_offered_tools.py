@@ -14,7 +14,7 @@ from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.handoffs.handoff import handoff
 from outlast.agents.machine.shell import ShellTool
 from outlast.agents.tools.function_tool import function_tool
-from outlast.agents.tools.hosted import WebSearchTool
+from outlast.agents.tools.hosted import CodeInterpreterTool, WebSearchTool
 from outlast.loop.changes import Change
 from tests.mcp_servers import Shelf, tool
 from tests.unit.activities.desk import invocation_of, raising
@@ -186,7 +186,7 @@ async def test_a_tool_of_a_form_of_its_own_has_an_entry_of_its_own() -> None:
     offer = await offered_tools(invocation_of(Agent(name="A", tools=[shell, hosted, look_up])))
     assert list(offer.tools) == ["shell", "look_up"]
     assert [spec.name for spec in offer.specs()] == ["look_up"]
-    assert offer.entries() == [shell, hosted]
+    assert offer.entries() == {0: shell, 1: hosted}
     assert offer.hosted_kinds() == {"web_search"}
 
 
@@ -194,4 +194,21 @@ async def test_one_that_is_not_enabled_has_none() -> None:
     offer = await offered_tools(
         invocation_of(Agent(name="A", tools=[ShellTool(str, is_enabled=False)]))
     )
-    assert (offer.entries(), list(offer.tools)) == ([], [])
+    assert (offer.entries(), list(offer.tools)) == ({}, [])
+
+
+async def test_tools_keep_the_agents_order_whatever_they_are() -> None:
+    first, second = (
+        WebSearchTool(),
+        CodeInterpreterTool({"type": "code_interpreter", "container": {"type": "auto"}}),
+    )
+    shelf = Shelf(tool("find"))
+    agent = Agent(name="A", tools=[first, look_up, second], mcp_servers=[shelf])
+    offer = await offered_tools(invocation_of(agent))
+    assert [one.name for one in offer.all_tools()] == [
+        "find",
+        "web_search",
+        "look_up",
+        "code_interpreter",
+    ]
+    assert offer.entries() == {1: first, 3: second}

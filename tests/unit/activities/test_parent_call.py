@@ -69,7 +69,7 @@ def test_the_tool_and_the_agent_that_called_it_are_found() -> None:
         ({"as_tool": {"agent": "Nobody", "tool": "ask"}}, "has no agent 'Nobody'"),
         ({"as_tool": {}}, "cannot find the tool call that the run answers"),
         (answering("ask", hooks="gone:Hooks"), "has no object named 'gone:Hooks'"),
-        (answering("look_up"), "The tool 'look_up' of agent 'A' is no agent on this worker"),
+        (answering("look_up"), "The tool 'look_up' of agent 'A' is not an agent on this worker"),
     ],
 )
 def test_a_call_that_this_worker_does_not_know_another_may(

@@ -17,7 +17,9 @@ from outlast.activities.plan import (
     plan_reply,
     policy_of_tool,
 )
+from outlast.activities.tool_times import SHORT_CALLS
 from outlast.agents.agent import Agent
+from outlast.agents.approvals.policy import ApprovalPolicy
 from outlast.agents.config.run_config import RunConfig
 from outlast.agents.config.settings import write_run_config
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
@@ -33,7 +35,14 @@ from outlast.agents.references import register
 from outlast.agents.schemas.agent_output import AgentOutputSchema
 from outlast.agents.tools.function_tool import FunctionTool, ToolRetry, function_tool
 from outlast.agents.tools.use_behavior import ToolExecutionConfig
-from outlast.loop.calls import DEFAULT_POLICY, ModelReply, NestedPlan, PlannedCall, Policy
+from outlast.loop.calls import (
+    DEFAULT_POLICY,
+    ModelReply,
+    NestedPlan,
+    PlannedCall,
+    Policy,
+    ToolResult,
+)
 from outlast.loop.items import Item
 from outlast.loop.phrases import REJECTED
 from outlast.loop.values import JsonObject
@@ -203,9 +212,12 @@ async def test_arguments_nested_without_end_are_told_to_the_model() -> None:
     assert planned.problem
 
 
-async def test_a_check_that_fails_does_not_repeat_the_paid_call() -> None:
+async def test_a_check_that_fails_does_not_repeat_the_paid_call(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     tool = by_hand(validate=raising(KeyError("broken")))
     planned = await only_call(offered_tools(tool), raw_call("free", "c1", "{}"))
+    assert "the arguments of free could not be checked: KeyError('broken')" in caplog.text
     assert planned.problem == "The arguments of free must be a JSON object."
 
 
@@ -215,6 +227,55 @@ async def test_a_check_that_fails_does_not_repeat_the_paid_call() -> None:
 async def test_a_tool_may_always_need_a_person() -> None:
     planned = await only_call(offered_tools(refund), call("refund", "c1", amount=5))
     assert (planned.needs_approval, planned.reason) == (True, None)
+
+
+async def test_a_plan_has_the_terms_of_a_calls_approval_and_the_schema_for_edits() -> None:
+    policy = ApprovalPolicy(quorum=2, effect="irreversible", reason="It is final.")
+    tool = by_hand(needs_approval=policy)
+    planned = await only_call(offered_tools(tool), raw_call("free", "c1", "{}"))
+    assert (planned.needs_approval, planned.reason) == (True, "It is final.")
+    assert planned.terms == policy.terms()
+    assert planned.schema == tool.params_json_schema
+
+
+async def test_a_handoff_waits_for_a_person_under_its_own_policy() -> None:
+    policy = ApprovalPolicy(audience="leads")
+    entry = handoff(BILLING, needs_approval=policy)
+    planned = await only_call(offered_tools(handoffs=[entry]), call("transfer_to_billing", "h1"))
+    assert planned.needs_approval
+    assert planned.terms == policy.terms(possible=("approve", "reject"))
+    assert planned.schema is None
+
+
+@pytest.mark.parametrize(
+    ("output", "is_gated"),
+    [
+        (say("Hi"), True),
+        (refuse("No."), False),
+        ([{"type": "web_search_call", "id": "w1", "status": "completed"}], False),
+        ([call("free", "c1")], False),
+    ],
+    ids=["answer", "refusal", "no-answer-yet", "call"],
+)
+async def test_only_an_answer_waits_for_its_approval(
+    output: list[JsonObject], *, is_gated: bool
+) -> None:
+    policy = ApprovalPolicy(quorum=2, reason="It goes to a customer.")
+    plan = await plan_of(offered_tools(by_hand()), *output, output_approval=policy)
+    assert plan.approval.needs_approval is is_gated
+    if is_gated:
+        assert plan.approval.terms.quorum == 2
+        assert plan.approval.reason == "It goes to a customer."
+
+
+async def test_a_fast_tool_that_waits_for_a_person_runs_as_an_activity() -> None:
+    tool = by_hand(fast=True, timeout=timedelta(seconds=60))
+    assert policy_of_tool(tool).fast
+    policy = policy_of_tool(tool, waits=True)
+    assert (policy.fast, policy.timeout_ms) == (False, 60_000)
+    reads = by_hand(effect="read")
+    assert policy_of_tool(reads, is_short=True).fast
+    assert not policy_of_tool(reads, is_short=True, waits=True).fast
 
 
 async def test_nobody_is_asked_about_a_call_that_cannot_run() -> None:
@@ -318,6 +379,33 @@ def test_a_fast_tool_gets_a_few_seconds_at_most(seconds: int, bound_ms: int) -> 
     assert (policy.fast, policy.timeout_ms) == (True, bound_ms)
 
 
+@pytest.mark.parametrize(
+    ("tool", "is_short", "fast"),
+    [
+        (by_hand(effect="read"), True, True),
+        (by_hand(effect="read"), False, False),
+        (by_hand(effect="read", fast=False), True, False),
+        (by_hand(effect="reversible"), True, False),
+        (by_hand(), True, False),
+    ],
+)
+def test_a_tool_that_only_reads_is_fast_while_its_calls_are_short(
+    tool: FunctionTool, *, is_short: bool, fast: bool
+) -> None:
+    policy = policy_of_tool(tool, is_short=is_short)
+    assert (policy.fast, policy.defers, policy.timeout_ms) == (fast, fast, 120_000)
+
+
+async def test_a_call_that_waits_for_a_person_is_not_fast() -> None:
+    tool = by_hand(effect="read", needs_approval=True)
+    invocation = invocation_of(Agent(name="A"))
+    for _ in range(SHORT_CALLS):
+        invocation.worker.tool_times.record("free", 0.01, ToolResult(output="found"))
+    plan = await only_call(offered_tools(tool), raw_call("free", "c1", "{}"), invocation=invocation)
+    assert plan.needs_approval
+    assert not plan.policy.fast
+
+
 @pytest.mark.parametrize(("function", "fatal"), [(None, True), (raising(ValueError()), False)])
 async def test_a_tool_whose_failure_the_model_may_not_know_ends_the_run(
     function: Any, *, fatal: bool
@@ -390,12 +478,12 @@ async def test_a_reply_in_which_the_provider_only_worked_is_no_answer(
 
 
 JUNK: list[tuple[Any, str]] = [
-    (None, "is no list of items: None"),
-    ("text", "is no list of items"),
-    ([None], "is no list of items"),
-    ([["type"]], "is no list of items"),
+    (None, "is not a list of items: None"),
+    ("text", "is not a list of items"),
+    ([None], "is not a list of items"),
+    ([["type"]], "is not a list of items"),
     ([{"type": "message", "content": object()}], "cannot be written as JSON"),
-    ([{"type": "message", "content": "x" * LARGEST_REPLY_BYTES}], "bytes, of at most 1,000,000"),
+    ([{"type": "message", "content": "x" * LARGEST_REPLY_BYTES}], "bytes; the limit is 1,000,000"),
 ]
 
 
@@ -466,6 +554,15 @@ async def test_settings_of_a_tool_that_cannot_travel_are_told_and_not_paid_for_a
     assert (plan.failure.code, plan.items) == ("user_error", ())
 
 
+async def test_a_reply_fails_with_any_call_that_fails() -> None:
+    config = RunConfig()
+    config.trace_metadata = {"x": object()}
+    offer = offered_tools(look_up, BILLING.as_tool("ask", run_config=config))
+    plan = await plan_of(offer, *say("Wait."), LOOK, call("ask", "c2", input="Hi"))
+    assert plan.failure is not None
+    assert (plan.items, plan.calls) == (tuple(say("Wait.")), ())
+
+
 # --- Handoffs with something to run --------------------------------------------------------------------------
 
 
@@ -524,6 +621,11 @@ async def test_what_the_providers_server_keeps_is_not_told_as_a_summary(
         planned = await only_call(offer, call("transfer_to_billing", "h1"), invocation=invocation)
     assert (planned.filters, planned.callback) == (False, False)
     assert "no nested history, because the provider" in caplog.text
+    caplog.clear()
+    invocation = invocation_of(settings={"nest_handoff_history": False})
+    invocation.server_managed = True
+    await only_call(offer, call("transfer_to_billing", "h1"), invocation=invocation)
+    assert caplog.text == ""
 
 
 async def test_hooks_on_handoffs_need_an_activity() -> None:
@@ -544,14 +646,14 @@ async def test_a_handoff_that_picks_its_agent_says_so_when_it_is_run() -> None:
     )
     planned = await only_call(offered_tools(handoffs=[entry]), call("escalate", "h1"))
     assert (planned.target, planned.callback) == ("Somebody", True)
-    assert (planned.target_model, planned.target_duties) == ("", ())
+    assert (planned.target_model, planned.target_steps) == ("", ())
 
 
 async def test_what_is_due_for_the_agent_that_takes_over_is_in_the_plan() -> None:
     target = Agent[Any](name="B", output_guardrails=[OutputGuardrail(checks)])
     offer = offered_tools(handoffs=[handoff(target)])
     planned = await only_call(offer, call("transfer_to_b", "h1"))
-    assert planned.target_duties == ("finalize_answer", "check_output")
+    assert planned.target_steps == ("finalize_answer", "check_output")
 
 
 # --- Tools whose output may be the answer ------------------------------------------------------------------
@@ -699,6 +801,15 @@ async def test_a_guardrail_may_answer_before_a_person_is_asked(
     assert [(one.problem, one.needs_approval) for one in plan.calls] == [(problem, needs_approval)]
 
 
+async def test_a_guardrail_does_not_run_twice_for_a_call_that_nobody_is_asked_about() -> None:
+    execution = ToolExecutionConfig(pre_approval_tool_input_guardrails=True)
+    invocation = invocation_of(settings=write_run_config(RunConfig(tool_execution=execution)))
+    guardrail = ToolInputGuardrail[Any](lambda _: ToolGuardrailFunctionOutput.allow())
+    tool = by_hand(tool_input_guardrails=[guardrail])
+    plan = await plan_of(offered_tools(tool), raw_call("free", "c1", "{}"), invocation=invocation)
+    assert (plan.failure, plan.checks) == (None, ())
+
+
 # --- Answers with a type ---------------------------------------------------------------------------------------
 
 
@@ -732,13 +843,14 @@ async def test_an_answer_that_does_not_fit_is_a_failure_of_its_own(text: str) ->
     assert plan.failure is not None
     assert plan.failure.code == "invalid_final_output"
     assert "does not fit Order" in plan.failure.message
+    assert (plan.final, plan.value) == ("text", None)
     assert plan.items == tuple(say(text)), "it can be read in the transcript"
 
 
 async def test_only_the_last_message_is_the_answer() -> None:
-    plan = await plan_of(
-        offered_tools(), *say("Let me see."), *say('{"response": 5}'), output_type=int
-    )
+    thought: JsonObject = {"type": "reasoning", "id": "r1", "summary": []}
+    answer = [*say("Let me see."), *say('{"response": 5}'), thought]
+    plan = await plan_of(offered_tools(), *answer, output_type=int)
     assert plan.value == 5
 
 
@@ -766,6 +878,7 @@ async def test_a_schema_of_the_users_that_fails_does_not_repeat_the_paid_call() 
     assert plan.failure is not None
     assert plan.failure.code == "invalid_final_output"
     assert "The answer of agent 'A' could not be read" in plan.failure.message
+    assert (plan.final, plan.value) == ("text", None)
 
 
 # --- Calls of other forms ------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from outlast.agents.guardrails.tool_guardrails import (
     ToolInputGuardrail,
 )
 from outlast.agents.tools.function_tool import FunctionTool, function_tool
+from outlast.agents.tools.search import tool_namespace
 from outlast.agents.tools.use_behavior import ToolExecutionConfig
 from outlast.loop.calls import NestedPlan
 from outlast.loop.changes import Change
@@ -165,7 +166,11 @@ async def test_what_an_early_guardrail_changes_in_the_context_is_kept() -> None:
 
 def test_the_context_of_a_call_that_is_not_run_yet_knows_the_call() -> None:
     invocation = invocation_of(context={"n": 1})
-    context = tool_context(invocation, PAY)
+    tool = guarded(reject)
+    context = tool_context(invocation, PAY, tool)
+    assert (context.tool_namespace, context.qualified_tool_name) == (None, "pay")
+    (grouped,) = tool_namespace(name="shop", description="Orders.", tools=[tool])
+    assert tool_context(invocation, PAY, grouped).qualified_tool_name == "shop.pay"
     assert (context.tool_name, context.tool_call_id) == ("pay", "c1")
     assert (context.tool_arguments, context.tool_call.name) == ('{"amount": 5}', "pay")
     assert (context.idempotency_key, context.agent) == ("support-42:c1", invocation.agent)

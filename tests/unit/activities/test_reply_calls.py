@@ -186,11 +186,11 @@ def test_such_an_error_has_the_models_code() -> None:
     assert nonsense("It makes no sense.").code == failures.MODEL_BEHAVIOR
 
 
-def test_an_approval_that_a_hosted_server_waits_for_ends_the_run_with_the_way_out() -> None:
+@pytest.mark.parametrize("fatal", [True, False])
+def test_a_request_of_a_hosted_server_is_a_call_to_plan_and_no_unknown_tool(*, fatal: bool) -> None:
     raw = {"type": "mcp_approval_request", "id": "r", "server_label": "crm", "name": "delete"}
-    offer = offered_tools()
-    failure = unknown_call([raw], ReplyCalls([raw], offer), offer)
-    assert failure is not None
-    assert failure.code == failures.USER_ERROR
-    assert failure.message.startswith("The hosted MCP server 'crm' requests approval of")
-    assert "'require_approval': 'never'" in failure.message
+    offer = OfferedTools(tools={}, handoffs={}, unknown_is_fatal=fatal)
+    calls = ReplyCalls([raw], offer)
+    assert calls.has(raw)
+    assert unknown_call([raw], calls, offer) is None
+    assert repeats({**raw, "id": ""})[1] == "The model called 'crm.delete' without a call id."

@@ -34,7 +34,9 @@ class Notebook:
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
         self.asked.append(limit)
-        return self.items[len(self.items) - limit :] if limit is not None else list(self.items)
+        return (
+            self.items[max(len(self.items) - limit, 0) :] if limit is not None else list(self.items)
+        )
 
     async def add_items(self, items: list[Any]) -> None:
         self.items.extend(items)
@@ -149,7 +151,7 @@ class TestLoading:
         [
             (None, r"Odd.get_items\(\) returned NoneType"),
             ("hello", r"Odd.get_items\(\) returned str"),
-            (["hello"], r"what Odd.get_items\(\) returned must be a dict, not str"),
+            (["hello"], r"the result of Odd.get_items\(\) must be a dict, not str"),
         ],
     )
     async def test_a_session_that_returns_no_items_is_named(self, items: Any, message: str) -> None:
@@ -221,6 +223,40 @@ class TestSaving:
         session = Notebook(*there)
         assert await save_items(session, "run-1:1", [CALL, OUTPUT], attempt=2)
         assert session.items == [*there, CALL, OUTPUT]
+
+    @pytest.mark.parametrize(
+        ("stored", "is_found"),
+        [
+            ({**HELLO, "id": "m_1", "status": "completed", "phase": "x", "type": "message"}, True),
+            ({**HELLO, "content": [{"type": "input_text", "text": "hello"}]}, True),
+            ({**HELLO, "content": ["hello"], "more": None}, True),
+            ({**HELLO, "content": [{"type": "input_text", "text": "bye"}]}, False),
+            ({**HELLO, "role": "system"}, False),
+            ({**HELLO, "content": [{"type": "input_image"}]}, False),
+        ],
+    )
+    async def test_an_item_is_found_in_the_form_that_a_server_gave_it(
+        self, stored: dict[str, Any], *, is_found: bool
+    ) -> None:
+        assert await save_items(Notebook(stored), "k", [HELLO], attempt=2) is not is_found
+
+    @pytest.mark.parametrize(
+        ("there", "added"),
+        [
+            ([HELLO, ORDER], [BYE]),
+            ([HELLO], [HELLO, ORDER, BYE]),
+            ([HELLO, ORDER, BYE], []),
+        ],
+    )
+    async def test_of_a_save_in_batches_the_rest_is_added(
+        self, there: list[Any], added: list[Any]
+    ) -> None:
+        class Batched(Notebook):
+            batch_size = 2
+
+        session = Batched(*there)
+        assert await save_items(session, "k", [HELLO, ORDER, BYE], attempt=2) is bool(added)
+        assert session.items == [*there, *added]
 
     async def test_what_the_session_raises_is_raised_and_the_next_attempt_saves(self) -> None:
         class Unsteady(Notebook):

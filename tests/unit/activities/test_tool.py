@@ -9,9 +9,16 @@ from typing import Any
 
 import pytest
 
+from outlast.activities import tool as tool_module
 from outlast.activities.carry_out import FIRST, Attempt
 from outlast.activities.errors import EffectError
-from outlast.activities.tool import LARGEST_FAST_OUTPUT_BYTES, LARGEST_OUTPUT_BYTES, run_tool
+from outlast.activities.tool import (
+    LARGEST_FAST_OUTPUT_BYTES,
+    LARGEST_FAST_RESULT_BYTES,
+    LARGEST_OUTPUT_BYTES,
+    run_tool,
+)
+from outlast.activities.tool_times import SHORT_CALLS, ToolTimes
 from outlast.agents.agent import Agent
 from outlast.agents.config.run_config import RunConfig
 from outlast.agents.config.settings import write_run_config
@@ -29,10 +36,14 @@ from outlast.agents.mcp.server import MCPRefusal
 from outlast.agents.references import register
 from outlast.agents.tools.custom import CustomTool
 from outlast.agents.tools.function_tool import FunctionTool, function_tool
+from outlast.agents.tools.search import tool_namespace
 from outlast.agents.usage import plain_usage
 from outlast.loop.calls import Policy, ToolResult
 from outlast.loop.changes import Change
 from outlast.loop.values import Failure, Json, Usage
+from outlast.testing import SpanCollector
+from outlast.tracing.effect_spans import around_effect, scope_of
+from outlast.tracing.provider import custom_span
 from tests.mcp_servers import Shelf
 from tests.unit.activities.desk import (
     Notes,
@@ -96,6 +107,17 @@ async def test_a_tool_gets_its_arguments_and_its_call() -> None:
     assert ctx.is_tool_approved("look_up", "c1") is True
 
 
+async def test_a_tool_gets_its_name_with_its_namespace() -> None:
+    @function_tool
+    async def look_up(ctx: ToolContext[Any]) -> str:
+        """Look an order up."""
+        return f"{ctx.tool_namespace} {ctx.qualified_tool_name}"
+
+    (grouped,) = tool_namespace(name="crm", description="Customers.", tools=[look_up])
+    assert (await attempt(look_up)).output == "None look_up"
+    assert (await attempt(grouped)).output == "crm crm.look_up"
+
+
 @pytest.mark.parametrize(
     ("value", "output"),
     [
@@ -152,8 +174,25 @@ async def test_a_failure_is_tried_again_while_there_are_attempts() -> None:
     assert (caught.value.code, caught.value.retryable) == ("tool_failed", True)
     result = await attempt(tool, 3, policy=Policy(attempts=3))
     assert result.failed
-    assert result.output == "The tool fail failed and gave no result. It may have had an effect."
+    assert (
+        result.output == "The tool fail failed and returned no result. It may have had an effect."
+    )
     assert "down" not in result.output
+
+
+async def test_a_failure_that_the_model_reads_about_is_logged_and_in_the_trace(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with SpanCollector() as collected:
+        scope = scope_of({}, "support-42", agent="A")
+        with around_effect(scope, effect=3), custom_span("call"):
+            await attempt(failing(ConnectionError("down")), 3)
+        (span,) = collected.spans()
+    assert "attempt 3 of support-42:c1 failed: fail raised ConnectionError: down" in caplog.text
+    assert span.error == {
+        "message": "fail raised ConnectionError: down",
+        "data": {"code": "tool_failed"},
+    }
 
 
 async def test_an_attempt_beyond_the_last_is_the_last() -> None:
@@ -313,6 +352,83 @@ async def test_an_output_of_a_fast_tool_is_too_long_sooner() -> None:
     assert "of 100,002 bytes is too long to read: at most 100,000 bytes" in result.output
 
 
+BRIEF = Policy(fast=True, defers=True)
+
+
+async def test_a_short_tool_is_found_by_its_latest_calls() -> None:
+    pause = [0.0, 0.0, 0.0, 0.15, 0.0, 0.0, 0.0]
+
+    @function_tool(effect="read")
+    async def look_up() -> str:
+        """Look something up."""
+        await asyncio.sleep(pause.pop(0))
+        return "found"
+
+    worker, short = worker_with(look_up), list[bool]()
+    while pause:
+        await run_tool(worker, tool_request("look_up"))
+        short.append(worker.tool_times.is_short("look_up"))
+    assert short == [False, False, True, False, False, False, True]
+
+
+@pytest.mark.parametrize("output", ["x" * 20_001, ["a", "list"]])
+async def test_a_large_or_structured_output_is_not_that_of_a_short_call(output: Any) -> None:
+    times = ToolTimes()
+    for _ in range(SHORT_CALLS):
+        times.record("look_up", 0.01, ToolResult(output=output))
+    assert not times.is_short("look_up")
+
+
+async def test_a_brief_call_that_is_slow_runs_again_as_an_activity(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tool_module, "LONGEST", timedelta(milliseconds=20))
+    cancelled: list[bool] = []
+
+    @function_tool(effect="read")
+    async def look_up() -> str:
+        """Look something up."""
+        try:
+            await asyncio.sleep(10)
+        except asyncio.CancelledError:
+            cancelled.append(True)
+            raise
+        return "found"
+
+    assert await attempt(look_up, policy=BRIEF) == ToolResult(output=None, deferred=True)
+    assert cancelled == [True]
+
+
+async def test_a_brief_call_that_fails_runs_again_as_an_activity() -> None:
+    @function_tool(effect="read")
+    async def look_up() -> str:
+        """Look something up."""
+        raise OSError("the database is away")
+
+    assert await attempt(look_up, policy=BRIEF) == ToolResult(output=None, deferred=True)
+
+
+async def test_a_brief_call_whose_failure_is_final_fails() -> None:
+    @function_tool(effect="read", failure_error_function=None)
+    async def look_up() -> str:
+        """Look something up."""
+        raise UserError("no such table")
+
+    with pytest.raises(EffectError) as caught:
+        await attempt(look_up, policy=BRIEF)
+    assert not caught.value.retryable
+
+
+async def test_a_brief_call_with_much_output_runs_again_as_an_activity() -> None:
+    @function_tool(effect="read")
+    async def look_up() -> str:
+        """Look something up."""
+        return "x" * 20_001
+
+    assert (await attempt(look_up, policy=BRIEF)).deferred
+    assert len((await attempt(look_up)).output) == 20_001
+
+
 async def test_an_output_just_within_the_bound_is_kept() -> None:
     @function_tool
     async def dump() -> str:
@@ -420,6 +536,15 @@ async def test_arguments_end_the_run_where_the_model_may_not_know_of_failures() 
     assert result.failure.code == "model_behavior"
 
 
+async def test_arguments_end_the_run_where_the_failure_function_returns_nothing() -> None:
+    def note(ctx: object, error: Exception) -> Any:
+        del ctx, error
+
+    result = await called_wrongly(misfit(failure_error_function=note))
+    assert result.failure is not None
+    assert result.failure.code == "model_behavior"
+
+
 async def test_hooks_hear_of_arguments_that_do_not_fit() -> None:
     hooks = Listener()
     tool = misfit()
@@ -437,7 +562,7 @@ async def test_a_check_that_raises_is_a_failure_of_the_tool() -> None:
         validate=raising(KeyError("broken")),
     )
     result = await run_tool(worker_with(tool), tool_request("pay"), Attempt(number=3))
-    assert result.output == "The tool pay failed and gave no result. It may have had an effect."
+    assert result.output == "The tool pay failed and returned no result. It may have had an effect."
 
 
 async def refuse(_ctx: ToolContext[Any], _arguments: str) -> str:
@@ -731,7 +856,7 @@ async def test_the_runs_formatter_has_words_for_tools_that_have_none() -> None:
 
     error = ValueError("x")
     assert await told(refused(error), explain) == "Try later."
-    words = "The tool pay failed and gave no result. It may have had an effect."
+    words = "The tool pay failed and returned no result. It may have had an effect."
     assert asked == [("tool_exception", "pay", "c1", words, error)]
     assert await told(refused(error), explain, arguments='{"amount": "a"}') == "Try later."
     assert isinstance(asked[1][-1], ModelBehaviorError)
@@ -758,7 +883,7 @@ async def test_a_formatter_that_says_nothing_leaves_the_default(said: Any) -> No
             raise said
         return said
 
-    assert "failed and gave no result" in str(await told(refused(ValueError("x")), explain))
+    assert "failed and returned no result" in str(await told(refused(ValueError("x")), explain))
 
 
 # --- Time-outs, as the tool wants them ------------------------------------------------------------------
@@ -779,7 +904,6 @@ async def test_a_time_out_may_end_the_run() -> None:
     assert result.failure.code == "tool_timeout"
     assert "The tool pay took longer than 0.03 s." in result.failure.message
     assert result.failure.details == {"tool_name": "pay", "timeout_seconds": 0.03}
-    assert result.failed
 
 
 @pytest.mark.parametrize("is_async", [True, False])
@@ -803,6 +927,19 @@ async def test_words_for_a_time_out_that_fail_are_named() -> None:
         await attempt(tool, policy=SHORT)
 
 
+@pytest.mark.parametrize("raised", [asyncio.CancelledError, SystemExit])
+async def test_a_tool_written_by_hand_that_would_end_more_has_failed(
+    raised: type[BaseException],
+) -> None:
+    async def leave(_ctx: ToolContext[Any], _arguments: str) -> str:
+        raise raised
+
+    tool = FunctionTool(name="pay", description="", params_json_schema={}, on_invoke_tool=leave)
+    with pytest.raises(EffectError, match=f"raised {raised.__name__}"):
+        await attempt(tool, 1)
+    assert (await attempt(tool, 3)).failed
+
+
 async def test_a_tool_that_cancels_itself_has_failed() -> None:
     @function_tool
     async def pay() -> str:
@@ -812,6 +949,24 @@ async def test_a_tool_that_cancels_itself_has_failed() -> None:
     with pytest.raises(EffectError, match="raised CancelledError"):
         await attempt(pay, 1)
     assert (await attempt(pay, 3)).failed
+
+
+async def test_a_hook_hears_the_text_of_a_failed_call_as_it_is() -> None:
+    @function_tool(failure_error_function=lambda _ctx, _error: "[1]")
+    async def count() -> list[int]:
+        """Count."""
+        raise ValueError
+
+    hooks = Listener()
+    agent = Agent(name="A", tools=[count], hooks=hooks)
+    await run_tool(worker_of(agent), tool_request("count"), Attempt(number=3))
+    assert hooks.heard[-1][-1] == "[1]"
+
+
+def test_the_bounds_of_outputs_are_the_documented_ones() -> None:
+    assert LARGEST_OUTPUT_BYTES == 500_000
+    assert LARGEST_FAST_OUTPUT_BYTES == 100_000
+    assert LARGEST_FAST_RESULT_BYTES == 300_000
 
 
 def test_the_bound_of_an_output_is_below_what_a_payload_may_have() -> None:

@@ -97,7 +97,7 @@ async def test_one_that_raises_its_exception_ends_the_run(stage: str, code: str)
     checked = await (check_call(tool, CONTEXT) if is_input else check_result(tool, CONTEXT, "x"))
     assert checked.failure is not None
     assert checked.failure.code == code
-    assert checked.failure.message == "The guardrail 'g' of the tool 'pay' was triggered."
+    assert checked.failure.message == "The guardrail 'g' of the tool 'pay' triggered its tripwire."
     (kept,) = checked.records
     assert kept.tripped
     assert kept.info.startswith("<object object"), "what is no JSON is told as text"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from outlast.activities.invocation import Invocation
-from outlast.activities.tripwires import finding, tripwire
+from outlast.activities.tripwires import guardrail_result_of, tripwire
 from outlast.agents.agent import Agent
 from outlast.agents.guardrails.guardrail import (
     GuardrailFunctionOutput,
@@ -37,30 +37,35 @@ def invocation_of(*, is_nested: bool = True, **guardrails: Any) -> Invocation:
 
 
 def failed(invocation: Invocation, record: GuardrailRecord) -> Failure:
-    failure = tripwire(invocation, "code", record.stage, [FINE, record])
+    failure = tripwire(invocation, [FINE, record])
     assert failure is not None
     return failure
 
 
 def test_the_first_that_tripped_is_named() -> None:
     invocation = invocation_of(is_nested=False)
-    assert tripwire(invocation, "code", "input", [FINE]) is None
+    assert tripwire(invocation, [FINE]) is None
     failure = failed(invocation, POLITE)
     assert failure == Failure(
-        code="code",
-        message="The input guardrail 'polite' of agent 'Expert' was triggered.",
+        code="input_guardrail_tripwire",
+        message="The input guardrail 'polite' of agent 'Expert' triggered its tripwire.",
         details={"guardrail": "polite"},
     )
-    assert finding(invocation, failure) is None, "the run itself has it"
+    assert guardrail_result_of(invocation, failure) is None, "the run itself has it"
+    blocked = failed(invocation, SECRET)
+    assert blocked.code == "output_guardrail_tripwire"
+    assert (
+        blocked.message == "The output guardrail 'secret' of agent 'Expert' triggered its tripwire."
+    )
 
 
 def test_what_ended_a_nested_run_is_found_in_its_failure() -> None:
     polite, secret = InputGuardrail(check, name="polite"), OutputGuardrail(check, name="secret")
     invocation = invocation_of(input_guardrails=[polite], output_guardrails=[secret])
-    asked = finding(invocation, failed(invocation, POLITE))
+    asked = guardrail_result_of(invocation, failed(invocation, POLITE))
     assert isinstance(asked, InputGuardrailResult)
     assert (asked.guardrail, asked.output.output_info) == (polite, [1])
-    judged = finding(invocation, failed(invocation, SECRET))
+    judged = guardrail_result_of(invocation, failed(invocation, SECRET))
     assert isinstance(judged, OutputGuardrailResult)
     assert (judged.guardrail, judged.agent.name, judged.agent_output) == (secret, "Expert", "42")
     assert judged.output.tripwire_triggered
@@ -69,4 +74,4 @@ def test_what_ended_a_nested_run_is_found_in_its_failure() -> None:
 @pytest.mark.parametrize("record", [POLITE, SECRET, replace(POLITE, agent="Gone")])
 def test_a_guardrail_that_has_gone_with_a_deploy_is_not_found(record: GuardrailRecord) -> None:
     invocation = invocation_of()
-    assert finding(invocation, failed(invocation, record)) is None
+    assert guardrail_result_of(invocation, failed(invocation, record)) is None

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from temporalio.api.operatorservice.v1 import ListSearchAttributesResponse
 from temporalio.client import Client
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import GrpcCompression, RPCError, RPCStatusCode
 
 from outlast.agents.errors import ServerUnavailable, UserError
 from outlast.client.connection import add_search_attributes, connect, is_configured
+from outlast.contract import names
+from outlast.payloads.key_order import OrderedPayloadConverter
 
 
 @pytest.fixture(autouse=True)
@@ -64,7 +66,12 @@ def test_a_profile_that_cannot_be_read_is_an_error_in_words(tmp_path: Path) -> N
 
 async def test_the_default_is_a_server_on_this_machine(connected: Connected) -> None:
     assert await connect() == "client"
-    assert connected.options == {"target_host": "localhost:7233"}
+    converter = connected.options.pop("data_converter")
+    assert connected.options == {
+        "target_host": "localhost:7233",
+        "grpc_compression": GrpcCompression.NONE,
+    }
+    assert converter.payload_converter_class is OrderedPayloadConverter
 
 
 async def test_what_is_configured_is_used(connected: Connected, tmp_path: Path) -> None:
@@ -79,6 +86,17 @@ async def test_what_is_said_beats_what_is_configured(connected: Connected, tmp_p
     await connect("other:1", "orders")
     assert connected.options["target_host"] == "other:1"
     assert connected.options["namespace"] == "orders"
+
+
+@pytest.mark.parametrize(
+    ("address", "is_here"),
+    [("127.0.0.1:7233", True), ("[::1]:7233", True), ("desk:7233", False), ("10.0.0.7:1", False)],
+)
+async def test_messages_are_compressed_unless_the_server_is_here(
+    connected: Connected, address: str, *, is_here: bool
+) -> None:
+    await connect(address)
+    assert ("grpc_compression" in connected.options) is is_here
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "not an address", "desk.invalid:7233"])
@@ -125,7 +143,7 @@ def client_of(service: OperatorService) -> Any:
 async def test_missing_search_attributes_are_added() -> None:
     service = OperatorService()
     assert await add_search_attributes(client_of(service))
-    assert service.added == ["OutlastAgent", "OutlastPendingApprovals", "OutlastStatus"]
+    assert service.added == sorted(names.SEARCH_ATTRIBUTES)
 
 
 @pytest.mark.parametrize(

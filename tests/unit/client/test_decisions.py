@@ -1,11 +1,15 @@
 """What a result's context says and takes of decisions about calls."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from outlast.agents.errors import UserError
 from outlast.agents.items.run_items import ToolApprovalItem
 from outlast.client.results import RunResult, result_of
 from outlast.client.run_state import RunState
+from outlast.loop.state import revised
 from tests.loop_driver import Play, gated
 
 
@@ -72,3 +76,33 @@ def test_a_call_that_nobody_waits_for_is_refused() -> None:
     )
     with pytest.raises(UserError, match="has no pending request for 'delete'"):
         result.context_wrapper.approve_tool(foreign)
+
+
+@pytest.mark.parametrize(
+    ("status", "known"),
+    [
+        ("pending", None),
+        ("approved", True),
+        ("edited", True),
+        ("rejected", False),
+        ("responded", False),
+        ("expired", False),
+        ("cancelled", None),
+        ("superseded", None),
+    ],
+)
+def test_a_call_is_approved_if_it_ran_however_that_was_decided(
+    status: Any, known: bool | None
+) -> None:
+    play, _ = waiting()
+    first, *others = play.state.approvals
+    settled = revised(play.state, approvals=(replace(first, status=status), *others))
+    assert result_of(settled).context_wrapper.is_tool_approved("refund", "c1") is known
+
+
+def test_a_decision_counts_for_the_arguments_that_were_seen() -> None:
+    _, result = waiting()
+    state = result.to_state()
+    state.approve(result.interruptions[0])
+    (one,) = state.staged_decisions()
+    assert one.decision.args_digest == result.interruptions[0].args_digest

@@ -18,6 +18,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from outlast.client import deltas
 from outlast.client.deltas import DeltaPoller, with_deltas
 from outlast.client.history import Progress
+from outlast.contract.call_windows import MOST_WINDOWS, FinishedCall, call_windows
 from outlast.contract.delta_reader import GAP, RESTARTED
 from outlast.contract.deltas import DeltaWindow, is_delta
 from outlast.contract.reply_events import reply_events
@@ -118,8 +119,8 @@ def feed(window: DeltaWindow, events: Sequence[JsonObject]) -> None:
 
 
 async def news(poller: DeltaPoller) -> list[JsonObject]:
-    await poller.ask()
-    return poller.heard_events()
+    await poller.poll()
+    return poller.take_events()
 
 
 def text_of(events: Sequence[Any]) -> str:
@@ -190,7 +191,7 @@ async def test_the_reply_tells_what_was_not_heard(server: Server, poller: DeltaP
     last = missing[-1]["response"]
     assert (last["id"], last["model"], last["created_at"]) == ("r", "m", 5)
     assert last["output"] == [MESSAGE]
-    assert last["usage"]["input_tokens_details"] == {"cached_tokens": 2}
+    assert last["usage"]["input_tokens_details"] == {"cached_tokens": 2, "cache_write_tokens": 0}
     assert await news(poller) == []
 
 
@@ -257,8 +258,9 @@ async def test_a_reader_that_is_busy_for_long_misses_nothing(server: Server) -> 
 
     def say_more(_count: int) -> None:
         feed(window, list(islice(said, 9)))
-        if window.news() is None:
+        if not window.has_news:
             all_said.set()
+        window.note_sent(0.0)
 
     server.on_asked = say_more
 
@@ -320,3 +322,161 @@ async def test_a_failure_of_the_history_is_raised(server: Server) -> None:
 
     with pytest.raises(RPCError, match="gone"):
         assert [one async for one in with_deltas(progress(), client_of(server), "run")] == []
+
+
+def finished(effect: int = 2, *, events: Sequence[JsonObject] = STREAM) -> None:
+    """Keep the window of a call that ended in this process."""
+    window = DeltaWindow(effect=effect, attempt=1)
+    feed(window, events)
+    call_windows.keep(FinishedCall("run", effect, "r"), window)
+
+
+def deltas_of(events: Sequence[JsonObject]) -> list[str]:
+    return [event["delta"] for event in events if is_delta(event)]
+
+
+async def test_a_reader_in_the_process_of_the_call_gets_the_pieces_of_the_provider(
+    server: Server, poller: DeltaPoller
+) -> None:
+    feed(server.window(), STREAM[:6])
+    seen = await news(poller)
+    finished()
+    rest = poller.take(replied())
+    assert deltas_of([*seen, *rest]) == ["Good ", "morning ", "to ", "you ", "all"]
+    assert [event["type"] for event in [*seen, *rest]] == [event["type"] for event in STREAM]
+
+
+async def test_a_reader_that_missed_events_of_the_window_gets_the_reply_without_a_gap(
+    poller: DeltaPoller,
+) -> None:
+    window = DeltaWindow(effect=2, attempt=1, limit_bytes=1_000)
+    feed(window, [{"type": "ping"} for _ in range(100)])
+    feed(window, STREAM)
+    assert window.details()["first"] > 0
+    call_windows.keep(FinishedCall("run", 2, "r"), window)
+    events = poller.take(replied())
+    assert text_of(events) == WORDS
+    assert GAP not in [event["type"] for event in events]
+
+
+def test_only_the_newest_windows_with_events_are_kept_and_each_is_taken_once() -> None:
+    finished(effect=1, events=[])
+    for effect in range(1, MOST_WINDOWS + 2):
+        finished(effect, events=STREAM[:1] if effect > 1 else [])
+    finished(1)
+    calls = [FinishedCall("run", effect, "r") for effect in range(1, MOST_WINDOWS + 2)]
+    found = [call_windows.take(call) is not None for call in calls]
+    assert found == [True, False, *[True] * (MOST_WINDOWS - 1)]
+    assert [call_windows.take(call) for call in calls] == [None] * len(calls)
+
+
+async def test_a_reader_in_the_process_of_the_call_does_not_ask_the_server(
+    server: Server, poller: DeltaPoller
+) -> None:
+    window = DeltaWindow(effect=2, attempt=1)
+    with call_windows.running("run", window):
+        feed(window, STREAM[:6])
+        assert text_of(await news(poller)) == "Good morning "
+        assert await news(poller) == []
+        feed(window, STREAM[6:])
+        assert text_of(await news(poller)) == "to you all"
+    assert server.asked == 0
+    await news(poller)
+    assert server.asked == 1
+
+
+async def test_another_attempt_in_the_process_voids_the_one_before(poller: DeltaPoller) -> None:
+    for attempt, expected in ((1, []), (2, [{"type": RESTARTED, "attempt": 2}])):
+        window = DeltaWindow(effect=2, attempt=attempt)
+        with call_windows.running("run", window):
+            feed(window, STREAM[:6])
+            events = await news(poller)
+        assert [one for one in events if one["type"] == RESTARTED] == expected
+        assert text_of(events) == "Good morning "
+
+
+async def test_the_process_knows_who_reads_here(server: Server) -> None:
+    server.window()
+
+    async def progress() -> AsyncIterator[Progress]:
+        yield asking()
+        await asyncio.Event().wait()
+
+    readers = [with_deltas(progress(), client_of(server), "run") for _ in range(2)]
+    assert not call_windows.has_reader("run")
+    for reader in readers:
+        await anext(reader)
+        await asyncio.sleep(0)
+        assert call_windows.has_reader("run")
+    assert not call_windows.has_reader("another")
+    assert not await asyncio.to_thread(asyncio.run, has_reader("run")), "another loop"
+    await readers[0].aclose()
+    assert call_windows.has_reader("run")
+    await readers[1].aclose()
+    assert not call_windows.has_reader("run")
+
+
+async def has_reader(run_id: str) -> bool:
+    return call_windows.has_reader(run_id)
+
+
+async def test_windows_of_a_run_are_seen_while_its_calls_run() -> None:
+    first, second = (DeltaWindow(effect=effect, attempt=1) for effect in (1, 2))
+    with call_windows.running("run", first):
+        with call_windows.running("run", second):
+            assert call_windows.of_run("run") == [first, second]
+            assert call_windows.of_run("another") == []
+        assert call_windows.of_run("run") == [first]
+    assert call_windows.of_run("run") == []
+
+
+@pytest.mark.parametrize(
+    ("overdue", "expected"),
+    [
+        (-0.9, 0.25),
+        (-0.1, 0.08),
+        (-0.03, 0.025),
+        (0.0, 0.025),
+        (0.2, 0.025),
+        (1.0, 0.1),
+        (60.0, 0.25),
+    ],
+)
+def test_the_server_is_asked_when_the_next_window_is_due_and_then_more_and_more_rarely(
+    monkeypatch: pytest.MonkeyPatch, overdue: float, expected: float
+) -> None:
+    monkeypatch.setattr(deltas, "SHORTEST_WAIT", timedelta(milliseconds=25))
+    monkeypatch.setattr(deltas, "LONGEST_WAIT", timedelta(milliseconds=250))
+    assert deltas._wait(overdue) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("window", "expected"),
+    [({"next_ms": 120}, 0.12), ({"next_ms": "soon"}, 0.0), ({}, 0.0), ("text", 0.0), (None, 0.0)],
+)
+def test_a_window_says_when_the_next_one_comes(window: Any, expected: float) -> None:
+    assert deltas._seconds_to_next(window) == expected
+
+
+async def test_a_window_that_is_not_due_is_not_asked_for(
+    server: Server, poller: DeltaPoller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(deltas, "LONGEST_WAIT", timedelta(seconds=1))
+    feed(window := server.window(), STREAM[:6])
+    details = window.details()
+    monkeypatch.setattr(window, "details", lambda: {**details, "next_ms": 500})
+    monkeypatch.setattr(deltas.asyncio, "sleep", sleep)
+    assert text_of(await news(poller)) == "Good morning "
+    slept.clear()
+    await news(poller)
+    assert slept[0] == pytest.approx(0.48, abs=0.02)
+    poller.take(replied())
+    poller.take(asking(3))
+    slept.clear()
+    await news(poller)
+    assert slept[0] == pytest.approx(0.001), "another call may speak at any time"

@@ -7,6 +7,7 @@ import pytest
 
 from outlast.agents.errors import (
     AgentsException,
+    MaxTurnsExceeded,
     ModelBehaviorError,
     ModelTimeoutError,
     ToolFailed,
@@ -95,6 +96,18 @@ def test_details_come_along() -> None:
     slow: Any = exception_of(failure({"timeout_seconds": 2.5}, ModelTimeoutError.code))
     assert isinstance(slow, ModelTimeoutError)
     assert slow.timeout_seconds == 2.5
+
+
+def test_an_error_of_a_run_that_a_tool_started_is_raised_again() -> None:
+    error: Any = exception_of(failure({"code": "max_turns_exceeded"}), run_data="the run")
+    assert (type(error), error.run_data) == (MaxTurnsExceeded, "the run")
+    assert str(error) == "The tool pay failed: no money"
+    assert type(error.__cause__) is ToolFailed
+
+
+@pytest.mark.parametrize("code", ["user_error", "agents_error", "unheard_of", "", None])
+def test_any_other_error_of_a_tool_is_its_failure(code: str | None) -> None:
+    assert type(exception_of(failure({"code": code}))) is ToolFailed
 
 
 def test_an_answer_of_the_wrong_type_is_the_models_doing() -> None:

@@ -22,7 +22,7 @@ from outlast.client.guardrail_results import (
     tripped,
     tripped_inside,
 )
-from outlast.client.known_agents import KnownAgents, RemoteAgent
+from outlast.client.local_definitions import LocalDefinitions, RemoteAgent
 from outlast.client.results import error_of
 from outlast.contract.records import write
 from outlast.loop.checks import GuardrailRecord
@@ -30,7 +30,7 @@ from outlast.loop.state import LoopState, revised
 from outlast.loop.values import Failure
 from tests.loop_driver import Play
 
-NOBODY = KnownAgents()
+NOBODY = LocalDefinitions()
 
 
 def state_with(*records: GuardrailRecord) -> LoopState:
@@ -51,7 +51,7 @@ def test_each_stage_has_results_of_its_own_in_their_order() -> None:
 
 
 def test_an_output_guardrail_looked_at_an_answer_of_the_agents_type() -> None:
-    known = KnownAgents(Agent[Any](name="A", output_type=list[int]))
+    known = LocalDefinitions(Agent[Any](name="A", output_type=list[int]))
     record = GuardrailRecord(stage="output", name="o", agent="A", output=[1, 2])
     result = guardrail_result(record, known)
     assert isinstance(result, OutputGuardrailResult)

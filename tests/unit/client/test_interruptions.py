@@ -9,7 +9,7 @@ from outlast.agents.items.tool_origin import ToolOrigin, ToolOriginType
 from outlast.agents.machine.shell import ShellTool
 from outlast.agents.tools.function_tool import function_tool
 from outlast.client.interruptions import interruption, pending_in_order, place_of_call
-from outlast.client.known_agents import KnownAgents
+from outlast.client.local_definitions import LocalDefinitions
 from tests.loop_driver import Play, gated, nested, thought
 
 TRIAGE = Agent[Any](name="Triage")
@@ -24,7 +24,7 @@ def waiting() -> Play:
 def test_an_interruption_has_the_call_and_the_request() -> None:
     state = waiting().state
     (request,) = state.approvals
-    item = interruption(request, state.items, KnownAgents(TRIAGE))
+    item = interruption(request, state.items, LocalDefinitions(TRIAGE))
     assert isinstance(item, ToolApprovalItem)
     assert (item.type, item.agent, item.tool_name) == ("tool_approval_item", TRIAGE, "refund")
     assert (item.id, item.approval_id, item.name, item.call_id) == ("a1", "a1", "refund", "c1")
@@ -44,18 +44,18 @@ def test_an_interruption_says_where_the_tool_comes_from() -> None:
         return f"{amount} paid"
 
     (request,), items = waiting().state.approvals, waiting().state.items
-    item = interruption(request, items, KnownAgents(Agent[Any](name="Triage", tools=[refund])))
+    item = interruption(request, items, LocalDefinitions(Agent[Any](name="Triage", tools=[refund])))
     assert item.tool_origin == ToolOrigin(ToolOriginType.FUNCTION)
     helper = Agent[Any](name="Helper").as_tool("refund", "Refunds.")
-    item = interruption(request, items, KnownAgents(Agent[Any](name="Triage", tools=[helper])))
+    item = interruption(request, items, LocalDefinitions(Agent[Any](name="Triage", tools=[helper])))
     assert item.tool_origin is not None
     assert item.tool_origin.agent_name == "Helper"
-    assert interruption(request, items, KnownAgents()).tool_origin is None
+    assert interruption(request, items, LocalDefinitions()).tool_origin is None
 
 
 def test_a_call_that_is_not_in_the_transcript_is_made_of_the_request() -> None:
     state = waiting().state
-    item = interruption(state.approvals[0], (), KnownAgents())
+    item = interruption(state.approvals[0], (), LocalDefinitions())
     assert item.to_call() == {
         "type": "function_call",
         "name": "refund",
@@ -74,7 +74,7 @@ def test_the_call_is_the_newest_of_its_id() -> None:
 def test_a_decision_is_seen() -> None:
     play = waiting()
     play.decided("a1", "reject", by="ann")
-    item = interruption(play.state.approvals[0], play.state.items, KnownAgents())
+    item = interruption(play.state.approvals[0], play.state.items, LocalDefinitions())
     assert item.status == "rejected"
     assert item.decision is not None
     assert item.decision.by == "ann"
@@ -85,7 +85,7 @@ def test_a_call_that_is_elsewhere_has_the_form_of_its_tool() -> None:
         waiting().state.approvals[0], name="shell", arguments='{"action":{"commands":["ls"]}}'
     )
     triage = Agent[Any](name="Triage", tools=[ShellTool(str)])
-    item = interruption(request, (), KnownAgents(triage))
+    item = interruption(request, (), LocalDefinitions(triage))
     assert item.to_call() == {
         "type": "shell_call",
         "call_id": "c1",
@@ -103,3 +103,16 @@ def test_what_waits_is_in_the_order_of_the_calls_and_not_of_the_asking() -> None
     assert [one.id for one in pending_in_order(play.state)] == ["a1", "e3.a1", "a2"]
     play.decided(own.id)
     assert [one.id for one in pending_in_order(play.state)] == ["e3.a1", last.id]
+
+
+def test_a_redacted_argument_is_in_no_part_of_an_interruption() -> None:
+    state = waiting().state
+    (request,) = state.approvals
+    hidden = replace(
+        request,
+        terms=replace(request.terms, redact=("amount",)),
+        arguments='{"amount": "[redacted]"}',
+    )
+    item = interruption(hidden, state.items, LocalDefinitions())
+    assert item.arguments == item.to_call()["arguments"] == '{"amount": "[redacted]"}'
+    assert item.raw_item.call_id == "c1"

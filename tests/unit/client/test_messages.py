@@ -40,7 +40,7 @@ CIRCLE["self"] = CIRCLE
     "given", [None, 5, b"Hello", {"role": "user"}, ["Hello"], [None], ("a",), ["x" * 10**6]]
 )
 def test_what_is_neither_is_refused_in_few_words(given: Any) -> None:
-    with pytest.raises(UserError, match="must be a text or a list of items") as caught:
+    with pytest.raises(UserError, match="must be a string or a list of items") as caught:
         check_input(given)
     assert len(caught.value.message) < 200
 

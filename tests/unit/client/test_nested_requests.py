@@ -3,7 +3,8 @@
 from typing import Any, cast
 
 import pytest
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowUpdateFailedError
+from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCStatusCode
 
 from outlast.agents.errors import DecisionRefused, ServerUnavailable
@@ -48,8 +49,10 @@ def client(asking: Recording) -> FakeClient:
     """A run, in it another, and in that the one that asked."""
     client = FakeClient(run(call("ask")).events)
     client.nested["support-42/ask-3"] = FakeClient(run(call("inner"), "support-42/ask-3").events)
-    taken = {"status": "rejected", "by": "ann"}
-    client.nested["support-42/ask-3/inner-3"] = FakeClient(asking.events, answer=taken)
+    refusal = WorkflowUpdateFailedError(
+        ApplicationError("Approval e3.e3.a1 is already rejected by ann.", type="decision_refused")
+    )
+    client.nested["support-42/ask-3/inner-3"] = FakeClient(asking.events, answer=refusal)
     return client
 
 
@@ -77,7 +80,10 @@ async def test_of_a_run_that_has_ended_it_is_read_what_was_decided(
     handle = RunHandle(cast("Client", client), "support-42")
     with pytest.raises(DecisionRefused, match=r"e3\.e3\.a1 is already rejected by ann"):
         await handle.approve("e3.e3.a1", by="bob")
-    await handle.reject("e3.e3.a1", by="ann")  # the same decision again is the same decision
+    again = await handle.reject("e3.e3.a1", by="ann")  # a repeated decision is the same one
+    assert (again.run_id, again.status, again.by) == ("support-42/ask-3/inner-3", "rejected", "ann")
+    with pytest.raises(DecisionRefused, match=r"e3\.e3\.a1 is already rejected by ann"):
+        await handle.claim("e3.e3.a1", by="bob")
     assert client.nested["support-42/ask-3/inner-3"].calls == []
 
 

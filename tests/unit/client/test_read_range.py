@@ -78,7 +78,7 @@ class Run:
         self.stopped: list[str] = []
         self.asked: list[ReadRange] = []
 
-    async def read_along(self, read_range: ReadRange) -> AsyncGenerator[LoopState]:
+    async def read_states(self, read_range: ReadRange) -> AsyncGenerator[LoopState]:
         self.asked.append(read_range)
         yield LoopState()
 

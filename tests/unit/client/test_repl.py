@@ -73,7 +73,23 @@ async def test_answers_are_printed_while_they_are_written(
     InMemory.model = ScriptedModel("Hello there.")
     typed += ["hi"]
     await run_demo_loop(Agent(name="A"))
-    assert capsys.readouterr().out == " > \n[A]\nHello there.\n > \n"
+    assert capsys.readouterr().out == " > \n[Agent updated: A]\nHello there.\n > \n"
+
+
+async def test_a_streamed_answer_shows_calls_outputs_and_agents_as_in_the_sdk(
+    typed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    @function_tool
+    def look_up() -> str:
+        """Look up."""
+        return "found"
+
+    InMemory.model = ScriptedModel([call("look_up", "c1")], "Done.")
+    typed += ["hi"]
+    await run_demo_loop(Agent(name="A", tools=[look_up]))
+    assert capsys.readouterr().out == (
+        " > \n[Agent updated: A]\n\n[tool called]\n\n[tool output: found]\nDone.\n > \n"
+    )
 
 
 @pytest.mark.parametrize("stream", [True, False])

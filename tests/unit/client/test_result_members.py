@@ -7,11 +7,12 @@ import pytest
 from pydantic import BaseModel
 
 from outlast.agents.agent import Agent
+from outlast.agents.agent_tools.nested_result import AgentToolInvocation
 from outlast.agents.errors import UserError
 from outlast.agents.items.run_items import HandoffOutputItem, ToolCallItem
 from outlast.agents.tools.function_tool import function_tool
 from outlast.agents.usage import plain_usage
-from outlast.client.known_agents import KnownAgents
+from outlast.client.local_definitions import LocalDefinitions
 from outlast.client.results import result_of
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.values import Usage
@@ -54,9 +55,9 @@ def test_the_context_comes_back_as_the_applications_type() -> None:
     with pytest.raises(UserError, match="does not fit int"):
         result.context_as(int)
     assert result.context_wrapper.context == {"name": "Ann"}
-    typed = result_of(state, KnownAgents(context=Desk("Bob")))
+    typed = result_of(state, LocalDefinitions(context=Desk("Bob")))
     assert typed.context_wrapper.context == Desk("Ann")
-    odd = result_of(state, KnownAgents(context=5))
+    odd = result_of(state, LocalDefinitions(context=5))
     assert odd.context_wrapper.context == {"name": "Ann"}
 
 
@@ -68,7 +69,7 @@ def test_a_transcript_is_seen_as_items_of_the_known_agents() -> None:
     play.returns("c1", "found")
     play.replies(transfer("Billing", "h1"))
     play.replies(said("Done."))
-    result = result_of(play.state, KnownAgents(triage))
+    result = result_of(play.state, LocalDefinitions(triage))
     assert kinds(result) == [
         "tool_call_item",
         "tool_call_item",
@@ -122,7 +123,7 @@ def test_an_answer_has_the_type_of_its_agent() -> None:
     triage = Agent[Any](name="Triage", output_type=Order)
     play = Play.ready()
     play.replies(said('{"number": "A-17"}'), final="value", value={"number": "A-17"})
-    result = result_of(play.state, KnownAgents(triage))
+    result = result_of(play.state, LocalDefinitions(triage))
     assert result.final_output == Order(number="A-17")
     assert result.final_output_as(Order, raise_if_incorrect_type=True).number == "A-17"
     assert result.final_output_as(str) == Order(number="A-17")
@@ -135,7 +136,7 @@ def test_an_answer_that_does_not_fit_its_type_is_not_shown_as_if_it_did() -> Non
     triage = Agent[Any](name="Triage", output_type=Order)
     play = Play.ready()
     play.replies(said("{}"), final="value", value={"id": 5})
-    result = result_of(play.state, KnownAgents(triage))
+    result = result_of(play.state, LocalDefinitions(triage))
     with pytest.raises(UserError, match="cannot be rebuilt as Order"):
         _ = result.final_output
     assert result.status == "completed"
@@ -146,7 +147,7 @@ def test_what_a_tool_answers_need_not_be_of_the_agents_type() -> None:
     play = Play.ready()
     play.replies(tool("look_up", "c1", final=True))
     play.returns("c1", "found")
-    assert result_of(play.state, KnownAgents(triage)).final_output == "found"
+    assert result_of(play.state, LocalDefinitions(triage)).final_output == "found"
 
 
 def test_an_approval_stands_behind_the_reply_that_needs_it_also_when_it_is_decided() -> None:
@@ -267,3 +268,10 @@ def test_reasoning_loses_its_ids_where_the_run_wants_that() -> None:
     play = Play.ready(settings={"reasoning_item_id_policy": "omit"})
     play.replies(({"type": "reasoning", "id": "rs1", "summary": []}, None), said("Done."))
     assert "id" not in result_of(play.state).to_input_list()[1]
+
+
+def test_a_nested_run_says_which_call_it_answers() -> None:
+    call = {"agent": "Desk", "tool": "ask", "call_id": "c1", "arguments": "{}"}
+    nested_run = result_of(answered(settings={"as_tool": call}).state)
+    assert nested_run.agent_tool_invocation == AgentToolInvocation("ask", "c1", "{}")
+    assert result_of(answered().state).agent_tool_invocation is None

@@ -96,7 +96,10 @@ async def test_what_is_larger_than_a_server_takes_is_not_tried_again() -> None:
     assert len(updates(client)) == 1
 
 
-async def test_updates_of_one_sender_are_taken_in_their_order() -> None:
+async def test_updates_of_one_sender_are_taken_in_their_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(run_address, "SHORTEST_PATIENCE", timedelta(seconds=30))
     client = open_run(BUSY, BUSY, {"taken": True})
     one = address(client)
     await asyncio.gather(*(one.update("send", {}, f"m{number}") for number in range(5)))

@@ -19,7 +19,7 @@ from outlast.agents.errors import (
     UserError,
 )
 from outlast.client.history import ended_by_engine
-from outlast.client.known_agents import KnownAgents
+from outlast.client.local_definitions import LocalDefinitions
 from outlast.client.run_end import error_of_closing, result_or_raise
 from outlast.contract import failures
 from outlast.loop.effects import CallModel
@@ -30,7 +30,7 @@ from outlast.loop.values import Failure
 from tests.loop_driver import Play, gated, said, tool
 
 TRIAGE = Agent[Any](name="Triage")
-KNOWN = KnownAgents(TRIAGE)
+KNOWN = LocalDefinitions(TRIAGE)
 
 
 def test_a_run_that_waits_or_has_answered_has_a_result() -> None:

@@ -15,7 +15,7 @@ from outlast.agents.errors import (
 )
 from outlast.client import run_host
 from outlast.client.handle import RunHandle
-from outlast.client.known_agents import KnownAgents
+from outlast.client.local_definitions import LocalDefinitions
 from outlast.client.run_host import RunHost
 from outlast.client.run_state import ENGINE
 from outlast.loop.state import LoopState
@@ -39,7 +39,7 @@ class Serving:
     def withdraw(self) -> None:
         self._calls.append(("withdraw", self._given))
 
-    def let_go(self, *, ended: bool) -> None:
+    def release(self, *, ended: bool) -> None:
         self._calls.append(("let go", self._given, ended))
 
 
@@ -66,7 +66,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
 
 
 async def handle_of(one: RunHost) -> RunHandle:
-    return await one.handle("support-42", KnownAgents())
+    return await one.handle("support-42", LocalDefinitions())
 
 
 async def test_an_agent_is_carried_by_the_engine_until_it_is_not_waited_for(
@@ -82,7 +82,7 @@ async def test_an_agent_is_carried_by_the_engine_until_it_is_not_waited_for(
 async def test_a_run_that_settled_is_let_go(engine: Engine, *, ended: bool) -> None:
     with RunHost(A, None, None) as one:
         await one.queue("support-42")
-        one.settled(ended=ended)
+        one.release(ended=ended)
     assert engine.calls[1:] == [("let go", None, ended)]
 
 
@@ -99,7 +99,7 @@ async def test_a_run_that_was_read_along_is_let_go_where_it_settled(
 ) -> None:
     one = RunHost(A, None, None)
     await one.queue("support-42")
-    one.read(state)
+    one.end_reading(state)
     assert engine.calls[1:] == [call]
 
 

@@ -66,7 +66,8 @@ def test_a_response_is_a_value_like_the_ports() -> None:
     assert one != RunResponse([raw], NO_USAGE, "r", "q")
     assert one != "r"
     assert (plain_usage(one.usage), one.request_id, one.raw_usage) == (usage, "q", None)
-    assert "response_id='r'" in repr(one)
+    assert repr(one).startswith("ModelResponse(output=[ResponseOutputMessage(id=")
+    assert repr(one).endswith("response_id='r', request_id='q', raw_usage=None)")
     one.to_input_items()[0]["role"] = "changed"
     assert one.output[0].role == "assistant"
     with pytest.raises(FrozenInstanceError):

@@ -96,7 +96,7 @@ def test_what_is_said_is_kept_until_it_is_sent() -> None:
     assert len({one.message_id for one in state.staged_input()}) == 2
     state.clear_pending_input()
     assert state.staged_input() == ()
-    with pytest.raises(UserError, match="text or a list of items"):
+    with pytest.raises(UserError, match="string or a list of items"):
         state.add_input(cast("str", 5))
 
 
@@ -158,7 +158,7 @@ async def test_a_program_may_say_how_a_context_would_be_written_and_what_it_is()
         context_deserializer=lambda fields: ("made", *fields),
     )
     assert back.context_override is None
-    assert back.known.context({"n": 1}) == ("made", "n")
+    assert back.definitions.context({"n": 1}) == ("made", "n")
 
 
 async def test_a_run_without_a_server_is_in_its_state() -> None:
@@ -174,8 +174,8 @@ async def test_a_run_without_a_server_is_in_its_state() -> None:
         ("", "it is not JSON"),
         ("[]", "run_id"),
         ("{}", "run_id"),
-        ('{"run_id": 5, "agent": "A"}', "run_id is no text"),
-        ('{"run_id": "r", "agent": "A", "waiting": [1]}', "no JSON object"),
+        ('{"run_id": 5, "agent": "A"}', "run_id is not a string"),
+        ('{"run_id": "r", "agent": "A", "waiting": [1]}', "an entry is not a JSON object"),
         ('{"run_id": "r", "agent": "A", "waiting": [{"request": {}}]}', "not a ApprovalRequest"),
         ('{"run_id": "r", "agent": "A", "decisions": [{}]}', "not a StagedDecision"),
         ('{"run_id": "r", "agent": "A", "snapshot": {"phase": 5}}', "not a RunState"),

@@ -1,7 +1,9 @@
 """Starting runs: what is sent, and what a second start with the same id means."""
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, cast
 
 import pytest
@@ -16,8 +18,15 @@ from outlast.agents.config.settings import ModelSettings, RunConfig
 from outlast.agents.errors import RunAlreadyStarted, RunNotFound, ServerUnavailable, UserError
 from outlast.client import run_host, runner
 from outlast.client.handle import RunHandle
+from outlast.client.results import RunResult
 from outlast.client.run_state import RunState
-from outlast.client.runner import Runner
+from outlast.client.runner import (
+    AgentRunner,
+    Runner,
+    get_default_agent_runner,
+    set_default_agent_runner,
+)
+from outlast.client.tenant import Tenant
 from outlast.contract import names
 from outlast.tracing.provider import trace
 from tests.unit.client.recorded import FakeClient, Kind, Recording, refused
@@ -166,11 +175,11 @@ async def test_the_summary_has_the_first_words_only() -> None:
     ("arguments", "options", "problem"),
     [
         ((A, "x"), {"max_turns": -1}, "max_turns=-1 must be a positive"),
-        ((A, 5), {}, "text or a list of items"),
+        ((A, 5), {}, "string or a list of items"),
         ((A, [{"a": object()}]), {}, "plain data"),
         ((None, "x"), {}, "an Agent or an agent's name, not None"),
         (([A], "x"), {}, "an Agent or an agent's name"),
-        ((A, "x"), {"context": object()}, "cannot be written as JSON"),
+        ((A, "x"), {"context": "\ud800"}, "cannot be written as JSON"),
         ((A, "x"), {"run_config": {"model": 5}}, "a model's name"),
     ],
 )
@@ -296,6 +305,23 @@ async def test_a_runner_keeps_the_place_that_it_was_made_for() -> None:
     assert runner.__name__ == "Runner"
 
 
+async def test_a_run_belongs_to_a_tenant_with_a_weight() -> None:
+    client = StartClient()
+    runner = Runner.using(client=cast("Client", client), tenant="acme")
+    await runner.start("A", "Hello", id="support-42")
+    await runner.start("A", "Hello", id="support-42", tenant=Tenant("globex", weight=3))
+    await Runner.start("A", "Hello", id="support-42", client=cast("Client", client))
+    keys = [
+        (one["priority"].fairness_key, one["priority"].fairness_weight) for one in client.started
+    ]
+    assert keys == [("acme", 1.0), ("globex", 3), (None, None)]
+    with pytest.raises(UserError, match="tenant= must be a string or a Tenant, not 3"):
+        await runner.start("A", "Hello", tenant=cast("Any", 3))
+    with pytest.raises(UserError, match="A tenant's name must be a non-empty string, not ' '"):
+        Runner.using(tenant=" ")
+    assert len(client.started) == 3
+
+
 async def test_a_runner_for_no_place_is_refused() -> None:
     with pytest.raises(UserError, match="task_queue= must be"):
         Runner.using(task_queue=" ")
@@ -317,6 +343,51 @@ async def test_an_option_that_there_is_not_is_a_type_error() -> None:
 async def test_running_waits_for_the_answer() -> None:
     result = await Runner.run(A, "Hello", id="support-42", client=cast("Client", Answering()))
     assert (result.final_output, result.last_agent) == ("Hi", A)
+    assert attrgetter("_last_agent")(result) is A, "programs print it"
+
+
+class Announcing(AgentRunner):
+    """Notes each run and its answer."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    async def run(self, starting_agent: Any, input: Any, **options: Any) -> RunResult:  # noqa: A002  the name in the SDK
+        self.seen.append(input)
+        result = await super().run(starting_agent, f"{input}!", **options)
+        self.seen.append(result.final_output)
+        return result
+
+
+@pytest.fixture
+def announcing() -> Iterator[Announcing]:
+    """A runner of the program's own."""
+    own = Announcing()
+    set_default_agent_runner(own)
+    yield own
+    set_default_agent_runner(None)
+
+
+async def test_a_programs_own_runner_is_called_around_every_run(announcing: Announcing) -> None:
+    client = Answering()
+    assert get_default_agent_runner() is announcing
+    bound = Runner.using(client=cast("Client", client))
+    result = await bound.run(A, "Hello", id="support-42")
+    assert announcing.seen == ["Hello", "Hi"]
+    assert result.final_output == "Hi"
+    assert client.started[-1]["payload"]["input"] == "Hello!"
+
+
+def test_a_programs_own_runner_is_called_around_synchronous_runs(announcing: Announcing) -> None:
+    Runner.run_sync(A, "Hello", id="support-42", client=cast("Client", Answering()))
+    assert announcing.seen == ["Hello", "Hi"]
+
+
+async def test_without_a_runner_of_its_own_a_program_has_outlasts() -> None:
+    set_default_agent_runner(None)
+    assert type(get_default_agent_runner()) is AgentRunner
+    with pytest.raises(UserError, match="an object of a subclass of AgentRunner, not <class"):
+        set_default_agent_runner(cast("Any", Announcing))
 
 
 async def test_the_sync_way_says_that_it_is_the_wrong_one_in_async_code() -> None:
@@ -360,7 +431,7 @@ class ServingStub:
     def leave(self) -> None:
         self._calls.append(("leave",))
 
-    def let_go(self, *, ended: bool) -> None:
+    def release(self, *, ended: bool) -> None:
         self._calls.append(("let go", ended))
 
 

@@ -11,7 +11,7 @@ from outlast.agents.errors import UserError
 from outlast.agents.guardrails.guardrail import GuardrailFunctionOutput, output_guardrail
 from outlast.agents.hooks import AgentHooks, RunHooks
 from outlast.agents.references import resolve
-from outlast.client.known_agents import RemoteAgent
+from outlast.client.local_definitions import RemoteAgent
 from outlast.client.start import agent_name, run_input
 from outlast.contract import failures
 from outlast.loop.events import ServerThread
@@ -145,7 +145,7 @@ FILTERED = RunConfig(handoff_input_filter=keep)
         ("A", {"max_turns": "3"}, "max_turns='3'"),
         ("A", {"run_config": {"modle": "m"}}, "no field modle"),
         ("A", {"run_config": {"max_turns": 3}}, "Pass it to Runner.run itself"),
-        ("A", {"context": object()}, "cannot be written as JSON"),
+        ("A", {"context": "\ud800"}, "cannot be written as JSON"),
         ("A", {"error_handlers": {"timeout": keep}}, "no key 'timeout'"),
         ("A", {"error_handlers": [keep]}, "must be a dict"),
         ("A", {"session": "s"}, "session"),

@@ -10,13 +10,14 @@ from outlast.agents.items.stream_events import (
     RawResponsesStreamEvent,
     RunItemStreamEvent,
 )
-from outlast.client.known_agents import KnownAgents
+from outlast.client.local_definitions import LocalDefinitions
 from outlast.client.stream import (
     ApprovalStreamEvent,
     NumberedEvent,
     StatusStreamEvent,
     changes,
 )
+from outlast.loop.approvals import ApprovalTerms
 from outlast.loop.checks import GuardrailRecord
 from outlast.loop.items import text_of
 from outlast.loop.machine import advance
@@ -92,7 +93,7 @@ def test_the_numbers_have_no_gaps_and_are_the_same_on_every_reading() -> None:
 
 def test_agents_and_items_are_objects_where_the_reader_has_them() -> None:
     billing = Agent[Any](name="Billing")
-    known = KnownAgents(Agent[Any](name="Triage", handoffs=[billing]))
+    known = LocalDefinitions(Agent[Any](name="Triage", handoffs=[billing]))
     play = busy_day()
     seen = list(changes(LoopState(), play.state, 0, known))
     agents = [event.new_agent for event in seen if isinstance(event, AgentUpdatedStreamEvent)]
@@ -169,3 +170,12 @@ def test_of_a_blocked_answer_only_the_placeholder_is_seen() -> None:
     play.concluded(results=(record,), failure=blocked, withheld="Withheld.")
     entries = [event.entry for event in seen_in(play) if isinstance(event, RunItemStreamEvent)]
     assert [text_of(entry.raw) for entry in entries] == ["Hello", "Withheld."]
+
+
+def test_an_answer_that_is_not_approved_is_not_seen_nor_the_note_about_it() -> None:
+    play = Play.ready()
+    play.replies(said("You get 500."), answer_terms=ApprovalTerms())
+    play.decided("a1", "reject", message="It is 400.")
+    play.replies(said("You get 400."))
+    entries = [one.entry for one in seen_in(play) if isinstance(one, RunItemStreamEvent)]
+    assert [text_of(one.raw) for one in entries] == ["Hello", "You get 400."]

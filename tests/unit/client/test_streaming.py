@@ -8,7 +8,7 @@ import pytest
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import MaxTurnsExceeded, RunCancelled, ServerUnavailable, UserError
-from outlast.client.known_agents import KnownAgents
+from outlast.client.local_definitions import LocalDefinitions
 from outlast.client.streaming import RunResultStreaming
 from outlast.loop.machine import advance
 from outlast.loop.state import LoopState
@@ -60,8 +60,8 @@ class Source:
 def streaming(source: Source, **options: Any) -> RunResultStreaming:
     given: dict[str, Any] = {
         "starting_agent": TRIAGE,
-        "asked": "Hello",
-        "known": KnownAgents(TRIAGE),
+        "run_input": "Hello",
+        "definitions": LocalDefinitions(TRIAGE),
         "max_turns": 10,
         **options,
     }
@@ -273,11 +273,11 @@ async def test_a_reading_that_is_cancelled_before_it_begins_ends_all_the_same() 
 
 
 async def test_a_context_that_cannot_be_brought_up_to_date_keeps_no_reader_waiting() -> None:
-    class Broken(KnownAgents):
-        def give_back(self, context: Any) -> None:
+    class Broken(LocalDefinitions):
+        def update_context(self, context: Any) -> None:
             raise ValueError(context)
 
-    stream = streaming(of(handed_over()), known=Broken(TRIAGE))
+    stream = streaming(of(handed_over()), definitions=Broken(TRIAGE))
     async with asyncio.timeout(5):
         assert await read(stream)
     assert stream.is_complete

@@ -1,8 +1,10 @@
 """Quoting names in visibility queries, and comparing here what a server cannot search."""
 
 import pytest
+from temporalio.service import RPCError, RPCStatusCode
 
-from outlast.visibility.queries import equals, is_findable
+from outlast.agents.errors import AgentsException, ServerUnavailable, UserError
+from outlast.visibility.queries import equals, is_any_of, is_findable, search_error
 
 
 @pytest.mark.parametrize(
@@ -27,3 +29,25 @@ from outlast.visibility.queries import equals, is_findable
 def test_a_condition_holds_for_every_run_with_the_value(text: str, condition: str | None) -> None:
     assert equals("A", text) == condition
     assert is_findable(text) == (condition is not None and "=" in condition)
+
+
+def test_a_condition_for_several_values_is_there_only_if_all_can_be_searched_for() -> None:
+    assert is_any_of("A", ["billing", "o'hara", "*"]) == "A IN ('billing', 'o''hara', '*')"
+    assert is_any_of("A", ["billing", "who?"]) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "message"),
+    [
+        (RPCStatusCode.NOT_FOUND, UserError, "The namespace 'desk' does not exist: why"),
+        (RPCStatusCode.INVALID_ARGUMENT, UserError, "`outlast doctor --fix` adds them"),
+        (RPCStatusCode.UNAVAILABLE, ServerUnavailable, "does not answer: why"),
+        (RPCStatusCode.PERMISSION_DENIED, AgentsException, "refused: why"),
+    ],
+)
+def test_a_refused_search_says_what_to_do(
+    status: RPCStatusCode, kind: type[AgentsException], message: str
+) -> None:
+    error = search_error("desk", RPCError("why", status, b""))
+    assert type(error) is kind
+    assert message in str(error)

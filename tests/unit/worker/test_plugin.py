@@ -3,17 +3,20 @@
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from outlast.agents.agent import Agent
+from outlast.agents.approvals.policy_file import ApprovalFile
+from outlast.agents.context.encoding import type_name
 from outlast.agents.errors import UserError
-from outlast.agents.registry import type_name
 from outlast.contract import records
 from outlast.loop.state import LoopState
 from outlast.models.multi_provider import MultiProvider
 from outlast.models.openai.provider import OpenAIProvider
+from outlast.ports.notifier import Notification, Notifier
 from outlast.testing import ScriptedModel, SpanCollector
 from outlast.worker.plugin import OutlastPlugin
 from outlast.workflows.agent_run import AgentRun
@@ -48,7 +51,7 @@ def test_it_brings_the_workflow_and_the_activities() -> None:
 
 def test_types_of_contexts_can_be_named() -> None:
     plugin = OutlastPlugin([A], context_types=[Customer])
-    assert plugin.registry.context_type(type_name(Customer)) is Customer
+    assert plugin.registry.context_type(type_name(Customer)) == (Customer, True)
 
 
 def test_callables_that_settings_refer_to_can_be_registered() -> None:
@@ -70,6 +73,16 @@ BAD: list[tuple[Any, str]] = [
 ]
 
 
+class Silent(Notifier):
+    """A notifier that delivers nothing."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    async def notify(self, notice: Notification) -> None:
+        pass
+
+
 @pytest.mark.parametrize(("agents", "problem"), BAD)
 def test_agents_that_make_no_sense_are_refused(agents: Any, problem: str) -> None:
     with pytest.raises(UserError, match=problem):
@@ -85,12 +98,20 @@ def test_agents_that_make_no_sense_are_refused(agents: Any, problem: str) -> Non
         ("context_types", [3], "context_types= holds 3: pass the class itself"),
         ("references", "shorten", "references="),
         ("references", {"the filter": None}, "references="),
+        ("notifiers", Silent("chat"), "notifiers= must be a list of notifiers"),
+        ("notifiers", ["chat"], "notifiers= holds 'chat': pass objects of outlast.notifications"),
+        ("notifiers", [Silent("")], "needs a name"),
+        ("notifiers", [Silent("chat"), Silent("chat")], "Two notifiers have the name 'chat'"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(option: str, given: Any, problem: str) -> None:
     options: Any = {option: given}
     with pytest.raises(UserError, match=problem):
         OutlastPlugin([A], **options)
+
+
+def test_notifiers_with_names_of_their_own_are_accepted() -> None:
+    OutlastPlugin([A], notifiers=(Silent("chat"), Silent("mail")))
 
 
 async def test_a_provider_that_was_given_is_left_open() -> None:
@@ -159,3 +180,25 @@ async def test_connections_to_mcp_servers_end_with_the_worker() -> None:
     async with running(plugin):
         assert shelf.steps == []
     assert shelf.steps == ["release"]
+
+
+def test_a_codec_is_an_object() -> None:
+    with pytest.raises(UserError, match="codec= must be a PayloadCodec object, not 'mine'"):
+        OutlastPlugin([A], codec=cast("Any", "mine"))
+
+
+def test_the_operators_file_is_compared_with_the_agents(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    place = tmp_path / "approvals.toml"
+    place.write_text("[answer.A]\nquorum = 2\n", encoding="utf-8")
+    OutlastPlugin([A], approvals=place)
+    place.write_text("[answer.B]\n", encoding="utf-8")
+    problem = r"approvals.toml:1:1: there is no agent 'B'"
+    with pytest.raises(UserError, match=problem):
+        OutlastPlugin([A], approvals=str(place))
+    monkeypatch.setenv("OUTLAST_APPROVALS", str(place))
+    with pytest.raises(UserError, match=problem):
+        OutlastPlugin([A])
+    # A program that hosts its own runs does not know all its agents yet.
+    OutlastPlugin([A], approvals=ApprovalFile.load(place))

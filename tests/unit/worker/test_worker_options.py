@@ -13,7 +13,7 @@ import outlast
 from outlast.agents.agent import Agent
 from outlast.testing import ScriptedModel
 from outlast.worker.plugin import OutlastPlugin
-from outlast.worker.worker_options import DEFAULTS, GRACE
+from outlast.worker.worker_options import DEFAULTS, GRACE, THREADS_OF_SDK
 from outlast.workflows.agent_run import AgentRun
 
 TEMPORALS: dict[str, Any] = {
@@ -64,6 +64,21 @@ def test_a_worker_holds_no_more_tasks_than_its_cores_can_do(
     assert configured(max_concurrent_workflow_tasks=100)["max_concurrent_workflow_tasks"] == 100
 
 
+def test_a_rate_limit_counts_every_activity() -> None:
+    assert configured()["disable_eager_activity_execution"] is False
+    assert configured(max_activities_per_second=2)["disable_eager_activity_execution"] is True
+
+
+def test_the_workers_of_one_parent_share_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    def affinity(_pid: int) -> set[int]:
+        return {0, 1}
+
+    monkeypatch.setattr("os.sched_getaffinity", affinity, raising=False)
+    for processes in ("2", "4"):
+        monkeypatch.setenv("OUTLAST_WORKER_PROCESSES", processes)
+        assert configured()["max_concurrent_workflow_tasks"] == 8
+
+
 def test_cores_are_counted_where_a_process_cannot_be_bound_to_some(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -74,6 +89,23 @@ def test_cores_are_counted_where_a_process_cannot_be_bound_to_some(
 
 def test_a_tuner_of_the_users_own_decides_how_much_a_worker_holds() -> None:
     assert configured(tuner=object())["max_concurrent_workflow_tasks"] is None
+
+
+@pytest.mark.parametrize(
+    ("options", "threads"),
+    [
+        ({}, None),
+        ({"max_concurrent_workflow_tasks": 40}, 40),
+        ({"tuner": object()}, THREADS_OF_SDK),
+    ],
+)
+def test_each_workflow_task_that_a_worker_may_hold_has_a_thread(
+    options: dict[str, Any], threads: int | None
+) -> None:
+    """A replay that waited for a thread would count as a deadlock."""
+    config = configured(**options, workflows=[])
+    has = config["workflow_task_executor"]._max_workers
+    assert has == (threads or config["max_concurrent_workflow_tasks"])
 
 
 def test_other_workflows_and_activities_of_the_worker_stay() -> None:

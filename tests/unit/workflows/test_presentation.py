@@ -3,6 +3,7 @@
 import json
 import time
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -11,7 +12,17 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from outlast.contract import names
-from outlast.loop.approvals import digest
+from outlast.loop.approvals import (
+    ApprovalRequest,
+    ApprovalTerms,
+    Audience,
+    Claim,
+    Decision,
+    EscalationStep,
+    Vote,
+    digest,
+)
+from outlast.loop.events import EffectBlocked
 from outlast.loop.state import LoopState
 from outlast.rendering import original
 from outlast.workflows import presentation
@@ -24,7 +35,9 @@ from outlast.workflows.presentation import (
     state_view,
     summary,
     transcript_view,
+    waits,
 )
+from outlast.workflows.timeline import Wait
 from tests.hostile_text import ARGUMENTS, TEXTS, assert_visible
 from tests.loop_driver import (
     SITUATIONS,
@@ -56,19 +69,115 @@ def test_a_run_can_be_found_by_agent_status_and_pending_approvals(situation: str
     state = anywhere(situation)
     found = attributes(state)
     assert found.keys() == names.SEARCH_ATTRIBUTES.keys()
-    waits = state.status in {"waiting", "blocked", "idle"}
+    waits = state.status in {"waiting", "held", "blocked", "idle"}
     assert found[names.ATTRIBUTE_STATUS] == (state.status if waits else None)
+    types = {"Keyword": str, "Int": int, "KeywordList": list, "Datetime": datetime}
     for name, value in found.items():
-        assert (
-            value is None
-            or type(value) is {"Keyword": str, "Int": int}[names.SEARCH_ATTRIBUTES[name]]
-        )
+        assert value is None or type(value) is types[names.SEARCH_ATTRIBUTES[name]]
+
+
+def test_a_run_is_found_by_the_people_it_waits_for_the_highest_risk_and_the_nearest_deadline() -> (
+    None
+):
+    low = asked_for(Audience(groups=("billing",)), risk="low", expires_in_ms=9_000)
+    high = asked_for(
+        Audience(groups=("billing",), subjects=("ann",)),
+        risk="high",
+        escalations=(EscalationStep(after_ms=5_000, audience=Audience(groups=("leads",))),),
+    )
+    found = attributes(pending(low, high))
+    assert found[names.ATTRIBUTE_GROUPS] == ["billing", "ann"]
+    assert found[names.ATTRIBUTE_RISK] == "high"
+    assert found[names.ATTRIBUTE_DUE] == datetime.fromtimestamp(6, UTC)
+    escalated = attributes(pending(low, replace(high, escalated=1)))
+    assert escalated[names.ATTRIBUTE_GROUPS] == ["billing", "ann", "leads"]
+    assert escalated[names.ATTRIBUTE_DUE] == datetime.fromtimestamp(10, UTC)
+
+
+def test_a_request_that_anybody_may_decide_is_found_by_everybody() -> None:
+    for_some = asked_for(Audience(groups=("billing",)))
+    for_all = asked_for(Audience())
+    assert attributes(pending(for_all))[names.ATTRIBUTE_GROUPS] == ["*"]
+    assert attributes(pending(for_some, for_all))[names.ATTRIBUTE_GROUPS] == ["billing", "*"]
+
+
+def test_what_waits_for_nobody_has_no_people_risk_or_deadline() -> None:
+    found = attributes(conversation())
+    assert found[names.ATTRIBUTE_GROUPS] is None
+    assert found[names.ATTRIBUTE_RISK] is None
+    assert found[names.ATTRIBUTE_DUE] is None
+
+
+def test_a_vote_a_reminder_or_a_claim_writes_no_search_attribute() -> None:
+    """Each write is an event in the history of the run."""
+    request = asked_for(Audience(groups=("billing",)), expires_in_ms=9_000, quorum=2)
+    vote = Vote(decision=Decision(request_id="a1", type="approve", by="ann"), at_ms=2_000)
+    later = replace(
+        request,
+        votes=(vote,),
+        reminders=3,
+        remind_at_ms=8_000,
+        claim=Claim(by="ann", until_ms=9_000),
+    )
+    assert attributes(pending(later)) == attributes(pending(request))
+
+
+def test_a_deadline_beyond_what_servers_store_is_the_last_one_they_do() -> None:
+    request = asked_for(Audience(), expires_in_ms=10**16)
+    assert attributes(pending(request))[names.ATTRIBUTE_DUE] == datetime(2200, 1, 1, tzinfo=UTC)
+
+
+def asked_for(audience: Audience, **terms: Any) -> ApprovalRequest:
+    """A request of the time 1 s, with some terms."""
+    expires = terms.get("expires_in_ms")
+    return ApprovalRequest(
+        id="a1",
+        call_id="c1",
+        name="refund",
+        agent="Billing",
+        arguments="{}",
+        args_digest="d",
+        terms=ApprovalTerms(audience=audience, **terms),
+        requested_at_ms=1_000,
+        expires_at_ms=None if expires is None else 1_000 + expires,
+    )
+
+
+def pending(*requests: ApprovalRequest) -> LoopState:
+    return LoopState(run_id="support-42", agent="Billing", phase="acting", approvals=requests)
 
 
 def test_the_agent_that_is_found_is_the_active_one() -> None:
     play = Play.ready()
     play.replies(transfer("Billing", "h1"))
     assert attributes(play.state)[names.ATTRIBUTE_AGENT] == "Billing"
+
+
+def test_a_run_says_what_it_waits_for() -> None:
+    play = play_in("waiting")
+    assert attributes(play.state)[names.ATTRIBUTE_WAITS_FOR] == "approval of refund"
+    assert waits(play.state) == {"a1": Wait(summary="Waiting for approval a1: refund()")}
+    both = waiting_further_down().state
+    assert attributes(both)[names.ATTRIBUTE_WAITS_FOR] == "approval of refund, refund"
+    assert list(waits(both)) == ["a1"], "the nested run shows its own"
+    assert attributes(anywhere("idle"))[names.ATTRIBUTE_WAITS_FOR] == "message"
+    assert attributes(conversation())[names.ATTRIBUTE_WAITS_FOR] is None
+
+
+def test_a_failed_question_waits_for_a_retry() -> None:
+    play = Play.ready(keep_open=True)
+    play.fails(play.issued[1], code="model_call_failed", text="No key.")
+    assert attributes(play.state)[names.ATTRIBUTE_WAITS_FOR] == "retry: model_call_failed"
+
+
+def test_a_blocked_run_says_what_it_needs() -> None:
+    play = Play.ready()
+    model = play.issued[-1]
+    play.take(EffectBlocked(effect=model.effect, lacks="no agent 'Triage'", at_ms=play.now_ms))
+    state, lacks = play.state, "no agent 'Triage'"
+    assert attributes(state)[names.ATTRIBUTE_WAITS_FOR] == f"worker: {lacks}"
+    effect = next(one for one in state.pending if one.effect == state.blocked[0].effect)
+    assert summary(state, effect).startswith("Waiting for a worker: ")
 
 
 # --- Summaries --------------------------------------------------------------------------------------------
@@ -91,8 +200,20 @@ def test_a_stranger_understands_what_an_activity_does() -> None:
         'refund_order(order_id="A-17", amount=5)',
         "Triage · gpt-5 · turn 2",
         "Triage → Billing",
-        "Billing · gpt-5 · turn 3",
+        "Billing · gpt-5 · turn 3 · handoff from Triage",
     ]
+
+
+def test_a_model_call_after_a_rejected_handoff_follows_no_handoff() -> None:
+    play = Play.ready()
+    play.replies(transfer("Billing", "h1", needs_approval=True))
+    play.decided("a1", "reject", message="Stay.")
+    assert summaries(play)[-1] == "Triage · turn 2"
+    play.replies(transfer("Billing", "h2"))
+    assert summaries(play)[-1].endswith(" · turn 3 · handoff from Triage")
+    play.replies(transfer("Triage", "h3", needs_approval=True))
+    play.decided("a2", "reject")
+    assert summaries(play)[-1].endswith(" · turn 4")
 
 
 def test_what_is_done_beside_the_turns_is_named_too() -> None:
@@ -174,7 +295,7 @@ def test_the_state_says_what_did_not_count_and_why() -> None:
     view = state_view(play.state)
     assert view["waiting_messages"] == ["m2"]
     assert [one["what"] for one in view["ignored"]] == ["decision approve for a9"]
-    assert "No approval 'a9' waits here" in view["ignored"][0]["why"]
+    assert "The run has no approval 'a9'" in view["ignored"][0]["why"]
 
 
 def test_the_state_says_why_there_is_no_answer() -> None:
@@ -236,8 +357,19 @@ def test_an_approval_has_all_that_a_person_needs_to_decide() -> None:
         "arguments": '{"amount": 500}',
         "args_digest": request.args_digest,
         "reason": "over the limit",
+        "args_schema": None,
+        "effect": None,
+        "risk": "low",
+        "audience": "",
+        "votes": [],
+        "votes_needed": 1,
+        "claimed_by": None,
         "requested_at_ms": request.requested_at_ms,
-        "allowed_decisions": ["approve", "reject"],
+        "due_ms": None,
+        "expires_at_ms": None,
+        "on_expiry": "reject",
+        "allowed_decisions": ["approve", "edit", "reject", "respond"],
+        "response_schema": None,
     }
     play.decided("a1")
     assert approvals_view(play.state) == []
@@ -249,14 +381,14 @@ def test_an_approval_has_all_that_a_person_needs_to_decide() -> None:
 @EVERYWHERE
 def test_the_details_begin_with_where_the_run_is(situation: str) -> None:
     state = anywhere(situation)
-    assert details(state).startswith(
-        f"**{state.status}** · Triage · turn {state.question.turn} of 10"
-    )
+    turn = state.question.turn
+    counted = f"turn {turn} of 10" if turn else f"{state.turns} turn"
+    assert details(state).startswith(f"**{state.status}** · Triage · {counted}")
 
 
 def test_the_details_show_the_way_through_the_agents_and_the_newest_items() -> None:
     text = details(conversation())
-    assert text.startswith("**completed** · Triage → Billing · turn 0 of 10")
+    assert text.startswith("**completed** · Triage → Billing · 3 turns\n")
     assert "- Billing: `It is on its way.`" in text
     shown = [line for line in text.splitlines() if line.startswith("- ")]
     assert len(shown) == presentation.EXCERPT_ITEMS
@@ -296,7 +428,7 @@ def test_the_details_say_why_a_question_has_no_answer() -> None:
     play.fails(play.issued[1], code="model_call_failed", text="No key.")
     text = details(play.state)
     assert "Not answered: `model_call_failed` `No key.`" in text
-    assert "turn 0 of any" in text
+    assert "· 1 turn\n" in text
 
 
 def test_a_long_item_is_cut_in_the_details() -> None:

@@ -1,6 +1,6 @@
 """Between Temporal's own types and ours: no failure of the engine gets lost or its meaning bent."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -139,18 +139,20 @@ def test_an_error_without_details_has_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "kind"),
+    ("name", "value", "kind"),
     [
-        ("waiting", SearchAttributeKey.for_keyword),
-        (None, SearchAttributeKey.for_keyword),
-        (3, SearchAttributeKey.for_int),
+        (names.ATTRIBUTE_STATUS, "waiting", SearchAttributeKey.for_keyword),
+        (names.ATTRIBUTE_STATUS, None, SearchAttributeKey.for_keyword),
+        (names.ATTRIBUTE_APPROVALS, 3, SearchAttributeKey.for_int),
+        (names.ATTRIBUTE_GROUPS, ["billing"], SearchAttributeKey.for_keyword_list),
+        (names.ATTRIBUTE_GROUPS, None, SearchAttributeKey.for_keyword_list),
+        (names.ATTRIBUTE_DUE, datetime(2026, 1, 1, tzinfo=UTC), SearchAttributeKey.for_datetime),
+        (names.ATTRIBUTE_DUE, None, SearchAttributeKey.for_datetime),
     ],
 )
-def test_an_attribute_is_updated_as_what_it_is_registered(
-    value: str | int | None, kind: Any
-) -> None:
-    update = attribute_update("OutlastX", value)
-    assert (update.key, update.value) == (kind("OutlastX"), value)
+def test_an_attribute_is_updated_as_what_it_is_registered(name: str, value: Any, kind: Any) -> None:
+    update = attribute_update(name, value)
+    assert (update.key, update.value) == (kind(name), value)
 
 
 def test_a_nested_run_starts_with_the_attributes_that_it_takes_to_be_there() -> None:

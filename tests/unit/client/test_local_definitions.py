@@ -23,7 +23,7 @@ from outlast.agents.items.run_items import MessageOutputItem, ToolCallItem, Tool
 from outlast.agents.items.tool_origin import ToolOrigin, ToolOriginType
 from outlast.agents.machine.shell import ShellTool
 from outlast.agents.tools.function_tool import function_tool
-from outlast.client.known_agents import KnownAgents, RemoteAgent
+from outlast.client.local_definitions import LocalDefinitions, RemoteAgent
 from outlast.loop.items import Item
 from outlast.loop.values import JsonObject
 from outlast.testing import shell_call
@@ -61,23 +61,23 @@ TRIAGE = Agent[Any](name="Triage", handoffs=[BILLING], input_guardrails=[calm])
 
 
 def test_agents_are_found_along_the_handoffs() -> None:
-    known = KnownAgents(TRIAGE)
+    known = LocalDefinitions(TRIAGE)
     assert known.agent("Triage") is TRIAGE
     assert known.agent("Billing") is BILLING
     assert known.agent("Orders") == RemoteAgent("Orders")
-    assert known.definition("Orders") is None
-    assert KnownAgents("Triage").agent("Triage") == RemoteAgent("Triage")
+    assert known.find_agent("Orders") is None
+    assert LocalDefinitions("Triage").agent("Triage") == RemoteAgent("Triage")
 
 
 def test_a_graph_that_a_worker_would_refuse_is_no_reason_to_fail_here() -> None:
-    twins = Agent[Any](name="A", handoffs=[Agent[Any](name="B"), Agent[Any](name="B")])
-    known = KnownAgents(twins)
+    twins = Agent[Any](name="A", handoffs=[Agent[Any](name="B", output_type=dict[str, Any])])
+    known = LocalDefinitions(twins)
     assert known.agent("A") is twins
     assert known.agent("B") == RemoteAgent("B")
 
 
 def test_the_type_of_an_answer_is_that_of_its_agent() -> None:
-    known = KnownAgents(TRIAGE)
+    known = LocalDefinitions(TRIAGE)
     schema = known.output_schema("Billing")
     assert schema is not None
     assert schema.name() == "int"
@@ -86,7 +86,7 @@ def test_the_type_of_an_answer_is_that_of_its_agent() -> None:
 
 
 def test_a_call_has_what_the_model_was_told_about_its_tool() -> None:
-    known = KnownAgents(TRIAGE)
+    known = LocalDefinitions(TRIAGE)
     call = known.run_item(Item("tool_call", {"type": "function_call", "name": "pay"}, "Billing"))
     assert isinstance(call, ToolCallItem)
     assert (call.agent, call.description) == (BILLING, "Pay somebody.")
@@ -97,7 +97,7 @@ def test_a_call_has_what_the_model_was_told_about_its_tool() -> None:
 
 def test_calls_and_their_outputs_say_where_the_tool_comes_from() -> None:
     desk = Agent[Any](name="Desk", tools=[*BILLING.tools, TRIAGE.as_tool("ask", "Ask.")])
-    known = KnownAgents(desk)
+    known = LocalDefinitions(desk)
     origins: list[ToolOrigin | None] = []
     for at, name in enumerate(["pay", "ask", "gone"]):
         call: JsonObject = {"type": "function_call", "name": name, "call_id": f"c{at}"}
@@ -113,7 +113,7 @@ def test_calls_and_their_outputs_say_where_the_tool_comes_from() -> None:
 
 def test_guardrails_are_found_with_the_agents_and_in_the_settings() -> None:
     config = RunConfig(output_guardrails=[polite], input_guardrails=["elsewhere"])  # pyright: ignore[reportArgumentType]  a name
-    known = KnownAgents(TRIAGE, run_config=config)
+    known = LocalDefinitions(TRIAGE, run_config=config)
     assert known.input_guardrail("Triage", "calm") is calm
     assert known.output_guardrail("Triage", "polite") is polite
     assert known.tool_input_guardrail("Billing", "pay", "cheap") is cheap
@@ -121,7 +121,7 @@ def test_guardrails_are_found_with_the_agents_and_in_the_settings() -> None:
 
 
 async def test_a_guardrail_that_only_the_worker_has_is_known_by_name() -> None:
-    known = KnownAgents(run_config={"workflow_name": "Support"})
+    known = LocalDefinitions(run_config={"workflow_name": "Support"})
     inputs, outputs = known.input_guardrail("A", "x"), known.output_guardrail("A", "x")
     before = known.tool_input_guardrail("A", "pay", "x")
     after = known.tool_output_guardrail("A", "pay", "x")
@@ -142,12 +142,14 @@ async def test_a_guardrail_that_only_the_worker_has_is_known_by_name() -> None:
 
 def test_a_context_that_was_given_is_told_of_the_run() -> None:
     given = {"n": 1}
-    known = KnownAgents(context=given)
-    known.give_back({"n": 2})
+    known = LocalDefinitions(context=given)
+    known.update_context({"n": 2})
     assert given == {"n": 2}
-    KnownAgents(lent=known.lent).give_back({"n": 3})  # the run goes on, with another result
+    LocalDefinitions(program_context=known.program_context).update_context(
+        {"n": 3}
+    )  # the run goes on, with another result
     assert given == {"n": 3}
-    KnownAgents().give_back({"n": 4})
+    LocalDefinitions().update_context({"n": 4})
     assert given == {"n": 3}
 
 
@@ -155,9 +157,9 @@ def test_a_context_of_unknown_type_is_made_by_who_knows_it() -> None:
     def make(fields: JsonObject) -> tuple[str, int]:
         return "made", fields["n"]
 
-    assert KnownAgents(make_context=make).context({"n": 1}) == ("made", 1)
-    assert KnownAgents(make_context=make).context({"other": 1}) == {"other": 1}
-    assert KnownAgents(context={}, make_context=make).context({"n": 1}) == {"n": 1}
+    assert LocalDefinitions(make_context=make).context({"n": 1}) == ("made", 1)
+    assert LocalDefinitions(make_context=make).context({"other": 1}) == {"other": 1}
+    assert LocalDefinitions(context={}, make_context=make).context({"n": 1}) == {"n": 1}
 
 
 class Seen(Shelf):
@@ -170,7 +172,7 @@ class Seen(Shelf):
 
 def test_a_call_of_an_mcp_tool_says_what_this_process_has_seen_of_it() -> None:
     shelf = Seen(tool("find", description="Finds.", title="Find a book"))
-    known = KnownAgents(Agent[Any](name="Desk", mcp_servers=[shelf]))
+    known = LocalDefinitions(Agent[Any](name="Desk", mcp_servers=[shelf]))
     raw: JsonObject = {"type": "function_call", "call_id": "c1", "name": "find", "arguments": "{}"}
     item: Any = known.run_item(Item("tool_call", raw, "Desk"))
     origin = ToolOrigin(ToolOriginType.MCP, mcp_server_name="shelf")
@@ -182,7 +184,7 @@ def test_a_call_of_an_mcp_tool_says_what_this_process_has_seen_of_it() -> None:
 
 @pytest.mark.parametrize("shelves", [[Shelf()], [Seen(), Seen(name="other")]])
 def test_a_call_of_an_mcp_tool_that_is_not_known_here_says_nothing(shelves: list[Any]) -> None:
-    known = KnownAgents(Agent[Any](name="Desk", mcp_servers=shelves))
+    known = LocalDefinitions(Agent[Any](name="Desk", mcp_servers=shelves))
     raw: JsonObject = {"type": "function_call", "call_id": "c1", "name": "find", "arguments": "{}"}
     item: Any = known.run_item(Item("tool_call", raw, "Desk"))
     assert (item.description, item.title, item.tool_origin) == (None, None, None)
@@ -190,7 +192,7 @@ def test_a_call_of_an_mcp_tool_that_is_not_known_here_says_nothing(shelves: list
 
 def test_a_tool_on_a_machine_is_found_under_the_name_that_its_calls_have() -> None:
     shell = ShellTool(str, name="bash")
-    known = KnownAgents(Agent[Any](name="A", tools=[shell]))
+    known = LocalDefinitions(Agent[Any](name="A", tools=[shell]))
     assert known.tool("A", "shell") is shell
     item = known.run_item(Item("tool_call", shell_call("c1", "ls"), "A"))
     assert isinstance(item, ToolCallItem)

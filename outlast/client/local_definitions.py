@@ -11,7 +11,7 @@ from typing import Any, NoReturn, cast
 from outlast.agents.agent import Agent
 from outlast.agents.agent_tools.call_items import call_item, origin_of
 from outlast.agents.config.run_config import RunConfig, as_run_config
-from outlast.agents.context.codec import LentContext, read_context
+from outlast.agents.context.codec import ProgramContext, read_context
 from outlast.agents.context.live import LIVE_CONTEXTS
 from outlast.agents.errors import UserError
 from outlast.agents.guardrails.guardrail import InputGuardrail, OutputGuardrail
@@ -49,7 +49,7 @@ class RemoteAgent:
     handoff_description: str | None = None
 
 
-class KnownAgents:
+class LocalDefinitions:
     """The agents reachable from the program's starting agent, and the run's settings.
 
     Args:
@@ -76,18 +76,18 @@ class KnownAgents:
         run_config: RunConfig | Mapping[str, Any] | None = None,
         context: object = None,
         context_type: Any = None,
-        lent: LentContext | None = None,
-        items_given: bool = False,
+        program_context: ProgramContext | None = None,
+        input_is_list: bool = False,
         make_context: Callable[[Any], Any] | None = None,
     ) -> None:
         self._start: Agent[Any] | None = None
         if isinstance(starting_agent, Agent):
             self._start = cast("Agent[Any]", starting_agent)
-        self.items_given = items_given
+        self.input_is_list = input_is_list
         self.make_context = make_context
         self._config = as_run_config(run_config)
         self.context_type: Any = context_type if context is None else type(context)
-        self.lent = lent if context is None else LentContext(context)
+        self.program_context = program_context if context is None else ProgramContext(context)
         self._registry: Registry | None = None
         self._origins: dict[str, ToolOrigin] = {}
         self._served: dict[tuple[str, str], FunctionTool] = {}
@@ -95,9 +95,9 @@ class KnownAgents:
 
     def agent(self, name: str) -> Any:
         """Return the agent with a name: an `Agent`, or else a `RemoteAgent`."""
-        return self.definition(name) or RemoteAgent(name)
+        return self.find_agent(name) or RemoteAgent(name)
 
-    def definition(self, name: str) -> Agent[Any] | None:
+    def find_agent(self, name: str) -> Agent[Any] | None:
         """Return the `Agent` with a name, or None."""
         if self._start is None:
             return None
@@ -105,22 +105,22 @@ class KnownAgents:
             return self._start
         try:
             if self._registry is None:
-                self._registry = Registry([self._start])
+                self._registry = Registry([self._start], tell_apart=True)
             return self._registry.agent(name)
         except UserError:  # unknown here, or an invalid graph that the worker reports
             return None
 
     def output_schema(self, agent: str) -> AgentOutputSchemaBase | None:
         """Return the schema of an agent's answers; None for text, and for unknown agents."""
-        known = self.definition(agent)
-        return None if known is None else output_schema_of(known.output_type)
+        definition = self.find_agent(agent)
+        return None if definition is None else output_schema_of(definition.output_type)
 
     def tool(self, agent: str, name: str) -> FunctionTool | None:
         """Return a tool of an agent, or None."""
-        known = self.definition(agent)
-        tools = [] if known is None else function_tools(known.tools)
+        definition = self.find_agent(agent)
+        tools = [] if definition is None else function_tools(definition.tools)
         own = next((tool for tool in reversed(tools) if tool.called_name == name), None)
-        return own or (None if known is None else self._served_tool(known, name))
+        return own or (None if definition is None else self._served_tool(definition, name))
 
     def origin(self, agent: str, name: str) -> ToolOrigin | None:
         """Return the origin of an agent's tool, if the tool is defined here."""
@@ -128,7 +128,7 @@ class KnownAgents:
         return None if tool is None else origin_of(tool)
 
     def _served_tool(self, agent: Agent[Any], name: str) -> FunctionTool | None:
-        """Return a tool of an MCP server, if this process, or a worker in it, has listed it."""
+        """Return a tool of an MCP server, if this process has listed it."""
         key = (agent.name, name)
         if key not in self._served:
             found = next((tool for tool in tools_seen(agent) if tool.name == name), None)
@@ -154,15 +154,15 @@ class KnownAgents:
 
         Without any, callables may add some.
         """
-        if self.lent is not None:
-            LIVE_CONTEXTS.keep(run_id, self.lent.live)
+        if self.program_context is not None:
+            LIVE_CONTEXTS.keep(run_id, self.program_context.live)
         elif LIVE_CONTEXTS.of_run(run_id) is None:
             LIVE_CONTEXTS.keep(run_id, {})
 
-    def give_back(self, context: Json) -> None:
+    def update_context(self, context: Json) -> None:
         """Update the program's own context from the run's."""
-        if self.lent is not None:
-            self.lent.update(context)
+        if self.program_context is not None:
+            self.program_context.update(context)
 
     def context(self, value: Json) -> Any:
         """Return the context as its original type, or as JSON if the type is unknown."""
@@ -170,42 +170,42 @@ class KnownAgents:
             with suppress(Exception):  # it may need another JSON than the run's
                 return self.make_context(value)
         try:
-            live = self.lent.live if self.lent is not None else None
-            return read_context(value, self.context_type, live)
+            live = self.program_context.live if self.program_context is not None else None
+            return read_context(value, self.context_type, live, is_own=True)
         except UserError:  # user code replaced the context
             return value
 
     def input_guardrail(self, agent: str, name: str) -> InputGuardrail[Any]:
         """Return an input guardrail of an agent or of the run's settings."""
-        known = self.definition(agent)
-        own = [] if known is None else known.input_guardrails
-        found = _named([*own, *(self._config.input_guardrails or ())], name)
+        definition = self.find_agent(agent)
+        own = [] if definition is None else definition.input_guardrails
+        found = _find([*own, *(self._config.input_guardrails or ())], name)
         return found or InputGuardrail(_Elsewhere(name).check_input, name=name)
 
     def output_guardrail(self, agent: str, name: str) -> OutputGuardrail[Any]:
         """Return an output guardrail of an agent or of the run's settings."""
-        known = self.definition(agent)
-        own = [] if known is None else known.output_guardrails
-        found = _named([*own, *(self._config.output_guardrails or ())], name)
+        definition = self.find_agent(agent)
+        own = [] if definition is None else definition.output_guardrails
+        found = _find([*own, *(self._config.output_guardrails or ())], name)
         return found or OutputGuardrail(_Elsewhere(name).check_output, name=name)
 
     def tool_input_guardrail(self, agent: str, tool: str, name: str) -> ToolInputGuardrail[Any]:
         """Return a guardrail on the calls of a tool."""
-        known = self.tool(agent, tool)
-        own = [] if known is None else known.tool_input_guardrails
-        return _named(own, name) or ToolInputGuardrail(_Elsewhere(name).check_call, name=name)
+        definition = self.tool(agent, tool)
+        own = [] if definition is None else definition.tool_input_guardrails
+        return _find(own, name) or ToolInputGuardrail(_Elsewhere(name).check_call, name=name)
 
     def tool_output_guardrail(self, agent: str, tool: str, name: str) -> ToolOutputGuardrail[Any]:
         """Return a guardrail on the results of a tool."""
-        known = self.tool(agent, tool)
-        own = [] if known is None else known.tool_output_guardrails
-        return _named(own, name) or ToolOutputGuardrail(_Elsewhere(name).check_call, name=name)
+        definition = self.tool(agent, tool)
+        own = [] if definition is None else definition.tool_output_guardrails
+        return _find(own, name) or ToolOutputGuardrail(_Elsewhere(name).check_call, name=name)
 
 
-def _named(guardrails: Iterable[Any], name: str) -> Any:
-    """Return the guardrail with a name, or None; the run's settings may hold names only."""
-    known = (one for one in guardrails if not isinstance(one, str))
-    return next((one for one in known if one.get_name() == name), None)
+def _find(guardrails: Iterable[Any], name: str) -> Any:
+    """Return the guardrail object with a name, or None."""
+    objects = (guardrail for guardrail in guardrails if not isinstance(guardrail, str))
+    return next((guardrail for guardrail in objects if guardrail.get_name() == name), None)
 
 
 @dataclass(frozen=True)

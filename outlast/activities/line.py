@@ -1,0 +1,18 @@
+"""Carries out `HoldLine`: the activity stays open until the process with the line ends it."""
+
+from temporalio import activity
+
+from outlast.activities.carry_out import Attempt
+from outlast.activities.worker_deps import WorkerDeps
+from outlast.contract.effects import EffectRequest
+from outlast.loop.effects import HoldLine
+
+
+async def hold_line(worker: WorkerDeps, request: EffectRequest[HoldLine], attempt: Attempt) -> None:
+    """Leave the activity open: the line heartbeats and completes it from its own process.
+
+    If the line's heartbeats stop, Temporal times the activity out, and a worker makes the model
+    calls of the run again.
+    """
+    del worker, request, attempt
+    activity.raise_complete_async()

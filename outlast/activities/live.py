@@ -1,0 +1,100 @@
+"""A realtime session's part of a model call: the agent's settings, and the plan of a reply.
+
+A realtime line calls no model: the session answers by itself. So the two halves of the model
+activity run at different times here, before the session starts and after each of its responses.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from outlast.activities.errors import lacking
+from outlast.activities.invocation import Invocation
+from outlast.activities.model import (
+    instructions_of,
+    invocation_of,
+    planned_reply,
+    stored_prompt_of,
+)
+from outlast.activities.offered_tools import OfferedTools, offered_tools
+from outlast.activities.worker_deps import WorkerDeps
+from outlast.agents.errors import UserError
+from outlast.loop.calls import ModelReply
+from outlast.loop.checks import RequiredStep
+from outlast.loop.effects import CallModel
+from outlast.loop.items import Item
+from outlast.loop.values import JsonObject
+from outlast.ports.model import ModelResponse
+
+ALREADY_SPOKEN: Final[frozenset[RequiredStep]] = frozenset({"finalize_answer", "check_output"})
+"""The steps that would hold back an answer. The caller has heard it already."""
+
+
+@dataclass(frozen=True)
+class LiveAgent:
+    """The active agent, as a realtime session needs it.
+
+    Attributes:
+        invocation: the agent and the context.
+        offer: the enabled tools and handoffs.
+        instructions: the instructions, or None.
+        prompt: the stored prompt, or None.
+    """
+
+    invocation: Invocation
+    offer: OfferedTools
+    instructions: str | None
+    prompt: JsonObject | None
+
+
+async def live_agent(worker: WorkerDeps, effect: CallModel) -> LiveAgent:
+    """Return the active agent with its instructions, tools and handoffs for this context.
+
+    Args:
+        worker: the definitions of this process.
+        effect: the model call that the session stands for.
+
+    Raises:
+        EffectError: this process lacks the agent, or user code failed.
+    """
+    invocation = invocation_of(await _with_context(worker, effect), effect)
+    offer = await offered_tools(invocation)
+    instructions = await instructions_of(invocation)
+    return LiveAgent(invocation, offer, instructions, await stored_prompt_of(invocation))
+
+
+async def live_reply(
+    worker: WorkerDeps,
+    effect: CallModel,
+    history: Sequence[Item],
+    response: ModelResponse,
+    *,
+    model: str,
+) -> ModelReply:
+    """Return the reply of a realtime session, with the plan of its calls.
+
+    Output guardrails have checked the transcript while the model spoke, and no hook may hold the
+    answer back, so the loop takes it as it is.
+
+    Args:
+        worker: the definitions of this process.
+        effect: the model call that the reply answers.
+        history: the items before the reply.
+        response: the messages and calls of the session's response.
+        model: the model's name, for people to read.
+
+    Raises:
+        EffectError: this process lacks the agent, or user code failed before the plan.
+    """
+    invocation = invocation_of(await _with_context(worker, effect), effect)
+    offer = await offered_tools(invocation)
+    reply = await planned_reply(invocation, history, offer, response, model)
+    steps = tuple(step for step in reply.required_steps if step not in ALREADY_SPOKEN)
+    return replace(reply, required_steps=steps)
+
+
+async def _with_context(worker: WorkerDeps, effect: CallModel) -> WorkerDeps:
+    try:
+        return await worker.of_run(effect.run_id).with_live_values(effect.context)
+    except UserError as error:
+        raise lacking(str(error)) from error

@@ -1,0 +1,654 @@
+"""The audit: every request, vote, decision, reminder and refused attempt of runs, in order of time.
+
+Read from the runs' own histories, so there is no other record that could differ. Needs no worker.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from statistics import median
+from typing import Final, Literal, TypeAlias
+
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from outlast.agents.errors import AgentsException, RunNotFound
+from outlast.client.history import RunReader
+from outlast.client.run_address import RunAddress
+from outlast.contract import names
+from outlast.loop.approvals import ApprovalRequest, Decision, Person, Vote
+from outlast.loop.effects import RunAgent
+from outlast.loop.events import (
+    ConversationHeld,
+    ConversationReleased,
+    DecisionReceived,
+    Event,
+    PersonSpoke,
+    RequestClaimed,
+    SignalUnreadable,
+)
+from outlast.loop.state import Ignored, LoopState
+from outlast.loop.values import JsonObject
+from outlast.rendering import cut
+from outlast.visibility.queries import equals
+
+AuditEvent: TypeAlias = Literal[
+    "requested",
+    "vote",
+    "decided",
+    "claimed",
+    "unclaimed",
+    "reminded",
+    "escalated",
+    "expired",
+    "cancelled",
+    "superseded",
+    "ignored",
+    "held",
+    "said",
+    "released",
+]
+
+READ_AT_ONCE: Final = 8
+"""How many runs are read at a time."""
+
+LONGEST_TEXT: Final = 1_000
+"""The most characters of a text in a record: anybody may send a signal of any length."""
+
+MOST_RUNS: Final = 1_000
+
+TOO_FAST_SECONDS: Final = 3
+"""A decision that takes less was hardly read."""
+
+_DECIDED: Final = frozenset({"approved", "edited", "rejected", "responded"})
+_RUNS: Final = frozenset({"approved", "edited"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditRecord:
+    """One entry of the audit.
+
+    Attributes:
+        at_ms: when, in milliseconds since the epoch.
+        event: what happened. `vote` is one person's decision; `decided` settles the request.
+        run_id: the run that made the request.
+        root_run_id: the run that it is nested in, if it is, else the run itself.
+        request_id: the request; empty for what concerns no request.
+        kind: what waits: a tool, a handoff, an answer or a budget.
+        agent: the agent that made the call.
+        tool: the name of the tool or handoff.
+        call_id: the provider's id of the call.
+        args_digest: the digest of the arguments; of a vote, those that it is about.
+        effect: what the call changes.
+        risk: the risk in the terms of the request.
+        policy: the name of the policy that made the terms.
+        status: the status of the request afterwards.
+        decision: the type of the decision.
+        by: who did it; empty if nobody said.
+        display: that person's name for people.
+        groups: the groups that the person belonged to.
+        method: how the sender knew who it was.
+        verified: whether the sender proved it; None where nobody acted.
+        channel: where the decision was made.
+        remember: for which further calls the decision counts.
+        seconds_to_decide: the time from the request to a vote or a decision.
+        note: the reason of a request, the message of a decision, or why an attempt was ignored.
+    """
+
+    at_ms: int
+    event: AuditEvent
+    run_id: str
+    root_run_id: str
+    request_id: str = ""
+    kind: str = ""
+    agent: str = ""
+    tool: str = ""
+    call_id: str = ""
+    args_digest: str = ""
+    effect: str = ""
+    risk: str = ""
+    policy: str = ""
+    status: str = ""
+    decision: str = ""
+    by: str = ""
+    display: str = ""
+    groups: tuple[str, ...] = ()
+    method: str = ""
+    verified: bool | None = None
+    channel: str = ""
+    remember: str = ""
+    seconds_to_decide: float | None = None
+    note: str = ""
+
+    def record(self) -> JsonObject:
+        """Return the entry as JSON, with every field."""
+        return {
+            "at": datetime.fromtimestamp(self.at_ms / 1000, UTC).isoformat(timespec="milliseconds"),
+            "event": self.event,
+            "run_id": self.run_id,
+            "root_run_id": self.root_run_id,
+            "request_id": self.request_id,
+            "kind": self.kind,
+            "agent": self.agent,
+            "tool": self.tool,
+            "call_id": self.call_id,
+            "args_digest": self.args_digest,
+            "effect": self.effect,
+            "risk": self.risk,
+            "policy": self.policy,
+            "status": self.status,
+            "decision": self.decision,
+            "by": self.by,
+            "display": self.display,
+            "groups": list(self.groups),
+            "method": self.method,
+            "verified": self.verified,
+            "channel": self.channel,
+            "remember": self.remember,
+            "seconds_to_decide": self.seconds_to_decide,
+            "note": self.note,
+        }
+
+
+FIELDS: Final = tuple(AuditRecord(at_ms=0, event="vote", run_id="", root_run_id="").record())
+"""The names of an entry's fields, in order: the columns of a table."""
+
+
+# --- From states to records ----------------------------------------------------------------------
+
+
+def records_between(
+    before: LoopState, event: Event | None, after: LoopState, root_run_id: str
+) -> Iterator[AuditRecord]:
+    """Yield the records of one event of a run.
+
+    Args:
+        before: the state before the event; an empty one for the first state that could be read.
+        event: the event; None for the first state of a history.
+        after: the state after the event.
+        root_run_id: the run that this one is nested in, or its own id.
+    """
+    earlier = {request.id: request for request in before.approvals}
+    for request in after.approvals:
+        known = earlier.get(request.id)
+        if known is request:
+            continue
+        blank = AuditRecord(
+            at_ms=request.requested_at_ms if event is None else event.at_ms,
+            event="requested",
+            run_id=after.run_id,
+            root_run_id=root_run_id,
+        )
+        yield from _of_request(known, request, event, blank)
+    at_ms = 0 if event is None else event.at_ms
+    blank = AuditRecord(at_ms=at_ms, event="ignored", run_id=after.run_id, root_run_id=root_run_id)
+    ignored = _newly_ignored(before, event, after)
+    yield from (_of_ignored(one, event, blank) for one in ignored)
+    if after.hold != before.hold:
+        yield from _of_takeover(event, blank)
+
+
+def _of_request(
+    before: ApprovalRequest | None,
+    request: ApprovalRequest,
+    event: Event | None,
+    blank: AuditRecord,
+) -> Iterator[AuditRecord]:
+    terms = request.terms
+    one = replace(
+        blank,
+        request_id=_text(request.id),
+        kind=request.kind,
+        agent=_text(request.agent),
+        tool=_text(request.name),
+        call_id=_text(request.call_id),
+        args_digest=request.args_digest,
+        effect=_text(terms.effect),
+        risk=terms.risk,
+        policy=_text(terms.policy),
+        status=request.status,
+    )
+    if before is None:
+        asked = request.requested_at_ms
+        yield replace(
+            one, event="requested", at_ms=asked, status="pending", note=_text(request.reason)
+        )
+        before = replace(request, votes=(), status="pending", reminders=0, escalated=0, claim=None)
+    yield from _of_claim(before, request, event, one)
+    for vote in request.votes[len(before.votes) :]:
+        yield _of_vote(vote, request, one)
+    if request.reminders > before.reminders:
+        yield replace(one, event="reminded")
+    if request.escalated > before.escalated:
+        yield replace(one, event="escalated")
+    if request.status != before.status:
+        yield _of_end(request, one)
+
+
+def _of_claim(
+    before: ApprovalRequest, request: ApprovalRequest, event: Event | None, one: AuditRecord
+) -> Iterator[AuditRecord]:
+    if request.claim == before.claim or request.status != "pending":
+        return
+    claim = request.claim or before.claim
+    if claim is None:
+        return
+    sent = event if isinstance(event, RequestClaimed) else None
+    person = Person(subject=claim.by) if sent is None else sent.person
+    yield replace(
+        _with_person(one, person),
+        event="claimed" if request.claim is not None else "unclaimed",
+        verified=None if sent is None else sent.verified,
+    )
+
+
+def _of_vote(vote: Vote, request: ApprovalRequest, one: AuditRecord) -> AuditRecord:
+    return replace(
+        _with_decision(one, vote.decision),
+        event="vote",
+        at_ms=vote.at_ms,
+        args_digest=vote.args_digest,
+        verified=vote.verified,
+        seconds_to_decide=_seconds(request, vote.at_ms),
+    )
+
+
+def _of_end(request: ApprovalRequest, one: AuditRecord) -> AuditRecord:
+    """Return the record of a request's end: a decision, its expiry, or a cancelled call."""
+    at_ms = one.at_ms if request.decided_at_ms is None else request.decided_at_ms
+    if request.decision is not None and request.status in _DECIDED:
+        return replace(
+            _with_decision(one, request.decision),
+            event="decided",
+            at_ms=at_ms,
+            verified=request.votes[-1].verified if request.votes else None,
+            seconds_to_decide=_seconds(request, at_ms),
+        )
+    if request.status == "expired" or request.status in _DECIDED:  # in time, by nobody
+        return replace(one, event="expired", at_ms=at_ms, note=f"then: {request.terms.on_expiry}")
+    ended: AuditEvent = "superseded" if request.status == "superseded" else "cancelled"
+    return replace(one, event=ended, at_ms=at_ms)
+
+
+def _newly_ignored(before: LoopState, event: Event | None, after: LoopState) -> Sequence[Ignored]:
+    """Return the newest attempts that the run ignored."""
+    if after.ignored == before.ignored or not after.ignored:
+        return ()
+    if event is None:  # the history with the events is gone
+        return after.ignored
+    by_people = (
+        DecisionReceived
+        | RequestClaimed
+        | ConversationHeld
+        | PersonSpoke
+        | ConversationReleased
+        | SignalUnreadable
+    )
+    return after.ignored[-1:] if isinstance(event, by_people) else ()
+
+
+def _of_ignored(ignored: Ignored, event: Event | None, blank: AuditRecord) -> AuditRecord:
+    """Return the record of a refused attempt, with the claims of its sender."""
+    one = replace(blank, at_ms=ignored.at_ms, note=_text(f"{ignored.what}: {ignored.why}"))
+    match event:
+        case DecisionReceived(decision=decision, verified=verified):
+            one = _with_decision(one, decision)
+            return replace(
+                one,
+                request_id=_text(decision.request_id),
+                args_digest=_text(decision.args_digest),
+                verified=verified,
+                note=_text(ignored.why),
+            )
+        case RequestClaimed(request_id=request_id, person=person, verified=verified):
+            one = replace(_with_person(one, person), request_id=_text(request_id))
+            return replace(one, verified=verified)
+        case ConversationHeld() | PersonSpoke() | ConversationReleased():
+            return replace(_with_person(one, event.person), verified=event.verified)
+        case _:
+            return one
+
+
+def _of_takeover(event: Event | None, blank: AuditRecord) -> Iterator[AuditRecord]:
+    match event:
+        case ConversationHeld():
+            did, note = "held", ""
+        case PersonSpoke():
+            did, note = "said", f"message {event.message_id}"
+        case ConversationReleased():
+            did, note = "released", event.note
+        case _:
+            return
+    one = replace(_with_person(blank, event.person), event=did, note=_text(note))
+    yield replace(one, verified=event.verified)
+
+
+def _with_decision(one: AuditRecord, decision: Decision) -> AuditRecord:
+    one = _with_person(one, decision.person)
+    remember = f"{decision.remember_scope} until {decision.remember_until}"
+    return replace(
+        one,
+        decision=decision.type,
+        channel=_text(decision.channel),
+        remember=remember if decision.remember else "",
+        note=_text(decision.message),
+    )
+
+
+def _with_person(one: AuditRecord, person: Person) -> AuditRecord:
+    return replace(
+        one,
+        by=_text(person.subject),
+        display=_text(person.display),
+        groups=tuple(_text(group) for group in person.groups[:100]),
+        method=_text(person.method),
+    )
+
+
+def _text(text: str | None) -> str:
+    return cut(text or "", LONGEST_TEXT)
+
+
+def _seconds(request: ApprovalRequest, at_ms: int) -> float:
+    """Return the time since a request; a clock that jumped back counts as no time."""
+    return max(0, at_ms - request.requested_at_ms) / 1_000
+
+
+# --- Reading runs --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnreadRun:
+    """A run that the audit lacks, and why it could not be read."""
+
+    run_id: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditLog:
+    """The audit of one or several runs.
+
+    Attributes:
+        records: the entries, oldest first.
+        unread: runs that could not be read, such as encrypted ones: the audit is incomplete.
+        is_cut: whether there are more runs than were read.
+    """
+
+    records: tuple[AuditRecord, ...]
+    unread: tuple[UnreadRun, ...] = ()
+    is_cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Execution:
+    """One execution of a run: a run that is reset, or starts again with its id, has several."""
+
+    run_id: str
+    execution_id: str
+    root_run_id: str
+
+
+async def audit_run(client: Client, run_id: str) -> AuditLog:
+    """Return the audit of a run and of the runs nested in it, before and after resets.
+
+    Raises:
+        RunNotFound: there is no such run.
+        AgentsException: the server refused, or the run cannot be read here.
+    """
+    log = _Reading(client)
+    await log.read_tree(run_id, run_id)
+    return log.result()
+
+
+async def audit_since(client: Client, since: datetime, *, limit: int = MOST_RUNS) -> AuditLog:
+    """Return the audit of all runs since a time.
+
+    Args:
+        client: the client.
+        since: the time, with a time zone.
+        limit: the maximum number of runs to read: open ones first, then the newest.
+
+    Raises:
+        AgentsException: the server refused.
+    """
+    at = since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    found, is_cut = await _executions(
+        client, f"(ExecutionStatus = 'Running' OR CloseTime >= '{at}')", limit
+    )
+    log = _Reading(client)
+    turn = asyncio.Semaphore(READ_AT_ONCE)
+
+    async def read(execution: _Execution) -> None:
+        async with turn:
+            await log.read(execution)
+
+    await asyncio.gather(*map(read, found))
+    whole = log.result(is_cut=is_cut)
+    since_ms = since.timestamp() * 1_000
+    return replace(whole, records=tuple(one for one in whole.records if one.at_ms >= since_ms))
+
+
+class _Reading:
+    """Collects the records of executions; a reset copies events, which count once."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._records: dict[AuditRecord, None] = {}
+        self._unread: list[UnreadRun] = []
+
+    def result(self, *, is_cut: bool = False) -> AuditLog:
+        records = sorted(self._records, key=lambda one: one.at_ms)
+        return AuditLog(records=tuple(records), unread=tuple(self._unread), is_cut=is_cut)
+
+    async def read_tree(self, run_id: str, root_run_id: str) -> None:
+        """Read a run and the runs nested in it; one that is gone is noted, except the root."""
+        address = RunAddress(self._client, run_id)
+        try:
+            described = address.checked(await address.ask(address.workflow.describe))
+        except RunNotFound as error:
+            if run_id == root_run_id:
+                raise
+            self._unread.append(UnreadRun(run_id=run_id, why=error.message))
+            return
+        term = equals("WorkflowId", run_id)
+        listed = (await _executions(self._client, term, MOST_RUNS))[0] if term else []
+        found = [described.run_id, *(one.execution_id for one in listed if one.run_id == run_id)]
+        nested = dict[str, None]()
+        for execution_id in dict.fromkeys(found):
+            nested |= await self.read(_Execution(run_id, execution_id, root_run_id))
+        for nested_id in nested:
+            await self.read_tree(nested_id, root_run_id)
+
+    async def read(self, execution: _Execution) -> dict[str, None]:
+        """Read an execution, or note why it cannot be read; return the runs that it started."""
+        try:
+            return await self._read(execution)
+        except AgentsException as error:
+            self._unread.append(UnreadRun(run_id=execution.run_id, why=error.message))
+        return {}
+
+    async def _read(self, execution: _Execution) -> dict[str, None]:
+        reader = RunReader(self._client, execution.run_id)
+        before, nested = LoopState(), dict[str, None]()
+        try:
+            async with aclosing(reader.read_all(execution.execution_id)) as events:
+                async for event, after in ((one.event, one.state) async for one in events):
+                    found = records_between(before, event, after, execution.root_run_id)
+                    self._records.update(dict.fromkeys(found))
+                    started = (one for one in after.pending if isinstance(one, RunAgent))
+                    nested.update(dict.fromkeys(one.nested_id for one in started))
+                    before = after
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                raise RunNotFound("Its history is no longer retained.") from error
+            raise await RunAddress(self._client, execution.run_id).translate(error) from error
+        return nested
+
+
+async def _executions(client: Client, term: str, limit: int) -> tuple[list[_Execution], bool]:
+    """Return executions that match a query term, and whether there are more."""
+    query = f"WorkflowType = '{names.WORKFLOW}' AND ExecutionStatus != 'ContinuedAsNew' AND {term}"
+    found: list[_Execution] = []
+    try:
+        async for one in client.list_workflows(query):
+            if len(found) == limit:
+                return found, True
+            found.append(_Execution(one.id, one.run_id, one.root_id or one.id))
+    except RPCError as error:
+        if error.status is RPCStatusCode.INVALID_ARGUMENT:
+            raise AgentsException(f"The server cannot search: {error.message}") from error
+        raise await RunAddress(client, "").translate(error) from error
+    return found, False
+
+
+# --- Figures -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """How often and how fast something was decided.
+
+    Attributes:
+        name: the tool or the person.
+        decisions: the number of decisions; of a person, their votes.
+        approved: how many of them let the call run, edited or not.
+        edited: how many of them changed the arguments.
+        fast: how many took less than three seconds.
+        unverified: how many came without proof of who decided.
+        expired: how many requests nobody decided in time.
+        median_seconds: the median time from request to decision; None without decisions.
+    """
+
+    name: str
+    decisions: int
+    approved: int
+    edited: int
+    fast: int
+    unverified: int
+    expired: int = 0
+    median_seconds: float | None = None
+
+    @property
+    def approve_rate(self) -> float | None:
+        """The share of decisions that let the call run; None without decisions."""
+        return self.approved / self.decisions if self.decisions else None
+
+    @property
+    def edit_rate(self) -> float | None:
+        """The share of decisions that changed the arguments; None without decisions."""
+        return self.edited / self.decisions if self.decisions else None
+
+    def record(self) -> JsonObject:
+        """Return the figures as JSON."""
+        return {
+            "name": self.name,
+            "decisions": self.decisions,
+            "approve_rate": self.approve_rate,
+            "edit_rate": self.edit_rate,
+            "median_seconds": self.median_seconds,
+            "under_3_seconds": self.fast,
+            "unverified": self.unverified,
+            "expired": self.expired,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditSummary:
+    """Figures of an audit against rubber-stamping.
+
+    Attributes:
+        tools: of each tool, the one with most decisions first.
+        people: of each person; a name without proof has its own line.
+        suggestions: sentences about rules that the figures suggest.
+    """
+
+    tools: tuple[Figures, ...]
+    people: tuple[Figures, ...]
+    suggestions: tuple[str, ...]
+
+    def record(self) -> JsonObject:
+        """Return the summary as JSON."""
+        return {
+            "tools": [one.record() for one in self.tools],
+            "people": [one.record() for one in self.people],
+            "suggestions": list(self.suggestions),
+        }
+
+
+ENOUGH_DECISIONS: Final = 20
+"""Fewer decisions suggest nothing."""
+
+
+def summary_of(records: Iterable[AuditRecord]) -> AuditSummary:
+    """Return the figures of an audit, per tool and per person."""
+    by_tool: dict[str, list[AuditRecord]] = {}
+    by_person: dict[str, list[AuditRecord]] = {}
+    for one in records:
+        if one.event in {"decided", "expired"}:
+            by_tool.setdefault(one.tool, []).append(one)
+        elif one.event == "vote":
+            name = one.by or "(no name)"
+            name = name if one.verified else f"{name} (unverified)"
+            by_person.setdefault(name, []).append(one)
+    tools = _ordered(by_tool)
+    people = _ordered(by_person)
+    return AuditSummary(tools=tools, people=people, suggestions=(*_suggestions(tools, people),))
+
+
+def _ordered(groups: dict[str, list[AuditRecord]]) -> tuple[Figures, ...]:
+    figures = (_figures(name, records) for name, records in groups.items())
+    return tuple(sorted(figures, key=lambda one: (-one.decisions, one.name)))
+
+
+def _figures(name: str, records: Sequence[AuditRecord]) -> Figures:
+    decided = [one for one in records if one.event != "expired"]
+    seconds = [one.seconds_to_decide for one in decided if one.seconds_to_decide is not None]
+    return Figures(
+        name=name,
+        decisions=len(decided),
+        approved=sum(_lets_run(one) for one in decided),
+        edited=sum(_has_edits(one) for one in decided),
+        fast=sum(one < TOO_FAST_SECONDS for one in seconds),
+        unverified=sum(one.verified is False for one in decided),
+        expired=len(records) - len(decided),
+        median_seconds=median(seconds) if seconds else None,
+    )
+
+
+def _lets_run(one: AuditRecord) -> bool:
+    return one.status in _RUNS if one.event == "decided" else one.decision in {"approve", "edit"}
+
+
+def _has_edits(one: AuditRecord) -> bool:
+    return one.status == "edited" if one.event == "decided" else one.decision == "edit"
+
+
+def _suggestions(tools: Sequence[Figures], people: Sequence[Figures]) -> Iterator[str]:
+    for one in tools:
+        asked = one.decisions + one.expired
+        if asked < ENOUGH_DECISIONS:
+            continue
+        if one.approved == one.decisions == asked and not one.edited:
+            yield (
+                f"{one.name}: approved {one.approved} of {asked} times, never edited. Consider a "
+                "policy that asks less often, such as above an amount."
+            )
+        elif one.decisions and not one.approved:
+            yield (
+                f"{one.name}: approved 0 of {asked} times. Consider taking the tool from its "
+                "agents, or telling them when to use it."
+            )
+        elif one.expired * 2 >= asked:
+            yield (
+                f"{one.name}: {one.expired} of {asked} requests expired. Consider more people, a "
+                "reminder or an escalation."
+            )
+    for one in people:
+        if one.decisions >= ENOUGH_DECISIONS and one.fast * 2 >= one.decisions:
+            yield (
+                f"{one.name}: {one.fast} of {one.decisions} decisions took under "
+                f"{TOO_FAST_SECONDS} seconds. Look at some of them together."
+            )

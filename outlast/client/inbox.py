@@ -1,0 +1,437 @@
+"""The inbox: the approval requests of all runs.
+
+Temporal's visibility is its only store. It says for whom a run waits, until when and at which risk;
+the requests themselves are read from the run's history.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Literal, TypeAlias, cast, get_args
+
+from temporalio.api.workflow.v1 import WorkflowExecutionInfo
+from temporalio.api.workflowservice.v1 import ListWorkflowExecutionsRequest
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from outlast.agents.errors import AgentsException, UserError
+from outlast.client.handle import RunHandle
+from outlast.client.outages import patience_of, ride_out
+from outlast.client.people import By, DecisionReceipt, person_of
+from outlast.contract import names
+from outlast.contract.searchability import searchable
+from outlast.loop.approvals import ApprovalRequest, Risk
+from outlast.ports.engine import check_client
+from outlast.visibility.queries import equals, is_any_of, search_error
+
+PAGE: Final = 100
+LARGEST_PAGE: Final = 1_000
+"""Servers answer with at most this many runs at a time."""
+
+AT_ONCE: Final = 8
+"""How many runs are read or decided at a time."""
+
+SHORTEST_POLL: Final = timedelta(seconds=0.1)
+
+_APPROVAL_OF: Final = "approval of "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InboxEntry:
+    """A run that waits for people, as visibility lists it.
+
+    Attributes:
+        run_id: the run; requests of nested runs are under their root.
+        agent: the active agent.
+        status: what the run waits for besides, such as `waiting` or `held`; empty while it also
+            works.
+        tools: the names of the tools, handoffs and others that wait; empty while the run also
+            works.
+        pending: the number of requests.
+        people: the groups and people who may decide, each once.
+        for_anybody: anybody may decide one of the requests, or not all people are listed.
+        risk: the highest risk of the requests.
+        due: when the first request expires or goes to further people; None for never.
+        started: when the run started, or its newest history.
+        client: connected to the run's server.
+    """
+
+    run_id: str
+    agent: str = ""
+    status: str = ""
+    tools: tuple[str, ...] = ()
+    pending: int = 0
+    people: tuple[str, ...] = ()
+    for_anybody: bool = False
+    risk: Risk = "low"
+    due: datetime | None = None
+    started: datetime
+    client: Client = field(repr=False, compare=False)
+
+    @property
+    def handle(self) -> RunHandle:
+        """The run, to decide its requests."""
+        return RunHandle(self.client, self.run_id)
+
+    async def requests(self) -> tuple[ApprovalRequest, ...]:
+        """Return the pending requests, read from the run's history; needs no worker.
+
+        Raises:
+            RunNotFound: there is no such run any more.
+        """
+        return await self.handle.approvals()
+
+
+@dataclass(frozen=True, slots=True)
+class InboxPage:
+    """Some entries of the inbox, newest runs first, and where the next page begins.
+
+    Attributes:
+        entries: the entries.
+        next: the argument `page` of the next page; None after the last one.
+    """
+
+    entries: tuple[InboxEntry, ...]
+    next: bytes | None = None
+
+    def __iter__(self) -> Iterator[InboxEntry]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+
+@dataclass(frozen=True, slots=True)
+class InboxChange:
+    """An entry that appeared in the inbox, changed, or is gone."""
+
+    kind: Literal["added", "changed", "removed"]
+    entry: InboxEntry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BulkOutcome:
+    """The outcome of a bulk decision for one request.
+
+    Attributes:
+        run_id: the run of the entry.
+        request_id: the request; empty if the run could not be read.
+        receipt: what became of the vote; None if there was none.
+        refused: why there was none.
+    """
+
+    run_id: str
+    request_id: str
+    receipt: DecisionReceipt | None = None
+    refused: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Filter:
+    """The criteria of a listing; None means any."""
+
+    group: str | None
+    risk: Risk | None
+    mine: tuple[str, ...] | None
+    due_before: datetime | None
+
+    def query(self) -> str:
+        """Return the filter in Temporal's query language; `accepts` is stricter."""
+        terms: list[str | None] = [
+            f"WorkflowType = '{names.WORKFLOW}'",
+            "ExecutionStatus = 'Running'",
+            f"{names.ATTRIBUTE_APPROVALS} > 0",
+        ]
+        if self.group is not None:
+            terms.append(is_any_of(names.ATTRIBUTE_GROUPS, [searchable(self.group)]))
+        if self.mine is not None:
+            terms.append(is_any_of(names.ATTRIBUTE_GROUPS, self.mine))
+        if self.risk is not None:
+            terms.append(equals(names.ATTRIBUTE_RISK, self.risk))
+        if self.due_before is not None:
+            until = self.due_before.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+            terms.append(f"{names.ATTRIBUTE_DUE} < '{until}'")
+        return " AND ".join(term for term in terms if term is not None)
+
+    def accepts(self, listed: Sequence[str]) -> bool:
+        """Whether the groups and people of a run fit, as the server lists them."""
+        if self.group is not None and searchable(self.group) not in listed:
+            return False
+        return self.mine is None or not set(self.mine).isdisjoint(listed)
+
+
+class Inbox:
+    """Lists and watches the runs of a namespace that wait for people.
+
+    Args:
+        client: connected to the runs' server.
+        patience: how long calls wait for a server that does not answer; default:
+            OUTLAST_PATIENCE_SECONDS, or five minutes.
+    """
+
+    def __init__(self, client: Client, *, patience: timedelta | None = None) -> None:
+        check_client(client, what="Inbox(client)")
+        self._client = client
+        self._patience = patience_of(patience)
+
+    def __repr__(self) -> str:
+        return f"Inbox({self._client.namespace!r})"
+
+    async def list(
+        self,
+        *,
+        group: str | None = None,
+        risk: Risk | None = None,
+        mine: By = None,
+        due_before: datetime | None = None,
+        limit: int = PAGE,
+        page: bytes | None = None,
+    ) -> InboxPage:
+        """Return the runs that wait for people, newest first; visibility is a moment behind.
+
+        Args:
+            group: only what this group, or this person, may decide and not everybody may.
+            risk: only runs whose highest risk is this one.
+            mine: only what this person may decide: as this person, as a member of the person's
+                groups, or because anybody may. The run checks it again.
+            due_before: only what expires or goes to further people before this time.
+            limit: the most entries of a page, up to 1,000.
+            page: `InboxPage.next` of the page before.
+
+        Raises:
+            UserError: an argument does not fit, or the namespace lacks the search attributes.
+            ServerUnavailable: the server does not answer.
+        """
+        criteria = _filter(group, risk, mine, due_before)
+        _check_limit(limit)
+        while True:
+            listed, page = await self._fetch(criteria.query(), limit, page)
+            entries = tuple(
+                _entry(execution, attributes, self._client)
+                for execution in listed
+                if not _is_nested(execution)
+                and criteria.accepts(_texts(attributes := _attributes(execution)))
+            )
+            if entries or page is None:
+                return InboxPage(entries, page)
+
+    async def all(
+        self,
+        *,
+        group: str | None = None,
+        risk: Risk | None = None,
+        mine: By = None,
+        due_before: datetime | None = None,
+    ) -> AsyncGenerator[InboxEntry]:
+        """Yield every entry, page by page; the arguments are those of `list`."""
+        page: bytes | None = None
+        while True:
+            found = await self.list(
+                group=group,
+                risk=risk,
+                mine=mine,
+                due_before=due_before,
+                limit=LARGEST_PAGE,
+                page=page,
+            )
+            for entry in found:
+                yield entry
+            if (page := found.next) is None:
+                return
+
+    async def watch(
+        self,
+        *,
+        group: str | None = None,
+        risk: Risk | None = None,
+        mine: By = None,
+        due_before: datetime | None = None,
+        every: timedelta = timedelta(seconds=2),
+    ) -> AsyncGenerator[InboxChange]:
+        """Yield every entry as added, and then each change, without end.
+
+        Args:
+            group: as for `list`.
+            risk: as for `list`.
+            mine: as for `list`.
+            due_before: as for `list`.
+            every: the time between two looks at visibility.
+
+        Raises:
+            UserError: as for `list`.
+            ServerUnavailable: the server does not answer.
+        """
+        if not isinstance(cast("object", every), timedelta) or every < SHORTEST_POLL:
+            raise UserError(
+                f"watch(every=...) must be a timedelta of 0.1 s or more, not {every!r}."
+            )
+        known: dict[str, InboxEntry] = {}
+        while True:
+            present: dict[str, InboxEntry] = {}
+            entries = self.all(group=group, risk=risk, mine=mine, due_before=due_before)
+            async with aclosing(entries) as found:
+                async for entry in found:
+                    present[entry.run_id] = entry
+            for change in _changes(known, present):
+                yield change
+            known = present
+            await asyncio.sleep(every.total_seconds())
+
+    async def approve_all(
+        self, entries: Sequence[InboxEntry] | InboxPage, *, by: By
+    ) -> tuple[BulkOutcome, ...]:
+        """Approve the requests of several entries that may be decided together: one vote each.
+
+        A request needs a decision of its own unless its policy allows bulk decisions and its risk
+        is low.
+
+        Args:
+            entries: the entries.
+            by: who decides: a name or a `Person`.
+
+        Returns:
+            What became of each request, in the order of the entries.
+        """
+        person = person_of(by)
+        turn = asyncio.Semaphore(AT_ONCE)
+
+        async def approve(entry: InboxEntry) -> list[BulkOutcome]:
+            async with turn:
+                try:
+                    requests = await entry.requests()
+                except AgentsException as error:
+                    return [BulkOutcome(run_id=entry.run_id, request_id="", refused=str(error))]
+                return [await _vote(entry, request, person) for request in requests]
+
+        outcomes = await asyncio.gather(*map(approve, entries))
+        return tuple(one for of_entry in outcomes for one in of_entry)
+
+    async def _fetch(
+        self, query: str, limit: int, page: bytes | None
+    ) -> tuple[Sequence[WorkflowExecutionInfo], bytes | None]:
+        """Return one page of a search, and the token of the next one.
+
+        The SDK's own listing converts every attribute of every run, which takes ten times as long.
+        """
+        request = ListWorkflowExecutionsRequest(
+            namespace=self._client.namespace,
+            page_size=limit,
+            next_page_token=page or b"",
+            query=query,
+        )
+        try:
+            found = await ride_out(
+                lambda: self._client.workflow_service.list_workflow_executions(request),
+                self._patience,
+            )
+        except RPCError as error:
+            raise search_error(self._client.namespace, error) from error
+        return found.executions, found.next_page_token or None
+
+
+def bulk_problem(request: ApprovalRequest) -> str | None:
+    """Return why a request cannot be decided together with others, or None if it can."""
+    if request.terms.risk != "low":
+        return f"Its risk is {request.terms.risk}, so it needs a decision of its own."
+    if not request.terms.bulk:
+        return "Its policy allows no bulk decisions, so it needs a decision of its own."
+    return None
+
+
+async def _vote(entry: InboxEntry, request: ApprovalRequest, by: By) -> BulkOutcome:
+    refused, receipt = bulk_problem(request), None
+    if refused is None:
+        try:
+            receipt = await entry.handle.approve(request, by=by)
+        except AgentsException as error:
+            refused = str(error)
+    return BulkOutcome(run_id=entry.run_id, request_id=request.id, receipt=receipt, refused=refused)
+
+
+def _filter(group: str | None, risk: Risk | None, mine: By, due_before: datetime | None) -> _Filter:
+    """Return the criteria.
+
+    Raises:
+        UserError: an argument does not fit.
+    """
+    if group is not None and (not isinstance(cast("object", group), str) or not group):
+        raise UserError(f"group= must be the name of a group, not {group!r:.80}.")
+    if risk is not None and risk not in get_args(Risk):
+        raise UserError(f"risk= must be 'low', 'medium' or 'high', not {risk!r:.80}.")
+    if due_before is not None and (
+        not isinstance(cast("object", due_before), datetime) or due_before.tzinfo is None
+    ):
+        raise UserError(
+            f"due_before= must be a datetime with a time zone, not {due_before!r:.80}. Write such as "
+            "datetime.now(UTC) + timedelta(hours=1)."
+        )
+    listed = None
+    if mine is not None:
+        person = person_of(mine)
+        mentioned = (names.ANYBODY_MAY, person.subject, *person.groups)
+        listed = tuple(searchable(one) for one in dict.fromkeys(mentioned) if one)
+    return _Filter(group=group, risk=risk, mine=listed, due_before=due_before)
+
+
+def _check_limit(limit: object) -> None:
+    is_number = isinstance(limit, int) and not isinstance(limit, bool)
+    if not is_number or not 0 < cast("int", limit) <= LARGEST_PAGE:
+        raise UserError(f"limit={limit!r:.80} must be a number from 1 to {LARGEST_PAGE:,}.")
+
+
+_Attributes: TypeAlias = dict[str, Any]
+
+
+def _attributes(execution: WorkflowExecutionInfo) -> _Attributes:
+    """Return our own search attributes of a run; the server writes them as JSON."""
+    fields = execution.search_attributes.indexed_fields
+    found: _Attributes = {
+        name: json.loads(fields[name].data) for name in names.SEARCH_ATTRIBUTES if name in fields
+    }
+    if (due := found.get(names.ATTRIBUTE_DUE)) is not None:
+        found[names.ATTRIBUTE_DUE] = datetime.fromisoformat(due)
+    return found
+
+
+def _texts(attributes: _Attributes) -> Sequence[str]:
+    listed: str | list[str] = attributes.get(names.ATTRIBUTE_GROUPS) or []
+    return [listed] if isinstance(listed, str) else listed  # some stores unpack a list of one
+
+
+def _is_nested(execution: WorkflowExecutionInfo) -> bool:
+    """Whether a run is nested; the entry of its root has its requests."""
+    parent = execution.parent_execution.workflow_id
+    return bool(parent) and execution.execution.workflow_id.startswith(f"{parent}/")
+
+
+def _entry(execution: WorkflowExecutionInfo, found: _Attributes, client: Client) -> InboxEntry:
+    listed = _texts(found)
+    waits_for: str = found.get(names.ATTRIBUTE_WAITS_FOR) or ""
+    asked = waits_for.removeprefix(_APPROVAL_OF) if waits_for.startswith(_APPROVAL_OF) else ""
+    return InboxEntry(
+        run_id=execution.execution.workflow_id,
+        agent=found.get(names.ATTRIBUTE_AGENT) or "",
+        status=found.get(names.ATTRIBUTE_STATUS) or "",
+        tools=tuple(asked.split(", ")) if asked else (),
+        pending=found.get(names.ATTRIBUTE_APPROVALS) or 0,
+        people=tuple(one for one in listed if one != names.ANYBODY_MAY),
+        for_anybody=names.ANYBODY_MAY in listed,
+        risk=found.get(names.ATTRIBUTE_RISK) or "low",
+        due=found.get(names.ATTRIBUTE_DUE),
+        started=execution.start_time.ToDatetime(UTC),
+        client=client,
+    )
+
+
+def _changes(before: dict[str, InboxEntry], after: dict[str, InboxEntry]) -> Iterator[InboxChange]:
+    for run_id, entry in after.items():
+        if run_id not in before:
+            yield InboxChange("added", entry)
+        elif before[run_id] != entry:
+            yield InboxChange("changed", entry)
+    for run_id, entry in before.items():
+        if run_id not in after:
+            yield InboxChange("removed", entry)

@@ -1,0 +1,131 @@
+"""Signed links that let one person decide one request, until they expire.
+
+A link names the request, the digest of its arguments and the person. The run itself makes it
+single-use: it takes one decision of a person for a request, and none once the request is settled or
+its arguments have changed. So nothing is stored, and every process that has the key accepts it.
+"""
+
+import base64
+import binascii
+import json
+import time
+from dataclasses import dataclass
+from typing import Any, Final, cast
+from urllib.parse import urlencode, urlsplit
+
+from outlast.agents.errors import UserError
+from outlast.loop.values import JsonObject
+from outlast.notifications.http import check_url
+from outlast.notifications.signatures import check_secret, hmac_hex, is_equal
+from outlast.ports.hosts import is_this_machine
+
+PARAMETER: Final = "token"
+LONGEST_TOKEN: Final = 8_000
+
+_PURPOSE: Final = b"outlast decision link 1\n"
+"""Keeps signatures of links apart from others with the same key."""
+
+
+class LinkRefused(Exception):
+    """A link is forged, incomplete or too old."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """The content of a link.
+
+    Attributes:
+        run_id: the run.
+        request_id: the request.
+        args_digest: the digest of the arguments that the mail showed.
+        subject: the person who may decide.
+        groups: the person's groups when the mail was sent.
+        expires_at: when the link ends, in seconds since the epoch.
+    """
+
+    run_id: str
+    request_id: str
+    args_digest: str
+    subject: str
+    groups: tuple[str, ...] = ()
+    expires_at: int
+
+
+class LinkSigner:
+    """Makes and checks the tokens of links.
+
+    Args:
+        key: at least 16 characters; the same for all processes that send or accept links.
+    """
+
+    def __init__(self, key: str) -> None:
+        self._key = check_secret(key, "key")
+
+    def token(self, link: Link) -> str:
+        """Return the token of a link."""
+        data = {
+            "r": link.run_id,
+            "q": link.request_id,
+            "d": link.args_digest,
+            "s": link.subject,
+            "g": list(link.groups),
+            "e": link.expires_at,
+        }
+        payload = base64.urlsafe_b64encode(json.dumps(data).encode()).decode().rstrip("=")
+        return f"{payload}.{self._signature(payload)}"
+
+    def read(self, token: str, *, now: float | None = None) -> Link:
+        """Return the link of a token.
+
+        Raises:
+            LinkRefused: the token is forged, incomplete or too old.
+        """
+        payload, _, signature = token.partition(".")
+        is_whole = len(token) <= LONGEST_TOKEN and token.isascii()
+        if not is_whole or not is_equal(signature, self._signature(payload)):
+            raise LinkRefused("The link is not valid. Copy it whole from the newest mail.")
+        try:
+            padded = payload + "=" * (-len(payload) % 4)
+            data: Any = json.loads(base64.urlsafe_b64decode(padded))
+            link = _link_of(cast("JsonObject", data))
+        except (ValueError, KeyError, TypeError, binascii.Error) as error:
+            raise LinkRefused("The link is of another version. Use the newest mail.") from error
+        if link.expires_at <= (time.time() if now is None else now):
+            raise LinkRefused("The link has expired. Use the newest mail, or `outlast approve`.")
+        return link
+
+    def _signature(self, payload: str) -> str:
+        return hmac_hex(self._key, _PURPOSE + payload.encode())
+
+
+def check_link_base(address: object) -> str:
+    """Return the address of the decision page.
+
+    Raises:
+        UserError: it is none, has a query, or would send tokens without encryption.
+    """
+    base = check_url(address, "link_base")
+    parts = urlsplit(base)
+    if parts.query or parts.fragment:
+        raise UserError("link_base= must be an address without a query.")
+    if parts.scheme != "https" and not is_this_machine(parts.hostname or ""):
+        raise UserError(
+            "link_base= must begin with https://, because whoever reads a link may decide."
+        )
+    return base
+
+
+def address_of(base: str, token: str) -> str:
+    """Return the address that a mail shows."""
+    return f"{base}?{urlencode({PARAMETER: token})}"
+
+
+def _link_of(data: JsonObject) -> Link:
+    return Link(
+        run_id=str(data["r"]),
+        request_id=str(data["q"]),
+        args_digest=str(data["d"]),
+        subject=str(data["s"]),
+        groups=tuple(map(str, cast("list[object]", data["g"]))),
+        expires_at=int(data["e"]),
+    )

@@ -1,0 +1,333 @@
+"""Notifications by mail, with a signed link for each person who may decide."""
+
+import asyncio
+import hashlib
+import re
+import smtplib
+import ssl
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from email.message import EmailMessage
+from email.utils import formatdate
+from typing import Final, Literal, TypeAlias
+
+from outlast.agents.errors import UserError
+from outlast.loop.approvals import Risk
+from outlast.loop.notices import NoticeEvent
+from outlast.notifications import texts
+from outlast.notifications.links import Link, LinkSigner, address_of, check_link_base
+from outlast.notifications.signatures import SeenIds
+from outlast.notifications.texts import Detail
+from outlast.notifications.webhook import check_events
+from outlast.ports.hosts import is_this_machine
+from outlast.ports.notifier import (
+    DigestNotice,
+    DigestNotifier,
+    Notification,
+    NotifierRejected,
+    NotifierUnavailable,
+)
+from outlast.rendering import excerpt
+
+Security: TypeAlias = Literal["starttls", "tls", "none"]
+
+_ADDRESS: Final = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9.-]{1,253}")
+_RISKS: Final[tuple[Risk, ...]] = ("low", "medium", "high")
+_LONGEST_SUBJECT: Final = 150
+_SMTP_SECONDS: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipient:
+    """A person who gets mail.
+
+    Attributes:
+        subject: the person's name in audiences.
+        address: the mail address.
+        groups: the groups that the person belongs to.
+    """
+
+    subject: str
+    address: str
+    groups: tuple[str, ...] = ()
+
+
+class MailNotifier(DigestNotifier):
+    """Sends each person who may decide a mail of their own, as plain text.
+
+    With `link_base` and `key`, the mail has a link to a `DecisionPage`. Opening the link decides
+    nothing, because mail scanners open links: the page has a form. Whoever has the mail may decide
+    as its recipient, so requests of a higher risk than `links_up_to` get no link.
+
+    Args:
+        host: the SMTP server.
+        port: its port.
+        sender: the sender's address.
+        to: the recipients. Those outside of a request's audience get no mail about it.
+        link_base: the address of the decision page; None for mails without links.
+        key: signs the links; at least 16 characters.
+        link_lifetime: how long a link is valid at most.
+        links_up_to: the highest risk of requests that can be decided by a link.
+        security: `starttls`, `tls` from the first byte, or `none`.
+        username: the user for the server, if it wants one.
+        password: the user's password.
+        tls_context: checks the server's certificate; default: the system's authorities.
+        events: the events to deliver; default: all.
+        name: tells it from the worker's other notifiers.
+    """
+
+    timeout = timedelta(seconds=60)
+
+    def __init__(  # noqa: PLR0913  the options of a mail account
+        self,
+        host: str,
+        port: int = 587,
+        *,
+        sender: str,
+        to: Sequence[Recipient],
+        link_base: str | None = None,
+        key: str | None = None,
+        link_lifetime: timedelta = timedelta(hours=24),
+        links_up_to: Risk = "medium",
+        security: Security = "starttls",
+        username: str | None = None,
+        password: str | None = None,
+        tls_context: ssl.SSLContext | None = None,
+        events: Collection[NoticeEvent] | None = None,
+        name: str = "mail",
+    ) -> None:
+        if (link_base is None) != (key is None):
+            raise UserError("link_base= and key= belong together: set both, or none of them.")
+        if security not in {"starttls", "tls", "none"}:
+            raise UserError(f"security= must be starttls, tls or none, not {security!r}.")
+        if links_up_to not in _RISKS:
+            raise UserError(f"links_up_to= must be low, medium or high, not {links_up_to!r}.")
+        if password is not None and security == "none" and not is_this_machine(host):
+            raise UserError(
+                "password= would travel without encryption. Use security='starttls' or 'tls'."
+            )
+        self._server = _Server(host, port, security, username, password, tls_context)
+        self._sender = _checked_address(sender, "sender")
+        self._to = _checked_recipients(to)
+        self._base = None if link_base is None else check_link_base(link_base)
+        self._signer = None if key is None else LinkSigner(key)
+        self._lifetime = link_lifetime
+        self._linked = _RISKS[: _RISKS.index(links_up_to) + 1]
+        self.events = check_events(events)
+        self.name = name
+        self._sent = SeenIds()
+
+    async def notify(self, notice: Notification) -> None:
+        """Send a notification to everybody who may decide.
+
+        Raises:
+            NotifierUnavailable: the server does not answer, or wants another attempt.
+            NotifierRejected: nobody may decide, or the server refuses the mail.
+        """
+        people = [one for one in self._to if _belongs(one, notice)]
+        if not people:
+            raise NotifierRejected("none of its recipients belongs to the request's audience")
+        mails = [self._mail(notice, one) for one in people]
+        await self._send(notice.id, mails)
+
+    async def notify_digest(self, digest: DigestNotice) -> None:
+        """Send everybody the requests that they may decide.
+
+        Raises:
+            NotifierUnavailable: the server does not answer, or wants another attempt.
+            NotifierRejected: the server refuses the mail.
+        """
+        mails: list[EmailMessage] = []
+        for one in self._to:
+            theirs = [notice for notice in digest.pending if _belongs(one, notice)]
+            if theirs:
+                title = texts.digest_headline(theirs)
+                body = _paragraphs(title, texts.digest_lines(theirs))
+                mails.append(self._message(one, title, body, digest.id))
+        await self._send(digest.id, mails)
+
+    def _mail(self, notice: Notification, to: Recipient) -> EmailMessage:
+        title = texts.headline(notice)
+        parts = [_paragraphs(title, texts.details(notice))]
+        if notice.arguments:
+            shown = texts.arguments_shown(notice).split("\n")
+            parts.append("\n".join(["Arguments:", *(f"> {line}" for line in shown)]))
+        if link := self._link(notice, to):
+            parts.append(f"Look at it, and decide as {excerpt(to.subject, 100)}:\n{link}")
+        if lines := texts.command_lines(notice):
+            parts.append("\n".join(["Or in a terminal:", *lines]))
+        if notice.url:
+            parts.append(f"The run:\n{notice.url}")
+        what = f": {excerpt(notice.name, 60)}" if notice.name else ""
+        mail = self._message(to, f"{title}{what}", "\n\n".join(parts), notice.id)
+        if notice.event != "created" and notice.request_id:
+            first = f"{notice.run_id}/{notice.request_id}/created/1@{notice.requested_at_ms}"
+            mail["References"] = self._message_id(first, to)
+        return mail
+
+    def _link(self, notice: Notification, to: Recipient) -> str | None:
+        """Return the link to the decision page, if this person may decide by one."""
+        is_open = notice.status == "pending" and {"approve", "reject"} & set(notice.allow)
+        if self._signer is None or self._base is None or not is_open:
+            return None
+        if notice.risk not in self._linked:
+            return None
+        expires_at = int(time.time() + self._lifetime.total_seconds())
+        if notice.due_at_ms is not None:
+            expires_at = min(expires_at, notice.due_at_ms // 1_000)
+        link = Link(
+            run_id=notice.run_id,
+            request_id=notice.request_id,
+            args_digest=notice.args_digest,
+            subject=to.subject,
+            groups=to.groups,
+            expires_at=expires_at,
+        )
+        return address_of(self._base, self._signer.token(link))
+
+    def _message(self, to: Recipient, title: str, body: str, notice_id: str) -> EmailMessage:
+        mail = EmailMessage()
+        mail["From"] = self._sender
+        mail["To"] = to.address
+        mail["Subject"] = excerpt(title, _LONGEST_SUBJECT)
+        mail["Date"] = formatdate(localtime=False)
+        mail["Message-ID"] = self._message_id(notice_id, to)
+        mail["Auto-Submitted"] = "auto-generated"
+        mail.set_content(f"{body}\n", cte="quoted-printable")
+        return mail
+
+    def _message_id(self, notice_id: str, to: Recipient) -> str:
+        """Return the id of a mail: the same on every attempt, and without a text of others."""
+        text = f"{notice_id}/{to.address}".encode(errors="surrogatepass")
+        return f"<{hashlib.sha256(text).hexdigest()[:40]}@{self._sender.rpartition('@')[2]}>"
+
+    async def _send(self, notice_id: str, mails: Sequence[EmailMessage]) -> None:
+        """Send mails, except those that an attempt before this one has sent."""
+        keys = {str(mail["Message-ID"]): mail for mail in mails}
+        fresh = [mail for key, mail in keys.items() if self._sent.add(key)]
+        unsent = fresh
+        try:
+            failed = await asyncio.to_thread(self._server.send, fresh)
+            unsent = [mail for mail, _ in failed]
+        finally:  # after a time-out, twice is better than never
+            for mail in unsent:
+                self._sent.forget(str(mail["Message-ID"]))
+        if not failed:
+            return
+        reasons = "; ".join(dict.fromkeys(str(error) for _, error in failed))
+        if any(isinstance(error, NotifierUnavailable) for _, error in failed):
+            raise NotifierUnavailable(reasons)
+        raise NotifierRejected(reasons)
+
+
+@dataclass(frozen=True, slots=True)
+class _Server:
+    """An SMTP server."""
+
+    host: str
+    port: int
+    security: Security
+    username: str | None
+    password: str | None
+    tls_context: ssl.SSLContext | None
+
+    def send(self, mails: Sequence[EmailMessage]) -> list[tuple[EmailMessage, Exception]]:
+        """Send mails over one connection, and return those that failed, with the reason."""
+        left = list(mails)
+        failed: list[tuple[EmailMessage, Exception]] = []
+        if not left:
+            return failed
+        try:
+            with self._connected() as server:
+                while left:
+                    error = _sent(server, left[0])
+                    mail = left.pop(0)
+                    if error is not None:
+                        failed.append((mail, error))
+        except (smtplib.SMTPException, OSError) as error:
+            failed += [(mail, self._unavailable(error)) for mail in left]
+        return failed
+
+    def _connected(self) -> smtplib.SMTP:
+        if self.security == "tls":
+            server: smtplib.SMTP = smtplib.SMTP_SSL(
+                self.host, self.port, timeout=_SMTP_SECONDS, context=self._certificates()
+            )
+        else:
+            server = smtplib.SMTP(self.host, self.port, timeout=_SMTP_SECONDS)
+        try:
+            if self.security == "starttls":
+                server.starttls(context=self._certificates())
+            if self.username is not None:
+                server.login(self.username, self.password or "")
+        except BaseException:
+            server.close()
+            raise
+        return server
+
+    def _certificates(self) -> ssl.SSLContext:
+        return self.tls_context or ssl.create_default_context()
+
+    def _unavailable(self, error: Exception) -> NotifierUnavailable:
+        reason = excerpt(str(error) or type(error).__name__, 200)
+        return NotifierUnavailable(f"the mail server {self.host}:{self.port} failed: {reason}")
+
+
+def _sent(server: smtplib.SMTP, mail: EmailMessage) -> Exception | None:
+    """Send a mail, and return why the server did not take it.
+
+    Raises:
+        SMTPServerDisconnected: the connection ended.
+        OSError: the connection failed.
+    """
+    try:
+        server.send_message(mail)
+    except smtplib.SMTPServerDisconnected:
+        raise
+    except smtplib.SMTPRecipientsRefused as error:
+        code, text = next(iter(error.recipients.values()))
+    except smtplib.SMTPResponseException as error:
+        code, text = error.smtp_code, error.smtp_error
+    except smtplib.SMTPException as error:
+        code, text = 500, str(error)
+    else:
+        return None
+    shown = text.decode(errors="replace") if isinstance(text, bytes) else text
+    reason = f"the mail server answered {code} {excerpt(shown, 200)} for {mail['To']}"
+    return NotifierUnavailable(reason) if 400 <= code < 500 else NotifierRejected(reason)
+
+
+def _belongs(person: Recipient, notice: Notification) -> bool:
+    """Whether a person may decide a request, or it is for everybody."""
+    if not (notice.subjects or notice.groups):
+        return True
+    in_groups = not set(person.groups).isdisjoint(notice.groups)
+    return person.subject in notice.subjects or in_groups
+
+
+def _paragraphs(title: str, details: Sequence[Detail]) -> str:
+    lines = "\n".join(f"{one.label}: {one.text}" for one in details)
+    return f"{title}.\n\n{lines}"
+
+
+def _checked_address(address: object, name: str) -> str:
+    if not isinstance(address, str) or not _ADDRESS.fullmatch(address):
+        raise UserError(
+            f"{name}= must be a mail address such as desk@example.com, not {address!r}."
+        )
+    return address
+
+
+def _checked_recipients(to: object) -> tuple[Recipient, ...]:
+    people = tuple(to) if isinstance(to, list | tuple) else ()  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    found: list[Recipient] = []
+    for one in people:  # pyright: ignore[reportUnknownVariableType]
+        if not isinstance(one, Recipient):
+            raise UserError(f"to= holds {one!r}: pass Recipient(subject=..., address=...).")
+        _checked_address(one.address, f"The address of {one.subject!r}")
+        found.append(one)
+    if not found:
+        raise UserError("to= must be a list of recipients: [Recipient(subject=..., address=...)].")
+    return tuple(found)

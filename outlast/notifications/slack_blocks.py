@@ -1,0 +1,166 @@
+"""Messages of Slack: blocks of fixed words and literal text, and the values of their buttons.
+
+Texts of customers and models are elements of `rich_text` blocks, which Slack shows as they are:
+nothing in them is markup, a mention or a link. The line of a push notification is markup, so it is
+escaped.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from outlast.loop.values import JsonObject
+from outlast.notifications import texts
+from outlast.notifications.texts import Detail
+from outlast.ports.notifier import Notification
+from outlast.rendering import cut, excerpt
+
+APPROVE: Final = "outlast_approve"
+REJECT: Final = "outlast_reject"
+OPEN: Final = "outlast_open"
+
+LONGEST_VALUE: Final = 2_000
+"""Slack's limit for the value of a button."""
+
+LONGEST_URL: Final = 3_000
+"""Slack's limit for the address of a button."""
+
+LONGEST_TEXT: Final = 2_900
+"""The longest text of a block; Slack's limit is 3,000 characters."""
+
+LONGEST_FALLBACK: Final = 500
+"""The length of the line of a push notification."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ButtonValue:
+    """The request that a button decides, for the arguments that its message shows."""
+
+    run_id: str
+    request_id: str
+    args_digest: str
+
+
+def escaped(text: str) -> str:
+    """Return a text for Slack's markup, in which it is no mention, link or command."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def message(notice: Notification) -> JsonObject:
+    """Return the text and blocks of a notification."""
+    title = texts.headline(notice)
+    blocks = [_header(title), _rich(_lines(texts.details(notice)))]
+    if notice.arguments:
+        blocks.append(_preformatted(texts.arguments_shown(notice)))
+    if lines := texts.command_lines(notice):
+        blocks.append(_preformatted("\n".join(lines)))
+    if buttons := _buttons(notice):
+        blocks.append({"type": "actions", "elements": buttons})
+    what = f": {notice.name}" if notice.name else ""
+    return {"text": fallback(f"{title}{what}"), "blocks": blocks}
+
+
+def remark(notice: Notification) -> JsonObject:
+    """Return the text and blocks of a reply below the message of a request."""
+    title = texts.headline(notice)
+    shown = [one for one in texts.details(notice) if one.label in {"By", "For", "Votes", "Until"}]
+    return {
+        "text": fallback(f"{title}: {notice.name}"),
+        "blocks": [_rich([_bold(title), _text("\n"), *_lines(shown)])],
+    }
+
+
+def digest_message(pending: Sequence[Notification]) -> JsonObject:
+    """Return the text and blocks of a digest."""
+    title = texts.digest_headline(pending)
+    lines = _lines(texts.digest_lines(pending))
+    return {"text": fallback(title), "blocks": [_header(title), _rich(lines)]}
+
+
+def fallback(text: str) -> str:
+    """Return the line of a push notification."""
+    return escaped(excerpt(" ".join(text.split()), LONGEST_FALLBACK // 5))
+
+
+def read_value(text: object) -> ButtonValue | None:
+    """Return the value of a button, or None if it is not one of ours."""
+    try:
+        data: Any = json.loads(text) if isinstance(text, str) else None
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(data, dict):
+        return None
+    fields = [cast("JsonObject", data).get(name) for name in ("run", "request", "digest")]
+    if not all(isinstance(one, str) and one for one in fields):
+        return None
+    run_id, request_id, digest = map(str, fields)
+    return ButtonValue(run_id=run_id, request_id=request_id, args_digest=digest)
+
+
+def _buttons(notice: Notification) -> list[JsonObject]:
+    """Return the buttons; none if the ids of the request are too long for them."""
+    value = json.dumps(
+        {"run": notice.run_id, "request": notice.request_id, "digest": notice.args_digest}
+    )
+    found: list[JsonObject] = []
+    if notice.status == "pending" and notice.request_id and len(value) <= LONGEST_VALUE:
+        if "approve" in notice.allow:
+            found.append(_button("Approve", APPROVE, value, "primary", asks=notice.risk == "high"))
+        if "reject" in notice.allow:
+            found.append(_button("Reject", REJECT, value, "danger"))
+    if notice.url and len(notice.url) <= LONGEST_URL:
+        text = {"type": "plain_text", "text": "Open the run", "emoji": False}
+        found.append({"type": "button", "action_id": OPEN, "text": text, "url": notice.url})
+    return found
+
+
+def _button(label: str, action: str, value: str, style: str, *, asks: bool = False) -> JsonObject:
+    def plain(text: str) -> JsonObject:
+        return {"type": "plain_text", "text": text, "emoji": False}
+
+    button: JsonObject = {
+        "type": "button",
+        "action_id": action,
+        "text": plain(label),
+        "value": value,
+        "style": style,
+    }
+    if asks:
+        button["confirm"] = {
+            "title": plain("High risk"),
+            "text": plain("This request has a high risk. Approve it?"),
+            "confirm": plain(label),
+            "deny": plain("Back"),
+        }
+    return button
+
+
+def _header(title: str) -> JsonObject:
+    return {"type": "header", "text": {"type": "plain_text", "text": title[:150], "emoji": False}}
+
+
+def _rich(elements: list[JsonObject]) -> JsonObject:
+    section: JsonObject = {"type": "rich_text_section", "elements": elements}
+    return {"type": "rich_text", "elements": [section]}
+
+
+def _preformatted(text: str) -> JsonObject:
+    part: JsonObject = {"type": "rich_text_preformatted", "elements": [_text(text)]}
+    return {"type": "rich_text", "elements": [part]}
+
+
+def _lines(details: Sequence[Detail]) -> list[JsonObject]:
+    return [
+        part
+        for one in details
+        for part in (_bold(f"{one.label}: "), _text(one.text or "-"), _text("\n"))
+    ]
+
+
+def _bold(text: str) -> JsonObject:
+    return {"type": "text", "text": text, "style": {"bold": True}}
+
+
+def _text(text: str) -> JsonObject:
+    return {"type": "text", "text": cut(text, LONGEST_TEXT - 60)}

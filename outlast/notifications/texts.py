@@ -1,0 +1,145 @@
+"""The words of notifications, without the syntax of any medium.
+
+Headlines are fixed sentences. Everything that customers, models or people have written is in the
+details, made visible and cut, and for the medium to escape.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from outlast.loop.notices import NoticeEvent
+from outlast.ports.notifier import Notification
+from outlast.rendering import argument_lines, counted, cut, excerpt, visible, visible_lines
+
+LONGEST_ARGUMENTS: Final = 2_500
+"""How many characters of the arguments are shown."""
+
+LONGEST_DETAIL: Final = 300
+"""How many characters of any other text are shown."""
+
+MOST_NAMES: Final = 10
+"""How many people and groups are named."""
+
+_HEADLINES: Final[dict[NoticeEvent, str]] = {
+    "created": "A decision is needed",
+    "changed": "The arguments have changed: a new decision is needed",
+    "reminder": "Reminder: a decision is still needed",
+    "escalated": "A decision is overdue: further people may decide",
+    "expired": "Nobody decided in time",
+    "cancelled": "A decision is no longer needed",
+    "held": "A person has taken a conversation over",
+    "released": "A person has given a conversation back to the agent",
+}
+
+_DECISIONS: Final = {
+    "approved": "Approved",
+    "edited": "Approved with other arguments",
+    "rejected": "Rejected",
+    "responded": "Answered by a person",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """A line of a notification: a label of ours, and a text that others have written."""
+
+    label: str
+    text: str
+
+
+def headline(notice: Notification) -> str:
+    """Return the first line of a notification, which holds no text of others."""
+    if notice.event == "decided":
+        return _DECISIONS.get(notice.status, "Decided")
+    return _HEADLINES[notice.event]
+
+
+def details(notice: Notification) -> tuple[Detail, ...]:
+    """Return the lines below the headline, except the arguments."""
+    run = Detail("Run", excerpt(notice.run_id, LONGEST_DETAIL))
+    who = Detail("By", excerpt(notice.by, LONGEST_DETAIL)) if notice.by else None
+    if not notice.request_id:
+        return tuple(one for one in (run, who) if one is not None)
+    path = " → ".join(excerpt(one, 60) for one in notice.handoff_path[-6:])
+    found = [
+        Detail("What", excerpt(notice.name, LONGEST_DETAIL)),
+        Detail("Agent", excerpt(notice.agent, LONGEST_DETAIL)),
+        Detail("Handoffs", path) if len(notice.handoff_path) > 1 else None,
+        Detail("Why", excerpt(notice.reason, LONGEST_DETAIL)) if notice.reason else None,
+        Detail("Effect", excerpt(notice.effect, LONGEST_DETAIL)) if notice.effect else None,
+        Detail("Risk", notice.risk),
+        run,
+        Detail("Request", excerpt(notice.request_id, LONGEST_DETAIL)),
+        who,
+        Detail("Message", excerpt(notice.message, LONGEST_DETAIL)) if notice.message else None,
+        *(_open_details(notice) if notice.status == "pending" else ()),
+    ]
+    return tuple(one for one in found if one is not None)
+
+
+def _open_details(notice: Notification) -> list[Detail]:
+    """Return the facts that people need to decide a request."""
+    found: list[Detail] = []
+    if audience := audience_text(notice):
+        found.append(Detail("For", audience))
+    if notice.quorum > 1:
+        found.append(Detail("Votes", f"{notice.votes} of {notice.quorum} people"))
+    if notice.due_at_ms is not None:
+        found.append(Detail("Until", time_text(notice.due_at_ms)))
+    return found
+
+
+def audience_text(notice: Notification) -> str:
+    """Return who may decide; empty for everybody."""
+    names = [*notice.subjects, *(f"the group {one}" for one in notice.groups)]
+    shown = [excerpt(one, 80) for one in names[:MOST_NAMES]]
+    rest = len(names) - len(shown)
+    return ", ".join([*shown, *([f"and {rest:,} more"] if rest else [])])
+
+
+def arguments_shown(notice: Notification) -> str:
+    """Return the arguments as lines, cut to a length that every medium takes."""
+    lines = argument_lines(notice.arguments) if len(notice.arguments) < 20_000 else None
+    shown = "\n".join(visible_lines(notice.arguments) if lines is None else lines)
+    return cut(shown, LONGEST_ARGUMENTS)
+
+
+def command_lines(notice: Notification) -> tuple[str, ...]:
+    """Return the commands that decide, which are left out if they cannot be shown whole."""
+    return tuple(visible(one) for one in notice.commands if len(visible(one)) <= LONGEST_DETAIL)
+
+
+def time_text(at_ms: int) -> str:
+    """Return a time for people."""
+    try:
+        at = datetime.fromtimestamp(at_ms / 1_000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return f"{at_ms} ms after 1970"
+    return at.strftime("%Y-%m-%d %H:%M UTC")
+
+
+def digest_headline(pending: Sequence[Notification]) -> str:
+    """Return the first line of a digest."""
+    verb = "waits" if len(pending) == 1 else "wait"
+    return f"{counted(len(pending), 'request')} {verb} for a decision"
+
+
+def digest_lines(pending: Sequence[Notification], most: int = 20) -> tuple[Detail, ...]:
+    """Return a line for each request of a digest, the most urgent first."""
+    urgent = sorted(
+        pending, key=lambda one: (one.due_at_ms is None, one.due_at_ms or 0, one.requested_at_ms)
+    )
+    lines = [
+        Detail(
+            f"{one.risk} risk",
+            f"{excerpt(one.name, 80)} of {excerpt(one.agent, 60)}, run {excerpt(one.run_id, 120)} "
+            f"{excerpt(one.request_id, 40)}"
+            + (f", until {time_text(one.due_at_ms)}" if one.due_at_ms is not None else ""),
+        )
+        for one in urgent[:most]
+    ]
+    if len(pending) > most:
+        lines.append(Detail("And", f"{len(pending) - most:,} more"))
+    return tuple(lines)
