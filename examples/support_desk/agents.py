@@ -12,6 +12,7 @@ from support_desk.tools import (
     change_address,
     look_up_invoice,
     look_up_order,
+    refund_large_order,
     refund_order,
 )
 
@@ -19,28 +20,29 @@ _EVERYONE = (
     "You work at the support desk of a shop for kitchen things. Answer in the customer's language, "
     "friendly, in one to three sentences. Say only what a tool has told you; never guess about an "
     "order, a price or a refund. If an order number is missing, ask for it. What is another "
-    "agent's work, hand over at once and without announcing it."
+    "agent's work, hand over at once and without announcing it. If the customer wants a human, use "
+    "ask_human; if nobody was free in time, say so, and offer to try again."
 )
 
 _TRIAGE = (
     "You take each conversation first. Find out what it is about. Hand questions about an order, "
     "its delivery or its address to Orders, and questions about an invoice, a payment or a refund "
-    "to Billing. If it is neither, or the customer wants a person, use ask_human."
+    "to Billing. If it is neither, use ask_human."
 )
 
 _ORDERS = (
     "You look after orders and their delivery. Use look_up_order for where an order is, and "
     "change_address once the customer has given the whole new address. Invoices, payments and "
-    "refunds belong to Billing, everything else to Triage. If the customer wants a person, use "
-    "ask_human."
+    "refunds belong to Billing, everything else to Triage."
 )
 
 _BILLING = (
     "You look after invoices, payments and refunds. Use look_up_invoice for what was billed and "
-    "paid. Use refund_order once you know the order and the reason; leave the amount out to refund "
-    "everything. If a colleague turns a refund down, tell the customer why and do not try again. "
-    "Delivery and addresses belong to Orders, everything else to Triage. If the customer wants a "
-    "person, use ask_human."
+    "paid, and refund_order once you know the order, the amount and the reason. Colleagues decide "
+    "about larger refunds. If one has changed the amount, tell the customer what was paid; if one "
+    "has turned the refund down, tell the customer why, and do not try again. If nobody decided in "
+    "time, say that nothing has been paid yet, and offer a human. Delivery and addresses belong to "
+    "Orders, everything else to Triage."
 )
 
 
@@ -91,7 +93,7 @@ billing = Agent[Customer](
     name="Billing",
     handoff_description="Knows invoices and payments, and makes refunds.",
     instructions=_told(_BILLING),
-    tools=[look_up_order, look_up_invoice, refund_order, ask_human],
+    tools=[look_up_order, look_up_invoice, refund_order, refund_large_order, ask_human],
     # One call a reply: two refunds in one reply would each be measured against the limit alone.
     model_settings=ModelSettings(parallel_tool_calls=False),
 )

@@ -1,4 +1,4 @@
-"""Who the desk is talking to: the run's context.
+"""The run's context: who the desk is talking to, and which orders they may see.
 
 Owns: `Customer`, plain data that travels with the run. Must not know: tools or agents.
 """
@@ -8,6 +8,10 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from outlast import RunContextWrapper
+from support_desk import settings
+from support_desk.errors import UnknownOrderError
+from support_desk.records import Order
+from support_desk.shop import Shop
 
 
 class Customer(BaseModel):
@@ -40,3 +44,11 @@ def customer_of(ctx: RunContextWrapper[Any]) -> Customer:
     if not isinstance(ctx.context, Customer):
         ctx.context = Customer.model_validate(ctx.context or {})
     return ctx.context
+
+
+def order_for(ctx: RunContextWrapper[Any], order_id: str) -> Order:
+    """Return an order if this customer may see it; another customer's does not exist for them."""
+    order = Shop.open(settings.database_path()).look_up_order(order_id)
+    if customer_of(ctx).customer_id not in (None, order.customer_id):
+        raise UnknownOrderError(order.id)
+    return order

@@ -5,6 +5,7 @@
     ├── UnknownInvoiceError      the order has no invoice yet
     ├── AddressRefusedError      the address is empty, or the order has left the house
     ├── RefundRefusedError       more than was paid, refunded before, or no reason given
+    │   └── AboveLimitError      more than the caller may refund
     └── InvalidInputError        an amount that is no amount, a question that is empty
     KeyReusedError               one idempotency key for two different effects: a bug
     NotAShopError                the file is not a database of this program
@@ -39,6 +40,10 @@ class AddressRefusedError(ShopError):
 
 class RefundRefusedError(ShopError):
     """The refund is more than can be paid back, or lacks a reason."""
+
+
+class AboveLimitError(RefundRefusedError):
+    """The refunds of the order would come to more than the caller may refund."""
 
 
 class InvalidInputError(ShopError):

@@ -18,6 +18,7 @@ from typing import Any
 
 from support_desk import schema
 from support_desk.errors import (
+    AboveLimitError,
     AddressRefusedError,
     InvalidInputError,
     KeyReusedError,
@@ -153,11 +154,27 @@ class Shop:
         arguments = {"order_id": order_id, "new_address": new_address}
         return AddressChange(**self._once(key, "address_change", arguments, perform))
 
-    def refund(self, order_id: str, amount_cents: int | None, reason: str, *, key: str) -> Refund:
+    def refund(
+        self,
+        order_id: str,
+        amount_cents: int | None,
+        reason: str,
+        *,
+        key: str,
+        limit_cents: int | None = None,
+    ) -> Refund:
         """Pay money back; an amount of None pays back all that can be.
+
+        Args:
+            order_id: the order.
+            amount_cents: how much.
+            reason: why.
+            key: the idempotency key.
+            limit_cents: what all refunds of the order may come to; None for no limit.
 
         Raises:
             UnknownOrderError: no order has this number.
+            AboveLimitError: the refunds of the order would come to more than the limit.
             RefundRefusedError: it is more than was paid and not refunded yet, is not positive, or
                 has no reason.
             KeyReusedError: the key belongs to another effect.
@@ -169,6 +186,12 @@ class Shop:
             amount = check_refund(order, amount_cents)
             if not reason:
                 raise RefundRefusedError("A refund needs a reason.")
+            total_cents = order.refunded_cents + amount
+            if limit_cents is not None and total_cents > limit_cents:
+                raise AboveLimitError(
+                    f"The refunds of order {order.id} would come to {in_euros(total_cents)}, which "
+                    f"is above {in_euros(limit_cents)}."
+                )
             cursor = db.execute(
                 "INSERT INTO refunds (invoice_id, amount_cents, reason, ledger_key) "
                 "SELECT id, ?, ?, ? FROM invoices WHERE order_id = ?",

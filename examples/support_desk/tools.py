@@ -1,7 +1,7 @@
 """What the agents can do, as tools: the bridge between a model's words and the shop.
 
-Owns: the words a model reads and writes, which customer may see which order, and which refunds
-need a person. Must not know: SQL, or where a tool runs.
+Owns: the words a model reads and writes, and what each call changes (`effect`). Must not know:
+SQL, where a tool runs, or who decides.
 
 Every tool with a side effect hands the call's idempotency key to the shop. So when a worker dies
 in the middle of a call, whether before or after the commit, the next attempt does what is left.
@@ -14,15 +14,15 @@ may pass, and is left to the retries.
 import functools
 import time
 from collections.abc import Callable
-from typing import Any, Concatenate, ParamSpec, TypeAlias
+from typing import Concatenate, ParamSpec, TypeAlias
 
-from outlast import RunContextWrapper, ToolContext, function_tool
-from support_desk import settings
-from support_desk.context import Customer, customer_of
-from support_desk.errors import ShopError, UnknownOrderError
+from outlast import ToolContext, function_tool
+from support_desk import policies, settings
+from support_desk.context import Customer, customer_of, order_for
+from support_desk.errors import AboveLimitError, ShopError
 from support_desk.money import to_cents
 from support_desk.records import Order
-from support_desk.shop import Shop, check_refund
+from support_desk.shop import Shop
 
 P = ParamSpec("P")
 Answer: TypeAlias = dict[str, str | float | list[str]]
@@ -42,7 +42,7 @@ def answers_refusals(tool: Tool[P]) -> Tool[P]:
     return answer
 
 
-@function_tool(fast=True)
+@function_tool(effect="read", fast=True)
 @answers_refusals
 def look_up_order(ctx: ToolContext[Customer], order_id: str) -> Answer:
     """Look up an order: its status, articles, delivery address, and what was paid and refunded.
@@ -50,7 +50,7 @@ def look_up_order(ctx: ToolContext[Customer], order_id: str) -> Answer:
     Args:
         order_id: The order number, such as A-17.
     """
-    order = _order_for(ctx, order_id)
+    order = order_for(ctx, order_id)
     _remember(ctx, order)
     return {
         "order_id": order.id,
@@ -65,7 +65,7 @@ def look_up_order(ctx: ToolContext[Customer], order_id: str) -> Answer:
     }
 
 
-@function_tool(fast=True)
+@function_tool(effect="read", fast=True)
 @answers_refusals
 def look_up_invoice(ctx: ToolContext[Customer], order_id: str) -> Answer:
     """Look up the invoice of an order: its number, date, total, and what is still due.
@@ -73,7 +73,7 @@ def look_up_invoice(ctx: ToolContext[Customer], order_id: str) -> Answer:
     Args:
         order_id: The order number, such as A-17.
     """
-    order = _order_for(ctx, order_id)
+    order = order_for(ctx, order_id)
     _remember(ctx, order)
     invoice = _shop().look_up_invoice(order.id)
     return {
@@ -87,7 +87,7 @@ def look_up_invoice(ctx: ToolContext[Customer], order_id: str) -> Answer:
     }
 
 
-@function_tool
+@function_tool(effect="reversible")
 @answers_refusals
 def change_address(ctx: ToolContext[Customer], order_id: str, new_address: str) -> Answer:
     """Change where an order is delivered. Possible until the parcel is shipped.
@@ -96,7 +96,7 @@ def change_address(ctx: ToolContext[Customer], order_id: str, new_address: str) 
         order_id: The order number, such as A-17.
         new_address: The whole new address, in one line: name, street, postcode and city.
     """
-    order = _order_for(ctx, order_id)
+    order = order_for(ctx, order_id)
     _remember(ctx, order)
     _half_the_delay()
     change = _shop().change_address(order.id, new_address, key=ctx.idempotency_key)
@@ -104,40 +104,66 @@ def change_address(ctx: ToolContext[Customer], order_id: str, new_address: str) 
     return {"order_id": change.order_id, "new_address": change.new_address}
 
 
-def refund_needs_approval(
-    ctx: RunContextWrapper[Customer], arguments: dict[str, Any], _call_id: str
-) -> bool:
-    """Tell whether a person decides: when the order's refunds would come to more than the limit.
-
-    What was refunded before counts, so that a large refund cannot be had in small pieces. A
-    refund that the shop refuses anyway needs nobody; the tool then tells the model why.
-    """
-    amount = arguments.get("amount")
-    try:
-        order = _order_for(ctx, arguments["order_id"])
-        # float(): a model may write 389 or "389", and the tool is then given 389.0.
-        amount_cents = check_refund(order, _cents(None if amount is None else float(amount)))
-    except ShopError:
-        return False
-    return order.refunded_cents + amount_cents > settings.refund_limit_cents()
-
-
-@function_tool(needs_approval=refund_needs_approval)
+@function_tool(effect="irreversible", needs_approval=policies.refund)
 @answers_refusals
-def refund_order(
-    ctx: ToolContext[Customer], order_id: str, reason: str, amount: float | None = None
-) -> Answer:
-    """Refund an order, in whole or in part. Large refunds wait until a colleague has approved.
+def refund_order(ctx: ToolContext[Customer], order_id: str, amount: float, reason: str) -> Answer:
+    """Refund an order, in whole or in part. A colleague has to approve larger refunds.
 
     Args:
         order_id: The order number, such as A-17.
+        amount: How much to refund, in euros.
         reason: Why, in the customer's words.
-        amount: How much to refund, in euros; null refunds everything that was paid.
     """
-    order = _order_for(ctx, order_id)
+    limit_cents = settings.large_refund_cents()
+    try:
+        return _refund(ctx, order_id, amount, reason, limit_cents=limit_cents)
+    except AboveLimitError as refusal:
+        return {"error": f"{refusal} Use refund_large_order: two colleagues decide about it."}
+
+
+@function_tool(effect="irreversible", needs_approval=policies.large_refund)
+@answers_refusals
+def refund_large_order(
+    ctx: ToolContext[Customer], order_id: str, amount: float, reason: str
+) -> Answer:
+    """Make a refund that is too large for refund_order. Two colleagues have to approve it.
+
+    Args:
+        order_id: The order number, such as A-17.
+        amount: How much to refund, in euros.
+        reason: Why, in the customer's words.
+    """
+    return _refund(ctx, order_id, amount, reason, limit_cents=None)
+
+
+@function_tool(effect="reversible", needs_approval=policies.human_wanted)
+@answers_refusals
+def ask_human(ctx: ToolContext[Customer], question: str) -> Answer:
+    """Get a human colleague into this conversation, when the customer wants one or you cannot help.
+
+    Args:
+        question: What the colleague should answer or do, with the order number if there is one.
+    """
+    customer_id = customer_of(ctx).customer_id
+    ticket = _shop().open_ticket(question, key=ctx.idempotency_key, customer_id=customer_id)
+    return {"ticket_id": ticket.id, "answer": "a colleague takes over this conversation"}
+
+
+def _refund(
+    ctx: ToolContext[Customer],
+    order_id: str,
+    amount: float,
+    reason: str,
+    *,
+    limit_cents: int | None,
+) -> Answer:
+    """Pay money back; the shop checks the limit, also for an amount that a person has edited."""
+    order = order_for(ctx, order_id)
     _remember(ctx, order)
     _half_the_delay()
-    refund = _shop().refund(order.id, _cents(amount), reason, key=ctx.idempotency_key)
+    refund = _shop().refund(
+        order.id, to_cents(amount), reason, key=ctx.idempotency_key, limit_cents=limit_cents
+    )
     _half_the_delay()
     return {
         "refund_id": refund.id,
@@ -148,29 +174,8 @@ def refund_order(
     }
 
 
-@function_tool
-@answers_refusals
-def ask_human(ctx: ToolContext[Customer], question: str) -> Answer:
-    """Put a question to the people behind the desk, when no tool and no other agent can help.
-
-    Args:
-        question: What a person should answer or do, with the order number if there is one.
-    """
-    customer_id = customer_of(ctx).customer_id
-    ticket = _shop().open_ticket(question, key=ctx.idempotency_key, customer_id=customer_id)
-    return {"ticket_id": ticket.id, "answer": "a colleague will reply in this conversation"}
-
-
 def _shop() -> Shop:
     return Shop.open(settings.database_path())
-
-
-def _order_for(ctx: RunContextWrapper[Customer], order_id: str) -> Order:
-    """Return an order if this customer may see it; another customer's does not exist for them."""
-    order = _shop().look_up_order(order_id)
-    if customer_of(ctx).customer_id not in (None, order.customer_id):
-        raise UnknownOrderError(order.id)
-    return order
 
 
 def _remember(ctx: ToolContext[Customer], order: Order) -> None:
@@ -179,10 +184,6 @@ def _remember(ctx: ToolContext[Customer], order: Order) -> None:
     customer.customer_id = order.customer_id
     customer.name = customer.name or order.customer_name
     customer.last_order = order.id
-
-
-def _cents(amount: float | None) -> int | None:
-    return None if amount is None else to_cents(amount)
 
 
 def _half_the_delay() -> None:

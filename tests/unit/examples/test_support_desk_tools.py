@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support_desk import tools
+from support_desk import policies, tools
 from support_desk.context import Customer
 from support_desk.shop import Shop
 
@@ -25,6 +25,7 @@ EVERY_TOOL = [
     tools.look_up_invoice,
     tools.change_address,
     tools.refund_order,
+    tools.refund_large_order,
     tools.ask_human,
 ]
 
@@ -56,8 +57,9 @@ async def invoke(
 
 
 def needs_person(ctx: ToolContext[Customer] | None = None, **arguments: Any) -> bool:
-    assert tools.refund_order.needs_approval is tools.refund_needs_approval
-    return tools.refund_needs_approval(ctx or a_call(), arguments, "call-1")
+    assert tools.refund_order.needs_approval is policies.refund
+    assert policies.refund.when is policies.is_above_limit
+    return policies.is_above_limit(ctx or a_call(), arguments, "call-1")
 
 
 class TestWhatTheModelIsTold:
@@ -68,6 +70,7 @@ class TestWhatTheModelIsTold:
             (tools.look_up_invoice, {"order_id"}),
             (tools.change_address, {"order_id", "new_address"}),
             (tools.refund_order, {"order_id", "amount", "reason"}),
+            (tools.refund_large_order, {"order_id", "amount", "reason"}),
             (tools.ask_human, {"question"}),
         ],
     )
@@ -82,16 +85,25 @@ class TestWhatTheModelIsTold:
             "look_up_invoice",
             "change_address",
             "refund_order",
+            "refund_large_order",
             "ask_human",
         ]
         assert all(len(tool.description) > 20 for tool in EVERY_TOOL)
 
-    def test_only_what_has_no_side_effect_is_fast_and_only_refunds_ask_a_person(self) -> None:
-        assert {tool.name for tool in EVERY_TOOL if tool.fast} == {
-            "look_up_order",
-            "look_up_invoice",
+    def test_each_tool_says_what_it_changes_and_only_reading_is_fast(self) -> None:
+        assert {tool.name: (tool.effect, tool.fast) for tool in EVERY_TOOL} == {
+            "look_up_order": ("read", True),
+            "look_up_invoice": ("read", True),
+            "change_address": ("reversible", None),
+            "refund_order": ("irreversible", None),
+            "refund_large_order": ("irreversible", None),
+            "ask_human": ("reversible", None),
         }
-        assert {tool.name for tool in EVERY_TOOL if tool.needs_approval} == {"refund_order"}
+
+    def test_people_decide_about_refunds_and_come_when_they_are_wanted(self) -> None:
+        assert {tool.name for tool in EVERY_TOOL if tool.needs_approval} == {
+            *("refund_order", "refund_large_order", "ask_human"),
+        }
 
 
 class TestLookingUp:
@@ -203,12 +215,30 @@ class TestEffects:
         (entry,) = shop.ledger()
         assert (entry.key, entry.arguments["amount_cents"]) == ("run/8", 850)
 
-    @pytest.mark.parametrize("arguments", [{"amount": None}, {}])
-    async def test_a_refund_without_an_amount_is_of_everything(
-        self, arguments: dict[str, None]
+    async def test_a_refund_above_what_one_person_may_approve_needs_the_other_tool(
+        self, shop: Shop
     ) -> None:
-        answer = await invoke(tools.refund_order, order_id="A-17", reason="broken", **arguments)
-        assert answer["amount_eur"] == 49.9
+        shop.refund("C-3", 900_00, "broken", key="k1")
+        arguments: dict[str, Any] = {"order_id": "C-3", "amount": 100.01, "reason": "broken"}
+
+        answer = await invoke(tools.refund_order, **arguments)
+        assert answer["error"] == (
+            "The refunds of order C-3 would come to 1000.01 EUR, which is above 1000.00 EUR. "
+            "Use refund_large_order: two colleagues decide about it."
+        )
+        assert len(shop.ledger()) == 1
+
+        answer = await invoke(tools.refund_large_order, **arguments)
+        assert answer["refunded_in_all_eur"] == 1000.01
+
+    async def test_a_refund_up_to_the_limit_is_reported_again_and_not_refused(
+        self, shop: Shop
+    ) -> None:
+        arguments: dict[str, Any] = {"order_id": "C-3", "amount": 1000, "reason": "broken"}
+        first = await invoke(tools.refund_order, **arguments)
+        assert first["refunded_in_all_eur"] == 1000
+        assert await invoke(tools.refund_order, **arguments) == first
+        assert len(shop.ledger()) == 1
 
     @pytest.mark.parametrize(
         ("amount", "said"),
@@ -237,7 +267,8 @@ class TestEffects:
         ("tool", "arguments"),
         [
             (tools.change_address, {"order_id": "A-18", "new_address": "Neu 5, Dresden"}),
-            (tools.refund_order, {"order_id": "A-17", "amount": None, "reason": "broken"}),
+            (tools.refund_order, {"order_id": "A-17", "amount": 49.9, "reason": "broken"}),
+            (tools.refund_large_order, {"order_id": "C-3", "amount": 1480, "reason": "broken"}),
             (tools.ask_human, {"question": "Is the pan safe?"}),
         ],
     )
@@ -253,8 +284,7 @@ class TestWhatNeedsAPerson:
     @pytest.mark.parametrize(
         ("order_id", "amount", "person"),
         [
-            ("A-17", None, False),
-            ("A-42", None, True),
+            ("A-17", 49.9, False),
             ("A-42", 100, False),
             ("A-42", 100.01, True),
             ("a-42", 389, True),
@@ -266,8 +296,11 @@ class TestWhatNeedsAPerson:
     ) -> None:
         assert needs_person(order_id=order_id, amount=amount, reason="broken") is person
 
-    def test_an_amount_that_is_left_out_counts_as_everything(self) -> None:
-        assert needs_person(order_id="A-42", reason="broken")
+    def test_a_refund_that_needs_two_people_does_not_because_the_tool_refuses_it(self) -> None:
+        assert needs_person(order_id="C-3", amount=1000, reason="broken")
+        assert not needs_person(order_id="C-3", amount=1000.01, reason="broken")
+        assert policies.large_refund.when is None
+        assert policies.large_refund.quorum == 2
 
     def test_what_was_refunded_before_counts(self, shop: Shop) -> None:
         shop.refund("A-42", 60_00, "broken", key="k1")
@@ -293,7 +326,7 @@ class TestWhatNeedsAPerson:
 
     def test_the_question_leaves_the_context_as_it_was(self) -> None:
         ctx = a_call()
-        needs_person(ctx, order_id="A-42", reason="broken")
+        needs_person(ctx, order_id="A-42", amount=389, reason="broken")
         assert ctx.context == Customer()
 
     def test_arguments_that_make_no_sense_fail_so_that_a_person_is_asked(self) -> None:
@@ -306,7 +339,7 @@ class TestWhatNeedsAPerson:
 class TestDyingInMidCall:
     """A worker that is killed on either side of the commit, and the attempt after it."""
 
-    ARGUMENTS = json.dumps({"order_id": "A-17", "amount": None, "reason": "broken"})
+    ARGUMENTS = json.dumps({"order_id": "A-17", "amount": 49.9, "reason": "broken"})
     SCRIPT = """if True:
         import asyncio, sys
         from outlast import Agent, ToolContext
