@@ -139,13 +139,17 @@ async def test_a_nested_agent_answers_a_question_of_its_own(executor: Executor) 
 @row(54)
 async def test_an_extractor_makes_the_output_of_a_nested_agent(executor: Executor) -> None:
     async def count(nested: Any) -> str:
-        return f"{nested.final_output} after {len(nested.new_items)} items"
+        asked = nested.agent_tool_invocation
+        what = f"{asked.tool_name} {asked.tool_call_id} {asked.tool_arguments}"
+        return f"{nested.final_output} after {len(nested.new_items)} items for {what}"
 
     inner = Agent(name="Orders", tools=[look_up])
     tool = inner.as_tool("ask", "Ask.", custom_output_extractor=count)
     model = ScriptedModel([call("ask", "c1", input="?")], [call("look_up", "n1")], "Here.", "done")
-    await executor.execute(Agent(name="Desk", tools=[tool]), model=model)
-    assert outputs(model.requests[3]) == {"c1": "Here. after 3 items"}
+    result = await executor.execute(Agent(name="Desk", tools=[tool]), model=model)
+    read = 'Here. after 3 items for ask c1 {"input": "?"}'
+    assert outputs(model.requests[3]) == {"c1": read}
+    assert result.agent_tool_invocation is None
 
 
 @row(54)

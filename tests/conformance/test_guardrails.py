@@ -34,7 +34,7 @@ async def test_a_blocking_guardrail_trips_before_anything_else_happens(executor:
     @outlast.input_guardrail(run_in_parallel=False)
     async def no_greetings(_context: Any, agent: Any, given: Any) -> Any:
         seen.append((agent.name, asked_of(given)))
-        return _verdict(True, {"why": "a greeting"})
+        return _verdict(True, {"why": "a greeting", "by": "rule"})
 
     class Watching(outlast.RunHooks):
         async def on_agent_start(self, context: Any, agent: Any) -> None:
@@ -55,8 +55,9 @@ async def test_a_blocking_guardrail_trips_before_anything_else_happens(executor:
     assert result.guardrail.get_name() == "no_greetings"
     assert (result.output.tripwire_triggered, result.output.output_info) == (
         True,
-        {"why": "a greeting"},
+        {"why": "a greeting", "by": "rule"},
     )
+    assert list(result.output.output_info) == ["why", "by"], "as the guardrail wrote them"
     assert asked(caught.value.run_data) == ["Hello"]
     assert len(caught.value.run_data.input_guardrail_results) == 1
 

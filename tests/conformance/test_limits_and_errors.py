@@ -255,6 +255,39 @@ async def test_output_that_does_not_fit_may_be_mended_by_a_handler(executor: Exe
 
 
 @row(35)
+@pytest.mark.parametrize("text", [say(""), []])
+async def test_a_handler_may_answer_instead_of_an_empty_message(
+    executor: Executor, text: Any
+) -> None:
+    seen: list[Any] = []
+    model = ScriptedModel(text, "never")
+    fallback = outlast.RunErrorHandlerResult(final_output={"text": "mended", "score": 1})
+    result = await executor.execute(
+        Agent(name="A", output_type=Answer),
+        model=model,
+        error_handlers={"invalid_final_output": _handler(fallback, seen)},
+    )
+    assert result.final_output == Answer(text="mended", score=1)
+    assert isinstance(seen[0].error, ModelBehaviorError)
+    assert model.calls == 1
+
+
+@row(35)
+async def test_an_empty_message_that_no_handler_wants_is_asked_for_again(
+    executor: Executor,
+) -> None:
+    seen: list[Any] = []
+    model = ScriptedModel(say(""), '{"text": "a", "score": 1}')
+    result = await executor.execute(
+        Agent(name="A", output_type=Answer),
+        model=model,
+        error_handlers={"invalid_final_output": _handler(None, seen)},
+    )
+    assert result.final_output == Answer(text="a", score=1)
+    assert (len(seen), model.calls) == (1, 2)
+
+
+@row(35)
 async def test_an_empty_message_is_asked_for_again(executor: Executor) -> None:
     model = ScriptedModel(say(""), '{"text": "a", "score": 1}')
     result = await executor.execute(Agent(name="A", output_type=Answer), model=model)

@@ -287,7 +287,7 @@ async def test_failures_are_told_in_the_form_of_the_call(executor: Executor) -> 
     calls = [shell_call("c1", "ls"), local_shell_call("c2", "ls"), custom_call("sql", "c3", "x")]
     model = ScriptedModel(calls, "Well.")
     await executor.execute(Agent(name="A", tools=list(tools)), model=model)
-    text = "The tool {} failed and gave no result. It may have had an effect."
+    text = "The tool {} failed and returned no result. It may have had an effect."
     assert last_outputs(model) == [
         {"output": [{"stdout": "", "stderr": text.format("shell"), "outcome": FAILED}]},
         {"output": text.format("local_shell")},

@@ -36,6 +36,7 @@ async def test_an_answer_is_one_response_and_two_items(executor: Executor) -> No
     assert result.last_agent.name == "A"
     assert result.interruptions == []
     assert (model.calls, model.requests[0].instructions) == (1, "Be kind.")
+    assert model.requests[0].run_id == result.run_id
     assert shapes(model.requests[0].input) == ["Hello"]
 
 

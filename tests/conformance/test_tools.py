@@ -1,7 +1,7 @@
 """Tools: rows 2 to 8 and 41 of the table."""
 
 import asyncio
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -133,6 +133,26 @@ async def test_a_hard_failure_keeps_what_has_not_started_from_starting(executor:
         )
     assert started == ["fatal"]
     assert model.calls == 1
+
+
+@row(6)
+async def test_a_failure_function_that_returns_nothing_leaves_the_failure_to_the_run(
+    executor: Executor,
+) -> None:
+    heard: list[str] = []
+
+    def note(ctx: object, error: Exception) -> Any:
+        heard.append(str(error))
+
+    @function_tool(failure_error_function=note, retry=1)
+    def fatal() -> str:
+        raise TypeError("broken")
+
+    model = ScriptedModel([call("fatal", "c1")], "never")
+    with pytest.raises(HARD_FAILURES, match="fatal") as caught:
+        await executor.execute(Agent(name="A", tools=[fatal]), model=model)
+    assert isinstance(caught.value.__cause__, TypeError)
+    assert (heard, model.calls) == (["broken"], 1)
 
 
 @row(6)

@@ -134,7 +134,7 @@ task Agent workflow
         custom database
     turn 2 Triage
       generation
-      handoff Triage -> Billing (error: The model asked for several handoffs; the first one counts.)
+      handoff Triage -> Billing (error: The model requested several handoffs; only the first takes place.)
   agent Billing
     turn 3 Billing
       generation
@@ -158,7 +158,7 @@ agent Triage
   function look_up
     custom database
   generation
-  handoff Triage -> Billing (error: The model asked for several handoffs; the first one counts.)
+  handoff Triage -> Billing (error: The model requested several handoffs; only the first takes place.)
 agent Billing
   generation
   function ask_expert

@@ -24,6 +24,13 @@ from typing import Any, Self, TypeAlias
 READY = "ready"
 """What a worker says when it takes work."""
 
+POLICIES = """
+[tool.refund_order]
+when = "amount > 100"
+audience = { subjects = ["ann"] }
+unverified = true  # the decision is a signal, which needs no worker to arrive
+"""
+
 _METHOD = "forkserver" if sys.platform == "linux" else "spawn"
 _START_SECONDS = 30.0
 
@@ -126,6 +133,7 @@ async def serve_desk(settings: DeskSettings, line: Connection) -> None:
     """Carry the support desk's runs."""
     from support_desk.app import agents, context_type
 
+    from outlast.agents.approvals.policy_file import ApprovalFile
     from outlast.client import connect
     from outlast.models import OpenAIProvider
     from outlast.worker import AgentWorker
@@ -136,6 +144,7 @@ async def serve_desk(settings: DeskSettings, line: Connection) -> None:
         agents=agents,
         context_types=[context_type],
         sessions=[Path(settings.database).parent],
+        approvals=ApprovalFile("crash.toml", POLICIES),
         task_queue=settings.task_queue,
         model_provider=OpenAIProvider(base_url=settings.model_url, api_key="none"),
         # A run that a killed worker held is offered to the next one after this long.

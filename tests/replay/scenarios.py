@@ -178,6 +178,7 @@ machine = Agent[Any](
     ],
 )
 
+NO_KEY = ModelError("There is no key.", code="no_api_key", retryable=False)
 LONG = "a long question " * 200
 
 
@@ -222,6 +223,13 @@ async def _cancel_nested(handle: RunHandle) -> None:
 async def _converse(handle: RunHandle) -> None:
     for text in ("and then?", "and now?"):
         await (await handle.send(text)).answer()
+    await handle.cancel("after_turn")
+    await handle.result()
+
+
+async def _retry(handle: RunHandle) -> None:
+    await handle.wait(lambda state: state.status == "idle")
+    await (await handle.retry()).answer()
     await handle.cancel("after_turn")
     await handle.result()
 
@@ -286,6 +294,9 @@ SCENARIOS: dict[str, Scenario] = {
         agent=billing, steps=([call("refund", "c1", amount=5)], "done"), play=_reject_by_signal
     ),
     "conversation": Scenario(steps=("one", "two", "three"), keep_open=True, play=_converse),
+    "retried": Scenario(
+        steps=([call("note", "c1", text="a")], NO_KEY, "done"), keep_open=True, play=_retry
+    ),
     "cancelled_while_waiting": Scenario(
         agent=billing, steps=([call("refund", "c1", amount=5)],), play=_cancel_while_waiting
     ),

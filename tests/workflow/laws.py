@@ -43,7 +43,14 @@ COMMANDS = {
 BY_DESIGN = {
     WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND,
     WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW,
+    # More than 2 MB of results arrived while one task was running: the server takes them first.
+    WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_FORCE_CLOSE_COMMAND,
 }
+STALLED = "[TMPRL1101]"
+"""Begins the SDK's message when the machine gave a workflow task no CPU for two seconds.
+
+The task is tried again. How long our own tasks take is measured in `benchmarks/`.
+"""
 
 
 async def check_run(client: Client, run_id: str) -> None:
@@ -97,14 +104,16 @@ async def fold(client: Client, run_id: str, events: list[HistoryEvent]) -> LoopS
 def failed_tasks(events: list[HistoryEvent]) -> list[str]:
     """Return the messages of workflow tasks that failed through a fault of ours.
 
-    A task whose end was overtaken by a signal or message is tried again by design, so that
-    nothing is lost; Temporal calls that a failure of the task, too, and a reset.
+    A task whose end was overtaken by a signal, by a message or by many results is tried again by
+    design, so that nothing is lost; Temporal calls that a failure of the task, too, and a reset.
     """
     return [
-        str(event.workflow_task_failed_event_attributes.failure.message)
+        f"{WorkflowTaskFailedCause.Name(event.workflow_task_failed_event_attributes.cause)}: "
+        f"{event.workflow_task_failed_event_attributes.failure.message}"
         for event in events
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED
         and event.workflow_task_failed_event_attributes.cause not in BY_DESIGN
+        and not event.workflow_task_failed_event_attributes.failure.message.startswith(STALLED)
     ]
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from outlast.client.identity import os_user
 from outlast.demo.desk_model import answer
 from outlast.demo.responses_server import ResponsesServer
 from tests.servers import TemporalServer
@@ -39,8 +40,9 @@ class Terminal:
             **kept,
             "TEMPORAL_ADDRESS": server.address,
             "TEMPORAL_CONFIG_FILE": os.devnull,
-            "XDG_DATA_HOME": str(home),
+            "OUTLAST_DATA_DIR": str(home),
             "SUPPORT_DESK_DB": str(home / "shop.db"),
+            "SUPPORT_DESK_BILLING": os_user().subject,
         }
 
     async def start(self, module: str, *arguments: str) -> asyncio.subprocess.Process:
@@ -116,7 +118,10 @@ async def test_a_refund_is_asked_for_shown_listed_approved_and_talked_about(
             waiting = [row["run_id"] for row in await terminal.json("list", "--waiting")]
     assert run_id in (await terminal.outlast("list", "--agent", "Billing")).out
 
-    approved = await terminal.json("approve", run_id, "--by", "ann")
+    unproved = await terminal.outlast("approve", run_id, "--by", "ann")
+    assert unproved.code == 5
+    assert "who has proved who they are" in unproved.err
+    approved = await terminal.json("approve", run_id)
     assert (approved["status"], approved["tool"]) == ("approved", "refund_order")
 
     answered = await terminal.outlast("send", run_id, "Thanks! Where is my order A-17?")
@@ -178,7 +183,7 @@ async def test_a_run_that_somebody_cancels_tells_who_waits_for_it(
             pass
     again = await terminal.outlast("approve", run_id)
     assert again.code == 5
-    assert "waits for no approval; it is cancelled" in again.err
+    assert "waits for no approval: it is cancelled" in again.err
 
 
 @pytest.mark.full

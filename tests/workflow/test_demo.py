@@ -1,6 +1,7 @@
 """`outlast demo` as a process: it kills real workers, and has to come to the proof in time."""
 
 import asyncio
+import io
 import json
 import os
 import re
@@ -53,15 +54,85 @@ async def test_two_workers_are_killed_and_everything_happens_once(
     assert len(killed) == len(set(killed)) == 2
     assert re.search(r"UI +http://127\.0\.0\.1:\d+\n", told)
     assert re.search(r"http://127\.0\.0\.1:\d+/namespaces/default/workflows/demo-\w+\n", told)
-    assert re.search(r"a Temporal signal, `decide` with .*approve", told)
+    assert "waits for one person of the group billing, but not the customer" in told
+    assert re.search(r"ann +edited a1 after", told)
+    assert "I have refunded 350.00 EUR for order A-42, the amount that a colleague has set." in told
+    assert re.search(r"lee +approved a2 after", told)
+    assert re.search(r"lee +takes the conversation over", told)
+    assert re.search(r"lee \(team\) +Hello Mara, this is Lee\.", told)
+    assert re.search(r"lee +gives the conversation back to Billing", told)
+    assert re.search(r"Billing +Lee has told me: The courier comes on Friday", told)
     assert re.search(r" 2x +1x +change_address\(", told)
-    assert re.search(r" 1x +1x +refund_order\(", told)
-    assert "✓ 2 side effects, each exactly once" in told
-    assert "✓ 3 of 3 messages have one answer, 5 of 5 calls one output" in told
+    assert re.search(r" 1x +1x +refund_order\(amount=350\.0, ", told)
+    assert re.search(r" 1x +1x +ask_human\(", told)
+    assert "✓ 3 side effects, each exactly once" in told
+    assert "✓ 5 of 5 messages have one answer, 7 of 7 calls one output" in told
     assert "✓ 2 workers were killed; 3 carried the run" in told
     assert re.search(r"✓ the whole history: \d+ events, \d+\.\d KB", told)
     (kept,) = names_in(tmp_path)
     assert "shop.db" in names_in(tmp_path / kept)
+
+
+@pytest.mark.full
+async def test_a_person_at_a_terminal_decides_speaks_and_gives_the_conversation_back(
+    environment: dict[str, str],
+) -> None:
+    typed = [
+        ("or [e]dit the amount: ", "e"),
+        ("How many EUR? (Enter: 350.00) ", "299"),
+        ("What do you say to Mara?", "We fetch it on Monday."),
+        ("You are Mara. What do you say?", ""),
+        ("What should the agent know?", "She is at home on Monday."),
+        ("You are Mara now.", "Please refund order C-3, it is broken."),
+        ("You are Ann. Do you approve it? [y]es or [n]o: ", "y"),
+        ("You are Bob. Do you approve it? [y]es or [n]o: ", "y"),
+        ("You are Mara now.", ""),
+        ("Enter ends the demo.", ""),
+    ]
+    ours, its = os.openpty()
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "outlast.cli.entry", "demo"),
+        stdin=its,
+        stdout=its,
+        stderr=its,
+        env={**environment, "TERM": "dumb"},
+    )
+    os.close(its)
+
+    told = ""
+    with os.fdopen(ours, "rb+", buffering=0) as terminal:
+        for prompt, text in typed:
+            seen = len(told)
+            while prompt not in told[seen:]:
+                shown = await shown_on(terminal)
+                assert shown, f"it ended before {prompt!r}: {told}"
+                told += shown
+            terminal.write(f"{text}\n".encode())
+        while more := await shown_on(terminal):
+            told += more
+
+    assert await asyncio.wait_for(process.wait(), LONGEST_SECONDS) == 0
+    told = " ".join(told.split())  # lines are as wide as the terminal
+    assert "I have refunded 299.00 EUR for order A-42, the amount that a colleague has set" in told
+    assert re.search(r"lee \(team\) +We fetch it on Monday\.", told)
+    assert re.search(r"Billing +Lee has told me: She is at home on Monday\.", told)
+    assert re.search(r"ann +votes for a3: 1 of 2 votes", told)
+    assert re.search(r"bob +approved a3 after", told)
+    assert "✓ 4 side effects, each exactly once" in told
+
+
+async def shown_on(terminal: io.FileIO) -> str:
+    """Return what a terminal shows next; nothing when its program has ended."""
+    readable = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_reader(terminal, readable.set)
+    try:
+        await asyncio.wait_for(readable.wait(), LONGEST_SECONDS)
+        return terminal.read(4096).decode(errors="replace").replace("\r\n", "\n")
+    except OSError:  # the other end is closed
+        return ""
+    finally:
+        loop.remove_reader(terminal)
 
 
 @pytest.mark.smoke

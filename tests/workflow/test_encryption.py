@@ -64,6 +64,7 @@ def script() -> ScriptedModel:
         [call("consult", "c4", input="secret-nested")],
         say("secret-answer"),
         say("secret-text"),
+        say("secret-answer"),  # of the run that a guardrail stops, which may begin its call first
     )
 
 
@@ -122,3 +123,18 @@ def outlast_commands(address: str, folder: Path) -> tuple[str, list[Any]]:
 
     shown = run("show", "r", "--codec", "sealing:codec", "--json")
     return shown, json.loads(run("list", "--json"))
+
+
+async def test_a_worker_may_have_the_codec_instead_of_its_client(client: Client) -> None:
+    codec, queue = Sealed(b"key"), "codec-of-a-worker"
+    model = ScriptedModel("secret-answer")
+    worker = AgentWorker(
+        client, agents=[INNER], task_queue=queue, model_provider=model, codec=codec
+    )
+    async with worker:
+        runner = Runner.using(client=with_codec(client, codec), task_queue=queue)
+        result = await runner.run("Inner", "secret-message", id="codec-of-a-worker")
+
+    assert result.final_output == "secret-answer"
+    history = await client.get_workflow_handle("codec-of-a-worker").fetch_history()
+    assert "secret" not in history.to_json()

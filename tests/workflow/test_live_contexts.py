@@ -2,12 +2,14 @@
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from outlast.agents.agent import Agent
 from outlast.agents.context.live import LIVE_CONTEXTS
@@ -15,8 +17,9 @@ from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.tools.function_tool import function_tool
 from outlast.testing import ScriptedModel, call
 from tests.servers import TemporalServer
+from tests.unit.sessions import postgres
 from tests.workflow.desk import Desk
-from tests.workflow.test_scripts import output_of
+from tests.workflow.test_scripts import output_of, script
 
 
 @dataclass
@@ -196,3 +199,121 @@ async def test_a_tool_may_add_an_object_where_the_program_runs(desk: Desk, is_el
         assert first.startswith("The tool connect failed")
     else:
         assert (first, second) == ("ok", "1")
+
+
+# --- A real database pool -----------------------------------------------------------------------
+
+
+@dataclass
+class Branch:
+    customer: str
+    database: AsyncEngine
+    reads: int = 0
+
+
+@function_tool
+async def balance(ctx: RunContextWrapper[Branch]) -> int:
+    """Return the customer's balance."""
+    ctx.context.reads += 1
+    query = text("select amount from balances where customer = :customer")
+    async with ctx.context.database.connect() as connection:
+        return (await connection.execute(query, {"customer": ctx.context.customer})).scalar_one()
+
+
+TELLER = Agent[Branch](name="Teller", tools=[balance], tool_use_behavior="stop_on_first_tool")
+
+
+@pytest.fixture(scope="module")
+def postgres_url() -> Iterator[str]:
+    """Return the URL of a Postgres with a table of balances."""
+    programs = postgres.programs()
+    if programs is None:
+        pytest.skip("Postgres is not installed: there is no program named postgres")
+    with postgres.serve(programs) as url:
+        yield url
+
+
+async def test_a_worker_elsewhere_shares_one_pool_of_a_real_database(desk: Desk, postgres_url: str):
+    pools: list[AsyncEngine] = []
+
+    async def make_pool() -> AsyncGenerator[AsyncEngine]:
+        pool = create_async_engine(postgres_url, pool_size=2)
+        pools.append(pool)
+        async with pool.begin() as connection:
+            await connection.execute(text("create table balances (customer text, amount int)"))
+            rows = [{"customer": f"c{number}", "amount": number} for number in range(5)]
+            await connection.execute(text("insert into balances values (:customer, :amount)"), rows)
+        yield pool
+        await pool.dispose()
+
+    elsewhere = create_async_engine(postgres_url)  # its pool opens no connection
+    handles = [
+        await desk.start(TELLER, context=Branch(f"c{number}", elsewhere)) for number in range(5)
+    ]
+    for handle in handles:
+        forget(handle.id)
+    models = ScriptedModel(always=[call("balance", "c1")])
+    worker = await desk.open(TELLER, model=models, context={"database": make_pool})
+    results = await asyncio.gather(*[desk.result(handle) for handle in handles])
+    assert [result.final_output for result in results] == ["0", "1", "2", "3", "4"]
+    assert [result.context["reads"] for result in results] == [1] * 5
+    (pool,) = pools
+    assert "Connections in pool: 0 " not in pool.pool.status()
+    await desk.close(worker)
+    assert "Connections in pool: 0 " in pool.pool.status()
+
+
+KILLED = '''
+import sqlite3
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from outlast import RunContextWrapper
+
+@dataclass
+class Shop:
+    database: sqlite3.Connection
+    opened: object = date(2026, 1, 1)
+    seen: set[str] = field(default_factory=set)
+
+@function_tool
+def look(ctx: RunContextWrapper[Shop]) -> str:
+    """Look."""
+    ctx.context.seen.add("looked")
+    return "looked"
+
+@function_tool(timeout=timedelta(minutes=1))
+async def count(ctx: RunContextWrapper[Shop]) -> str:
+    """Count."""
+    Path("counting").write_text("yes\\n")
+    while not Path("door").exists():
+        await asyncio.sleep(0.01)
+    (row,) = ctx.context.database.execute("select name from program").fetchone()
+    return f"{row} {sorted(ctx.context.seen)} {ctx.context.opened.year}"
+
+def reply(request):
+    outputs = [one["output"] for one in request.input if one.get("type") == "function_call_output"]
+    steps = [[call("look", "c1")], [call("count", "c2")]]
+    return steps[len(outputs)] if len(outputs) < 2 else say(outputs[1])
+
+database = sqlite3.connect(":memory:", check_same_thread=False)
+database.execute("create table program (name)")
+database.execute("insert into program values (?)", ["second" if Path("door").exists() else "first"])
+agent = Agent(name="Clerk", model=ScriptedModel(always=reply), tools=[look, count])
+shop = Shop(database)
+print(Runner.run_sync(agent, "How many?", id="shop-1", context=shop).final_output, shop.seen)
+'''
+
+
+@pytest.mark.full
+async def test_a_program_that_was_killed_goes_on_with_its_data_and_its_new_objects(
+    tmp_path: Path, server: TemporalServer
+):
+    async with script(KILLED, tmp_path, address=server.address) as process:
+        async with asyncio.timeout(60):
+            while not (tmp_path / "counting").exists():  # noqa: ASYNC110  another process writes it
+                await asyncio.sleep(0.05)
+        process.kill()
+        await process.wait()
+    (tmp_path / "door").touch()
+    lines = await output_of(KILLED, tmp_path, address=server.address)
+    assert lines == ["second ['looked'] 2026 {'looked'}"]

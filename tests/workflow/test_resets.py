@@ -100,7 +100,7 @@ async def test_a_reset_to_any_task_leaves_a_run_that_reads_as_it_is_and_can_be_d
 
 
 @pytest.mark.smoke
-async def test_a_decision_by_signal_counts_again_after_a_reset(desk: Desk):
+async def test_a_request_is_decided_again_after_a_reset_to_the_task_that_made_it(desk: Desk):
     ran: list[str] = []
     agent = clerk(ran)
     await desk.open(agent, model=ScriptedModel(*[refunds_once] * 9))

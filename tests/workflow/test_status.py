@@ -1,8 +1,10 @@
 """What a run waits for, and how it ended, is the same wherever one looks."""
 
+import json
 from typing import Any
 
 import pytest
+from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowExecutionStatus
 
 from outlast.agents.agent import Agent
@@ -13,6 +15,13 @@ from outlast.contract import names
 from outlast.testing import ScriptedModel, call
 from tests.workflow.desk import Desk
 
+SHOWN = (
+    names.ATTRIBUTE_AGENT,
+    names.ATTRIBUTE_STATUS,
+    names.ATTRIBUTE_APPROVALS,
+    names.ATTRIBUTE_WAITS_FOR,
+)
+
 
 @function_tool(needs_approval=True)
 async def refund(order: str) -> str:
@@ -20,10 +29,21 @@ async def refund(order: str) -> str:
 
 
 async def _shown(desk: Desk, handle: RunHandle) -> list[Any]:
-    """Return the agent, the status and the number of approvals, as the server shows them."""
+    """Return the agent, the status, the approvals and the wait, as the server shows them."""
     described = await desk.workflow(handle).describe()
     shown: dict[str, Any] = dict(described.search_attributes)
-    return [*(shown.get(name, [None])[0] for name in names.SEARCH_ATTRIBUTES)]
+    return [*(shown.get(name, [None])[0] for name in SHOWN)]
+
+
+async def _timers(desk: Desk, handle: RunHandle) -> dict[str, list[str]]:
+    """Return the summaries of a run's timer events: the bars of its timeline."""
+    found: dict[str, list[str]] = {}
+    async for event in desk.workflow(handle).fetch_history_events():
+        kind = EventType.Name(event.event_type).removeprefix("EVENT_TYPE_")
+        if kind.startswith("TIMER_"):
+            data = event.user_metadata.summary.data
+            found.setdefault(kind, []).append(json.loads(data) if data else "")
+    return found
 
 
 @pytest.mark.smoke
@@ -33,16 +53,23 @@ async def test_the_status_says_what_an_open_run_waits_for(desk: Desk):
         [call("transfer_to_billing", "h1")], [call("refund", "c1", order="A-17")], "It is done."
     )
     handle = await desk.start(agent, keep_open=True)
-    assert await _shown(desk, handle) == ["Triage", None, 0]
+    assert await _shown(desk, handle) == ["Triage", None, 0, None]
     await desk.open(agent, model=model)
     await desk.until_status(handle, "waiting")
-    assert await _shown(desk, handle) == ["Billing", "waiting", 1]
+    assert await _shown(desk, handle) == ["Billing", "waiting", 1, "approval of refund"]
+    assert await _timers(desk, handle) == {
+        "TIMER_STARTED": ['Waiting for approval a1: refund(order="A-17")']
+    }
     await handle.approve("a1")
     await desk.until_status(handle, "idle")
-    assert await _shown(desk, handle) == ["Billing", "idle", 0]
+    assert await _shown(desk, handle) == ["Billing", "idle", 0, "message"]
+    assert await _timers(desk, handle) == {
+        "TIMER_STARTED": ['Waiting for approval a1: refund(order="A-17")'],
+        "TIMER_CANCELED": ['Waiting for approval a1: refund(order="A-17")'],
+    }
     await handle.cancel("after_turn")
     await desk.result(handle)
-    assert await _shown(desk, handle) == ["Billing", None, 0]
+    assert await _shown(desk, handle) == ["Billing", None, 0, None]
 
 
 async def test_a_run_that_never_waits_writes_no_status(desk: Desk):
@@ -77,7 +104,7 @@ async def test_a_cancelled_run_is_cancelled_wherever_one_looks(
         await desk.result(handle)
     described = await desk.workflow(handle).describe()
     assert described.status is WorkflowExecutionStatus.CANCELED
-    assert await _shown(desk, handle) == ["A", None, 0]
+    assert await _shown(desk, handle) == ["A", None, 0, None]
     assert (await handle.state()).status == "cancelled"
     with pytest.raises(RunClosed, match=r"has ended \(cancelled\)"):
         await handle.send("Still there?")

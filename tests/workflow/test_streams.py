@@ -1,17 +1,25 @@
 """Reading along on a server: in order, from any place, at any time, and nothing twice."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Iterable
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from temporalio import activity
+from temporalio.client import Client
+from temporalio.runtime import MetricBuffer, Runtime, TelemetryConfig
 
 from outlast.agents.agent import Agent
+from outlast.agents.config.run_config import RunConfig
 from outlast.agents.tools.function_tool import function_tool
+from outlast.client import deltas as reader
 from outlast.client.handle import RunHandle
 from outlast.client.stream import StreamEvent
+from outlast.contract.call_windows import CallWindows
 from outlast.contract.delta_reader import RESTARTED
 from outlast.contract.names import ACTIVITY_MODEL, SETTING_STREAM
+from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelRequest
 from outlast.testing import ScriptedModel, call, fail_after, paced, say
 from outlast.testing.scripted_model import Step
@@ -20,6 +28,17 @@ from tests.workflow.replies import model_error, outputs
 
 WORDS = "Where is my order? It is on its way, and it will be with you on Monday morning."
 """Sixteen words, so that there is something to read along."""
+
+
+@pytest.fixture(autouse=True, params=["elsewhere"])
+def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where the reader is: in another process than the worker, unless a test says `here`."""
+    if request.param == "elsewhere":
+        monkeypatch.setattr(reader, "call_windows", CallWindows())
+    return str(request.param)
+
+
+HERE_TOO = pytest.mark.parametrize("place", ["elsewhere", "here"], indirect=True)
 
 
 @function_tool
@@ -96,6 +115,7 @@ def numbered(events: Iterable[StreamEvent]) -> list[StreamEvent]:
 
 
 @pytest.mark.smoke
+@HERE_TOO
 async def test_events_and_texts_come_in_order_and_end_with_the_result(desk: Desk):
     await desk.open(team(), model=ScriptedModel(*script()))
     stream = desk.stream(team())
@@ -124,6 +144,7 @@ async def test_any_reader_goes_on_from_the_number_it_had(desk: Desk):
     assert heard(whole) == ["Let me see.", "", WORDS]
 
 
+@HERE_TOO
 async def test_who_comes_later_hears_every_text_as_well(desk: Desk):
     """While the run is at work in its third reply, and after it has ended without a worker."""
     worker = await desk.open(team(), model=ScriptedModel(*script()))
@@ -141,6 +162,7 @@ async def test_who_comes_later_hears_every_text_as_well(desk: Desk):
 
 
 @pytest.mark.smoke
+@HERE_TOO
 async def test_an_attempt_that_breaks_off_is_told_and_no_text_is_doubled(desk: Desk):
     agent = Agent[Any](name="A")
     broken = fail_after(12, model_error(retryable=True), paced(0.05, WORDS))
@@ -154,6 +176,7 @@ async def test_an_attempt_that_breaks_off_is_told_and_no_text_is_doubled(desk: D
     assert named(events) == ["agent A", "message_output_created"]
 
 
+@HERE_TOO
 async def test_a_worker_that_leaves_in_mid_answer_is_told_and_no_text_is_doubled(desk: Desk):
     agent = Agent[Any](name="A")
     worker = await desk.open(agent, model=ScriptedModel(paced(0.3, WORDS)))
@@ -184,6 +207,7 @@ def call_of(number: int) -> Any:
     return call("look_up", f"c{number}", number=number)
 
 
+@HERE_TOO
 async def test_texts_and_numbers_go_on_across_histories(desk: Desk):
     turns = 5
     agent = team()
@@ -256,3 +280,105 @@ async def test_a_conversation_is_read_along_through_its_questions(desk: Desk, *,
         "idle",
         "completed",
     ]
+
+
+@pytest.mark.parametrize("interval", [None, timedelta(milliseconds=20), timedelta(minutes=1)])
+async def test_no_text_is_lost_however_rarely_it_is_sent(desk: Desk, interval: timedelta | None):
+    await desk.open(team(), model=ScriptedModel(*script()))
+    stream = desk.stream(team(), run_config=RunConfig(stream_interval=interval))
+    events = await read(stream)
+    assert named(events) == NAMES
+    assert heard(events) == ["Let me see.", "", WORDS]
+
+
+class Sent:
+    """The windows that the workers of this process send."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.windows: list[Any] = []
+        send = activity.heartbeat
+
+        def heartbeat(window: Any) -> None:
+            self.windows.append(window)
+            send(window)
+
+        monkeypatch.setattr(activity, "heartbeat", heartbeat)
+
+    def cadences(self) -> dict[int, set[int]]:
+        """Return the cadences of each attempt, in milliseconds."""
+        return {
+            attempt: {one["next_ms"] for one in self.windows if one["attempt"] == attempt}
+            for attempt in sorted({one["attempt"] for one in self.windows})
+        }
+
+
+@pytest.mark.replayed
+async def test_a_cadence_is_that_of_the_run_and_of_each_attempt(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+):
+    sent, agent = Sent(monkeypatch), Agent[Any](name="A")
+    broken = fail_after(12, model_error(retryable=True), paced(0.05, WORDS))
+    await desk.open(agent, model=ScriptedModel(broken, paced(0.05, WORDS)))
+    config = RunConfig(stream_interval=timedelta(milliseconds=200))
+    events = await read(desk.stream(agent, run_config=config))
+    assert heard(events) == [WORDS]
+    assert sent.cadences() == {1: {200}, 2: {200}}
+
+
+async def test_a_run_that_is_not_streamed_sends_no_text(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+):
+    sent = Sent(monkeypatch)
+    await desk.open(team(), model=ScriptedModel(*script()))
+    await desk.run(team())
+    assert sent.windows == []
+
+
+@HERE_TOO
+@pytest.mark.parametrize("reads", [True, False])
+async def test_the_server_gets_few_heartbeats(desk: Desk, place: str, *, reads: bool):
+    """Of an answer that takes about a second, and of the same answer without a reader."""
+    metrics = MetricBuffer(10_000)
+    runtime = Runtime(telemetry=TelemetryConfig(metrics=metrics))
+    client = await Client.connect(desk.client.service_client.config.target_host, runtime=runtime)
+    agent = Agent[Any](name="A")
+    await desk.open(agent, model=ScriptedModel(paced(0.05, WORDS)), client=client)
+    answer = await read(desk.stream(agent)) if reads else await desk.run(agent)
+    assert answer
+    heartbeats = sum(
+        update.value
+        for update in metrics.retrieve_updates()
+        if update.metric.name == "temporal_request"
+        and update.attributes.get("operation") == "RecordActivityTaskHeartbeat"
+    )
+    if reads and place == "elsewhere":
+        assert 3 <= heartbeats <= 12
+    else:
+        assert heartbeats == 0
+
+
+async def test_a_streamed_call_that_falls_silent_is_cancelled_in_time(desk: Desk):
+    agent, cancelled = Agent[Any](name="A"), asyncio.Event()
+
+    class Silent(ScriptedModel):
+        async def stream_response(self, request: ModelRequest) -> AsyncGenerator[JsonObject]:
+            async for event in super().stream_response(request):
+                yield event
+                if event["type"] == "response.output_text.delta":
+                    break
+            try:
+                await asyncio.Event().wait()
+            finally:
+                cancelled.set()
+
+    await desk.open(agent, model=Silent(WORDS))
+    stream = desk.stream(agent, id=(run_id := desk.new_id()), run_config=QUICK)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        async for event in stream.stream_events():
+            if deltas([event]):
+                break
+    await RunHandle(desk.client, run_id).cancel()
+    timeout = QUICK.heartbeat_timeout
+    assert timeout is not None
+    async with asyncio.timeout(timeout.total_seconds() / 3 + 2):
+        await cancelled.wait()

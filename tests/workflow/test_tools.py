@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from outlast.activities import tool_times
 from outlast.agents.agent import Agent
 from outlast.agents.config.settings import RunConfig
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
@@ -322,6 +323,39 @@ async def test_a_fast_tool_that_fails_twice_is_tried_a_third_time(desk: Desk):
     await desk.open(agent, model=model)
     await desk.run(agent)
     assert outputs(model.requests[1])["c1"] == "attempt 3"
+
+
+@pytest.mark.replayed
+async def test_a_short_tool_that_only_reads_is_a_local_activity_until_it_is_slow(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+):
+    """Nothing else about its calls differs: each runs once, but for the one that was cut short."""
+    monkeypatch.setattr(tool_times, "SHORT", timedelta(seconds=30))  # on a busy machine, too
+    begun: list[int] = []
+
+    @function_tool(effect="read")
+    async def look_up(n: int) -> str:
+        """Look something up."""
+        begun.append(n)
+        if begun.count(n) == 1 and n == 5:
+            await asyncio.sleep(60)
+        return f"found {n}"
+
+    agent = Agent(name="Clerk", tools=[look_up])
+    turns = [[call("look_up", f"c{n}", n=n)] for n in range(7)]
+    model = ScriptedModel(*turns, "Done.")
+    await desk.open(agent, model=model)
+    result = await desk.run(agent)
+    assert result.final_output == "Done."
+    assert outputs(model.requests[-1]) == {f"c{n}": f"found {n}" for n in range(7)}
+    assert begun == [0, 1, 2, 3, 4, 5, 5, 6]
+    workflow = desk.client.get_workflow_handle(desk.ids[0])
+    scheduled = [
+        event.activity_task_scheduled_event_attributes.activity_type.name
+        async for event in workflow.fetch_history_events()
+        if event.HasField("activity_task_scheduled_event_attributes")
+    ]
+    assert scheduled.count("tool:look_up") == 5, "three to measure, the slow one, and the one after"
 
 
 async def test_a_fast_tool_that_waits_long_for_its_next_try_is_still_running(desk: Desk):

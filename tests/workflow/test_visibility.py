@@ -151,7 +151,7 @@ async def test_the_timeline_says_what_each_activity_does(desk: Desk):
         ("tool:look_up", 'look_up(order="A-17")'),
         ("call_model", "Triage · gpt-triage · turn 2"),
         ("handoff:transfer_to_billing", "Triage → Billing"),
-        ("call_model", "Billing · gpt-billing · turn 3"),
+        ("call_model", "Billing · gpt-billing · turn 3 · handoff from Triage"),
         ("tool:refund", 'refund(order="A-17")'),
         ("call_model", "Billing · gpt-billing · turn 4"),
     ]
@@ -206,7 +206,7 @@ async def test_queries_answer_in_short_what_an_operator_asks(desk: Desk):
     assert approval["run_id"] == handle.id
     assert approval["name"] == "refund"
     assert json.loads(approval["arguments"]) == {"order": "A-17"}
-    assert approval["allowed_decisions"] == ["approve", "reject"]
+    assert approval["allowed_decisions"] == ["approve", "edit", "reject", "respond"]
     transcript: list[dict[str, Any]] = await workflow.query(names.QUERY_TRANSCRIPT)
     assert [(one["kind"], one["text"]) for one in transcript] == [
         ("input", "Where is my money?"),

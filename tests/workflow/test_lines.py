@@ -1,0 +1,147 @@
+"""A realtime line on a real server: what it says is in the run, and the run outlives it."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from outlast import Agent, RunClosed, UserError, function_tool
+from outlast.client.handle import RunHandle
+from outlast.client.line import RunLine
+from outlast.loop.state import LoopState, line_of
+from outlast.testing import ScriptedModel
+from tests.loop_driver import gated, reply_of, said, tool
+from tests.workflow.desk import Desk
+
+HEARD = {"role": "user", "content": "Where is my order?"}
+
+
+@function_tool
+async def look_up() -> str:
+    return "on Monday"
+
+
+@function_tool(needs_approval=True)
+async def refund() -> str:
+    return "refunded"
+
+
+DESK = Agent(name="Desk", tools=[look_up, refund])
+
+
+async def opened(desk: Desk, **settings: object) -> RunLine:
+    """A run that began with a call."""
+    handle = await desk.start_record(
+        agent="Desk", awaits_line=True, keep_open=True, settings=settings
+    )
+    line = RunLine(desk.client, handle.id, label="phone call")
+    await line.attach()
+    return line
+
+
+async def until(line: RunLine, condition: Callable[[LoopState], object]) -> LoopState:
+    """Follow the run of a line up to a state."""
+    async with asyncio.timeout(30):
+        async for state in line.follow():
+            if condition(state):
+                return state
+    raise AssertionError("the run has ended")
+
+
+@pytest.mark.replayed
+async def test_a_call_said_on_the_line_runs_as_an_activity(desk: Desk) -> None:
+    await desk.open(DESK)
+    line = await opened(desk)
+    await line.reply([HEARD], reply_of(tool("look_up", "c1"), response_id="r1"))
+    state = await until(line, lambda state: state.items[-1:] and state.phase == "thinking")
+    assert state.items[-1].raw["output"] == "on Monday"
+    await line.reply([], reply_of(said("It left on Monday."), response_id="r2"))
+    await line.reply([], reply_of(said("It left on Monday."), response_id="r2"))
+    state = await until(line, lambda state: state.phase == "idle" and state.answers)
+    assert state.final_output == "It left on Monday."
+    await line.close()
+    state = await until(line, lambda state: line_of(state) is None)
+    assert [one.kind for one in state.items] == ["input", "tool_call", "tool_output", "message"]
+
+
+async def test_the_caller_hangs_up_while_a_person_decides(desk: Desk) -> None:
+    model = ScriptedModel("Your refund is done.")
+    await desk.open(DESK, model=model)
+    line = await opened(desk)
+    await line.reply([HEARD], reply_of(gated("refund", "c1"), response_id="r1"))
+    await until(line, lambda state: state.status == "waiting")
+    await line.close()
+    handle = RunHandle(desk.client, line.run_id)
+    await handle.approve("a1", by="ann")
+    state = await desk.until(handle, lambda state: bool(state.answers))
+    assert state.final_output == "Your refund is done."
+    assert len(model.requests) == 1
+
+
+async def test_a_line_that_died_is_noticed_by_its_heartbeat(desk: Desk) -> None:
+    await desk.open(DESK, model=ScriptedModel("By text."))
+    line = await opened(desk, heartbeat_ms=1_000)
+    handle = RunHandle(desk.client, line.run_id)
+    await handle.send("I type this.")
+    await asyncio.sleep(1.5)
+    state = await handle.state()
+    assert line.holds(state), "a silent line is alive while it heartbeats"
+    assert line._beating is not None
+    line._beating.cancel()
+    state = await desk.until(handle, lambda state: state.phase == "idle" and bool(state.answers))
+    assert state.final_output == "By text."
+    await line.close()
+
+
+async def test_a_second_line_takes_over(desk: Desk) -> None:
+    await desk.open(DESK)
+    first = await opened(desk, heartbeat_ms=1_000)
+    async with RunLine(desk.client, first.run_id) as second:
+        state = await until(second, second.holds)
+        assert not first.holds(state)
+        assert first._beating is not None
+        async with asyncio.timeout(10):
+            await first._beating
+        await first.reply([], reply_of(said("I am the old one."), response_id="r1"))
+        state = await until(second, lambda state: state.ignored)
+        assert state.items == ()
+        await first.close()
+        assert second.holds(await RunHandle(desk.client, first.run_id).state())
+
+
+async def test_a_long_call_goes_on_in_a_new_history(desk: Desk) -> None:
+    await desk.open(DESK)
+    line = await opened(desk, roll_over_events=20, heartbeat_ms=1_000)
+    for number in range(8):
+        await line.reply([HEARD], reply_of(tool("look_up", f"c{number}"), response_id=f"r{number}"))
+        await until(line, lambda state: state.phase == "thinking")
+        await line.reply([], reply_of(said("On Monday."), response_id=f"s{number}"))
+        await until(line, lambda state: state.phase == "idle")
+    await asyncio.sleep(2)  # twice the time in which a silent line is given up
+    handle = RunHandle(desk.client, line.run_id)
+    state = await handle.state()
+    first = await desk.client.get_workflow_handle(line.run_id).describe()
+    assert first.run_id != state.start.chain_id, "the run has gone on in a new history"
+    assert line.holds(state)
+    assert [one.failure for one in state.answers] == [None] * 8
+    assert len(state.items) == 8 * 4
+    await line.close()
+    await until(line, lambda state: line_of(state) is None)
+
+
+async def test_a_run_that_has_ended_takes_no_line(desk: Desk) -> None:
+    await desk.open(DESK)
+    line = await opened(desk)
+    await RunHandle(desk.client, line.run_id).cancel()
+    await until(line, lambda state: state.outcome == "cancelled")
+    with pytest.raises(RunClosed):
+        await RunLine(desk.client, line.run_id).attach()
+    await line.close()
+
+
+async def test_a_reply_needs_an_id(desk: Desk) -> None:
+    await desk.open(DESK)
+    line = await opened(desk)
+    with pytest.raises(UserError, match="response_id"):
+        await line.reply([], reply_of(said("Hello.")))
+    await line.close()

@@ -1,0 +1,247 @@
+"""Notifications on a server: retries, and answers that reach real runs."""
+
+import asyncio
+import json
+import secrets
+import time
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from temporalio import activity, workflow
+from temporalio.client import Client
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ApplicationError
+from temporalio.worker import Worker
+
+from outlast.activities.boundary import _report_progress, _send_heartbeats
+from outlast.agents.agent import Agent
+from outlast.agents.errors import RunNotFound
+from outlast.agents.tools.function_tool import function_tool
+from outlast.client.handle import RunHandle
+from outlast.contract import identity
+from outlast.loop.approvals import ApprovalRequest, Decision
+from outlast.loop.notices import Notice
+from outlast.notifications import (
+    DecisionPage,
+    Digest,
+    RunRequests,
+    SlackApp,
+    SlackNotifier,
+    Webhook,
+)
+from outlast.notifications.links import Link, LinkSigner
+from outlast.notifications.slack_blocks import APPROVE, REJECT
+from outlast.ports.notifier import notification
+from outlast.testing import ScriptedModel, call
+from tests.unit.notifications.receiver import receiving
+from tests.unit.notifications.slack_server import (
+    BOT,
+    CHANNEL,
+    SIGNING_SECRET,
+    Slack,
+    click,
+    signed_request,
+    slack_server,
+)
+from tests.workflow.desk import Desk, waits_for
+from tests.workflow.replies import outputs
+
+KEY = "the key of the decision links"
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+# --- Progress ------------------------------------------------------------------------------------
+
+
+@activity.defn
+async def deliver(beats: int) -> list[Any]:
+    """Fail two attempts after a heartbeat each; return the details that the third one gets."""
+    info = activity.info()
+    if info.attempt == 3:
+        return list(info.heartbeat_details)
+    with _send_heartbeats() as beat:
+        _report_progress(beat, {"done": {"chat": info.attempt}})
+        for _ in range(beats):
+            assert beat.send is not None
+            beat.send()  # as the thread of heartbeats does
+            await asyncio.sleep(0.05)
+        raise ApplicationError("not delivered")
+
+
+@workflow.defn(sandboxed=False)
+class Delivery:
+    """Calls `deliver` with retries."""
+
+    @workflow.run
+    async def run(self, beats: int) -> list[Any]:
+        return await workflow.execute_activity(
+            deliver,
+            beats,
+            start_to_close_timeout=timedelta(seconds=20),
+            heartbeat_timeout=timedelta(seconds=5),
+            retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=10)),
+        )
+
+
+@pytest.mark.parametrize("beats", [0, 3])
+async def test_the_next_attempt_gets_the_progress_of_the_last_one(
+    client: Client, beats: int
+) -> None:
+    queue = f"notify-{secrets.token_hex(6)}"
+    async with Worker(client, task_queue=queue, workflows=[Delivery], activities=[deliver]):
+        got = await client.execute_workflow(
+            Delivery.run, beats, id=queue, task_queue=queue, run_timeout=timedelta(seconds=30)
+        )
+    assert got == [{"done": {"chat": 2}}]
+
+
+# --- Answers -------------------------------------------------------------------------------------
+
+
+@function_tool(needs_approval=True)
+async def refund(order: str) -> str:
+    """Pay money back."""
+    return f"refunded {order}"
+
+
+async def waiting(desk: Desk, count: int = 1) -> tuple[RunHandle, ScriptedModel]:
+    """Start a run that waits for approvals."""
+    calls = [call("refund", f"c{at}", order=f"A-{at}") for at in range(1, count + 1)]
+    model = ScriptedModel(calls, "Done.")
+    agent = Agent[Any](name="Clerk", tools=[refund])
+    await desk.open(agent, model=model)
+    handle = await desk.start(agent)
+    await desk.until(handle, waits_for(count))
+    return handle, model
+
+
+def app_of(slack: Slack, desk: Desk) -> SlackApp:
+    return SlackApp(
+        RunRequests(desk.client),
+        BOT,
+        subject={"U1": "ann"},
+        signing_secret=SIGNING_SECRET,
+        api_url=slack.url,
+    )
+
+
+async def press(app: SlackApp, payload: dict[str, Any]) -> None:
+    body, headers = signed_request(payload)
+    status, _, _ = await app.handle("POST", "/", "", body, headers)
+    assert status == 200
+    await app.aclose()
+
+
+@pytest.mark.smoke
+async def test_clicks_in_slack_decide_the_calls_of_a_run(desk: Desk) -> None:
+    handle, model = await waiting(desk, 2)
+    requests = RunRequests(desk.client)
+    async with slack_server() as slack:
+        for name in ("a1", "a2"):
+            request = await requests.find(handle.id, name)
+            assert request is not None
+            await SlackNotifier(BOT, CHANNEL, api_url=slack.url).notify(
+                notification(created(request), handle.id)
+            )
+        app = app_of(slack, desk)
+        for message, action in zip(slack.messages, (APPROVE, REJECT), strict=True):
+            value = next(
+                one["value"]
+                for one in message["blocks"][-1]["elements"]
+                if one["action_id"] == action
+            )
+            await press(app, click(action, value))
+        assert [one["text"] for one in slack.ephemeral] == [
+            "Your decision (approve) has arrived.",
+            "Your decision (reject) has arrived.",
+        ]
+        await desk.result(handle)
+        stale = json.dumps({"run": handle.id, "request": "a2", "digest": "x"})
+        await press(app, click(APPROVE, stale))
+        assert slack.ephemeral[-1]["text"].startswith("Not decided: ")
+    told = outputs(model.requests[1])
+    assert told["c1"] == "refunded A-1"
+    assert "refunded" not in told["c2"]
+    decided = (await handle.state()).approvals
+    assert [one.decision and one.decision.by for one in decided] == ["ann", "ann"]
+    assert [one.decision and one.decision.method for one in decided] == ["slack", "slack"]
+
+
+def created(request: ApprovalRequest) -> Notice:
+    return Notice(event="created", request=request, at_ms=request.requested_at_ms)
+
+
+async def test_a_link_of_a_mail_decides_a_run_once(desk: Desk) -> None:
+    handle, model = await waiting(desk)
+    requests = RunRequests(desk.client)
+    request = await requests.find(handle.id, "a1")
+    assert request is not None
+    link = Link(
+        run_id=handle.id,
+        request_id="a1",
+        args_digest=request.args_digest,
+        subject="ann",
+        expires_at=int(time.time()) + 60,
+    )
+    signer = LinkSigner(KEY)
+    page = DecisionPage(requests, KEY)
+    stale = signer.token(replace(link, args_digest="0" * 64))
+    query = urlencode({"token": signer.token(link)})
+
+    async def send(token: str, decision: str) -> int:
+        form = urlencode({"token": token, "decision": decision, "message": "Too much."}).encode()
+        return (await page.handle("POST", "/", "", form, FORM))[0]
+
+    assert (await page.handle("GET", "/", query, b"", {}))[0] == 200
+    assert await send(stale, "approve") == 410
+    assert (await handle.approvals())[0].status == "pending"
+    assert await send(signer.token(link), "reject") == 200
+    await desk.result(handle)
+    assert await send(signer.token(link), "approve") == 410
+    assert (await page.handle("GET", "/", query, b"", {}))[0] == 410
+    assert outputs(model.requests[1])["c1"] == "Too much."
+
+
+async def test_decisions_are_signed_where_there_is_a_key(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = secrets.token_hex(32)
+    monkeypatch.setenv(identity.KEY_VARIABLE, key)
+    handle, _ = await waiting(desk)
+    decision = Decision(request_id="a1", type="approve", by="ann", channel="slack")
+    await RunRequests(desk.client).decide(handle.id, decision)
+    await desk.result(handle)
+    taken = (await handle.state()).approvals[0].decision
+    assert taken is not None
+    keys = identity.read_keys(key)
+    assert identity.is_genuine(taken, handle.id, keys)
+    assert not identity.is_genuine(replace(taken, by="eve"), handle.id, keys)
+
+
+async def test_a_digest_lists_what_waits_at_the_server(desk: Desk) -> None:
+    handle, _ = await waiting(desk, 2)
+    requests = RunRequests(desk.client)
+
+    async def mine() -> list[str]:
+        return [one.id for run_id, one in await requests.pending() if run_id == handle.id]
+
+    async with asyncio.timeout(30):
+        while await mine() != ["a1", "a2"]:  # noqa: ASYNC110  visibility is late
+            await asyncio.sleep(0.1)
+    async with receiving() as receiver:
+        webhook = Webhook(receiver.url, "a secret of the desk")
+        sent = await Digest(webhook, requests, every=timedelta(hours=1)).send(1)
+    assert sent is not None
+    assert {one.request_id for one in sent.pending if one.run_id == handle.id} == {"a1", "a2"}
+    assert len(receiver.bodies) == 1
+
+
+async def test_a_request_of_no_run_is_an_error_and_of_a_run_is_none(desk: Desk) -> None:
+    handle, _ = await waiting(desk)
+    requests = RunRequests(desk.client)
+    assert await requests.find(handle.id, "a9") is None
+    with pytest.raises(RunNotFound):
+        await requests.find("no-such-run", "a1")

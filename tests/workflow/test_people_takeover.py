@@ -1,0 +1,396 @@
+"""A person takes a conversation over, speaks for the team and gives it back; and how users break in.
+
+Holds, words and releases come by update or by signal, under one rule.
+"""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from outlast.agents.agent import Agent
+from outlast.agents.approvals.policy import ApprovalPolicy
+from outlast.agents.config.run_config import RunConfig
+from outlast.agents.errors import DecisionRefused, UserError
+from outlast.agents.guardrails.guardrail import GuardrailFunctionOutput, output_guardrail
+from outlast.agents.tools.function_tool import function_tool
+from outlast.client.audit import audit_run
+from outlast.client.handle import RunHandle
+from outlast.contract import names
+from outlast.loop import phrases
+from outlast.loop.approvals import Person
+from outlast.loop.items import text_of
+from outlast.loop.state import LoopState
+from outlast.testing import ScriptedModel, call, wait_for
+from tests.workflow.desk import PATIENCE_SECONDS, Desk, waits_for
+from tests.workflow.people import ANN, BOB, EVE, both_channels, clerk, refunds, waiting
+from tests.workflow.replies import outputs
+
+
+async def act(desk: Desk, handle: RunHandle, channel: str, what: str, **fields: Any) -> None:
+    """Hold, say something or release, by update or by signal, and wait until it is done."""
+    person: Person = fields.pop("by")
+    if channel == "update":
+        await getattr(handle, what)(by=person, **fields)
+        return
+    seen = await handle.state()
+    payload = {"by": person.subject, "groups": list(person.groups), **fields}
+    await desk.workflow(handle).signal(what, payload)
+    await desk.until(handle, lambda one: _acts(one) > _acts(seen))
+
+
+def _acts(state: LoopState) -> tuple[int, int]:
+    """Return what grows with each thing that a person does or tries."""
+    said = sum(item.raw.get("role") == "assistant" for item in state.items)
+    return len(state.ignored), said + (state.hold is not None)
+
+
+def texts(state: LoopState) -> list[str]:
+    return [text_of(item.raw) for item in state.items if item.kind in {"input", "message", "note"}]
+
+
+async def idle(desk: Desk, agent: Agent[Any], model: ScriptedModel, **options: Any) -> RunHandle:
+    """Return a conversation whose first question is answered."""
+    await desk.open(agent, model=model)
+    handle = await desk.start(agent, keep_open=True, **options)
+    await desk.until_status(handle, "idle")
+    return handle
+
+
+# --- Hold, say, release --------------------------------------------------------------------------
+
+
+@pytest.mark.smoke
+@both_channels
+async def test_while_a_person_has_the_conversation_the_agent_does_nothing(desk: Desk, channel: str):
+    model = ScriptedModel("Hello.", "You are welcome.")
+    handle = await idle(desk, Agent[Any](name="Front"), model)
+    await act(desk, handle, channel, "hold", by=ANN)
+    held = await desk.until_status(handle, "held")
+    assert held.hold is not None
+    assert held.hold.by == "ann"
+    attributes = (await desk.workflow(handle).describe()).search_attributes
+    assert attributes[names.ATTRIBUTE_STATUS] == ["held"]
+
+    first = await handle.send("A human, please.")
+    await desk.until(handle, lambda one: "A human, please." in texts(one))
+    await act(desk, handle, channel, "say", by=ANN, text="I am Ann.")
+    assert (await first.answer()).final_output == "I am Ann."
+    second = await handle.send("Thank you.")
+    state = await desk.until(handle, lambda one: "Thank you." in texts(one))
+    assert (state.status, model.calls) == ("held", 1)
+    assert (await second.outcome()).status == "taken"
+
+    await desk.workflow(handle).signal(names.RELEASE, {"by": "ann", "note": "All is well."})
+    assert (await second.answer()).final_output == "You are welcome."
+    assert model.calls == 2
+    said = [
+        (item.get("role"), text_of(item))
+        for item in model.requests[1].input
+        if item.get("type", "message") == "message"
+    ]
+    assert said == [
+        ("user", "Hello"),
+        ("assistant", "Hello."),
+        ("user", "A human, please."),
+        ("assistant", "I am Ann."),
+        ("user", "Thank you."),
+        ("developer", phrases.released("ann", "All is well.")),
+    ]
+    verified = channel == "update"
+    log = [
+        (one.event, one.by, one.verified)
+        for one in (await audit_run(desk.client, handle.id)).records
+    ]
+    assert log == [("held", "ann", verified), ("said", "ann", verified), ("released", "ann", False)]
+    await handle.cancel("after_turn")
+
+
+@both_channels
+async def test_a_message_to_a_held_run_is_in_its_stream_and_transcript(desk: Desk, channel: str):
+    handle = await idle(desk, Agent[Any](name="Front"), ScriptedModel("Hello."))
+    await act(desk, handle, channel, "hold", by=ANN)
+    await handle.send("Anybody there?", message_id="m1")
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        async for event in handle.stream_events():
+            if "Anybody there?" in str(event):
+                break
+    transcript = await desk.workflow(handle).query(names.QUERY_TRANSCRIPT)
+    assert "Anybody there?" in str(transcript[-1])
+    await handle.cancel()
+
+
+@both_channels
+@pytest.mark.parametrize("mode", ["finish", "cancel"])
+async def test_a_hold_lets_the_model_call_under_way_finish_or_cancels_it(
+    desk: Desk, channel: str, mode: Any
+):
+    goes_on = asyncio.Event()
+    ran: list[str] = []
+
+    @function_tool
+    async def look() -> str:
+        ran.append("look")
+        return "found"
+
+    model = ScriptedModel(wait_for(goes_on, [call("look", "c1")]), "After the release.")
+    agent = Agent(name="Front", tools=[look])
+    await desk.open(agent, model=model)
+    handle = await desk.start(agent, keep_open=True)
+    await desk.pending_activity(handle, lambda one: one.activity_type.name == names.ACTIVITY_MODEL)
+    await act(desk, handle, channel, "hold", by=ANN, mode=mode)
+    assert (await handle.state()).status == "held", "also while the turn under way ends"
+    if mode == "finish":
+        goes_on.set()
+    state = await desk.until(handle, lambda one: one.phase == "held")
+    assert [item.kind for item in state.items[1:]] == (
+        ["tool_call", "tool_output"] if mode == "finish" else []
+    )
+    goes_on.set()
+    calls = model.calls
+    assert (await handle.release(by=ANN)).by is None
+    assert (await handle.wait_for_people()).final_output == "After the release."
+    assert (calls, len(ran)) == (1, 1 if mode == "finish" else 0)
+    await handle.cancel("after_turn")
+
+
+@both_channels
+async def test_a_request_may_be_decided_during_a_hold_and_the_model_waits_for_the_release(
+    desk: Desk, channel: str
+):
+    ran: list[int] = []
+    model = ScriptedModel(refunds(50), "Refunded.")
+    handle = await waiting(desk, clerk(True, ran), model, keep_open=True)
+    await act(desk, handle, channel, "hold", by=ANN)
+    state = await desk.until_status(handle, "held")
+    assert [one.status for one in state.approvals] == ["pending"]
+    await act(desk, handle, channel, "say", by=ANN, text="I look into it.")
+    await handle.approve("a1", by=BOB)
+    state = await desk.until(handle, lambda one: one.phase == "held")
+    assert (ran, model.calls) == ([50], 1)
+    await handle.release(by=ANN)
+    assert (await handle.wait_for_people()).final_output == "Refunded."
+    read = [text_of(item) for item in model.requests[1].input if item.get("role") == "assistant"]
+    assert read == ["I look into it."]
+    assert outputs(model.requests[1]) == {"c50": "refunded 50 for A-17"}
+    await handle.cancel("after_turn")
+
+
+@both_channels
+async def test_no_time_passes_for_a_request_during_a_hold(desk: Desk, channel: str):
+    ran: list[int] = []
+    model = ScriptedModel(refunds(50), "Not refunded.")
+    policy = ApprovalPolicy(expires_in=timedelta(seconds=2))
+    handle = await waiting(desk, clerk(policy, ran), model, keep_open=True)
+    [due] = [one.expires_at_ms for one in await handle.approvals()]
+    assert due is not None
+    await act(desk, handle, channel, "hold", by=ANN)
+    await asyncio.sleep(2.5)
+    await act(desk, handle, channel, "say", by=ANN, text="One moment.", message_id="p1")
+    assert [one.status for one in (await handle.state()).approvals] == ["pending"]
+    await handle.release(by=ANN)
+    state = await desk.until_status(handle, "idle")
+    [request] = state.approvals
+    assert request.status == "expired"
+    assert (request.decided_at_ms or 0) >= due + request.paused_ms >= due + 2_500
+    assert (ran, state.final_output) == ([], "Not refunded.")
+    await handle.cancel("after_turn")
+
+
+@both_channels
+async def test_only_the_audience_takes_a_conversation_over(desk: Desk, channel: str):
+    config = RunConfig(takeover=ApprovalPolicy(audience="billing"))
+    handle = await idle(desk, Agent[Any](name="Front"), ScriptedModel("Hello."), run_config=config)
+
+    async def refused(what: str, why: str, **fields: Any) -> None:
+        before = await desk.event_types(handle)
+        if channel == "update":
+            with pytest.raises(UserError, match=why):
+                await act(desk, handle, channel, what, **fields)
+            assert await desk.event_types(handle) == before
+            return
+        await act(desk, handle, channel, what, **fields)
+        assert why in (await handle.state()).ignored[-1].why
+        *_, tried = (await audit_run(desk.client, handle.id)).records
+        assert (tried.event, tried.by, tried.verified) == ("ignored", fields["by"].subject, False)
+
+    await refused("hold", "eve may not do this", by=EVE)
+    await refused("say", "Nobody has the conversation", by=ANN, text="Hi.")
+    await act(desk, handle, channel, "hold", by=ANN)
+    await refused("hold", "ann has the conversation already", by=BOB)
+    await refused("say", "eve may not do this", by=EVE, text="Hi.")
+    await refused("release", "eve may not do this", by=EVE)
+    state = await desk.until_status(handle, "held")
+    assert texts(state) == ["Hello", "Hello."]
+    await handle.cancel()
+
+
+async def test_a_name_without_proof_takes_nothing_over_where_the_policy_asks_for_proof(desk: Desk):
+    policy = ApprovalPolicy(audience="billing", unverified=False)
+    config = RunConfig(takeover=policy)
+    handle = await idle(desk, Agent[Any](name="Front"), ScriptedModel("Hello."), run_config=config)
+    await act(desk, handle, "signal", "hold", by=ANN)
+    assert "proved who they are" in (await handle.state()).ignored[-1].why
+    await act(desk, handle, "update", "hold", by=ANN)
+    await act(desk, handle, "signal", "say", by=ANN, text="I am Ann.")
+    state = await desk.until_status(handle, "held")
+    assert "proved who they are" in state.ignored[-1].why
+    assert texts(state) == ["Hello", "Hello."]
+    await handle.cancel()
+
+
+@both_channels
+async def test_another_agent_goes_on_under_its_own_rules(desk: Desk, channel: str):
+    @output_guardrail
+    async def no_prices(_ctx: Any, _agent: Any, output: Any) -> GuardrailFunctionOutput:
+        return GuardrailFunctionOutput(
+            output_info="prices", tripwire_triggered="euros" in str(output)
+        )
+
+    repairs = Agent[Any](name="Repairs", instructions="repair", output_guardrails=[no_prices])
+    front = Agent[Any](name="Front", instructions="greet", handoffs=[repairs])
+    model = ScriptedModel("Hello.", "That is 40 euros.", "We repair it.")
+    handle = await idle(desk, front, model)
+    await act(desk, handle, channel, "hold", by=ANN)
+    message = await handle.send("It leaks.")
+    await desk.until(handle, lambda one: "It leaks." in texts(one))
+    payload = {"by": "ann", "note": "For you.", "to": "Repairs"}
+    if channel == "update":
+        receipt = await handle.release(by=ANN, note="For you.", to=repairs)
+        assert receipt.agent == "Repairs"
+    else:
+        await desk.workflow(handle).signal(names.RELEASE, payload)
+    with pytest.raises(Exception, match=r"no_prices"):
+        await message.answer()
+    assert (await (await handle.send("So?")).answer()).final_output == "We repair it."
+    assert [request.instructions for request in model.requests] == ["greet", "repair", "repair"]
+    state = await handle.state()
+    assert (state.agent, state.handoff_path) == ("Repairs", ("Front", "Repairs"))
+    await handle.cancel("after_turn")
+
+
+@both_channels
+async def test_a_remark_that_is_sent_twice_is_one(desk: Desk, channel: str):
+    handle = await idle(desk, Agent[Any](name="Front"), ScriptedModel("Hello."))
+    await handle.hold(by=ANN)
+    await act(desk, handle, channel, "say", by=ANN, text="I am Ann.", message_id="p1")
+    await handle.say("I am Ann.", by=ANN, message_id="p1")
+    payload = {"by": "ann", "text": "I am Ann.", "message_id": "p1"}
+    await desk.workflow(handle).signal(names.SAY, payload)
+    state = await desk.settled(handle)
+    assert texts(state) == ["Hello", "Hello.", "I am Ann."]
+    await handle.cancel()
+
+
+# --- How a user's message meets a busy agent -----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mode", "answers", "calls"),
+    [
+        ("queue", ["First.", "Second."], 3),
+        ("steer", ["Both."], 2),
+        ("interrupt", ["Both."], 2),
+    ],
+)
+async def test_a_message_waits_steers_or_interrupts(
+    desk: Desk, mode: Any, answers: list[str], calls: int
+):
+    begun, goes_on = asyncio.Event(), asyncio.Event()
+    ran: list[str] = []
+
+    @function_tool
+    async def look() -> str:
+        begun.set()
+        await goes_on.wait()
+        ran.append("look")
+        return "found"
+
+    model = ScriptedModel([call("look", "c1")], *answers)
+    agent = Agent(name="Front", tools=[look])
+    await desk.open(agent, model=model)
+    handle = await desk.start(agent, keep_open=True)
+    await begun.wait()
+    sent = await handle.send("And hurry!", mode=mode)
+    assert (await sent.outcome()).status == "waiting"
+    goes_on.set()
+    assert (await sent.answer()).final_output == answers[-1]
+    assert (await sent.outcome()).status == "answered"
+    assert (model.calls, ran) == (calls, ["look"]), "a tool that has begun finishes"
+    assert outputs(model.requests[1]) == {"c1": "found"}
+    read = [one["content"] for one in model.requests[1].input if one.get("role") == "user"]
+    assert read == (["Hello"] if mode == "queue" else ["Hello", "And hurry!"])
+    await handle.cancel("after_turn")
+
+
+async def test_an_interruption_cancels_the_model_call_under_way(desk: Desk):
+    never = asyncio.Event()
+    model = ScriptedModel(wait_for(never, "Too late."), "At once.")
+    agent = Agent[Any](name="Front")
+    await desk.open(agent, model=model)
+    handle = await desk.start(agent, keep_open=True)
+    await desk.pending_activity(handle, lambda one: one.activity_type.name == names.ACTIVITY_MODEL)
+    sent = await handle.send("Stop. Something else.", mode="interrupt")
+    assert (await sent.answer()).final_output == "At once."
+    types = await desk.event_types(handle)
+    assert types.count("EVENT_TYPE_ACTIVITY_TASK_CANCEL_REQUESTED") == 1
+    read = [one["content"] for one in model.requests[1].input if one.get("role") == "user"]
+    assert read == ["Hello", "Stop. Something else."]
+    await handle.cancel("after_turn")
+
+
+async def test_an_interruption_takes_back_what_waits_for_a_person(desk: Desk):
+    ran: list[int] = []
+    model = ScriptedModel(refunds(50), "As you like.")
+    handle = await waiting(desk, clerk(True, ran), model, keep_open=True)
+    sent = await handle.send("Forget it.", mode="interrupt")
+    assert (await sent.answer()).final_output == "As you like."
+    assert outputs(model.requests[1]) == {"c50": phrases.SUPERSEDED}
+    assert (await handle.state()).approvals[0].status == "superseded"
+    with pytest.raises(DecisionRefused, match="already superseded"):
+        await handle.approve("a1", by=ANN)
+    assert ran == []
+    events = [one.event for one in (await audit_run(desk.client, handle.id)).records]
+    assert events == ["requested", "superseded"]
+    await handle.cancel("after_turn")
+
+
+async def test_a_message_is_withdrawn_by_signal_too_and_only_until_it_is_taken(desk: Desk):
+    model = ScriptedModel(refunds(50), "Done.", "Two.")
+    handle = await waiting(desk, clerk(), model, keep_open=True)
+    first = await handle.send("First.", mode="queue", message_id="m1")
+    second = await handle.send("Second.", mode="queue", message_id="m2")
+    await desk.workflow(handle).signal(names.WITHDRAW, {"message_id": "m1"})
+    await desk.until(handle, lambda one: [it.id for it in one.inbox] == ["m2"])
+    assert (await first.outcome()).status == "withdrawn"
+    await handle.approve("a1", by=ANN)
+    assert (await second.answer()).final_output == "Two."
+    before = await desk.event_types(handle)
+    with pytest.raises(UserError, match="No such message waits"):
+        await second.withdraw()
+    assert await desk.event_types(handle) == before
+    await desk.workflow(handle).signal(names.WITHDRAW, {"message_id": "m2"})
+    state = await desk.until(handle, lambda one: one.ignored != ())
+    assert state.ignored[-1].why == "No such message waits: the run has taken it, or never had it."
+    assert "First." not in str(model.requests[-1].input)
+    await handle.cancel("after_turn")
+
+
+async def test_an_interruption_leaves_the_request_of_a_nested_run(desk: Desk):
+    """An interruption ends what has not begun; a nested run has, and its request stays."""
+    ran: list[int] = []
+    lead = Agent[Any](name="Lead", tools=[clerk(True, ran).as_tool("ask_clerk", "Ask.")])
+    model = ScriptedModel(
+        [call("ask_clerk", "c0", input="Refund")], refunds(50), "Refunded.", "Both."
+    )
+    await desk.open(lead, model=model)
+    handle = await desk.start(lead, keep_open=True)
+    await desk.until(handle, waits_for(1))
+    sent = await handle.send("Hurry.", mode="interrupt")
+    [request] = await handle.approvals()
+    assert request.status == "pending"
+    await handle.approve(request, by=ANN)
+    assert (await sent.answer()).final_output == "Both."
+    assert ran == [50]
+    await handle.cancel("after_turn")

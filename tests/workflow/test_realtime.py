@@ -1,0 +1,468 @@
+"""Realtime sessions on a real server, with a scripted provider on a real WebSocket."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from outlast import (
+    GuardrailFunctionOutput,
+    ModelCallFailed,
+    RunConfig,
+    RunContextWrapper,
+    function_tool,
+    output_guardrail,
+)
+from outlast.client.handle import RunHandle
+from outlast.loop.items import text_of
+from outlast.loop.state import LoopState, line_of
+from outlast.ports.realtime.model import RealtimeModelConfig
+from outlast.realtime import (
+    RealtimeAgent,
+    RealtimeRunner,
+    RealtimeSession,
+    RealtimeSessionEvent,
+    realtime_handoff,
+)
+from outlast.testing import ScriptedModel, call
+from outlast.testing.realtime_server import ScriptedRealtimeServer
+from tests.workflow.desk import Desk
+
+ran: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_ran() -> None:
+    ran.clear()
+
+
+@function_tool
+async def track(order: str) -> str:
+    """Track an order."""
+    ran.append(f"track {order}")
+    return f"{order} is on its way"
+
+
+@function_tool(needs_approval=True)
+async def refund(context: RunContextWrapper[Any], order: str) -> str:
+    """Pay an order back."""
+    ran.append(f"refund {order}")
+    return f"{order} is refunded"
+
+
+def front() -> RealtimeAgent[Any]:
+    orders = RealtimeAgent[Any]("Orders", instructions="You know orders.", tools=[track])
+    front = RealtimeAgent[Any](
+        "Front",
+        instructions="You greet.",
+        tools=[track, refund],
+        handoffs=[realtime_handoff(orders)],
+    )
+    orders.handoffs.append(front)
+    return front
+
+
+class Caller:
+    """A session under test, its events, and its run."""
+
+    def __init__(self, session: RealtimeSession, desk: Desk) -> None:
+        self.session = session
+        self.events: list[RealtimeSessionEvent] = []
+        self.handle = RunHandle(desk.client, session.id)
+        self._desk = desk
+        self._came = asyncio.Condition()
+        self._reading = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        async for event in self.session:
+            self.events.append(event)
+            async with self._came:
+                self._came.notify_all()
+
+    def of(self, kind: str) -> list[Any]:
+        return [event for event in self.events if event.type == kind]
+
+    async def until(self, kind: str, count: int = 1) -> Any:
+        async with asyncio.timeout(30), self._came:
+            await self._came.wait_for(lambda: len(self.of(kind)) >= count)
+        return self.of(kind)[-1]
+
+    async def state(self, condition: Callable[[LoopState], object]) -> LoopState:
+        return await self._desk.until(self.handle, lambda state: bool(condition(state)))
+
+    async def answers(self, count: int) -> LoopState:
+        return await self.state(lambda state: len(state.answers) >= count)
+
+    async def end(self) -> None:
+        await asyncio.wait_for(self._reading, 30)
+
+
+@asynccontextmanager
+async def calling(
+    desk: Desk,
+    server: ScriptedRealtimeServer,
+    agent: RealtimeAgent[Any],
+    run_id: str,
+    *,
+    call_id: str | None = None,
+    run_config: RunConfig | None = None,
+    **options: Any,
+) -> AsyncGenerator[Caller]:
+    if run_id not in desk.ids:
+        desk.ids.append(run_id)
+    bound = RealtimeRunner.using(client=desk.client, task_queue=desk.queue)
+    runner = bound(agent, label="phone call", **options)
+    config = RealtimeModelConfig(url=server.url, api_key="none")
+    if call_id is not None:
+        config["call_id"] = call_id
+    async with await runner.run(id=run_id, model_config=config, run_config=run_config) as session:
+        yield Caller(session, desk)
+
+
+def transcript(state: LoopState) -> list[str]:
+    return [
+        f"{item.kind}: {text_of(item.raw)}"
+        if item.kind in {"input", "message"}
+        else f"{item.kind} {item.raw['call_id']}"
+        for item in state.items
+    ]
+
+
+@pytest.mark.smoke
+async def test_a_call_runs_tools_as_activities(desk: Desk) -> None:
+    agent = front()
+    await desk.open(agent)
+    script = ([call("track", "c1", order="A-17")], "It is on its way.")
+    async with (
+        ScriptedRealtimeServer(*script) as server,
+        calling(desk, server, agent, f"{desk.queue}-call") as caller,
+    ):
+        await caller.session.send_message("Where is A-17?")
+        state = await caller.answers(1)
+        assert transcript(state) == [
+            "input: Where is A-17?",
+            "tool_call c1",
+            "tool_output c1",
+            "message: It is on its way.",
+        ]
+        assert state.usage.total_tokens == 30
+        assert ran == ["track A-17"]
+        assert line_of(state) is not None
+    state = await caller.state(lambda state: state.answers and line_of(state) is None)
+    assert state.phase == "idle"
+
+
+async def test_what_is_spoken_is_in_the_run_as_text(desk: Desk) -> None:
+    agent = front()
+    await desk.open(agent)
+    async with ScriptedRealtimeServer("It is on its way.", "On Monday.") as server:
+        server.start_call("rtc_1")
+        run_id = f"{desk.queue}-call"
+        async with calling(desk, server, agent, run_id, call_id="rtc_1") as caller:
+            await server.call("rtc_1").user_says("Where is A-17?")
+            await caller.answers(1)
+            await server.call("rtc_1").user_says("When?")
+            state = await caller.answers(2)
+    assert transcript(state) == [
+        "input: Where is A-17?",
+        "message: It is on its way.",
+        "input: When?",
+        "message: On Monday.",
+    ]
+
+
+async def test_a_handoff_goes_there_and_back(desk: Desk) -> None:
+    agent = front()
+    await desk.open(agent)
+    script = (
+        [call("transfer_to_orders", "h1")],
+        [call("track", "c1", order="A-17")],
+        [call("transfer_to_front", "h2")],
+        "Anything else?",
+    )
+    async with (
+        ScriptedRealtimeServer(*script) as server,
+        calling(desk, server, agent, f"{desk.queue}-call") as caller,
+    ):
+        await caller.session.send_message("Where is A-17?")
+        state = await caller.answers(1)
+        sessions = [one["session"] for one in server.received("session.update")]
+        updates = [one["instructions"] for one in sessions if "instructions" in one]
+    assert state.handoff_path == ("Front", "Orders", "Front")
+    assert updates == ["You greet.", "You know orders.", "You greet."]
+    assert [one.to_agent.name for one in caller.of("handoff")] == ["Orders", "Front"]
+
+
+async def test_the_caller_hangs_up_while_a_refund_waits(desk: Desk) -> None:
+    agent = front()
+    model = ScriptedModel("Your money is back.")
+    await desk.open(agent, model=model)
+    run_id = f"{desk.queue}-call"
+    async with ScriptedRealtimeServer([call("refund", "c1", order="A-17")]) as server:
+        async with calling(desk, server, agent, run_id) as caller:
+            await caller.session.send_message("I want my money back.")
+            await caller.until("tool_approval_required")
+        handle = await RealtimeRunner.using(client=desk.client).attach(run_id)
+        [request] = await handle.approvals()
+        await handle.approve(request.id, by="ann")
+        state = await caller.answers(1)
+    assert ran == ["refund A-17"]
+    assert state.final_output == "Your money is back."
+    sent = await handle.send("Thank you")
+    del sent
+    assert len(model.requests) >= 1
+
+
+async def test_parallel_calls_run_at_once_and_start_one_response(desk: Desk) -> None:
+    agent = front()
+    await desk.open(agent)
+    calls = [call("track", f"c{number}", order=f"A-{number}") for number in (1, 2, 3)]
+    async with (
+        ScriptedRealtimeServer(calls, "All are on their way.") as server,
+        calling(desk, server, agent, f"{desk.queue}-call") as caller,
+    ):
+        await caller.session.send_message("Where are they?")
+        state = await caller.answers(1)
+        assert len(server.received("response.create")) == 2
+    assert sorted(ran) == ["track A-1", "track A-2", "track A-3"]
+    assert transcript(state)[-4:-1] == [f"tool_output c{number}" for number in (1, 2, 3)]
+
+
+async def test_a_guardrail_stops_the_agent_in_mid_answer(desk: Desk) -> None:
+    @output_guardrail
+    async def no_promises(
+        context: RunContextWrapper[Any], agent: Any, agent_output: str
+    ) -> GuardrailFunctionOutput:
+        del context, agent
+        return GuardrailFunctionOutput("a promise", "promise" in agent_output)
+
+    agent = RealtimeAgent[Any]("Front", output_guardrails=[no_promises])
+    await desk.open(agent)
+    promise = "I promise you that all of it will be there tomorrow, and the day after it as well."
+    async with (
+        ScriptedRealtimeServer(promise, "Let me check first.", pause_s=0.02) as server,
+        calling(
+            desk,
+            server,
+            agent,
+            f"{desk.queue}-call",
+            config={"guardrails_settings": {"debounce_text_length": 20}},
+        ) as caller,
+    ):
+        await caller.session.send_message("When do I get it?")
+        await caller.until("guardrail_tripped")
+        state = await caller.state(lambda state: "Let me check" in str(state.final_output))
+        assert server.received("response.cancel")
+    said = transcript(state)
+    assert said[1].startswith("message: I promise"), "what the caller heard is on record"
+    assert "tomorrow" not in said[1] or len(said[1]) < len(promise)
+    assert said[2] == "input: guardrail triggered: no_promises"
+
+
+async def test_the_user_interrupts_the_agent(desk: Desk) -> None:
+    agent = front()
+    await desk.open(agent)
+    long = "There is so much that I could tell you about this order and its long way to you."
+    async with ScriptedRealtimeServer(long, "Of course.", pause_s=0.03) as server:
+        phone = server.start_call("rtc_2")
+        run_id = f"{desk.queue}-call"
+        async with calling(desk, server, agent, run_id, call_id="rtc_2") as caller:
+            await phone.user_says("Where is A-17?")
+            await caller.until("agent_start")
+            await phone.user_says("Stop, please.")
+            state = await caller.state(lambda state: state.final_output == "Of course.")
+    said = transcript(state)
+    assert said[0] == "input: Where is A-17?"
+    assert said[-2:] == ["input: Stop, please.", "message: Of course."]
+    assert all(long not in one for one in said), "only what was said is on record"
+
+
+async def test_a_decision_during_the_call(desk: Desk) -> None:
+    agent = front()
+    await desk.open(agent)
+    script = ([call("refund", "c1", order="A-17")], "A colleague looks at it.", "No, I am sorry.")
+    async with (
+        ScriptedRealtimeServer(*script) as server,
+        calling(desk, server, agent, f"{desk.queue}-call") as caller,
+    ):
+        await caller.session.send_message("I want my money back.")
+        await caller.until("tool_approval_required")
+        await caller.session.send_message("Hello?")
+        await caller.state(lambda state: len(state.responses) == 2)
+        await caller.handle.reject("a1", message="Only within 30 days.", by="ann")
+        state = await caller.answers(1)
+    assert ran == []
+    assert state.final_output == "No, I am sorry."
+    assert transcript(state)[-2:] == ["tool_output c1", "message: No, I am sorry."]
+
+
+async def test_a_line_that_dies_without_a_word_is_given_up(desk: Desk) -> None:
+    agent = front()
+    model = ScriptedModel("Your money is back.")
+    await desk.open(agent, model=model)
+    quick = RunConfig(heartbeat_timeout=timedelta(seconds=1))
+    async with (
+        ScriptedRealtimeServer([call("refund", "c1", order="A-17")]) as server,
+        calling(desk, server, agent, f"{desk.queue}-call", run_config=quick) as caller,
+    ):
+        await caller.session.send_message("I want my money back.")
+        await caller.until("tool_approval_required")
+        await die(caller.session)
+        await caller.handle.approve("a1", by="ann")
+        state = await caller.answers(1)
+    assert ran == ["refund A-17"]
+    assert state.final_output == "Your money is back."
+
+
+async def die(session: RealtimeSession) -> None:
+    """End a line as the death of its process does: without a word to anybody."""
+    line: Any = vars(session)["_line"]
+    beating: asyncio.Task[None] = line._case._line._beating
+    session.model.remove_listener(session)
+    tasks = [beating, *line._tasks]
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_another_process_goes_on_with_the_same_call(desk: Desk) -> None:
+    agent = front()
+    await desk.open(agent)
+    run_id = f"{desk.queue}-call"
+    async with ScriptedRealtimeServer(
+        "Hello.", [call("refund", "c1", order="A-17")], "It is done.", always="?"
+    ) as server:
+        server.start_call("rtc_1")
+        async with calling(desk, server, agent, run_id, call_id="rtc_1") as first:
+            await server.call("rtc_1").user_says("Hi")
+            await first.answers(1)
+            await server.call("rtc_1").user_says("Refund A-17")
+            await first.until("tool_approval_required")
+        async with calling(desk, server, agent, run_id, call_id="rtc_1") as second:
+            await second.until("tool_approval_required")
+            await second.session.approve_tool_call("c1")
+            state = await second.answers(2)
+        items = server.call("rtc_1").conversation.items
+    assert ran == ["refund A-17"]
+    assert transcript(state)[-1] == "message: It is done."
+    assert [item["type"] for item in items].count("function_call_output") == 1
+    assert len(items) == 6, "nothing was sent twice"
+
+
+async def test_a_new_session_has_the_conversation_and_what_is_pending(desk: Desk) -> None:
+    agent = front()
+    await desk.open(agent, model=ScriptedModel("Done, by text."))
+    run_id = f"{desk.queue}-call"
+    async with ScriptedRealtimeServer(
+        "Hello.", [call("refund", "c1", order="A-17")], "It is done."
+    ) as server:
+        async with calling(desk, server, agent, run_id) as first:
+            await first.session.send_message("Hi")
+            await first.answers(1)
+            await first.session.send_message("Refund A-17")
+            await first.until("tool_approval_required")
+        async with calling(desk, server, agent, run_id) as second:
+            assert [item.type for item in second.session.history] == [
+                *["message"] * 3,
+                "function_call",
+            ]
+            await second.session.approve_tool_call("c1")
+            state = await second.answers(2)
+    assert ran == ["refund A-17"]
+    assert transcript(state)[-2:] == ["tool_output c1", "message: It is done."]
+
+
+async def test_a_refused_session_says_why_and_leaves_the_run_open(desk: Desk) -> None:
+    agent = front()
+    await desk.open(agent)
+    run_id = f"{desk.queue}-call"
+    async with ScriptedRealtimeServer("Hello.") as server:
+        refusal = {"error": {"message": "You have no access to gpt-realtime.", "code": "no_access"}}
+        server.refuse_connection(403, refusal)
+        with pytest.raises(ModelCallFailed, match="no access"):
+            async with calling(desk, server, agent, run_id):
+                pass
+        async with calling(desk, server, agent, run_id) as caller:
+            await caller.session.send_message("Hi")
+            await caller.answers(1)
+
+
+@pytest.mark.parametrize("code", [1001, 1006, 1011, 1012])
+async def test_a_lost_connection_goes_on_with_the_conversation(desk: Desk, code: int) -> None:
+    agent = front()
+    await desk.open(agent)
+    async with ScriptedRealtimeServer(
+        "Hello.", [call("track", "c1", order="A-17")], "Done."
+    ) as server:
+        async with calling(desk, server, agent, f"{desk.queue}-call") as caller:
+            await caller.session.send_message("Hi")
+            await caller.answers(1)
+            server.close_after("response.done", code=code)
+            await caller.session.send_message("Where is A-17?")
+            state = await caller.answers(2)
+        assert len(server.calls) == 2
+    assert ran == ["track A-17"]
+    assert transcript(state) == [
+        "input: Hi",
+        "message: Hello.",
+        "input: Where is A-17?",
+        "tool_call c1",
+        "tool_output c1",
+        "message: Done.",
+    ]
+
+
+async def test_a_session_gets_a_new_connection_before_the_limit(desk: Desk) -> None:
+    agent = front()
+    await desk.open(agent)
+    async with (
+        ScriptedRealtimeServer("Hello.", "Still here.") as server,
+        calling(
+            desk,
+            server,
+            agent,
+            f"{desk.queue}-call",
+            session_limit=timedelta(milliseconds=200),
+        ) as caller,
+    ):
+        before = line_of(await caller.state(line_of))
+        await caller.session.send_message("Hi")
+        await caller.until("reconnected")
+        await caller.session.send_message("Are you there?")
+        state = await caller.answers(2)
+        after = line_of(state)
+        assert before == after is not None, "the line is the same"
+        texts = [item["content"][0]["text"] for item in server.calls[1].conversation.items[:2]]
+    assert texts == ["Hi", "Hello."]
+    assert len(state.items) == 4
+
+
+async def test_the_end_of_the_run_ends_the_call(desk: Desk) -> None:
+    agent = front()
+    await desk.open(agent)
+    async with (
+        ScriptedRealtimeServer("Hello.") as server,
+        calling(desk, server, agent, f"{desk.queue}-call") as caller,
+    ):
+        await caller.session.send_message("Hi")
+        await caller.answers(1)
+        await caller.handle.cancel()
+        await caller.end()
+
+
+async def test_a_call_without_an_id_ends_with_the_session(desk: Desk) -> None:
+    agent = front()
+    await desk.open(agent)
+    async with ScriptedRealtimeServer("Hello.") as server:
+        runner = RealtimeRunner.using(client=desk.client, task_queue=desk.queue)(agent)
+        config = RealtimeModelConfig(url=server.url, api_key="none")
+        async with await runner.run(model_config=config) as session:
+            desk.ids.append(session.id)
+            caller = Caller(session, desk)
+            await session.send_message("Hi")
+            await caller.answers(1)
+        state = await caller.state(lambda state: state.outcome is not None)
+    assert state.outcome == "completed"
