@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 WORKFLOW = "Floor"
 
 _TIMEOUT = timedelta(minutes=10)
-_TOOL = {
+TOOL: dict[str, Any] = {
     "type": "function",
     "name": "note",
     "description": "Keep a note.",
@@ -34,7 +34,7 @@ _TOOL = {
 
 
 class _Request:
-    """The input of a model call; weakly referenced, and kept alive by its workflow."""
+    """The request of a model call: the workflow holds it, the process refers to it weakly."""
 
     __slots__ = ("__weakref__", "items")
 
@@ -101,7 +101,7 @@ class FloorActivities:
             "model": "benchmark",
             "instructions": "You keep notes.",
             "input": items,
-            "tools": [_TOOL],
+            "tools": [TOOL],
             "tool_choice": "auto",
         }
         response = await self._client.post("/responses", cast_to=Response, body=body)

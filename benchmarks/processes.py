@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -17,21 +18,40 @@ class Child:
         greeting: that first line.
     """
 
-    def __init__(self, *arguments: str, env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        env: dict[str, str] | None = None,
+        python: Path | None = None,
+        log: Path | None = None,
+    ) -> None:
+        """Describe the program; entering starts it.
+
+        Args:
+            arguments: the program and its arguments.
+            env: further environment variables.
+            python: the interpreter, if not this process's.
+            log: the file that its standard error is appended to, if not this process's.
+        """
         self._arguments = arguments
+        self._python = python or Path(sys.executable)
+        self._log = log
         self._env = {**os.environ, "PYTHONPATH": str(ROOT), **(env or {})}
         self._process: asyncio.subprocess.Process | None = None
         self.greeting = ""
 
     async def __aenter__(self) -> Self:
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *self._arguments,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            env=self._env,
-            cwd=ROOT,
-        )
+        with ExitStack() as stack:
+            log = stack.enter_context(self._log.open("ab")) if self._log else None
+            self._process = await asyncio.create_subprocess_exec(
+                self._python,
+                *self._arguments,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                env=self._env,
+                cwd=ROOT,
+            )
         self.greeting = await self._read_line()
         return self
 
@@ -67,5 +87,6 @@ class Child:
         assert self._process.stdout is not None
         line = await self._process.stdout.readline()
         if not line:
-            raise RuntimeError(f"{' '.join(self._arguments)} ended; its error is printed above")
+            where = f"at the end of {self._log}" if self._log else "printed above"
+            raise RuntimeError(f"{' '.join(self._arguments)} ended; its error is {where}")
         return line.decode().strip()

@@ -36,7 +36,10 @@ class OtherPrograms:
         # user, nice, system, idle, iowait, irq, softirq, ...
         fields = [int(one) for one in Path("/proc/stat").read_text().split()[1:9]]
         busy = sum(fields) - fields[3] - fields[4]
-        own = sum(_spent_ticks(pid) for pid in self._own)
+        try:
+            own = sum(_spent_ticks(pid) for pid in self._own)
+        except FileNotFoundError:  # one of them has ended
+            return None
         return busy / ticks, own / ticks, time.monotonic()
 
 

@@ -1,48 +1,48 @@
 """The measured worker, in a process of its own.
 
-    python benchmarks/worker.py outlast|floor ADDRESS MODEL_URL
+    python benchmarks/worker.py outlast|websocket|floor ADDRESS MODEL_URL
 
 Prints `ready` when it takes work, and for each line on standard input its resource usage so far, as
 JSON. It ends with its standard input.
 """
 
 import asyncio
-import json
-import os
-import resource
 import sys
-import threading
+from typing import Literal
 
 from temporalio.client import Client
 
-TASK_QUEUES = {"outlast": "bench-outlast", "floor": "bench-floor"}
+from benchmarks.usage import report_when_asked
+from outlast.cli import event_loop
+from outlast.client.connection import connect
+
+TASK_QUEUES = {
+    "outlast": "bench-outlast",
+    "websocket": "bench-websocket",
+    "floor": "bench-floor",
+}
 AGENT = "Notes"
 
 NOTE = " ".join(f"note {number * 7919 % 10007}" for number in range(200))[:1024]
 """The tool's result: 1 KB."""
 
 
-def _spent() -> str:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    # Linux counts in KiB, macOS in bytes.
-    unit = 1 if sys.platform == "darwin" else 1024
-    return json.dumps(
-        {"cpu_s": usage.ru_utime + usage.ru_stime, "peak_rss_bytes": usage.ru_maxrss * unit}
-    )
-
-
-def _tell_when_asked() -> None:
-    for _ in sys.stdin:
-        print(_spent(), flush=True)
-    os._exit(0)
-
-
 async def _run_outlast(client: Client, model_url: str) -> None:
+    await _run_agent(client, model_url, "http", TASK_QUEUES["outlast"])
+
+
+async def _run_websocket(client: Client, model_url: str) -> None:
+    await _run_agent(client, model_url, "websocket", TASK_QUEUES["websocket"])
+
+
+async def _run_agent(
+    client: Client, model_url: str, transport: Literal["http", "websocket"], queue: str
+) -> None:
     from outlast import Agent, function_tool
     from outlast.models import OpenAIProvider
     from outlast.worker import AgentWorker
 
-    @function_tool
+    @function_tool(effect="read")
     async def note(number: int) -> str:
         """Keep a note.
 
@@ -55,8 +55,8 @@ async def _run_outlast(client: Client, model_url: str) -> None:
     async with AgentWorker(
         client,
         agents=[agent],
-        task_queue=TASK_QUEUES["outlast"],
-        model_provider=OpenAIProvider(base_url=model_url, api_key="none"),
+        task_queue=queue,
+        model_provider=OpenAIProvider(base_url=model_url, api_key="none", transport=transport),
     ):
         print("ready", flush=True)
         await asyncio.Event().wait()
@@ -84,11 +84,13 @@ async def _run_floor(client: Client, model_url: str) -> None:
 
 async def main(subject: str, address: str, model_url: str) -> None:
     """Carry runs until standard input ends."""
-    threading.Thread(target=_tell_when_asked, daemon=True).start()
-    client = await Client.connect(address)
-    run = {"outlast": _run_outlast, "floor": _run_floor}[subject]
+    report_when_asked()
+    # As `outlast worker` connects; the floor connects as the SDK does by default.
+    client = await (Client.connect(address) if subject == "floor" else connect(address))
+    run = {"outlast": _run_outlast, "websocket": _run_websocket, "floor": _run_floor}[subject]
     await run(client, model_url)
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:4]))
+    # The floor's event loop is Python's own; ours is that of `outlast worker`.
+    (asyncio.run if sys.argv[1] == "floor" else event_loop.run)(main(*sys.argv[1:4]))
