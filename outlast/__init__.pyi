@@ -8,8 +8,20 @@ from outlast.agents.agent_tools.input import (
 from outlast.agents.agent_tools.input import (
     StructuredToolInputBuilderOptions as StructuredToolInputBuilderOptions,
 )
-from outlast.agents.config.model_settings import ModelRetrySettings as ModelRetrySettings
+from outlast.agents.agent_tools.nested_result import AgentToolInvocation as AgentToolInvocation
+from outlast.agents.approvals.budget import Budget as Budget
+from outlast.agents.approvals.policy import ApprovalPolicy as ApprovalPolicy
+from outlast.agents.approvals.policy import Audience as Audience
+from outlast.agents.approvals.policy import Escalation as Escalation
 from outlast.agents.config.model_settings import ModelSettings as ModelSettings
+from outlast.agents.config.retry import ModelRetryAdvice as ModelRetryAdvice
+from outlast.agents.config.retry import ModelRetryBackoffSettings as ModelRetryBackoffSettings
+from outlast.agents.config.retry import ModelRetryNormalizedError as ModelRetryNormalizedError
+from outlast.agents.config.retry import ModelRetrySettings as ModelRetrySettings
+from outlast.agents.config.retry import RetryDecision as RetryDecision
+from outlast.agents.config.retry import RetryPolicy as RetryPolicy
+from outlast.agents.config.retry import RetryPolicyContext as RetryPolicyContext
+from outlast.agents.config.retry import retry_policies as retry_policies
 from outlast.agents.config.run_config import CallModelData as CallModelData
 from outlast.agents.config.run_config import CallModelInputFilter as CallModelInputFilter
 from outlast.agents.config.run_config import ModelInputData as ModelInputData
@@ -38,9 +50,12 @@ from outlast.agents.context.wrapper import RunContextWrapper as RunContextWrappe
 from outlast.agents.context.wrapper import TContext as TContext
 from outlast.agents.context.wrapper import ToolContext as ToolContext
 from outlast.agents.errors import AgentsException as AgentsException
+from outlast.agents.errors import ApprovalExpired as ApprovalExpired
+from outlast.agents.errors import BudgetExceeded as BudgetExceeded
 from outlast.agents.errors import ContentUnavailable as ContentUnavailable
 from outlast.agents.errors import ConversationFull as ConversationFull
 from outlast.agents.errors import DecisionRefused as DecisionRefused
+from outlast.agents.errors import IdentityRefused as IdentityRefused
 from outlast.agents.errors import InputGuardrailTripwireTriggered as InputGuardrailTripwireTriggered
 from outlast.agents.errors import MaxTurnsExceeded as MaxTurnsExceeded
 from outlast.agents.errors import ModelBehaviorError as ModelBehaviorError
@@ -229,9 +244,16 @@ from outlast.agents.tools.hosted import HostedMCPTool as HostedMCPTool
 from outlast.agents.tools.hosted import HostedTool as HostedTool
 from outlast.agents.tools.hosted import ImageGenerationTool as ImageGenerationTool
 from outlast.agents.tools.hosted import ImageGenerationToolConfig as ImageGenerationToolConfig
+from outlast.agents.tools.hosted import MCPToolApprovalFunction as MCPToolApprovalFunction
+from outlast.agents.tools.hosted import (
+    MCPToolApprovalFunctionResult as MCPToolApprovalFunctionResult,
+)
+from outlast.agents.tools.hosted import MCPToolApprovalRequest as MCPToolApprovalRequest
 from outlast.agents.tools.hosted import Tool as Tool
 from outlast.agents.tools.hosted import WebSearchTool as WebSearchTool
 from outlast.agents.tools.hosted import WebSearchToolImageSettings as WebSearchToolImageSettings
+from outlast.agents.tools.search import ToolSearchTool as ToolSearchTool
+from outlast.agents.tools.search import tool_namespace as tool_namespace
 from outlast.agents.tools.use_behavior import FunctionToolResult as FunctionToolResult
 from outlast.agents.tools.use_behavior import StopAtTools as StopAtTools
 from outlast.agents.tools.use_behavior import ToolExecutionConfig as ToolExecutionConfig
@@ -243,8 +265,23 @@ from outlast.agents.usage import RequestUsage as RequestUsage
 from outlast.agents.usage import Usage as Usage
 from outlast.client.handle import RunHandle as RunHandle
 from outlast.client.handle import SentMessage as SentMessage
-from outlast.client.known_agents import RemoteAgent as RemoteAgent
+from outlast.client.inbox import BulkOutcome as BulkOutcome
+from outlast.client.inbox import Inbox as Inbox
+from outlast.client.inbox import InboxChange as InboxChange
+from outlast.client.inbox import InboxEntry as InboxEntry
+from outlast.client.inbox import InboxPage as InboxPage
+from outlast.client.local_definitions import RemoteAgent as RemoteAgent
+from outlast.client.people import ClaimReceipt as ClaimReceipt
+from outlast.client.people import DecisionReceipt as DecisionReceipt
+from outlast.client.people import MessageReceipt as MessageReceipt
+from outlast.client.people import TakeoverReceipt as TakeoverReceipt
 from outlast.client.repl import run_demo_loop as run_demo_loop
+from outlast.client.responses_websocket_session import (
+    ResponsesWebSocketSession as ResponsesWebSocketSession,
+)
+from outlast.client.responses_websocket_session import (
+    responses_websocket_session as responses_websocket_session,
+)
 from outlast.client.results import RunResult as RunResult
 from outlast.client.run_state import RunState as RunState
 from outlast.client.runner import Runner as Runner
@@ -253,27 +290,51 @@ from outlast.client.stream import ApprovalStreamEvent as ApprovalStreamEvent
 from outlast.client.stream import StatusStreamEvent as StatusStreamEvent
 from outlast.client.stream import StreamEvent as StreamEvent
 from outlast.client.streaming import RunResultStreaming as RunResultStreaming
+from outlast.client.tenant import Tenant as Tenant
 from outlast.loop.approvals import ApprovalRequest as ApprovalRequest
 from outlast.loop.approvals import Decision as Decision
+from outlast.loop.approvals import Person as Person
 from outlast.loop.values import DEFAULT_MAX_TURNS as DEFAULT_MAX_TURNS
 from outlast.models.defaults import set_default_openai_api as set_default_openai_api
 from outlast.models.defaults import set_default_openai_client as set_default_openai_client
 from outlast.models.defaults import set_default_openai_key as set_default_openai_key
+from outlast.models.defaults import (
+    set_default_openai_responses_transport as set_default_openai_responses_transport,
+)
 from outlast.models.multi_provider import MultiProvider as MultiProvider
 from outlast.models.openai.chat_completions import (
     OpenAIChatCompletionsModel as OpenAIChatCompletionsModel,
 )
 from outlast.models.openai.client import AsyncOpenAI as AsyncOpenAI
+from outlast.models.openai.compaction_session import (
+    OpenAIResponsesCompactionSession as OpenAIResponsesCompactionSession,
+)
+from outlast.models.openai.conversations_session import (
+    OpenAIConversationsSession as OpenAIConversationsSession,
+)
 from outlast.models.openai.provider import OpenAIProvider as OpenAIProvider
 from outlast.models.openai.responses import OpenAIResponsesModel as OpenAIResponsesModel
+from outlast.models.openai.responses_websocket import (
+    OpenAIResponsesWebSocketOptions as OpenAIResponsesWebSocketOptions,
+)
+from outlast.models.openai.responses_websocket import (
+    OpenAIResponsesWSModel as OpenAIResponsesWSModel,
+)
 from outlast.ports.model import Model as Model
 from outlast.ports.model import ModelError as ModelError
 from outlast.ports.model import ModelProvider as ModelProvider
 from outlast.ports.model import ModelRequest as ModelRequest
 from outlast.ports.model import ModelResponse as ModelResponse
 from outlast.ports.model_arguments import ModelTracing as ModelTracing
+from outlast.ports.session import OpenAIResponsesCompactionArgs as OpenAIResponsesCompactionArgs
+from outlast.ports.session import (
+    OpenAIResponsesCompactionAwareSession as OpenAIResponsesCompactionAwareSession,
+)
 from outlast.ports.session import Session as Session
 from outlast.ports.session import SessionABC as SessionABC
+from outlast.ports.session import (
+    is_openai_responses_compaction_aware_session as is_openai_responses_compaction_aware_session,
+)
 from outlast.sessions.sqlite import SQLiteSession as SQLiteSession
 from outlast.tracing.current import Span as Span
 from outlast.tracing.current import Trace as Trace
@@ -300,6 +361,7 @@ from outlast.tracing.provider import get_current_span as get_current_span
 from outlast.tracing.provider import get_current_trace as get_current_trace
 from outlast.tracing.provider import set_trace_processors as set_trace_processors
 from outlast.tracing.provider import set_tracing_disabled as set_tracing_disabled
+from outlast.tracing.provider import set_tracing_export_api_key as set_tracing_export_api_key
 from outlast.tracing.provider import trace as trace
 from outlast.tracing.user_spans import agent_span as agent_span
 from outlast.tracing.user_spans import function_span as function_span

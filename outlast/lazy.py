@@ -9,7 +9,12 @@ from collections.abc import Mapping
 from importlib import import_module
 from types import ModuleType
 
-EXTRAS = {"mcp": "mcp", "sqlalchemy": "sqlalchemy"}
+EXTRAS = {
+    "cryptography": "encrypt",
+    "mcp": "mcp",
+    "sqlalchemy": "sqlalchemy",
+    "websockets": "realtime",
+}
 """The extras of outlast, by the top-level package that each installs for lazy names."""
 
 

@@ -14,14 +14,19 @@ from typer.core import TyperGroup
 
 import outlast
 from outlast.agents.errors import AgentsException
-from outlast.cli import options, terminal
-from outlast.cli.approve import approve, reject
+from outlast.cli import options, policy, terminal
+from outlast.cli.audit import audit
 from outlast.cli.cancel import cancel
+from outlast.cli.decide import approve, claim, edit, reject, respond, unclaim
 from outlast.cli.demo import demo
 from outlast.cli.dev import dev
 from outlast.cli.doctor import doctor
 from outlast.cli.exit_codes import ExitCode, epilog, exit_code_of
+from outlast.cli.hold import hold, release, say
+from outlast.cli.inbox import inbox, inbox_show
+from outlast.cli.init import init
 from outlast.cli.list_runs import list_runs
+from outlast.cli.retry import retry
 from outlast.cli.run import run
 from outlast.cli.send import send
 from outlast.cli.show import show
@@ -33,13 +38,13 @@ _DEBUG = "--debug"
 
 
 class ErrorsInWords(TyperGroup):
-    """Prints errors as one sentence; `--debug`, anywhere on the line, adds the traceback."""
+    """Prints errors as one sentence; `--debug` adds the traceback."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take `--debug` anywhere on the line, so that it can be appended to a failed command."""
+        """Take `--debug` anywhere, so that it can be appended to a failed command."""
         end = args.index("--") if "--" in args else len(args)
         ctx.obj = _DEBUG in args[:end]
-        rest = [one for one in args[:end] if one != _DEBUG] + args[end:]
+        rest = [arg for arg in args[:end] if arg != _DEBUG] + args[end:]
         return super().parse_args(ctx, rest)
 
     def invoke(self, ctx: Any) -> Any:
@@ -64,6 +69,8 @@ def _explain(error: Exception, *, debug: bool) -> None:
         terminal.report(str(error) or type(error).__name__)
     else:
         terminal.report(f"{type(error).__name__}: {error} (unexpected; --debug shows where)")
+    for note in getattr(error, "__notes__", ()):
+        terminal.say_text(terminal.err(), str(note))
 
 
 def _show_version(wanted: bool) -> None:
@@ -94,15 +101,28 @@ app = typer.Typer(
 app.callback()(_options)
 
 
-def _add(panel: str, command: Callable[..., None], name: str | None = None) -> None:
-    """Add a command; its docstring is its help, with the lines of each paragraph joined."""
+def _add(
+    panel: str, command: Callable[..., None], name: str | None = None, *, to: typer.Typer = app
+) -> None:
+    """Add a command, with its docstring as its help."""
+    to.command(name, help=_help_of(command), rich_help_panel=panel)(_with_codec(command))
+
+
+def _add_group(panel: str, command: Callable[..., None], name: str) -> typer.Typer:
+    """Add a command that works by itself and has further commands, and return their group."""
+    group = typer.Typer(invoke_without_command=True, help=_help_of(command))
+    group.callback()(_with_codec(command))
+    app.add_typer(group, name=name, rich_help_panel=panel)
+    return group
+
+
+def _help_of(command: Callable[..., None]) -> str:
     paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
-    text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-    app.command(name, help=text, rich_help_panel=panel)(_with_codec(command))
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
 def _with_codec(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the option `--codec` to a command that connects to a server; connecting reads it."""
+    """Add the option `--codec` to a command that connects to a server."""
     signature = inspect.signature(command)
     if "address" not in signature.parameters:
         return command
@@ -115,21 +135,40 @@ def _with_codec(command: Callable[..., None]) -> Callable[..., None]:
 
     kind = inspect.Parameter.KEYWORD_ONLY
     added = inspect.Parameter("codec", kind, default=None, annotation=options.Codec)
-    parameters = [one.replace(kind=kind) for one in signature.parameters.values()]
+    parameters = [parameter.replace(kind=kind) for parameter in signature.parameters.values()]
     vars(with_codec)["__signature__"] = signature.replace(parameters=[*parameters, added])
     with_codec.__annotations__ = {**command.__annotations__, "codec": options.Codec}
     return with_codec
 
 
 _add("Start here", demo)
+_add("Start here", init)
 _add("Start here", doctor)
 _add("Processes", dev)
 _add("Processes", worker)
 _add("Runs", run)
 _add("Runs", send)
+_add("Runs", retry)
 _add("Runs", list_runs, "list")
 _add("Runs", show)
 _add("Runs", tail)
 _add("Runs", cancel)
+policies = typer.Typer(help="Check and try a file of approval policies.", no_args_is_help=True)
+app.add_typer(policies, name="policy", rich_help_panel="Approvals")
+
 _add("Approvals", approve)
 _add("Approvals", reject)
+_add("Approvals", hold)
+_add("Approvals", say)
+_add("Approvals", release)
+_add("Approvals", audit)
+
+inboxes = _add_group("Approvals", inbox, "inbox")
+_add("Look", inbox_show, "show", to=inboxes)
+for action in (approve, edit, reject, respond):
+    _add("Decide", action, to=inboxes)
+_add("Work on a request", claim, to=inboxes)
+_add("Work on a request", unclaim, to=inboxes)
+
+_add("Policies", policy.check, to=policies)
+_add("Policies", policy.try_on_runs, "try", to=policies)

@@ -1,97 +1,175 @@
-"""Loads the application that a worker hosts from `MODULE[:NAME]`."""
+"""Loads what a worker runs from `MODULE[:NAME]` or `FILE[:NAME]`."""
 
+import difflib
+import inspect
 import sys
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from outlast.agents.agent import Agent
-from outlast.agents.errors import UserError
+from outlast.agents.errors import AgentsException, UserError
+from outlast.cli.target import Location, locate
 
-DEFAULT_NAME = "agents"
+if TYPE_CHECKING:
+    from outlast.worker import AgentWorkerConfig
+
+AGENTS: Final = "agents"
+CONFIG: Final = "worker_config"
+DEFAULT_NAMES: Final = (CONFIG, AGENTS)
+"""The names that are looked up where the target has none, in this order."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Application:
-    """The agents of a module, and the types of their runs' contexts."""
+def load_config(target: str, app_dir: Path) -> "AgentWorkerConfig":
+    """Import a target, and return the arguments of its `AgentWorker`.
 
-    agents: tuple[Agent[Any], ...]
-    context_types: tuple[type, ...]
-
-
-def load_application(target: str, app_dir: Path) -> Application:
-    """Import `MODULE[:NAME]`.
-
-    NAME is an agent or a list of agents, by default `agents`. The module may define `context_type`
-    or `context_types` for context types that no tool annotates.
+    A target is `MODULE[:NAME]` or `FILE[:NAME]`. NAME is an agent, a list of agents, an `AgentWorkerConfig`, or a function that returns one of
+    these. Its default is `worker_config`, then `agents`, then the only agent of the module. The
+    module may define `context_type` or `context_types` for context types that no tool annotates.
 
     Args:
-        target: `MODULE[:NAME]`, as on the command line.
+        target: as on the command line.
         app_dir: the directory to search first.
 
     Raises:
-        UserError: the module or name does not exist, the import raises, or there are no agents.
+        UserError: there is nothing to run; the message says what to write.
     """
-    module_name, _, name = target.partition(":")
-    if not module_name or module_name.endswith(".py") or "/" in module_name:
-        raise UserError(
-            f"{target!r} is not a module. Write it as in an import, such as `my_app.agents`, or "
-            "`my_app.agents:triage` for one name in it."
-        )
-    directory = app_dir.expanduser().resolve()
-    if not directory.is_dir():
-        raise UserError(f"--app-dir {app_dir} is not a directory.")
-    if str(directory) not in sys.path:
-        sys.path.insert(0, str(directory))
-    module = _imported(module_name, directory)
-    found = _agents_in(module, name or DEFAULT_NAME)
-    return Application(agents=found, context_types=_context_types_in(module))
+    location = locate(target, app_dir)
+    if str(location.directory) not in sys.path:
+        sys.path.insert(0, str(location.directory))
+    module = _import(location)
+    name, value = _value_in(module, location)
+    where = f"{location.shown}:{name}"
+    if not isinstance(value, Agent | list | tuple | Mapping) and callable(value):
+        value, where = _made_by(value, where), f"{where}()"
+    entry = cast("object", value)
+    values: Mapping[str, Any] = (
+        _check_names(cast("Mapping[str, Any]", entry), where)
+        if isinstance(entry, Mapping)
+        else {"agents": entry}
+    )
+    listed = [*values.get("context_types", ()), *_context_types_in(module)]
+    config = {**values, "agents": _agents(values["agents"], where), "context_types": listed}
+    return cast("AgentWorkerConfig", config)
 
 
-def _imported(name: str, directory: Path) -> ModuleType:
+def _import(location: Location) -> ModuleType:
+    name = location.module
     try:
-        return import_module(name)
+        module = import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise UserError(
-                f"There is no module {error.name!r} in {directory} or among the installed "
+                f"There is no module {error.name!r} in {location.directory} or among the installed "
                 "packages. Say where it is with --app-dir."
             ) from error
         raise UserError(
-            f"The module {name} needs {error.name!r}, which is not installed here."
+            f"{location.shown} needs {error.name!r}, which is not installed here."
         ) from error
     except Exception as error:
         raise UserError(
-            f"The module {name} cannot be imported: {type(error).__name__}: {error}. Add --debug "
-            "to see where."
+            f"{location.shown} cannot be imported: {_in_words(error)}. Add --debug to see where."
         ) from error
-
-
-def _agents_in(module: ModuleType, name: str) -> tuple[Agent[Any], ...]:
-    value: Any = vars(module).get(name)
-    where = f"{module.__name__}:{name}"
-    if value is None:
-        offered = [key for key, one in vars(module).items() if _has_agents(one)]
-        choices = ", ".join(f"{module.__name__}:{key}" for key in offered)
-        hint = f"It has {choices}." if offered else "It holds no agents at all."
-        raise UserError(f"The module {module.__name__} has no {name!r}. {hint}")
-    if isinstance(value, Agent):
-        return (cast("Agent[Any]", value),)
-    if not isinstance(cast("object", value), list | tuple):
+    loaded = getattr(module, "__file__", None)
+    if location.file is not None and (loaded is None or Path(loaded).resolve() != location.file):
         raise UserError(
-            f"{where} is of type {type(value).__name__}, but has to be an Agent or a list of them."
+            f"{location.file} cannot be imported, because another module is named {name!r}: "
+            f"{loaded or 'a built-in one'}. Rename the file."
         )
-    entries: list[Any] = [*value]
+    return module
+
+
+def _value_in(module: ModuleType, location: Location) -> tuple[str, Any]:
+    """Return the name and the value that the worker runs."""
+    held = vars(module)
+    if location.name:
+        if location.name not in held:
+            raise UserError(
+                f"{location.shown} has no {location.name!r}. {_choices(location, held)}"
+            )
+        return location.name, held[location.name]
+    for name in DEFAULT_NAMES:
+        if held.get(name) is not None:
+            return name, held[name]
+    agents = {id(value): (name, value) for name, value in held.items() if _is_agent(value)}
+    if len(agents) == 1:
+        return next(iter(agents.values()))
+    if agents:
+        names = [name for name, _ in agents.values()]
+        raise UserError(
+            f"{location.shown} has {len(names)} agents and nothing says which of them to run. "
+            f"Write `agents = [{', '.join(names)}]` in it, or name one: `{location.shown}:{names[0]}`."
+        )
+    raise UserError(
+        f"{location.shown} has neither {CONFIG!r} nor {AGENTS!r}. {_choices(location, held)}"
+    )
+
+
+def _choices(location: Location, held: Mapping[str, Any]) -> str:
+    offered = [name for name, value in held.items() if _has_agents(value)]
+    if not offered:
+        return "It holds no agents: define one, such as `desk = Agent(name='Desk')`."
+    return f"It has {', '.join(f'{location.shown}:{name}' for name in offered)}."
+
+
+def _made_by(factory: Callable[[], Any], where: str) -> Any:
+    try:
+        made = factory()
+    except AgentsException as error:
+        raise UserError(f"{where}() failed: {error}") from error
+    except Exception as error:
+        raise UserError(
+            f"{where}() failed: {_in_words(error)}. Add --debug to see where."
+        ) from error
+    if inspect.iscoroutine(made):
+        made.close()
+        raise UserError(
+            f"{where} is an async function. Make it a plain one: `def`, not `async def`."
+        )
+    return made
+
+
+def _check_names(values: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    """Check the names of a configuration."""
+    from temporalio.worker import Worker
+
+    from outlast.worker import AgentWorkerConfig
+
+    options = inspect.signature(cast("Callable[..., Any]", Worker)).parameters
+    allowed = {*AgentWorkerConfig.__annotations__, *options} - {"client"}
+    for name in values:
+        if name not in allowed:
+            near = difflib.get_close_matches(str(name), allowed, n=1)
+            hint = f"Did you mean {near[0]!r}?" if near else "The options are those of AgentWorker."
+            raise UserError(f"{where} has the unknown option {name!r}. {hint}")
+    if "agents" not in values:
+        raise UserError(f"{where} has no 'agents'. Add them: {{'agents': [my_agent], ...}}.")
+    return values
+
+
+def _agents(value: object, where: str) -> list[Agent[Any]]:
+    if isinstance(value, Agent):
+        return [cast("Agent[Any]", value)]
+    if not isinstance(value, list | tuple):
+        raise UserError(
+            f"{where} is of type {type(value).__name__}, but must be an Agent, a list of them, "
+            "an AgentWorkerConfig, or a function that returns one of these."
+        )
+    entries: list[Any] = [*cast("list[Any]", value)]
     for entry in entries:
         if not isinstance(entry, Agent):
             raise UserError(
-                f"{where} holds a {type(entry).__name__}, but every entry has to be an Agent."
+                f"{where} holds a {type(entry).__name__}, but every entry must be an Agent."
             )
     if not entries:
         raise UserError(f"{where} is empty: a worker needs at least one agent.")
-    return tuple(entries)
+    return entries
+
+
+def _is_agent(value: object) -> bool:
+    return isinstance(value, Agent)
 
 
 def _has_agents(value: Any) -> bool:
@@ -106,7 +184,12 @@ def _context_types_in(module: ModuleType) -> tuple[type, ...]:
     for one in types:
         if not isinstance(one, type):
             raise UserError(
-                f"{module.__name__}: context_type has to be a class and context_types a list of "
+                f"{module.__name__}: context_type must be a class and context_types a list of "
                 f"classes, but there is {one!r}."
             )
     return tuple(types)
+
+
+def _in_words(error: Exception) -> str:
+    """Return an error on one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split()).rstrip(".")

@@ -17,7 +17,10 @@ def cancel(
     namespace: options.Namespace = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Cancel a run. With --after-turn, a conversation that waits for messages is completed."""
+    """Cancel a run.
+
+    With --after-turn, a conversation that waits for messages is completed.
+    """
 
     async def stop() -> None:
         from outlast.client.handle import RunHandle

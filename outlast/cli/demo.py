@@ -13,17 +13,20 @@ from outlast.cli.exit_codes import ExitCode
 
 def demo(
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Ask nothing: approve, and end after the story.")
+        bool,
+        typer.Option(
+            "--yes", "-y", help="Do not prompt: do what is suggested, and end after the story."
+        ),
     ] = False,
     offline: Annotated[
         bool, typer.Option("--offline", help="Use the scripted model even with OPENAI_API_KEY.")
     ] = False,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Keep the databases and logs, and say where.")
+        bool, typer.Option("--keep", help="Keep the databases and logs, and print their directory.")
     ] = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Watch a support desk survive kill -9, twice, and see the proof.
+    """Watch a support desk survive kill -9, twice, decide like its people, and see the proof.
 
     Starts a Temporal server and workers of its own and clears them away at the end. With
     OPENAI_API_KEY it talks to OpenAI. Without a key a script answers in place of a model: it knows
@@ -37,15 +40,15 @@ def demo(
 
 
 async def _play(*, asks: bool, offline: bool, keep: bool, as_json: bool) -> None:
-    from outlast.cli.demo_screen import TerminalNarrator, TerminalPerson
+    from outlast.cli.demo_screen import TerminalNarrator, TerminalStaff
     from outlast.demo.stage import play
     from outlast.demo.story import Script
 
     _cancel_on_sigterm()
     console = terminal.out()
     narrator = TerminalNarrator(console, as_json=as_json)
-    person = TerminalPerson(console) if asks else Script()
-    await play(narrator, person, offline=offline, keep=keep)
+    staff = TerminalStaff(console) if asks else Script()
+    await play(narrator, staff, offline=offline, keep=keep)
 
 
 def _cancel_on_sigterm() -> None:

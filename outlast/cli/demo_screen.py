@@ -1,24 +1,24 @@
 """The demo's output as lines or JSON lines, and its input from the keyboard."""
 
 import asyncio
-import getpass
+import math
 import os
 import sys
-import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 
 from temporalio.client import Client
 
-from outlast.cli import terminal, view
-from outlast.cli.events import RunEvent, iso_time
+from outlast.cli import review, terminal, view
+from outlast.cli.durations import iso_time, now_ms
+from outlast.cli.events import RunEvent
 from outlast.cli.follower import Follower, Retry
 from outlast.contract import names
 from outlast.demo.proof import Deed
 from outlast.demo.story import Choice
-from outlast.loop.approvals import ApprovalRequest
+from outlast.loop.approvals import ApprovalRequest, Person
 from outlast.loop.state import LoopState
 
 CUSTOMER = "Mara"
@@ -51,13 +51,14 @@ class TerminalNarrator:
         if self._as_json:
             self._record("note", text)
         else:
-            self._line(_now_ms(), ("·", "dim"), (text, "bold red" if loud else "italic"))
+            self._line(now_ms(), ("·", "dim"), (text, "bold red" if loud else "italic"))
 
     def event(self, event: RunEvent) -> None:
         """Print an event of the run."""
         if self._as_json:
             terminal.print_json_line(event.record())
         elif event.text and event.type != "status":
+            event = replace(event, who="(note)") if event.type == "note" else event
             self._line(event.at_ms, *view.event_cells(event, user=CUSTOMER))
 
     async def follow(self, client: Client, run_id: str) -> AsyncGenerator[LoopState]:
@@ -112,11 +113,11 @@ class TerminalNarrator:
         terminal.say_columns(self._console, *cells, widths=[len("00:00:00"), view.WHO_WIDTH])
 
     def _record(self, kind: str, text: str) -> None:
-        terminal.print_json_line({"type": kind, "at": iso_time(_now_ms()), "text": text})
+        terminal.print_json_line({"type": kind, "at": iso_time(now_ms()), "text": text})
 
 
-class TerminalPerson:
-    """The person at the terminal."""
+class TerminalStaff:
+    """The person at the terminal, who plays everybody of the desk and the customer."""
 
     speaks = True
 
@@ -124,16 +125,37 @@ class TerminalPerson:
         self._console = console
         self._typed = b""
 
-    async def decide(self, request: ApprovalRequest) -> Choice:
+    async def decide(self, request: ApprovalRequest, by: Person, suggested: Choice) -> Choice:
         """Show the request, and ask for a decision."""
-        view.show_approval(self._console, request, request.run_id)
+        review.show_approval(self._console, request, request.run_id)
+        edits = suggested.arguments is not None
+        choices = "[y]es, [n]o, or [e]dit the amount" if edits else "[y]es or [n]o"
         answer = ""
-        while answer not in {"y", "n"}:
-            answer = (await self._ask("  Do you approve it? [y/n] ")).lower()[:1]
-        message = None
+        while answer not in ({"y", "n", "e"} if edits else {"y", "n"}):
+            prompt = f"  You are {by.display or by.subject}. Do you approve it? {choices}: "
+            answer = (await self._ask(prompt)).lower()[:1]
+        if answer == "y":
+            return Choice(type="approve")
         if answer == "n":
-            message = await self._ask("  What should the agent know about it? ") or None
-        return Choice(approve=answer == "y", by=getpass.getuser(), message=message)
+            message = await self._ask("  What should the agent know about it? ")
+            return Choice(type="reject", message=message or None)
+        amount = await self._amount(float((suggested.arguments or {})["amount"]))
+        return Choice(type="edit", arguments={**(suggested.arguments or {}), "amount": amount})
+
+    async def write(self, prompt: str, suggested: str) -> str:
+        """Ask for a text; Enter takes the suggestion."""
+        terminal.say(self._console, f"  {prompt}")
+        return await self._ask(f"  (Enter: {suggested}) ") or suggested
+
+    async def _amount(self, suggested: float) -> float:
+        while True:
+            typed = await self._ask(f"  How many EUR? (Enter: {suggested:.2f}) ")
+            try:
+                amount = round(float(typed), 2) if typed else suggested
+            except ValueError:
+                continue
+            if 0 < amount < math.inf:
+                return amount
 
     async def next_message(self) -> str:
         """Ask for a message."""
@@ -176,10 +198,6 @@ class TerminalPerson:
             return await typed
         finally:
             loop.remove_reader(descriptor)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _clock(at_ms: int) -> str:

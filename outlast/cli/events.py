@@ -1,16 +1,18 @@
 """The events of a run, as lines for people and records for programs.
 
-The names are those of `RunHandle.stream_events`; each event also has a time. There are two more
-kinds: the failure of a question, and ignored input.
+The names are those of `RunHandle.stream_events`; each event also has a time. More kinds are for the
+team: the failure of a question, ignored input, takeovers, notes to the model, and answers that were
+not approved.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any, assert_never
+from datetime import timedelta
+from typing import Any, Final, assert_never
 
-from outlast.agents.items.call_outputs import said_by
+from outlast.agents.items.call_outputs import output_content
 from outlast.agents.items.stream_events import AgentUpdatedStreamEvent, RunItemStreamEvent
+from outlast.cli.durations import iso_time, rough
 from outlast.client.stream import (
     ApprovalStreamEvent,
     NumberedEvent,
@@ -18,12 +20,21 @@ from outlast.client.stream import (
     changes,
 )
 from outlast.contract.blobs import readable
-from outlast.loop.approvals import ApprovalRequest
+from outlast.loop.approvals import ApprovalRequest, RequestKind
 from outlast.loop.call_forms import arguments_of, name_of
-from outlast.loop.items import Item, call_id_of, text_of
+from outlast.loop.items import INTERNAL_KINDS, Item, call_id_of, text_of
 from outlast.loop.state import LoopState
 from outlast.loop.values import Failure, JsonObject
+from outlast.loop.votes import audience_text
 from outlast.rendering import call_line
+
+_WAITS: Final[dict[RequestKind, str]] = {
+    "tool": "",
+    "handoff": "",
+    "output": " to approve its answer",
+    "budget": ": a budget is used up",
+}
+"""What a request waits for, where it is not the call in the line above."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +62,6 @@ class RunEvent:
         return {"type": self.type, "at": iso_time(self.at_ms), "who": self.who, **self.data}
 
 
-def iso_time(at_ms: int) -> str:
-    """Return a time as ISO 8601 in UTC, with milliseconds."""
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
-
-
 def run_events(at_ms: int, before: LoopState, after: LoopState) -> Iterator[RunEvent]:
     """Yield the events between two consecutive states, in order.
 
@@ -64,18 +70,25 @@ def run_events(at_ms: int, before: LoopState, after: LoopState) -> Iterator[RunE
         before: the state before an event of the loop.
         after: the state after it.
     """
+    earlier = {request.id: request for request in before.approvals}
+    yield from _takeover(at_ms, before, after)
     answers = [answer for answer in after.answers[len(before.answers) :] if answer.item is not None]
     answered = {id(after.items[answer.item]) for answer in answers if answer.item is not None}
     # Decisions come before their consequences.
-    for change in sorted(changes(before, after, 0), key=lambda one: not _is_decision(one)):
+    for change in sorted(
+        changes(before, after, 0, internal=True), key=lambda one: not _is_decision(one)
+    ):
         match change:
             case RunItemStreamEvent():
                 final = id(change.entry) in answered
-                yield _item(at_ms, change.name, change.entry, answers=final)
+                internal = change.entry.kind in INTERNAL_KINDS
+                name = change.entry.kind if internal else change.name
+                yield _item(at_ms, name, change.entry, answers=final)
             case AgentUpdatedStreamEvent():
-                yield _agent_updated(at_ms, before.agent, change.new_agent.name)
+                by = before.hold.by if before.hold is not None else before.agent
+                yield _agent_updated(at_ms, by, change.new_agent.name)
             case ApprovalStreamEvent():
-                yield _approval(at_ms, change.request)
+                yield _approval(at_ms, earlier.get(change.request.id), change.request)
             case StatusStreamEvent():
                 yield from _failures(at_ms, before, after)
                 closed = after.outcome is not None
@@ -106,23 +119,40 @@ def _item(at_ms: int, name: str, item: Item, *, answers: bool) -> RunEvent:
     text, who = "", item.agent
     data: JsonObject = {"turn": item.turn}
     match item.kind:
-        case "input":
+        case "input" | "note":
             text, who = text_of(raw), str(raw.get("role", "user"))
             data = {"text": text}
         case "message":
             text = text_of(raw)
-            data |= {"text": text, "answers": answers}
+            by_person = {} if item.turn else {"by_person": True}
+            data |= {"text": text, "answers": answers, **by_person}
+        case "draft":
+            data |= {"text": text_of(raw)}
+            text = f"(not approved) {text_of(raw)}"
         case "tool_call" | "handoff_call":
             call, arguments = name_of(raw), arguments_of(raw)
             text = call_line(call, arguments) if item.kind == "tool_call" else ""
             data |= {"name": call, "call_id": call_id_of(raw), "arguments": arguments}
         case "tool_output" | "handoff_output":
-            output = raw.get("output")
-            text = f"{said_by(raw)}" if item.kind == "tool_output" else ""
+            output = raw.get("output", raw.get("approve"))
+            text = f"{output_content(raw)}" if item.kind == "tool_output" else ""
+            if raw.get("type") == "mcp_approval_response":
+                text = "approved" if output is True else str(raw.get("reason", "rejected"))
             data |= {"call_id": call_id_of(raw), "output": output}
         case "history" | "reasoning" | "other":
             data |= {"item_type": raw.get("type")}
     return RunEvent(at_ms=at_ms, type=name, who=who, text=text, data=data, answers=answers)
+
+
+def _takeover(at_ms: int, before: LoopState, after: LoopState) -> Iterator[RunEvent]:
+    """Yield that a person takes the conversation over, or gives it back."""
+    if before.hold is None and after.hold is not None:
+        who, text = after.hold.by, "takes the conversation over"
+        yield RunEvent(at_ms=at_ms, type="held", who=who, text=text, data={"by": who})
+    if before.hold is not None and after.hold is None:
+        who, text = before.hold.by, f"gives the conversation back to {after.agent}"
+        data = {"by": who, "agent": after.agent}
+        yield RunEvent(at_ms=at_ms, type="released", who=who, text=text, data=data)
 
 
 def _agent_updated(at_ms: int, before: str, agent: str) -> RunEvent:
@@ -135,7 +165,7 @@ def _agent_updated(at_ms: int, before: str, agent: str) -> RunEvent:
     )
 
 
-def _approval(at_ms: int, request: ApprovalRequest) -> RunEvent:
+def _approval(at_ms: int, before: ApprovalRequest | None, request: ApprovalRequest) -> RunEvent:
     decision = request.decision
     data = {
         "approval": request.id,
@@ -146,17 +176,41 @@ def _approval(at_ms: int, request: ApprovalRequest) -> RunEvent:
         "reason": request.reason,
     }
     if decision is None:
-        waits = request.status == "pending"
-        text = f"waits for a person ({request.id})" if waits else f"{request.id} {request.status}"
-        return RunEvent(at_ms=at_ms, type="approval", who=request.agent, text=text, data=data)
+        who, text = _undecided(before, request)
+        return RunEvent(at_ms=at_ms, type="approval", who=who, text=text, data=data)
     message = f": {decision.message}" if decision.message else ""
+    waited_ms = (request.decided_at_ms or at_ms) - request.requested_at_ms
+    waited = rough(timedelta(milliseconds=waited_ms))
     return RunEvent(
         at_ms=at_ms,
         type="approval",
         who=decision.by or "somebody",
-        text=f"{request.status} {request.id}{message}",
-        data={**data, "by": decision.by, "message": decision.message},
+        text=f"{request.status} {request.id} after {waited}{message}",
+        data={**data, "by": decision.by, "message": decision.message, "waited_ms": waited_ms},
     )
+
+
+def _undecided(before: ApprovalRequest | None, request: ApprovalRequest) -> tuple[str, str]:
+    """Return who changed a request that is not decided, and how."""
+    if request.status != "pending":
+        return request.agent, f"{request.id} {request.status}"
+    if before is None:
+        return request.agent, f"waits for a person{_WAITS[request.kind]} ({request.id})"
+    if len(request.votes) > len(before.votes):
+        decision = request.votes[-1].decision
+        count = f"{len(request.standing_votes)} of {request.terms.quorum} votes"
+        verb = "changes the arguments of" if decision.type == "edit" else "votes for"
+        return decision.by or "somebody", f"{verb} {request.id}: {count}"
+    if request.claim != before.claim:
+        if request.claim is not None:
+            return request.claim.by, f"works on {request.id}"
+        return before.claim.by if before.claim else "", f"no longer works on {request.id}"
+    if request.escalated > before.escalated:
+        steps = request.terms.escalations[before.escalated : request.escalated]
+        whom = audience_text([step.audience for step in steps]) or "anybody"
+        return "outlast", f"{request.id} is overdue: {whom} may decide, too"
+    is_reminder = request.reminders > before.reminders
+    return "outlast", f"reminds people of {request.id}" if is_reminder else ""
 
 
 def _failures(at_ms: int, before: LoopState, after: LoopState) -> Iterator[RunEvent]:

@@ -24,12 +24,12 @@ MEANINGS: Final = {
     ExitCode.OK: "done",
     ExitCode.FAILED: "the run failed, or something that is needed is missing",
     ExitCode.USAGE: "wrong arguments, or a mistake in the program",
-    ExitCode.WAITING: "the run waits for a person to approve something",
+    ExitCode.WAITING: "the run waits for a person: for a decision, or until one gives the conversation back",
     ExitCode.NOT_FOUND: "there is no such run, or it has ended",
-    ExitCode.REFUSED: "the decision was refused: late, unknown, or for other arguments",
+    ExitCode.REFUSED: "the run refused what a person did: late, unknown, not theirs, or for other arguments",
     ExitCode.NO_SERVER: "no Temporal server answers",
     ExitCode.CANCELLED: "the run was cancelled",
-    ExitCode.INTERRUPTED: "interrupted with Ctrl-C; what was started goes on",
+    ExitCode.INTERRUPTED: "interrupted with Ctrl-C; the run continues",
 }
 
 _CODES: Final[dict[type[errors.AgentsException], ExitCode]] = {
@@ -39,12 +39,13 @@ _CODES: Final[dict[type[errors.AgentsException], ExitCode]] = {
     errors.RunClosed: ExitCode.NOT_FOUND,
     errors.RunCancelled: ExitCode.CANCELLED,
     errors.DecisionRefused: ExitCode.REFUSED,
+    errors.IdentityRefused: ExitCode.REFUSED,
     errors.ServerUnavailable: ExitCode.NO_SERVER,
 }
 
 
 def exit_code_of(error: errors.AgentsException) -> ExitCode:
-    """Return the exit code of an error's class, or of the nearest base class that has one.
+    """Return the exit code of an error's class or nearest base class.
 
     A user error that failed a run is a failed run; without a run, the command was wrong.
     """

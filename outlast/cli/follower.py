@@ -21,6 +21,7 @@ from outlast.client.history import Progress
 from outlast.client.read_range import is_settled
 from outlast.client.results import RunResult, error_of, result_of
 from outlast.client.stream import ApprovalStreamEvent, NumberedEvent, changes
+from outlast.loop.items import INTERNAL_KINDS
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 
 RETRY_CHECK_INTERVAL = timedelta(seconds=2)
 
-_WITHOUT_NUMBER = frozenset({"failed", "ignored"})
+_WITHOUT_NUMBER = frozenset({"failed", "ignored", "held", "released", *INTERNAL_KINDS})
+"""Types of events that the run's stream does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +96,10 @@ class Retry:
     reason: str
 
     def __str__(self) -> str:
-        reason = self.reason.rstrip(".")
-        return f"{self.activity}, attempt {self.attempt} failed: {reason}. It will be retried."
+        reason = self.reason.rstrip()
+        if not reason.endswith((".", "!", "?")):
+            reason += "."
+        return f"{self.activity}, attempt {self.attempt} failed: {reason} It will be retried."
 
 
 class Follower:
@@ -122,12 +126,12 @@ class Follower:
         """
         progress = RunHandle(self._client, self._run_id).follow(from_start=from_start)
         async with aclosing(self._read(progress, from_start=from_start)) as read:
-            async for one in read:
-                if isinstance(one, Step):
-                    yield one
+            async for entry in read:
+                if isinstance(entry, Step):
+                    yield entry
 
     async def tail(self, *, from_event: int = 0) -> AsyncGenerator[TailEvent]:
-        """Yield the run's entries, and before each model's reply its deltas, until it is closed.
+        """Yield the run's entries, with deltas before replies, until it is closed.
 
         Args:
             from_event: the number of the first entry to yield; deltas of earlier replies are left
@@ -201,7 +205,7 @@ class Follower:
         to hang.
         """
 
-        async def look() -> None:
+        async def report_new() -> None:
             reported: set[tuple[str, int]] = set()
             while True:
                 await asyncio.sleep(RETRY_CHECK_INTERVAL.total_seconds())
@@ -211,27 +215,27 @@ class Follower:
                             reported.add((activity_id, retry.attempt))
                             report(retry)
 
-        looking = asyncio.create_task(look())
+        reporting = asyncio.create_task(report_new())
         try:
             yield
         finally:
-            looking.cancel()
+            reporting.cancel()
 
     async def _read(
         self, source: AsyncIterator[Progress | JsonObject], *, from_start: bool
     ) -> AsyncGenerator[Step | Delta]:
         before, number, silent = LoopState(), 0, not from_start
         try:
-            async for one in source:
-                if not isinstance(one, Progress):
-                    yield Delta(before.agent, one)
+            async for update in source:
+                if not isinstance(update, Progress):
+                    yield Delta(before.agent, update)
                     continue
-                entries = () if silent else tuple(_entries(one, before, number))
+                entries = () if silent else tuple(_entries(update, before, number))
                 for entry in entries:
                     number = _after(number, entry)
-                self.state = before = one.state
+                self.state = before = update.state
                 silent = False
-                yield Step(one.state, entries)
+                yield Step(update.state, entries)
         finally:
             if isinstance(source, AsyncGenerator):
                 await source.aclose()
@@ -263,7 +267,7 @@ def _entries(step: Progress, before: LoopState, number: int) -> Iterator[Entry]:
 
 
 def _decisions_first(change: NumberedEvent) -> bool:
-    """Return a sort key that puts decisions before their consequences, as in `run_events`."""
+    """Return a sort key that puts decisions first, as in `run_events`."""
     return not (isinstance(change, ApprovalStreamEvent) and change.request.decision is not None)
 
 
@@ -272,7 +276,7 @@ def _after(number: int, entry: Entry) -> int:
 
 
 def _progress_vector(state: LoopState) -> tuple[int, ...]:
-    """Return counts of which every meaningful event increases at least one and decreases none.
+    """Return counts that no event decreases and every meaningful event increases.
 
     A position in the history is no substitute: it restarts when a run continues as new.
     """

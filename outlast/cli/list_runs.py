@@ -1,25 +1,31 @@
 """`outlast list`: finds runs by their search attributes."""
 
 import asyncio
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from outlast.agents.errors import AgentsException, ServerUnavailable, UserError
+from outlast.agents.errors import AgentsException
 from outlast.cli import options, server, terminal
+from outlast.cli.durations import rough
 from outlast.contract import names
 from outlast.contract.searchability import searchable
 from outlast.loop.values import JsonObject
-from outlast.visibility.queries import equals
+from outlast.visibility.queries import equals, search_error
 
 if TYPE_CHECKING:
     from temporalio.client import Client, WorkflowExecution
     from temporalio.common import SearchAttributePair
-    from temporalio.service import RPCError
 
-_WAITING = {"waiting", "blocked", "idle"}
+READ_AT_ONCE = 8
+"""How many runs are read at a time."""
+
+READ_SECONDS = 10
+"""The time limit for reading the tokens of one run."""
+
+_WAITING = {"waiting", "held", "blocked", "idle", "on_call"}
 _CLOSED = {
     "completed": ("Completed",),
     "cancelled": ("Canceled",),
@@ -32,7 +38,9 @@ _STATUS_OF = {"COMPLETED": "completed", "CANCELED": "cancelled", "TERMINATED": "
 _STATUS_STYLES = {
     "running": "cyan",
     "waiting": "bold yellow",
+    "held": "magenta",
     "idle": "blue",
+    "on_call": "green",
     "completed": "green",
     "failed": "bold red",
     "cancelled": "red",
@@ -44,10 +52,11 @@ _COLUMNS = (
     # An id stays whole for copying, even if it does not fit into a line.
     terminal.Column(name="ID", folds=True),
     terminal.Column(name="STATUS"),
-    terminal.Column(name="AGENT", left_out=2),
-    terminal.Column(name="APPROVALS", numbers=True, left_out=4),
-    terminal.Column(name="STARTED", left_out=1),
-    terminal.Column(name="TOOK", numbers=True, left_out=3),
+    terminal.Column(name="AGENT", left_out=4),
+    terminal.Column(name="WAITS FOR", left_out=5),
+    terminal.Column(name="TOKENS", numbers=True, left_out=2),
+    terminal.Column(name="AGE", numbers=True, left_out=3),
+    terminal.Column(name="TOOK", numbers=True, left_out=1),
 )
 
 
@@ -56,8 +65,10 @@ def list_runs(
         Literal[
             "running",
             "waiting",
+            "held",
             "blocked",
             "idle",
+            "on_call",
             "completed",
             "failed",
             "cancelled",
@@ -72,37 +83,39 @@ def list_runs(
     waiting: Annotated[
         bool, typer.Option("--waiting", help="Only runs that wait for a person's approval.")
     ] = False,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="At most this many.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="The maximum number of runs.")] = 20,
     address: options.Address = None,
     namespace: options.Namespace = None,
     as_json: options.AsJson = False,
 ) -> None:
     """List runs: open ones first, then closed ones, newest first."""
 
-    async def look() -> None:
+    async def list_all() -> None:
         connection = await server.connect(address, namespace)
-        wanted = Filter(status=status, agent=agent, waiting=waiting)
+        criteria = Filter(status=status, agent=agent, waiting=waiting)
         async with terminal.waiting(terminal.err(), "listing runs"):
-            rows = await find_runs(connection.client, wanted, limit=limit)
+            found = await find_runs(connection.client, criteria, limit=limit)
+            rows = await with_tokens(connection.client, found)
         if as_json:
             terminal.print_json([row.record() for row in rows])
         else:
             _show_rows(rows, limit)
 
-    asyncio.run(look())
+    asyncio.run(list_all())
 
 
 def _show_rows(rows: "list[Row]", limit: int) -> None:
     if not rows:
-        terminal.say(terminal.err(), "No such runs. Start one with `outlast run AGENT TEXT`.")
+        terminal.say(terminal.err(), "No runs found. Start one with `outlast run AGENT TEXT`.")
         return
     cells = [
         (
             row.run_id,
             (row.status, _STATUS_STYLES.get(row.status, "")),
             row.agent or "-",
-            str(row.approvals) if row.approvals else "-",
-            row.started.astimezone().strftime("%Y-%m-%d %H:%M:%S"),
+            row.waits_for or "-",
+            "-" if row.tokens is None else f"{row.tokens:,}",
+            row.age,
             row.took,
         )
         for row in rows
@@ -125,7 +138,7 @@ class Filter:
         return self.agent is None or agent == searchable(self.agent)
 
     def query(self) -> str:
-        """Return the filter in Temporal's query language; `accepts` compares names exactly."""
+        """Return the filter in Temporal's query language; `accepts` is stricter."""
         # A run that continued as new is listed once, by its newest history.
         terms = [f"WorkflowType = '{names.WORKFLOW}'", "ExecutionStatus != 'ContinuedAsNew'"]
         if self.status in _WAITING:
@@ -155,6 +168,8 @@ class Row:
         status: the status of the run, as in `outlast show`.
         agent: the current agent; empty if the server does not have it.
         approvals: the number of pending approval requests.
+        waits_for: what an open run waits for; empty if nothing, or if the server does not have it.
+        tokens: the tokens of the run's model calls; None if its history cannot be read.
         started: the start time of the run or of its newest history.
         closed: the end time; None for an open run.
     """
@@ -165,6 +180,13 @@ class Row:
     approvals: int
     started: datetime
     closed: datetime | None
+    waits_for: str = ""
+    tokens: int | None = None
+
+    @property
+    def age(self) -> str:
+        """The approximate time since the start."""
+        return rough(datetime.now(UTC) - self.started)  # noqa: TID251  an estimate for people
 
     @property
     def took(self) -> str:
@@ -179,12 +201,14 @@ class Row:
             "status": self.status,
             "agent": self.agent or None,
             "pending_approvals": self.approvals,
+            "waits_for": self.waits_for or None,
+            "tokens": self.tokens,
             "started": self.started.isoformat(),
             "closed": self.closed.isoformat() if self.closed else None,
         }
 
 
-async def find_runs(client: "Client", wanted: Filter, *, limit: int) -> list[Row]:
+async def find_runs(client: "Client", criteria: Filter, *, limit: int) -> list[Row]:
     """Return the runs that match: open runs first, then closed ones, newest first.
 
     Raises:
@@ -195,14 +219,31 @@ async def find_runs(client: "Client", wanted: Filter, *, limit: int) -> list[Row
 
     try:
         rows: list[Row] = []
-        async for execution in client.list_workflows(wanted.query()):
+        async for execution in client.list_workflows(criteria.query()):
             if len(rows) == limit:
                 break
-            if wanted.accepts(_attribute(execution, names.ATTRIBUTE_AGENT)):
+            if criteria.accepts(_attribute(execution, names.ATTRIBUTE_AGENT)):
                 rows.append(_row(execution))
     except RPCError as error:
-        raise _explained(client, error) from error
+        raise search_error(client.namespace, error) from error
     return rows
+
+
+async def with_tokens(client: "Client", rows: list[Row]) -> list[Row]:
+    """Return the rows with the tokens of their runs, read from the histories."""
+    from outlast.client.handle import RunHandle
+
+    turn = asyncio.Semaphore(READ_AT_ONCE)
+
+    async def read(row: Row) -> Row:
+        try:
+            async with turn, asyncio.timeout(READ_SECONDS):
+                state = await RunHandle(client, row.run_id).state()
+        except (AgentsException, TimeoutError):  # encrypted, deleted, or too slow
+            return row
+        return replace(row, tokens=state.usage.total_tokens)
+
+    return [*await asyncio.gather(*map(read, rows))]
 
 
 def _row(execution: "WorkflowExecution") -> Row:
@@ -212,6 +253,7 @@ def _row(execution: "WorkflowExecution") -> Row:
         status=_status_of(execution),
         agent=_attribute(execution, names.ATTRIBUTE_AGENT) or "",
         approvals=(_attribute(execution, names.ATTRIBUTE_APPROVALS) or 0) if is_open else 0,
+        waits_for=(_attribute(execution, names.ATTRIBUTE_WAITS_FOR) or "") if is_open else "",
         started=execution.start_time,
         closed=execution.close_time,
     )
@@ -228,27 +270,3 @@ def _status_of(execution: "WorkflowExecution") -> str:
 def _attribute(execution: "WorkflowExecution", name: str) -> Any:
     pairs: list[SearchAttributePair[Any]] = [*execution.typed_search_attributes]
     return next((pair.value for pair in pairs if pair.key.name == name), None)
-
-
-def rough(length: timedelta) -> str:
-    """Return a duration in its largest unit, such as `3 min`."""
-    seconds = max(0, int(length.total_seconds()))
-    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds // size} {unit}"
-    return f"{seconds} s"
-
-
-def _explained(client: "Client", error: "RPCError") -> AgentsException:
-    from temporalio.service import RPCStatusCode
-
-    if error.status is RPCStatusCode.NOT_FOUND:
-        return UserError(f"The namespace {client.namespace!r} does not exist: {error.message}")
-    if error.status is RPCStatusCode.INVALID_ARGUMENT:
-        return UserError(
-            f"The server cannot search for this: {error.message}. Where its search attributes are "
-            "missing, `outlast doctor --fix` adds them."
-        )
-    if error.status in {RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED}:
-        return ServerUnavailable(f"The Temporal server does not answer: {error.message}")
-    return AgentsException(f"The Temporal server refused: {error.message}")

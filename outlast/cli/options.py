@@ -1,17 +1,22 @@
 """Options shared by several commands, with their names and help texts."""
 
+from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
 
 from outlast.contract import names
 
+AppDir: TypeAlias = Annotated[
+    Path, typer.Option("--app-dir", help="The directory to search for the target first.")
+]
+
 Address: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--address",
-        help="Host and port of the Temporal server. Default: what TEMPORAL_ADDRESS or the profile "
-        "file says, or else the server of `outlast dev`, or else localhost:7233.",
+        help="Host and port of the Temporal server. Default: TEMPORAL_ADDRESS, the profile file, "
+        "the server of `outlast dev`, or localhost:7233.",
         rich_help_panel="Server",
     ),
 ]
@@ -20,7 +25,7 @@ Namespace: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--namespace",
-        help="Default: what TEMPORAL_NAMESPACE or the profile file says, or else `default`.",
+        help="Default: TEMPORAL_NAMESPACE, the profile file, or `default`.",
         rich_help_panel="Server",
     ),
 ]
@@ -40,7 +45,7 @@ AsJson: TypeAlias = Annotated[
 ]
 
 TaskQueue: TypeAlias = Annotated[
-    str, typer.Option("--task-queue", help="Where runs and their workers meet.")
+    str, typer.Option("--task-queue", help="The task queue of the run's workers.")
 ]
 
 RunId: TypeAlias = Annotated[

@@ -1,20 +1,35 @@
 """The report of `outlast show` on a run, read from its history."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
 from temporalio.client import WorkflowExecutionStatus
 
-from outlast.cli import terminal, view
-from outlast.cli.events import iso_time
+from outlast.cli import review, terminal, view
+from outlast.cli.durations import iso_time, now_ms
+from outlast.cli.events import RunEvent
+from outlast.cli.follower import Follower
 from outlast.cli.server import Connection
 from outlast.client.handle import RunHandle
+from outlast.loop.approvals import Remembered
+from outlast.loop.spending import described, spent
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
-from outlast.rendering import excerpt, joined, json_text
+from outlast.pricing import Cost, Pricing
+from outlast.rendering import counted, excerpt, json_text
 from outlast.workflows import presentation
 
 _PAST_THE_LOOP = {WorkflowExecutionStatus.TERMINATED, WorkflowExecutionStatus.TIMED_OUT}
 """The statuses of runs that Temporal ended without the loop."""
+
+
+_STATUS_WORDS: Final = {
+    "waiting": "waiting for a person to decide",
+    "held": "held: a person has the conversation",
+    "blocked": "blocked: no worker can go on",
+    "idle": "idle: waiting for the next message",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +42,9 @@ class Report:
         task_queue: the queue that the run's workers poll.
         events: the number of events in the run's newest history.
         ui: the run's page in the web UI, if there is one.
+        entries: what happened in the run, oldest first.
+        cost: the cost of its model calls; None without a usable price table.
+        words: what the model wrote about each pending request, by the request's id.
     """
 
     run_id: str
@@ -35,6 +53,9 @@ class Report:
     task_queue: str
     events: int
     ui: str | None
+    entries: tuple[RunEvent, ...] = ()
+    cost: Cost | None = None
+    words: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def record(self, last: int) -> JsonObject:
         """Return the report for programs."""
@@ -46,6 +67,9 @@ class Report:
             "task_queue": self.task_queue,
             "history_events": self.events,
             "ui": self.ui,
+            "cost": None
+            if self.cost is None
+            else {"usd": f"{self.cost.usd}", "unknown_models": list(self.cost.unknown_models)},
             "approvals": presentation.approvals_view(self.state),
             "transcript": presentation.transcript_view(self.state, last) if last else [],
         }
@@ -59,7 +83,9 @@ async def read_report(connection: Connection, run_id: str) -> Report:
     """
     handle = RunHandle(connection.client, run_id)
     await handle.check()
-    state = await handle.state()
+    follower = Follower(connection.client, run_id)
+    entries = [event async for event in follower.events(lambda _state: True)]
+    state = follower.state
     description = await connection.client.get_workflow_handle(run_id).describe()
     status: str = state.status
     if description.status is not None and description.status in _PAST_THE_LOOP:
@@ -71,6 +97,9 @@ async def read_report(connection: Connection, run_id: str) -> Report:
         task_queue=description.task_queue,
         events=description.history_length,
         ui=connection.link(run_id),
+        entries=tuple(entries),
+        cost=Pricing.load().cost_of(state),
+        words=await review.read_words(handle, state, state.pending_approvals),
     )
 
 
@@ -78,26 +107,42 @@ def show_report(report: Report, last: int) -> None:
     """Print the report."""
     console, state = terminal.out(), report.state
     usage = state.usage
-    calls = "1 model call" if state.turns == 1 else f"{state.turns} model calls"
-    turns = f"{calls}, {usage.total_tokens} tokens"
+    used = (
+        counted(usage.requests, "model call"),
+        f"{counted(usage.total_tokens, 'token')}{_cost(report)}",
+        f"{counted(report.events, 'event')} in the history",
+    )
     rows = [
-        ("status", report.status),
+        ("status", _STATUS_WORDS.get(report.status, report.status)),
         ("agents", " → ".join(state.handoff_path)),
-        ("used", f"{turns}, {report.events} events in the history"),
+        ("used", ", ".join(used)),
     ]
+    if state.hold is not None and state.outcome is None:
+        since = iso_time(state.hold.at_ms)
+        rows.append(("held by", f"{state.hold.by or 'a person'}, since {since}"))
+    rows += [
+        ("budget", _budget_text(state, at))
+        for at, budget in enumerate(state.start.budgets)
+        if state.outcome is None or budget.of != "seconds"  # the clock goes on after the end
+    ]
+    rows += [("remembers", _remembered_text(one)) for one in state.remembered]
     if state.context:
         rows.append(("context", json_text(state.context)))
     if state.failure is not None:
         rows.append(("failure", f"{state.failure.message} ({state.failure.code})"))
+        if hint := view.after_failure(report.run_id, state):
+            rows.append(("next", hint))
     rows += [
-        ("blocked", f"no worker can go on since {iso_time(one.at_ms)}: {one.lacks}")
+        ("blocked", f"no worker can continue since {iso_time(one.at_ms)}: {one.lacks}")
         for one in state.blocked
     ]
     if state.saving.save_failure is not None:
         since = iso_time(state.saving.save_failure.at_ms)
         problem = state.saving.save_failure.failure.message
         items = presentation.unsaved_items(state)
-        rows.append(("unsaved", f"{items} items are not in the session since {since}: {problem}"))
+        rows.append(
+            ("unsaved", f"{counted(items, 'item')} not in the session since {since}: {problem}")
+        )
     rows += [
         ("doing", excerpt(presentation.effect_line(state, effect))) for effect in state.pending
     ]
@@ -107,29 +152,43 @@ def show_report(report: Report, last: int) -> None:
         rows.append(("UI", report.ui))
     terminal.say(console, (report.run_id, "bold"))
     view.say_facts(console, rows)
-    _show_transcript(console, state, last)
+    _show_entries(console, report.entries, last)
     if state.pending_approvals:
         terminal.say(console, "")
-        view.show_how_to_decide(console, report.run_id, state.pending_approvals)
+        review.show_how_to_decide(console, report.run_id, state.pending_approvals, report.words)
 
 
-def _show_transcript(console: terminal.Screen, state: LoopState, last: int) -> None:
-    entries = presentation.transcript_view(state, last) if last else []
-    left_out = len(state.items) - len(entries)
+def _budget_text(state: LoopState, index: int) -> str:
+    budget = state.start.budgets[index]
+    used = spent(state, budget, now_ms())
+    shown = f"${used / 1_000_000:,.2f}" if budget.of == "cost_micros" else f"{used:,}"
+    more = sum(amount for at, amount in state.extended if at == index)
+    extended = f", {more:,} of them added by people" if more else ""
+    return f"{shown} used of {described(state, index)}{extended}"
+
+
+def _remembered_text(kept: Remembered) -> str:
+    calls = f"calls of {kept.name} by {kept.agent}"
+    same = " with the same arguments" if kept.args_digest is not None else ""
+    long = ", for this question" if kept.question is not None else ""
+    by = f", by {kept.decision.by}" if kept.decision.by else ""
+    return f"{kept.decision.type} further {calls}{same}{long}{by}"
+
+
+def _cost(report: Report) -> str:
+    cost = report.cost
+    if cost is None or not (cost.usd or any(cost.unknown_models)):
+        return ""  # only models without a name, as in tests
+    return f", {cost}"
+
+
+def _show_entries(console: terminal.Screen, entries: Sequence[RunEvent], last: int) -> None:
+    shown = [entry for entry in entries if entry.text]
+    newest = shown[-last:] if last else []
     terminal.say(console, "")
-    if left_out:
-        terminal.say(console, (f"({left_out} entries before; see --last)", "dim"))
-    for entry in entries:
-        text, style = entry["text"], ""
-        assert isinstance(text, str)  # noqa: S101  the view says so
-        match entry["kind"]:
-            case "tool_call" | "handoff_call":
-                text, style = joined("→ ", view.one_line(text)), "cyan"
-            case "tool_output" | "handoff_output":
-                text, style = joined("← ", view.one_line(text)), "dim"
-            case "input":
-                style = "bold"
-            case _:
-                pass
-        cells = view.entry_cells(str(entry["who"]), text, style)
-        terminal.say_columns(console, *cells, widths=[view.WHO_WIDTH])
+    if len(newest) < len(shown):
+        earlier = f"({len(shown) - len(newest)} earlier entries; see --last)"
+        terminal.say(console, (earlier, "dim"))
+    journal = view.Journal(console)
+    for entry in newest:
+        journal.say(entry)

@@ -1,11 +1,11 @@
 """`outlast run`: starts a run and waits for the answer."""
 
 import asyncio
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from outlast.agents.errors import AgentsException
 from outlast.cli import options, server, terminal
 from outlast.cli.exit_codes import ExitCode
 from outlast.rendering import command
@@ -13,18 +13,20 @@ from outlast.rendering import command
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from outlast.cli.follower import Follower
     from outlast.cli.server import Connection
     from outlast.client.handle import RunHandle
+    from outlast.client.results import RunResult
     from outlast.loop.state import LoopState
 
-_SAID_AT_THE_END = {"failed", "status"}
+_SHOWN_AT_THE_END = {"failed", "status"}
 
 
 def run(
     agent: Annotated[
         str, typer.Argument(metavar="AGENT", help="The agent's name.", show_default=False)
     ],
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to ask.", show_default=False)],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The message.", show_default=False)],
     *,
     run_id: Annotated[
         str | None,
@@ -41,7 +43,7 @@ def run(
     ] = None,
     max_turns: Annotated[
         int,
-        typer.Option("--max-turns", min=1, help="The most model calls that the answer may take."),
+        typer.Option("--max-turns", min=1, help="How many model calls the answer may take."),
     ] = 10,
     detach: options.Detach = False,
     task_queue: options.TaskQueue = options.DEFAULT_TASK_QUEUE,
@@ -91,7 +93,7 @@ async def wait_for_answer(
     since: "Callable[[LoopState], bool] | None",
     as_json: bool,
 ) -> ExitCode:
-    """Show a run's events until a condition holds, print its result, and return the exit code.
+    """Show a run's events until a condition holds, and return the exit code.
 
     Args:
         connection: the run's server.
@@ -101,13 +103,13 @@ async def wait_for_answer(
         since: see `Follower.events`.
         as_json: print JSON lines.
     """
-    from outlast.cli import view
+    from outlast.cli import review, view
     from outlast.cli.follower import Follower
 
     console = terminal.err()
     follower = Follower(connection.client, handle.id)
     if not as_json:
-        terminal.say(console, f"run {handle.id}", *_linked(connection, handle))
+        terminal.say(console, f"run {handle.id}", *_links(connection, handle))
     try:
         async with (
             terminal.waiting(console, f"run {handle.id}") as spinner,
@@ -118,7 +120,7 @@ async def wait_for_answer(
                 spinner.update(view.doing(follower.state))
                 if as_json:
                     terminal.print_json_line(event.record())
-                elif event.text and not event.answers and event.type not in _SAID_AT_THE_END:
+                elif event.text and not event.answers and event.type not in _SHOWN_AT_THE_END:
                     view.say_event(console, event)
     except asyncio.CancelledError:
         terminal.say(
@@ -130,23 +132,38 @@ async def wait_for_answer(
             "` stops it.",
         )
         raise
-    result = await follower.result()
+    result = await _result_of(follower, handle.id)
     if as_json:
         terminal.print_json_line(view.result_record(result))
     elif result.status == "waiting":
-        view.show_how_to_decide(console, handle.id, [one.request for one in result.interruptions])
+        requests = [interruption.request for interruption in result.interruptions]
+        words = await review.read_words(handle, follower.state, requests)
+        review.show_how_to_decide(console, handle.id, requests, words)
+    elif result.status == "held":
+        terminal.say(console, f"A person has the conversation {handle.id}.")
     else:
         terminal.say_text(terminal.out(), view.answer_text(result.final_output))
-    return ExitCode.WAITING if result.status == "waiting" else ExitCode.OK
+    return ExitCode.WAITING if result.status in {"waiting", "held"} else ExitCode.OK
+
+
+async def _result_of(follower: "Follower", run_id: str) -> "RunResult":
+    """Return a run's result; its error says what to do about it."""
+    from outlast.cli import view
+
+    try:
+        return await follower.result()
+    except AgentsException as error:
+        if hint := view.after_failure(run_id, follower.state):
+            error.add_note(hint)
+        raise
 
 
 def _context(text: str | None) -> Any:
     if text is None:
         return None
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise typer.BadParameter(f"it is not JSON: {error}", param_hint="'--context'") from error
+    from outlast.cli.json_values import parse_json
+
+    return parse_json(text, "--context")
 
 
 def _show_started(connection: "Connection", handle: "RunHandle", *, as_json: bool) -> None:
@@ -158,6 +175,6 @@ def _show_started(connection: "Connection", handle: "RunHandle", *, as_json: boo
         terminal.say(terminal.err(), "started; see `", command("show", handle.id), "`")
 
 
-def _linked(connection: "Connection", handle: "RunHandle") -> list[str]:
+def _links(connection: "Connection", handle: "RunHandle") -> list[str]:
     link = connection.link(handle.id)
     return [f"  {link}"] if link else []

@@ -1,7 +1,7 @@
-"""`outlast send`: sends the next message of a conversation and waits for the answer."""
+"""`outlast send`: sends a message to a conversation and waits for the answer."""
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -9,14 +9,10 @@ from outlast.cli import options, server, terminal
 from outlast.cli.exit_codes import ExitCode
 from outlast.cli.run import wait_for_answer
 
-if TYPE_CHECKING:
-    from outlast.cli.server import Connection
-    from outlast.client.handle import RunHandle
-
 
 def send(
     run_id: options.RunId,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to say.", show_default=False)],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The message.", show_default=False)],
     detach: options.Detach = False,
     address: options.Address = None,
     namespace: options.Namespace = None,
@@ -33,7 +29,7 @@ def send(
 
         connection = await server.connect(address, namespace)
         handle = RunHandle(connection.client, run_id)
-        queue = await _task_queue_of(connection, handle)
+        queue = await server.task_queue_of(handle)
         console = terminal.err()
         async with (
             terminal.waiting(console, f"sending the message to {run_id}"),
@@ -52,7 +48,7 @@ def send(
             task_queue=queue,
             until=lambda state: (
                 state.phase == "closed"
-                or state.status == "waiting"
+                or state.status in {"waiting", "held"}
                 or any(message.id in answer.to for answer in state.answers)
             ),
             since=lambda state: has_message(state, message.id),
@@ -60,8 +56,3 @@ def send(
         )
 
     raise typer.Exit(asyncio.run(say()))
-
-
-async def _task_queue_of(connection: "Connection", handle: "RunHandle") -> str:
-    await handle.check()
-    return (await connection.client.get_workflow_handle(handle.id).describe()).task_queue

@@ -15,6 +15,8 @@ from outlast.dev.data_dir import default_blob_dir, default_data_dir, run_link, r
 if TYPE_CHECKING:
     from temporalio.client import Client
 
+    from outlast.client.handle import RunHandle
+
 LOOPBACK = "127.0.0.1"
 
 HINT_AFTER = timedelta(seconds=2)
@@ -63,15 +65,41 @@ async def connect(address: str | None = None, namespace: str | None = None) -> C
         except ServerUnavailable as error:
             raise ServerUnavailable(
                 f"No Temporal server is running here or at {DEFAULT_ADDRESS}, and none is "
-                "configured. Start one with `outlast dev`, or say where yours is with --address or "
+                "configured. Start one with `outlast dev`, or set your server's address with --address or "
                 "TEMPORAL_ADDRESS."
             ) from error
+        await _check_owner(client)
     at_home = embedded is not None and client.service_client.config.target_host == embedded.address
     if at_home:
         from outlast.blobs import use_local_store
 
         use_local_store(client, default_blob_dir())
     return Connection(client=client, ui_url=embedded.ui_url if embedded and at_home else None)
+
+
+async def _check_owner(client: "Client") -> None:
+    """Refuse the embedded server of another project, which has other runs and agents.
+
+    Raises:
+        ServerUnavailable: the server at the default address belongs to another data directory.
+    """
+    from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
+    from temporalio.service import RPCError
+
+    from outlast.dev.server import OWNER_KEY
+
+    request = DescribeNamespaceRequest(namespace=client.namespace)
+    try:
+        described = await client.workflow_service.describe_namespace(request)
+    except RPCError:
+        return  # the command itself reports a missing namespace
+    owner = described.namespace_info.data.get(OWNER_KEY, "")
+    if owner:
+        where = client.service_client.config.target_host
+        raise ServerUnavailable(
+            f"No Temporal server runs for {default_data_dir()}; the one at {where} belongs to "
+            f"{owner}. Start your own with `outlast dev`, or use that one with --address {where}."
+        )
 
 
 async def _connect_named(address: str | None, namespace: str | None) -> "Client":
@@ -89,7 +117,7 @@ async def _connect_named(address: str | None, namespace: str | None) -> "Client"
         if await asyncio.to_thread(answers, where):
             raise
         raise ServerUnavailable(
-            f"Nobody answers at {where}. Start a Temporal server there, or say where yours is with "
+            f"No Temporal server answers at {where}. Start one there, or set your server's address with "
             "--address or TEMPORAL_ADDRESS; `outlast dev` starts one on this machine."
         ) from error
 
@@ -129,6 +157,15 @@ async def pollers(client: "Client", task_queue: str) -> list[str]:
     return await missing_worker.pollers(client, task_queue)
 
 
+async def task_queue_of(handle: "RunHandle") -> str:
+    """Return the task queue of a run.
+
+    Raises:
+        RunNotFound: there is no such run.
+    """
+    return (await handle.check()).task_queue
+
+
 @asynccontextmanager
 async def hint_without_worker(
     client: "Client", task_queue: str, console: terminal.Screen
@@ -136,7 +173,7 @@ async def hint_without_worker(
     """Print a hint if the block takes long and no worker polls the task queue."""
     from temporalio.service import RPCError
 
-    async def look() -> None:
+    async def warn() -> None:
         await asyncio.sleep(HINT_AFTER.total_seconds())
         with suppress(RPCError):
             if not await pollers(client, task_queue):
@@ -146,8 +183,8 @@ async def hint_without_worker(
                     "you start one: `outlast worker MODULE`.",
                 )
 
-    looking = asyncio.create_task(look())
+    warning = asyncio.create_task(warn())
     try:
         yield
     finally:
-        looking.cancel()
+        warning.cancel()

@@ -19,7 +19,7 @@ def show(
 ) -> None:
     """Show a run: its status, its transcript, and what it waits for. Needs no worker."""
 
-    async def look() -> None:
+    async def read_and_show() -> None:
         from outlast.cli.report import read_report, show_report
 
         connection = await server.connect(address, namespace)
@@ -30,4 +30,4 @@ def show(
         else:
             show_report(report, last)
 
-    asyncio.run(look())
+    asyncio.run(read_and_show())

@@ -1,23 +1,36 @@
-"""Stops `outlast dev` and `outlast worker` at a signal or at the end of standard input."""
+"""Signals, and the end of standard input, that stop a server or worker."""
 
 import asyncio
 import os
 import signal
 import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
 
 
-def stop_requested(*, forced: bool = False) -> asyncio.Event:
+def stop_requested(
+    *, forced: bool = False, before_exit: Callable[[], None] | None = None
+) -> asyncio.Event:
     """Return an event that SIGINT and SIGTERM set.
 
     Args:
         forced: a second signal ends the process immediately.
+        before_exit: called first when a second signal ends the process.
     """
     stop = asyncio.Event()
+    first = True
 
     def on_signal(number: int) -> None:
-        if stop.is_set() and forced:
+        nonlocal first
+        # Not `stop.is_set()`: the first signal may arrive after the end of the input.
+        if forced and not first:
+            if before_exit is not None:
+                before_exit()
             # `sys.exit` would wait for the threads of users' tools.
             os._exit(128 + number)
+        first = False
         stop.set()
 
     loop = asyncio.get_running_loop()
@@ -26,13 +39,24 @@ def stop_requested(*, forced: bool = False) -> asyncio.Event:
     return stop
 
 
-def set_at_end_of_input(stop: asyncio.Event) -> None:
-    """Set the event when standard input ends, so that a worker never outlives its parent."""
-    loop = asyncio.get_running_loop()
+class EndOfInput:
+    """Sets an event when standard input ends, as it does with the parent process.
 
-    def read() -> None:
+    Attributes:
+        within: how long this process may live after that. Then it is ended, because nobody is left
+            to end it: a tool may block its event loop.
+    """
+
+    def __init__(self, stop: asyncio.Event, *, within: timedelta) -> None:
+        self.within = within
+        self._stop = stop
+        self._loop = asyncio.get_running_loop()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self) -> None:
         while os.read(0, 4096):
             pass
-        loop.call_soon_threadsafe(stop.set)
-
-    threading.Thread(target=read, daemon=True).start()
+        with suppress(RuntimeError):  # the loop is closed: this process is ending
+            self._loop.call_soon_threadsafe(self._stop.set)
+        time.sleep(self.within.total_seconds())
+        os._exit(1)

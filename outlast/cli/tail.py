@@ -1,4 +1,4 @@
-"""`outlast tail`: follows a run live, including answers while the model writes them."""
+"""`outlast tail`: follows a run live, including partial answers."""
 
 import asyncio
 from contextlib import aclosing, asynccontextmanager
@@ -32,7 +32,7 @@ def tail(
     namespace: options.Namespace = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Follow a run until it ends: its events, and each answer while the model writes it.
+    """Follow a run until it ends, with each answer while the model writes it.
 
     Needs no worker. A conversation that waits for its next message has not ended. Ctrl-C does not
     stop the run.

@@ -7,16 +7,18 @@ itself and accepts none inside a text. No other module of the command line print
 """
 
 import asyncio
+import csv
 import os
+import re
 import sys
 import traceback
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.measure import Measurement
 from rich.table import Table
@@ -34,6 +36,9 @@ SPINNER_AFTER = timedelta(seconds=0.5)
 """The wait after which the spinner appears."""
 
 _PIPED_WIDTH = 200
+_FORMULA = re.compile("""(?:^|;)[\\s"']*(?=[=+@\\-\uff1d\uff0b\uff20\uff0d])""")
+"""Where a formula would begin; some spreadsheets also split lines at semicolons."""
+
 _NO_BOUND = 10_000
 _FRAMES_PER_SECOND = 12
 _ROOM_ABOVE = 4
@@ -61,7 +66,7 @@ def _console(*, stderr: bool) -> Console:
 
 
 def say(console: Screen, *parts: Part) -> None:
-    """Print a line, which wraps on a terminal only. A part may be a pair of text and style."""
+    """Print a line, which wraps on a terminal only; parts may have a style."""
     console.print(Text.assemble(*(_line(part) for part in parts)), soft_wrap=True)
 
 
@@ -72,7 +77,7 @@ def say_text(console: Screen, text: str) -> None:
 
 
 def say_columns(console: Screen, *cells: Part, widths: Sequence[int]) -> None:
-    """Print cells in columns; the last cell may have several lines, and wraps on a terminal.
+    """Print cells in columns; the last may have several lines, and wraps.
 
     Further lines of the last cell are indented to the start of that cell.
 
@@ -85,7 +90,7 @@ def say_columns(console: Screen, *cells: Part, widths: Sequence[int]) -> None:
     if console.is_terminal:
         console.print(_grid(first, last, widths))
         return
-    padded = [_padded(cell, width) for cell, width in zip(first, widths, strict=True)]
+    padded = [_pad(cell, width) for cell, width in zip(first, widths, strict=True)]
     indent = sum(cell.cell_len + 1 for cell in padded)
     for at, line in enumerate(last):
         margin = Text(" ").join([*padded, line]) if at == 0 else Text(" " * indent).append(line)
@@ -121,7 +126,7 @@ def _lines(part: Part) -> list[Text]:
     return [Text(line, style=style) for line in visible_lines(text)]
 
 
-def _padded(cell: Text, width: int) -> Text:
+def _pad(cell: Text, width: int) -> Text:
     padded = cell.copy()
     padded.pad_right(max(0, width - cell.cell_len))
     return padded
@@ -167,13 +172,20 @@ def say_table(
         columns: the columns.
         rows: the rows; a cell is a text, or a list of lines.
     """
+    console.print(_fitting(console, columns, rows))
+
+
+def _fitting(
+    console: Console, columns: Sequence[Column], rows: Sequence[Sequence[Part | list[Part]]]
+) -> Table:
+    """Return a table without the columns that do not fit."""
     kept = list(range(len(columns)))
-    losses = sorted((one for one in kept if columns[one].left_out), key=_order_of(columns))
+    losses = sorted((line for line in kept if columns[line].left_out), key=_order_of(columns))
     table = _table(columns, rows, kept)
     while losses and _width(console, table) > console.width:
         kept.remove(losses.pop(0))
         table = _table(columns, rows, kept)
-    console.print(table)
+    return table
 
 
 def _order_of(columns: Sequence[Column]) -> Callable[[int], int]:
@@ -257,6 +269,60 @@ class Growing:
         return grid
 
 
+class LiveTable:
+    """A table that a terminal redraws in place every second, while the block runs.
+
+    The newest table stays on the screen. Elsewhere nothing is printed.
+    """
+
+    def __init__(
+        self,
+        console: Screen,
+        columns: Sequence[Column],
+        rows: Callable[[], Sequence[Sequence[Part | list[Part]]]],
+        nothing: str,
+    ) -> None:
+        """Store what to show.
+
+        Args:
+            console: the stream.
+            columns: the columns.
+            rows: returns the rows; called for every frame, in another thread.
+            nothing: what to show where there are no rows.
+        """
+        self._console = console
+        self._columns = columns
+        self._rows = rows
+        self._nothing = nothing
+        self._live = Live(console=console, refresh_per_second=1, get_renderable=self._frame)
+
+    def __enter__(self) -> Self:
+        """Show the table."""
+        if self._console.is_terminal:
+            self._live.start(refresh=True)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Leave the table on the screen, and give the cursor back."""
+        if self._live.is_started:
+            self._live.stop()
+
+    def update(self) -> None:
+        """Draw the table again."""
+        if self._live.is_started:
+            self._live.refresh()
+
+    def _frame(self) -> Group:
+        rows = self._rows()
+        if not rows:
+            return Group(_line((self._nothing, "dim")))
+        room = max(self._console.height - _ROOM_ABOVE, 1)
+        table = _fitting(self._console, self._columns, rows[:room])
+        rest = len(rows) - room
+        below = [_line((f"and {rest:,} more", "dim"))] if rest > 0 else []
+        return Group(table, *below)
+
+
 class Waiting:
     """A spinner with a text about the reason for the wait."""
 
@@ -278,7 +344,7 @@ class Waiting:
 
 @asynccontextmanager
 async def waiting(console: Screen, text: str) -> AsyncGenerator[Waiting]:
-    """Show a spinner after half a second; output to the console appears above the spinner."""
+    """Show a spinner after half a second, below other output to the console."""
     spinner = Waiting(console, text)
 
     async def show_later() -> None:
@@ -305,6 +371,22 @@ def print_json(value: Mapping[str, Any] | Sequence[Any]) -> None:
 def print_json_line(value: Mapping[str, Any]) -> None:
     """Print one line of JSON, and flush it."""
     _write(json_text(value))
+
+
+def print_csv(rows: Iterable[Sequence[object]]) -> None:
+    """Print rows of comma-separated values that a spreadsheet shows and does not calculate.
+
+    A spreadsheet takes a cell that begins with a sign such as `=` for a formula, which can send
+    other cells elsewhere. Such a cell gets an apostrophe, as a person would type it.
+    """
+    writer = csv.writer(sys.stdout, quoting=csv.QUOTE_ALL, lineterminator="\n")
+    for row in rows:
+        writer.writerow([_cell_of_csv(value) for value in row])
+    sys.stdout.flush()
+
+
+def _cell_of_csv(value: object) -> str:
+    return _FORMULA.sub(r"\g<0>'", visible("" if value is None else str(value)))
 
 
 def _write(text: str) -> None:

@@ -1,8 +1,9 @@
-"""Prints runs: events, answers, approval requests, and growing replies."""
+"""Prints runs: events, answers, and growing replies."""
 
 import json
 import re
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
 
@@ -11,6 +12,7 @@ from outlast.cli import terminal
 from outlast.cli.events import RunEvent
 from outlast.client.results import RunResult
 from outlast.contract.delta_reader import GAP, RESTARTED
+from outlast.contract.failures import MAX_TURNS_EXCEEDED
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.state import LoopState
 from outlast.loop.values import Json, JsonObject
@@ -19,9 +21,6 @@ from outlast.workflows.presentation import effect_line
 
 WHO_WIDTH = 10
 """The width of the column for agents' names."""
-
-LONGEST_ARGUMENTS = 20_000
-"""The maximum number of characters of a call's arguments in an approval request."""
 
 _STYLES = {
     "message_input": "bold",
@@ -32,10 +31,14 @@ _STYLES = {
     "approval": "bold yellow",
     "failed": "bold red",
     "ignored": "red",
+    "held": "bold magenta",
+    "released": "bold magenta",
+    "note": "dim",
+    "draft": "dim",
 }
 _SIGNS = {"tool_called": "→ ", "tool_output": "← "}
-_SAID = frozenset({"response.output_text.delta", "response.refusal.delta"})
-_CALLED = "response.function_call_arguments.delta"
+_TEXT_DELTAS = frozenset({"response.output_text.delta", "response.refusal.delta"})
+_ARGUMENTS_DELTA = "response.function_call_arguments.delta"
 
 
 def event_cells(event: RunEvent, *, user: str = "user") -> tuple[terminal.Part, terminal.Part]:
@@ -45,9 +48,11 @@ def event_cells(event: RunEvent, *, user: str = "user") -> tuple[terminal.Part, 
         event: the event.
         user: the name for the person who talks to the agents.
     """
-    said = event.type in {"message_input", "message_output_created"}
-    text = event.text if said else joined(_SIGNS.get(event.type, ""), one_line(event.text))
+    is_message = event.type in {"message_input", "message_output_created"}
+    text = event.text if is_message else joined(_SIGNS.get(event.type, ""), one_line(event.text))
     who = user if event.type == "message_input" else event.who
+    if event.data.get("by_person"):
+        who = joined(who, " (team)")
     return entry_cells(who, text, _STYLES.get(event.type, ""))
 
 
@@ -66,6 +71,25 @@ def say_event(console: terminal.Screen, event: RunEvent) -> None:
     terminal.say_columns(console, *event_cells(event), widths=[WHO_WIDTH])
 
 
+class Journal:
+    """Prints events with their times, and a line with the date where a day begins."""
+
+    def __init__(self, console: terminal.Screen) -> None:
+        """Print to a console."""
+        self._console = console
+        self._day = ""
+
+    def say(self, event: RunEvent) -> None:
+        """Print an event with its local time."""
+        at = datetime.fromtimestamp(event.at_ms / 1000, UTC).astimezone()
+        if (day := at.strftime("%Y-%m-%d")) != self._day and event.at_ms:
+            terminal.say(self._console, (day, "dim"))
+            self._day = day
+        time = (at.strftime("%H:%M:%S") if event.at_ms else "", "dim")
+        widths = [len("00:00:00"), WHO_WIDTH]
+        terminal.say_columns(self._console, time, *event_cells(event), widths=widths)
+
+
 def one_line(text: str) -> Shown:
     """Return the beginning of a text in one line, JSON with room for line breaks."""
     if isinstance(text, Shown):
@@ -82,7 +106,7 @@ def doing(state: LoopState) -> Shown:
     if not state.pending:
         return joined(state.agent or "the run", " · ", state.status)
     first, *others = [rendering.excerpt(effect_line(state, effect)) for effect in state.pending]
-    return rendering.excerpt(joined(first, *(joined(" · ", one) for one in others)))
+    return rendering.excerpt(joined(first, *(joined(" · ", other) for other in others)))
 
 
 def answer_text(output: Json) -> str:
@@ -107,7 +131,9 @@ def result_record(result: RunResult) -> JsonObject:
             "output_tokens": result.usage.output_tokens,
             "total_tokens": result.usage.total_tokens,
         },
-        "approvals": [approval_record(one.request) for one in result.interruptions],
+        "approvals": [
+            approval_record(interruption.request) for interruption in result.interruptions
+        ],
     }
 
 
@@ -124,16 +150,6 @@ def approval_record(request: ApprovalRequest) -> JsonObject:
     }
 
 
-def show_approval(console: terminal.Screen, request: ApprovalRequest, run_id: str) -> None:
-    """Print an approval request with the details needed for a decision."""
-    say_facts(console, [("call", joined(request.name, f" ({request.id})"))])
-    _say_arguments(console, request.arguments, run_id)
-    rows = [("asked by", " → ".join(request.handoff_path) or request.agent)]
-    if request.reason:
-        rows.append(("why", request.reason))
-    say_facts(console, rows)
-
-
 def say_facts(console: terminal.Screen, rows: Iterable[tuple[str, str]]) -> None:
     """Print names with values."""
     for name, value in rows:
@@ -141,37 +157,16 @@ def say_facts(console: terminal.Screen, rows: Iterable[tuple[str, str]]) -> None
         terminal.say_columns(console, label, value, widths=[WHO_WIDTH + 2])
 
 
-def show_how_to_decide(
-    console: terminal.Screen, run_id: str, requests: Iterable[ApprovalRequest]
-) -> None:
-    """Print a run's pending requests, and the commands to decide them."""
-    for request in requests:
-        terminal.say(console, (joined(run_id, " waits for a person:"), "bold yellow"))
-        show_approval(console, request, run_id)
-        approve = rendering.command("approve", run_id, request.id)
-        reject = rendering.command("reject", run_id, request.id, options='--message "..."')
-        terminal.say(console, "  ", approve)
-        terminal.say(console, "  ", reject)
-
-
-def _say_arguments(console: terminal.Screen, arguments: str, run_id: str) -> None:
-    """Print arguments, with a bar before each line but not before wrapped continuations."""
-    label = "arguments"
-    whole = len(arguments) <= LONGEST_ARGUMENTS
-    lines = rendering.argument_lines(arguments) if whole else None
-    if lines is None:
-        label = "text" if whole else "beginning"
-        lines = rendering.visible_lines(arguments[:LONGEST_ARGUMENTS])
-    for at, line in enumerate(lines):
-        name = (f"  {label}" if at == 0 else "", "dim")
-        terminal.say_columns(console, name, ("│", "dim"), line, widths=[WHO_WIDTH + 2, 1])
-    for key in rendering.repeated_keys(arguments):
-        note = f"the key {json.dumps(key)} is repeated; tools usually take its last value"
-        say_facts(console, [("careful", note)])
-    if not whole:
-        remark = rendering.remark(LONGEST_ARGUMENTS, len(arguments))
-        command = rendering.command("show", run_id, options="--json")
-        say_facts(console, [("careful", joined(remark, " All of them: `", command, "`"))])
+def after_failure(run_id: str, state: LoopState) -> str:
+    """Return what to do about a failed question, or nothing if the run was stopped."""
+    if state.failure is None or state.outcome not in {None, "failed"}:
+        return ""
+    again = f"`{rendering.command('retry', run_id)}` asks the question again"
+    if state.outcome is None:
+        return f"{again}, `{rendering.command('send', run_id, '...')}` asks another one."
+    if state.failure.code == MAX_TURNS_EXCEEDED:
+        return "Another --id starts a new run."
+    return f"{again}, from the step that failed; `outlast run` with the same --id starts it anew."
 
 
 class LiveView:
@@ -186,10 +181,11 @@ class LiveView:
         """Print to a console."""
         self._console = console
         self._agent = ""
-        self._said = ""
+        self._text = ""
         self._is_behind = False
         self._calls: dict[int, str] = {}
         self._growing = terminal.Growing(console, WHO_WIDTH)
+        self._journal = Journal(console)
 
     def __enter__(self) -> Self:
         """Return the view."""
@@ -207,7 +203,7 @@ class LiveView:
     def show_event(self, event: RunEvent) -> None:
         """Print an event, unless it has no text for people."""
         if event.text:
-            say_event(self._console, event)
+            self._journal.say(event)
 
     def note(self, text: str) -> None:
         """Print a note about the run."""
@@ -223,15 +219,15 @@ class LiveView:
                 self._begin(raw)
             case kind if kind == RESTARTED:
                 self._clear()
-                self.note(f"attempt {raw['attempt']}: {agent or 'the model'} is asked again")
+                self.note(f"attempt {raw['attempt']}: {agent or 'the agent'} calls the model again")
             case kind if kind == GAP:
                 self._is_behind = True
                 self._show()
-            case kind if kind in _SAID:
+            case kind if kind in _TEXT_DELTAS:
                 self._is_behind = False
-                self._said += str(raw.get("delta", ""))
+                self._text += str(raw.get("delta", ""))
                 self._show()
-            case kind if kind == _CALLED:
+            case kind if kind == _ARGUMENTS_DELTA:
                 index = int(raw.get("output_index", 0))
                 self._calls[index] = self._calls.get(index, "→ ") + str(raw.get("delta", ""))
                 self._show()
@@ -241,8 +237,8 @@ class LiveView:
     def text(self) -> str:
         """Return the unfinished reply: its text, and its calls with their arguments."""
         calls = [cut(call, LONGEST_EXCERPT) for _, call in sorted(self._calls.items())]
-        said = self._said + ("…" if self._is_behind else "")
-        return "\n".join([*([said] if said else []), *calls])
+        reply = self._text + ("…" if self._is_behind else "")
+        return "\n".join([*([reply] if reply else []), *calls])
 
     def _begin(self, raw: JsonObject) -> None:
         item = raw.get("item")
@@ -255,6 +251,6 @@ class LiveView:
 
     def _clear(self) -> None:
         self._growing.clear()
-        self._said = ""
+        self._text = ""
         self._is_behind = False
         self._calls.clear()

@@ -3,52 +3,111 @@
 import asyncio
 import logging
 import os
+import socket
 import sys
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
 import typer
 
 from outlast.agents.errors import AgentsException, ServerUnavailable, UserError
-from outlast.cli import options, server, terminal
-from outlast.cli.signals import set_at_end_of_input, stop_requested
+from outlast.cli import event_loop, options, server, terminal
+from outlast.cli.signals import EndOfInput, stop_requested
+from outlast.cli.supervisor import STOPPING, supervise
+from outlast.loop.values import JsonObject
 from outlast.rendering import LogFormatter
 
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-    from outlast.cli.application import Application
-    from outlast.worker import AgentWorker
+    from outlast.worker import AgentWorker, AgentWorkerConfig
 
 _READY_POLL_SECONDS = 0.02
+_GRACE = timedelta(seconds=30)
+_AFTER_GRACE = timedelta(seconds=15)
+"""How long a worker without a parent may take to end when its grace is over."""
+
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+Target: TypeAlias = Annotated[
+    str,
+    typer.Argument(
+        metavar="TARGET",
+        help="Where the agents are: a file such as travel.py or a module, and after a colon a name "
+        "in it: an Agent, a list of them, or a function that returns an AgentWorkerConfig. "
+        "Default name: `worker_config`, then `agents`, then the only agent.",
+        show_default=False,
+    ),
+]
+
+
+Sessions: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--sessions",
+        envvar="OUTLAST_SESSIONS",
+        help="A SQLite file of sessions, or a directory of them, that runs may use.",
+    ),
+]
+
+Processes: TypeAlias = Annotated[
+    int, typer.Option("--processes", min=1, help="How many worker processes; one uses one core.")
+]
+
+
+Approvals: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--approvals",
+        envvar="OUTLAST_APPROVALS",
+        help="A TOML file of approval policies, which outrank those of the code.",
+    ),
+]
+
+AnyKey: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--any-key", help="Start even without a key for the models, or with a refused one."
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Mode:
+    """How a worker starts and what it prints.
+
+    Attributes:
+        any_key: whether it starts without a key for the models.
+        as_json: whether it prints JSON.
+        is_child: whether it is the worker of another `outlast` process.
+        ready_fd: the socket to that process, which hears from it when the worker is ready.
+    """
+
+    any_key: bool
+    as_json: bool
+    is_child: bool
+    ready_fd: int | None
 
 
 def worker(
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODULE[:NAME]",
-            help="Where the agents are: an Agent or a list of them. NAME defaults to `agents`.",
-            show_default=False,
-        ),
-    ],
-    app_dir: Annotated[
-        Path, typer.Option("--app-dir", help="Where MODULE is looked for first.")
-    ] = Path(),
-    task_queue: options.TaskQueue = options.DEFAULT_TASK_QUEUE,
-    sessions: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--sessions",
-            envvar="OUTLAST_SESSIONS",
-            help="A SQLite file of sessions, or a directory of them, that runs may use.",
-        ),
+    context: typer.Context,
+    target: Target,
+    app_dir: options.AppDir = Path(),
+    task_queue: Annotated[
+        str | None,
+        typer.Option("--task-queue", help="The task queue of the runs. [default: outlast]"),
     ] = None,
+    sessions: Sessions = None,
+    approvals: Approvals = None,
+    processes: Processes = 1,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
+    any_key: AnyKey = False,
     until_eof: Annotated[
         bool, typer.Option("--until-eof", help="Also stop when standard input ends.", hidden=True)
     ] = False,
+    ready_fd: Annotated[int | None, typer.Option("--ready-fd", hidden=True)] = None,
     address: options.Address = None,
     namespace: options.Namespace = None,
     as_json: options.AsJson = False,
@@ -57,30 +116,69 @@ def worker(
 
     On Ctrl-C or SIGTERM it takes no more work and gives running calls 30 seconds to finish; another
     worker tries the rest again. A second Ctrl-C ends it at once, which loses nothing.
+
+    With --processes, this process starts that many workers and replaces those that die.
     """
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(LogFormatter(_LOG_FORMAT))
-    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[handler])
+    _log_to_standard_error(logging.INFO if verbose else logging.WARNING)
+    if processes > 1:
+        arguments = _arguments(
+            ("--app-dir", str(app_dir)),
+            ("--task-queue", task_queue),
+            *(("--sessions", str(place)) for place in sessions or ()),
+            ("--approvals", str(approvals or "")),
+            *(("--verbose", verbose), ("--any-key", any_key), ("--json", as_json)),
+            ("--debug", bool(context.find_root().obj)),
+            *(("--address", address), ("--namespace", namespace)),
+        )
+        raise typer.Exit(supervise([*arguments, "--", target], processes))
+    mode = _Mode(any_key=any_key, as_json=as_json, is_child=until_eof, ready_fd=ready_fd)
 
     async def work() -> None:
-        from outlast.cli.application import load_application
+        from outlast.cli.application import load_config
         from outlast.ports.session import allow_place
 
-        _log_on_standard_error()
+        _log_core_through_python()
         stop = stop_requested(forced=True)
-        if until_eof:
-            set_at_end_of_input(stop)
-        application = load_application(target, app_dir)
+        end = EndOfInput(stop, within=_GRACE + _AFTER_GRACE) if until_eof else None
+        config = load_config(target, app_dir)
+        _set_options(config, task_queue, approvals)
+        if end is not None:
+            end.within = config.get("graceful_shutdown_timeout", _GRACE) + _AFTER_GRACE
         for place in sessions or ():
             allow_place(place)
         connection = await server.connect(address, namespace)
-        client = connection.client
-        await _serve(client, application, task_queue, stop, as_json=as_json)
+        await _serve(connection.client, config, stop, mode)
 
-    asyncio.run(work())
+    event_loop.run(work())
 
 
-def _log_on_standard_error() -> None:
+def _set_options(
+    config: "AgentWorkerConfig", task_queue: str | None, approvals: Path | None
+) -> None:
+    """Let options of the command line outrank those of the program."""
+    if task_queue is not None:
+        config["task_queue"] = task_queue
+    if approvals is not None:
+        config["approvals"] = approvals
+
+
+def _arguments(*values: tuple[str, str | bool | None]) -> list[str]:
+    """Return options as on the command line; those without a value are left out."""
+    return [
+        part
+        for name, value in values
+        if value
+        for part in ((name,) if value is True else (name, str(value)))
+    ]
+
+
+def _log_to_standard_error(level: int) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LogFormatter(_LOG_FORMAT))
+    logging.basicConfig(level=level, handlers=[handler])
+
+
+def _log_core_through_python() -> None:
     """Make the Temporal SDK's core log through Python, instead of to standard output."""
     from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig
 
@@ -91,43 +189,65 @@ def _log_on_standard_error() -> None:
 
 async def _serve(
     client: "Client",
-    application: "Application",
-    task_queue: str,
+    config: "AgentWorkerConfig",
     stop: asyncio.Event,
-    *,
-    as_json: bool,
+    mode: _Mode,
 ) -> None:
     from temporalio.service import RPCError
 
     from outlast.worker import AgentWorker
 
+    task_queue = config.get("task_queue", options.DEFAULT_TASK_QUEUE)
     try:
         await server.pollers(client, task_queue)  # fails if the namespace does not exist
     except RPCError as error:
-        raise _why_it_ended(client, error) from error
-    agent_worker = AgentWorker(
-        client,
-        agents=application.agents,
-        task_queue=task_queue,
-        context_types=application.context_types,
-    )
+        raise _error_of_end(client, error) from error
+    agent_worker = AgentWorker(client, **cast("dict[str, Any]", config))
+    found = await _found(agent_worker, next(iter(config["agents"])).name, any_key=mode.any_key)
     running = asyncio.create_task(agent_worker.run())
     stopping = asyncio.create_task(stop.wait())
     try:
         await _until_it_polls(client, task_queue, running, stopping)
         if not stop.is_set():
-            _show_ready(agent_worker, client, as_json=as_json)
+            if mode.ready_fd is not None:
+                with socket.socket(fileno=mode.ready_fd) as parent:
+                    parent.send(b"ready")
+            _show_ready(agent_worker, client, found, as_json=mode.as_json)
         await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if not running.done():
-            terminal.say(
-                terminal.err(), "stopping: running calls have 30 s to finish; Ctrl-C ends them now"
-            )
+            if not mode.is_child:  # the parent says it
+                terminal.say(terminal.err(), STOPPING)
             await agent_worker.shutdown()
         await running
     except (RuntimeError, RPCError) as error:
-        raise _why_it_ended(client, error) from error
+        raise _error_of_end(client, error) from error
     finally:
         stopping.cancel()
+
+
+async def _found(agent_worker: "AgentWorker", starts_with: str, *, any_key: bool) -> JsonObject:
+    """Return the worker's agents, tools and models, for people.
+
+    Raises:
+        UserError: a key is missing or refused, and `any_key` is false.
+    """
+    from outlast.agents.tools.hosted import function_tools
+
+    registry = agent_worker.registry
+    tools = {
+        tool.name for name in registry.names for tool in function_tools(registry.agent(name).tools)
+    }
+    found: JsonObject = {
+        "agents": registry.names,
+        "starts_with": starts_with,
+        "tools": sorted(tools),
+    }
+    try:
+        return {**found, "models": [*await agent_worker.check_models()]}
+    except UserError as error:
+        if not any_key:
+            raise
+        return {**found, "models": [], "model_problem": error.message}
 
 
 async def _until_it_polls(
@@ -135,35 +255,38 @@ async def _until_it_polls(
 ) -> None:
     """Wait until the server sees this worker poll, or until the worker ends."""
     me = client.identity
-    while not any(one.done() for one in enders):
+    while not any(task.done() for task in enders):
         if me in await server.pollers(client, task_queue):
             return
         await asyncio.sleep(_READY_POLL_SECONDS)
 
 
-def _show_ready(agent_worker: "AgentWorker", client: "Client", *, as_json: bool) -> None:
-    agents = agent_worker.registry.names
+def _show_ready(
+    agent_worker: "AgentWorker", client: "Client", found: JsonObject, *, as_json: bool
+) -> None:
     if as_json:
         terminal.print_json_line(
             {
                 "status": "ready",
                 "pid": os.getpid(),
                 "task_queue": agent_worker.task_queue,
-                "agents": agents,
+                **found,
                 "address": client.service_client.config.target_host,
                 "namespace": client.namespace,
             }
         )
         return
+    if problem := found.get("model_problem"):
+        terminal.say(terminal.err(), ("warning: ", "bold yellow"), str(problem))
     terminal.say(
         terminal.out(),
         ("ready", "bold green"),
-        f": process {os.getpid()} runs {', '.join(agents)} on the task queue "
+        f": process {os.getpid()} runs {', '.join(agent_worker.registry.names)} on the task queue "
         f"{agent_worker.task_queue!r} of {client.service_client.config.target_host}",
     )
 
 
-def _why_it_ended(client: "Client", error: Exception) -> AgentsException:
+def _error_of_end(client: "Client", error: Exception) -> AgentsException:
     if "not found" in str(error).lower():
         return UserError(f"The namespace {client.namespace!r} does not exist there: {error}")
     where = client.service_client.config.target_host

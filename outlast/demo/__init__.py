@@ -1,7 +1,7 @@
-"""The demo: a support desk whose workers are killed, and the proof.
+"""The demo: a support desk whose workers are killed and whose people decide, and the proof.
 
 - `stage.py`: starts the server, the model and the workers, and cleans them up
-- `story.py`: the sequence of the demo; the narrator and the reviewer are its parameters
+- `story.py`: the sequence of the demo; the narrator and the people of the desk are its parameters
 - `feed.py`: follows the run while it is in progress
 - `proof.py`: compares the shop's ledger and Temporal's history at the end
 - `processes.py`: the worker processes

@@ -24,17 +24,24 @@ from outlast.demo.responses_server import (
     function_call,
     message,
 )
+from outlast.loop.phrases import EXPIRED
 from outlast.loop.values import JsonObject
 
 HELP = (
     "I am the demo's scripted stand-in for a model. Ask me where an order is, such as A-17, or for "
-    "an invoice, a refund, a new address, or a person."
+    "an invoice, a refund, a new address, or a human."
 )
 
 _ORDER = re.compile(r"\b[A-Z]-\d+\b", re.IGNORECASE)
 _ADDRESS = re.compile(r"(?:\bto\b|\bis\b|:)\s+(?P<address>.*\d.*)", re.IGNORECASE | re.DOTALL)
 _AFTER_ADDRESS = re.compile(r"[\s,]*(?:\b(?:instead|please|now)\b)?[\s.!,]*$", re.IGNORECASE)
 _AMOUNT = re.compile(r"(\d+(?:\.\d{1,2})?)\s*(?:EUR\b|€|euros?\b)", re.IGNORECASE)
+
+# What outlast lets a model read about people, as `outlast.loop.phrases` writes it.
+_EDITED = re.compile(
+    r"A person changed the arguments .*? before it ran\. .*?Its output:\n", re.DOTALL
+)
+_RELEASED = re.compile(r"(?P<by>.+?) of the team has .*? back to you: (?P<note>.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,12 +81,14 @@ class Talk:
         text: the customer's messages since the last answer; if that answer was a question,
             the request before it as well.
         newest: the customer's messages since the last answer.
+        note: what a person has told the model since then, when giving the conversation back.
         orders: the order numbers that the customer has named, oldest first.
         outputs: the outputs of the calls since the last answer, by tool.
     """
 
     text: str = ""
     newest: str = ""
+    note: str = ""
     orders: list[str] = field(default_factory=list[str])
     outputs: dict[str, str] = field(default_factory=dict[str, str])
 
@@ -93,15 +102,16 @@ def answer(body: JsonObject) -> list[JsonObject]:
     talk = read(body.get("input"))
     rule = next((one for one in RULES if one.words.search(talk.text)), None)
     if rule is None:
-        return [message(HELP)]
-    if (output := talk.outputs.get(rule.tool)) is not None:
-        return [message(report(rule.tool, output))]
-    arguments, question = _arguments(rule.tool, talk)
+        return [message(talk.note or HELP)]
+    tool = _next_tool(rule, talk)
+    if (output := talk.outputs.get(tool)) is not None:
+        return [message(report(tool, output))]
+    arguments, question = _arguments(tool, talk)
     if question:
         return [message(question)]
     offered = [tool.get("name") for tool in cast("list[JsonObject]", body.get("tools") or [])]
-    if rule.tool in offered:
-        return [function_call(rule.tool, arguments)]
+    if tool in offered:
+        return [function_call(tool, arguments)]
     if rule.handoff and rule.handoff in offered and rule.handoff not in talk.outputs:
         return [function_call(rule.handoff, {})]
     return [message("I am sorry, I cannot do that here.")]
@@ -116,7 +126,7 @@ def read(sent: Any) -> Talk:
     items: list[JsonObject] = (
         [{"role": "user", "content": sent}] if isinstance(sent, str) else list(sent or [])
     )
-    talk, names, answered_a_question = Talk(), dict[str, str](), False
+    talk, names = Talk(), dict[str, str]()
     open_calls: set[str] = set()
     for item in items:
         call_id = str(item.get("call_id"))
@@ -129,9 +139,12 @@ def read(sent: Any) -> Talk:
             open_calls.discard(call_id)
             talk.outputs[names[call_id]] = _text(item.get("output"))
         elif item.get("role") == "assistant":
-            answered_a_question = _text(item.get("content")).endswith("?")
-            talk.newest, talk.outputs = "", {}
-            talk.text = talk.text if answered_a_question else ""
+            asks_back = _text(item.get("content")).endswith("?") and "ask_human" not in talk.outputs
+            talk.newest, talk.note, talk.outputs = "", "", {}
+            talk.text = talk.text if asks_back else ""
+        elif item.get("role") == "developer":
+            talk.note = _note(_text(item.get("content")))
+            talk.text = talk.newest  # a person has dealt with what was before
         elif item.get("role") == "user":
             text = _text(item.get("content"))
             talk.newest = f"{talk.newest} {text}".strip()
@@ -144,16 +157,27 @@ def read(sent: Any) -> Talk:
 
 def report(tool: str, output: str) -> str:
     """Return the customer's message about a tool's output, in the output's own words."""
-    try:
-        said: Any = json.loads(output)
-    except ValueError:
-        said = None
-    if not isinstance(said, dict):
-        return f"I am sorry, that was not done. {output}"
-    values = cast("JsonObject", said)
+    values = answer_of(output)
+    if values is None:
+        return NOT_DECIDED[tool] if output == EXPIRED else f"I am sorry, it was not done. {output}"
     if "error" in values:
         return f"I am sorry. {values['error']}"
-    return _REPORTS[tool].format_map(_Values(values))
+    edited = ", the amount that a colleague has set" if _EDITED.match(output) else ""
+    return _REPORTS[tool].format_map(_Values(values, edited=edited))
+
+
+def answer_of(output: str) -> JsonObject | None:
+    """Return a tool's answer, also where a person has edited the call; None for another text."""
+    try:
+        parsed: Any = json.loads(_EDITED.sub("", output, count=1))
+    except ValueError:
+        return None
+    return cast("JsonObject", parsed) if isinstance(parsed, dict) else None
+
+
+def _note(text: str) -> str:
+    found = _RELEASED.fullmatch(text)
+    return f"{found['by']} has told me: {found['note']}" if found else ""
 
 
 class _Values(dict[str, Any]):
@@ -166,10 +190,32 @@ _REPORTS: Mapping[str, str] = {
     "look_up_invoice": "Invoice {invoice_id} for order {order_id} is over {total_eur} EUR; "
     "{due_eur} EUR are due.",
     "change_address": "Order {order_id} now goes to {new_address}.",
-    "refund_order": "I have refunded {amount_eur:.2f} EUR for order {order_id}. The money arrives "
-    "{arrives}.",
+    "refund_order": "I have refunded {amount_eur:.2f} EUR for order {order_id}{edited}. The money "
+    "arrives {arrives}.",
+    "refund_large_order": "I have refunded {amount_eur:.2f} EUR for order {order_id}{edited}. The "
+    "money arrives {arrives}.",
     "ask_human": "I have opened ticket {ticket_id}: {answer}.",
 }
+
+NOT_DECIDED: Mapping[str, str] = {
+    "refund_order": "I am sorry: no colleague could decide about your refund yet, so nothing has "
+    "been paid. Would you like to talk to a human?",
+    "refund_large_order": "I am sorry: a refund of this size needs two colleagues, who could not "
+    "decide yet, so nothing has been paid. Would you like to talk to a human?",
+    "ask_human": "I am sorry, no colleague is free at the moment. Please ask again later.",
+}
+"""What the customer is told when nobody decided in time, by tool."""
+
+
+def _next_tool(rule: Rule, talk: Talk) -> str:
+    """Return the tool for a request: a refund needs the invoice first, and may be a large one."""
+    if rule.tool != "refund_order":
+        return rule.tool
+    if "refund_large_order" in talk.outputs.get("refund_order", ""):
+        return "refund_large_order"
+    invoice = talk.outputs.get("look_up_invoice")
+    knows_amount = _AMOUNT.search(talk.text) or (invoice and "error" not in invoice)
+    return "refund_order" if knows_amount or not talk.orders else "look_up_invoice"
 
 
 def _arguments(tool: str, talk: Talk) -> tuple[JsonObject, str]:
@@ -183,11 +229,17 @@ def _arguments(tool: str, talk: Talk) -> tuple[JsonObject, str]:
         address = _address(talk)
         arguments: JsonObject = {"order_id": order, "new_address": address}
         return arguments, "" if address else "What is the new address?"
-    if tool == "refund_order":
-        amount = _AMOUNT.search(talk.text)
-        value = float(amount.group(1)) if amount else None
-        return {"order_id": order, "reason": talk.text, "amount": value}, ""
+    if tool in {"refund_order", "refund_large_order"}:
+        return {"order_id": order, "amount": _amount(talk), "reason": talk.text}, ""
     return {"order_id": order}, ""
+
+
+def _amount(talk: Talk) -> float:
+    """Return the amount that the customer names, or else what was paid and is not refunded."""
+    if named := _AMOUNT.search(talk.text):
+        return float(named.group(1))
+    invoice = answer_of(talk.outputs["look_up_invoice"]) or {}
+    return round(invoice["paid_eur"] - invoice["refunded_eur"], 2)
 
 
 def _address(talk: Talk) -> str | None:
@@ -210,7 +262,7 @@ def _text(content: Any) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serve until a signal ends the process; the first printed line is the base URL."""
+    """Run the scripted model server until a signal; print its base URL first."""
     parser = argparse.ArgumentParser(
         prog="python -m outlast.demo.desk_model",
         description="A scripted stand-in for a model at the support desk of the examples.",

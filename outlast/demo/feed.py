@@ -121,7 +121,9 @@ class Feed:
             raise DemoFailed(f"The run ended ({self.state.status}) before there was any {what}.")
         return self.state
 
-    async def catch_in_the_act(self, what: str, is_half_done: Callable[[RunTool], bool]) -> RunTool:
+    async def wait_for_half_done_call(
+        self, what: str, is_half_done: Callable[[RunTool], bool]
+    ) -> RunTool:
         """Wait for a tool call with a side effect but no recorded result.
 
         Args:
@@ -132,6 +134,7 @@ class Feed:
             DemoFailed: there is no such call in time, or the model answered without one.
         """
         answers = len(self.state.answers)
+        problem = f"In {self._patience_seconds:g} s there was no {what}"
         with suppress(TimeoutError):
             async with (
                 self._narrator.waiting(f"waiting for the {what}"),
@@ -145,11 +148,10 @@ class Feed:
                         if info is not None and info.state == _STARTED:
                             return effect
                     await asyncio.sleep(_POLL_SECONDS)
+                problem = f"The model answered without a {what}"
         if self._following is not None and self._following.done():
             await self._following  # raises its error, if any
-        raise DemoFailed(
-            f"The model gave its answer without a {what}, so there was nothing to kill."
-        )
+        raise DemoFailed(f"{problem}, so there was nothing to kill.")
 
     async def pending(self, effect: RunTool) -> PendingActivityInfo | None:
         """Return Temporal's record of a pending call, or None if the call has a result."""

@@ -11,13 +11,16 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
 
 import outlast
+from outlast.agents.config.run_config import RunConfig
 from outlast.agents.errors import AgentsException
 
 EXAMPLE = Path("support_desk", "app.py")
 MODULE = "support_desk.app"
+POLICIES = "support_desk.policies"
 
 _READY_SECONDS = 30.0
 _STOP_SECONDS = 5.0
@@ -41,6 +44,18 @@ def examples_dir() -> Path:
         if (directory / EXAMPLE).is_file():
             return directory
     raise DemoFailed(f"The example {EXAMPLE} is not installed, neither in nor beside {package}.")
+
+
+def desk_settings(customer_id: str) -> RunConfig:
+    """Return the settings of a customer's conversation, as the example defines them.
+
+    Raises:
+        DemoFailed: the support desk is not installed.
+    """
+    directory = str(examples_dir())
+    if directory not in sys.path:
+        sys.path.insert(0, directory)
+    return import_module(POLICIES).run_config(requester=customer_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,14 +3,12 @@
 Both records are read anew, so the proof does not depend on what the story remembers.
 """
 
-import json
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
@@ -18,13 +16,19 @@ from temporalio.client import Client
 
 from outlast.client.handle import RunHandle
 from outlast.contract import names
+from outlast.demo.desk_model import answer_of
 from outlast.loop.effects import RunTool
 from outlast.loop.items import call_id_of
 from outlast.loop.state import CALL_KINDS, OUTPUT_KINDS, LoopState
 from outlast.loop.values import Json
 from outlast.rendering import call_line
 
-EFFECT_OF = {"change_address": "address_change", "refund_order": "refund", "ask_human": "ticket"}
+EFFECT_OF = {
+    "change_address": "address_change",
+    "refund_order": "refund",
+    "refund_large_order": "refund",
+    "ask_human": "ticket",
+}
 """The ledger's name for each tool with side effects; the other tools only read."""
 
 
@@ -73,7 +77,7 @@ class Proof:
     Attributes:
         deeds: the calls with side effects.
         strangers: keys in the ledger that belong to no call of this run.
-        said: the ids of the messages that were sent.
+        message_ids: the ids of the messages that were sent.
         answered: the number of answers per message.
         calls: the number of outputs per call in the transcript.
         events: the number of history events.
@@ -84,7 +88,7 @@ class Proof:
 
     deeds: tuple[Deed, ...]
     strangers: tuple[str, ...]
-    said: tuple[str, ...]
+    message_ids: tuple[str, ...]
     answered: Counter[str]
     calls: Counter[str]
     events: int
@@ -106,7 +110,7 @@ class Proof:
         found += [f"the ledger has the key {key}, which no call has" for key in self.strangers]
         found += [
             f"the message {one} has {self.answered[one]} answers"
-            for one in self.said
+            for one in self.message_ids
             if self.answered[one] != 1
         ]
         found += [
@@ -134,14 +138,14 @@ def key_of(call: RunTool) -> str:
     return f"{call.run_id}:{call.call_id}"
 
 
-async def prove(client: Client, run_id: str, database: Path, said: Sequence[str]) -> Proof:
+async def prove(client: Client, run_id: str, database: Path, message_ids: Sequence[str]) -> Proof:
     """Read the records of a run that has ended.
 
     Args:
         client: a client connected to the server.
         run_id: the id of the run.
         database: the shop's database file.
-        said: the ids of the messages that were sent.
+        message_ids: the ids of the messages that were sent.
     """
     calls, state = await _read_run(client, run_id)
     histories = await _histories(client, run_id)
@@ -161,12 +165,12 @@ async def prove(client: Client, run_id: str, database: Path, said: Sequence[str]
         for effect, call in calls.items()
         if call.name in EFFECT_OF
     ]
-    known = {deed.key for deed in deeds}
+    call_keys = {deed.key for deed in deeds}
     described = await client.get_workflow_handle(run_id).describe()
     return Proof(
         deeds=tuple(deeds),
-        strangers=tuple(entry.key for entry in entries if entry.key not in known),
-        said=tuple(said),
+        strangers=tuple(entry.key for entry in entries if entry.key not in call_keys),
+        message_ids=tuple(message_ids),
         answered=Counter(
             one for answer in state.answers if answer.failure is None for one in answer.to
         ),
@@ -258,9 +262,9 @@ def _output_of(state: LoopState, call_id: str) -> Json:
 
 
 def _wanted(output: Json) -> int | None:
-    """Return how often a call should have had its effect, according to its output."""
-    try:
-        answer: Any = json.loads(output) if isinstance(output, str) else output
-    except ValueError:
-        return None  # a failure text: the effect may have happened before the failure
+    """Return how often a call should have had its effect, according to its output.
+
+    None if the output is a failure text: the effect may have happened before the failure.
+    """
+    answer: object = answer_of(output) if isinstance(output, str) else output
     return (0 if "error" in answer else 1) if isinstance(answer, dict) else None

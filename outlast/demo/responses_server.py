@@ -175,12 +175,17 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _response(body: JsonObject, items: Sequence[JsonObject]) -> JsonObject:
-    asked = _tokens([body.get("instructions"), body.get("input"), body.get("tools")])
+    input_tokens = _tokens([body.get("instructions"), body.get("input"), body.get("tools")])
     # Ids are random, so only content that a model would write is counted.
-    said = _tokens([item.get("arguments") or item.get("content") for item in items])
+    output_tokens = _tokens([item.get("arguments") or item.get("content") for item in items])
     response = response_object(
         items,
-        Usage(requests=1, input_tokens=asked, output_tokens=said, total_tokens=asked + said),
+        Usage(
+            requests=1,
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+            total_tokens=input_tokens + output_tokens,
+        ),
         response_id=f"resp_{secrets.token_hex(12)}",
         model=str(body.get("model", "")),
         created_at=int(time.time()),

@@ -14,9 +14,9 @@ from temporalio.client import Client
 from outlast.contract import names
 from outlast.demo.desk_model import answer
 from outlast.demo.feed import Narrator
-from outlast.demo.processes import Child, WorkerSettings, start_worker
+from outlast.demo.processes import Child, WorkerSettings, desk_settings, start_worker
 from outlast.demo.responses_server import ResponsesServer
-from outlast.demo.story import Person, Story
+from outlast.demo.story import CUSTOMER, Staff, Story
 from outlast.dev import EmbeddedServer
 from outlast.dev.data_dir import run_link
 
@@ -24,12 +24,12 @@ _PATIENCE = timedelta(seconds=60)
 _PATIENCE_WITH_A_REAL_MODEL = timedelta(minutes=5)
 
 
-async def play(narrator: Narrator, person: Person, *, offline: bool, keep: bool) -> None:
+async def play(narrator: Narrator, staff: Staff, *, offline: bool, keep: bool) -> None:
     """Play the demo from beginning to end.
 
     Args:
         narrator: shows the demo.
-        person: the reviewer, who may also speak as the customer.
+        staff: decides and writes for the people of the desk.
         offline: use the scripted model even with OPENAI_API_KEY.
         keep: keep the databases and logs.
 
@@ -39,17 +39,18 @@ async def play(narrator: Narrator, person: Person, *, offline: bool, keep: bool)
     async with AsyncExitStack() as stack:
         home = Path(tempfile.mkdtemp(prefix="outlast-demo-"))
         stack.callback(_clear, home, narrator, keep=keep)
-        await _set_and_play(stack, home, narrator, person, offline=offline)
-        await person.leave()
+        await _set_and_play(stack, home, narrator, staff, offline=offline)
+        await staff.leave()
 
 
 async def _set_and_play(
-    stack: AsyncExitStack, home: Path, narrator: Narrator, person: Person, *, offline: bool
+    stack: AsyncExitStack, home: Path, narrator: Narrator, staff: Staff, *, offline: bool
 ) -> None:
     narrator.scene("Setting the stage")
     narrator.note(
-        "Three agents look after the customers of a shop. Their worker is going to be killed, "
-        "twice, at the worst moments. Watch what is lost."
+        "Three agents look after the customers of a shop. Refunds above 100 EUR wait for a person, "
+        "and customers who want a human get one. The agents' worker is going to be killed, twice, "
+        "at the worst moments. Watch what is lost."
     )
     server = EmbeddedServer(data_dir=home / "temporal", search_attributes=names.SEARCH_ATTRIBUTES)
     children: list[Child] = []
@@ -79,7 +80,8 @@ async def _set_and_play(
         run_id=run_id,
         database=database,
         narrator=narrator,
-        person=person,
+        staff=staff,
+        settings=desk_settings(CUSTOMER),
         hire=hire,
         link=run_link(server.ui_url or "", server.info.namespace, run_id),
         patience=_PATIENCE if environment else _PATIENCE_WITH_A_REAL_MODEL,

@@ -1,28 +1,30 @@
-"""The demo's story: a conversation, two killed workers, a decision, the proof."""
+"""The demo's story: a conversation, two killed workers, what people do, the proof."""
 
 import json
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from temporalio.client import Client
 
-from outlast.agents.config.settings import RunConfig
+from outlast.agents.config.run_config import RunConfig
 from outlast.client.handle import RunHandle
 from outlast.client.runner import Runner
-from outlast.contract import names
 from outlast.demo.feed import Feed, Narrator
 from outlast.demo.processes import Child, DemoFailed
 from outlast.demo.proof import Proof, key_of, ledger, prove
-from outlast.loop.approvals import ApprovalRequest
+from outlast.loop.approvals import ApprovalRequest, Person
 from outlast.loop.effects import RunTool
 from outlast.loop.state import LoopState
+from outlast.loop.values import JsonObject
+from outlast.loop.votes import audience_text
 from outlast.rendering import call_line, joined
 
 AGENT = "Triage"
+CUSTOMER = "cust-1001"
 HEARTBEAT = timedelta(seconds=5)
 """How soon Temporal detects a dead worker; the default is ten seconds."""
 
@@ -33,28 +35,53 @@ the worker."""
 QUESTION = "Hi, I'm Mara. Where is my order A-17?"
 CHANGE = "Please send order A-18 to Neue Gasse 5, 01067 Dresden instead."
 REFUND = "Please refund order A-42, it arrived broken."
+HUMAN = "Somebody has to collect it. Can I talk to a human?"
+GREETING = "Hello Mara, this is Lee. Our courier collects the machine on Friday, from 9 to 12."
+REPLY = "Friday is fine. Thank you, Lee!"
+NOTE = "The courier comes on Friday, from 9 to 12. A mail confirms it."
+AMOUNT = 350.0
+"""What the reviewer changes the refund of 389 EUR to."""
+
+ASK_HUMAN = "ask_human"
+
+PEOPLE = (
+    Person(subject="ann", display="Ann", groups=("billing",), method="demo"),
+    Person(subject="bob", display="Bob", groups=("billing",), method="demo"),
+    Person(subject="lee", display="Lee", groups=("leads",), method="demo"),
+)
+"""The people of the desk. Who they are is up to the program that sends what they do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """A reviewer's decision about an approval request."""
+    """A person's decision about an approval request.
 
-    approve: bool
-    by: str
+    Attributes:
+        type: approve or reject the call, or let it run with other arguments.
+        arguments: the other arguments, of an edit.
+        message: why the call is rejected, for the model to read.
+    """
+
+    type: Literal["approve", "edit", "reject"]
+    arguments: JsonObject | None = None
     message: str | None = None
 
 
-class Person(Protocol):
-    """A reviewer, who may also speak as the customer.
+class Staff(Protocol):
+    """Decides and writes for the people of the desk, and perhaps for the customer.
 
     Attributes:
-        speaks: whether the person speaks as the customer.
+        speaks: whether it also speaks as the customer.
     """
 
     speaks: bool
 
-    async def decide(self, request: ApprovalRequest) -> Choice:
+    async def decide(self, request: ApprovalRequest, by: Person, suggested: Choice) -> Choice:
         """Decide about a request."""
+        ...
+
+    async def write(self, prompt: str, suggested: str) -> str:
+        """Return what somebody writes; the prompt says who and what."""
         ...
 
     async def next_message(self) -> str:
@@ -67,13 +94,19 @@ class Person(Protocol):
 
 
 class Script:
-    """Approves every request and sends no messages, for a demo without a person."""
+    """Does what is suggested and sends no messages, for a demo without a person."""
 
     speaks = False
 
-    async def decide(self, request: ApprovalRequest) -> Choice:
-        """Approve the request."""
-        return Choice(approve=True, by="the demo")
+    async def decide(self, request: ApprovalRequest, by: Person, suggested: Choice) -> Choice:
+        """Do what is suggested."""
+        del request, by
+        return suggested
+
+    async def write(self, prompt: str, suggested: str) -> str:
+        """Write what is suggested."""
+        del prompt
+        return suggested
 
     async def next_message(self) -> str:
         """Return an empty text."""
@@ -92,7 +125,8 @@ class Story:
         run_id: the id of the conversation.
         database: the shop's database file.
         narrator: shows the story.
-        person: the reviewer, who may also speak as the customer.
+        staff: decides and writes for the people of the desk.
+        settings: the settings of the conversation.
         hire: starts a worker whose changes take the given time.
         link: the URL of the run's page in the web UI.
         patience: how long any wait may take.
@@ -102,11 +136,12 @@ class Story:
     run_id: str
     database: Path
     narrator: Narrator
-    person: Person
+    staff: Staff
+    settings: RunConfig
     hire: Callable[[timedelta], Awaitable[Child]]
     link: str
     patience: timedelta
-    _said: list[str] = field(default_factory=list[str])
+    _message_ids: list[str] = field(default_factory=list[str])
     _interrupted: str = ""
     _kills: int = 0
 
@@ -124,7 +159,8 @@ class Story:
             await stack.enter_async_context(feed)
             await self._answered(feed, handle)
             await self._kill_in_a_tool_call(feed, handle, worker)
-            await self._kill_while_a_person_is_asked(feed, handle)
+            await self._kill_while_an_approval_waits(feed, handle)
+            await self._let_a_human_take_over(feed, handle)
             await self._go_on(feed, handle)
             await handle.cancel("after_turn")
             await handle.result()
@@ -139,17 +175,18 @@ class Story:
             QUESTION,
             id=self.run_id,
             keep_open=True,
-            run_config=RunConfig(heartbeat_timeout=HEARTBEAT),
+            context={"customer_id": CUSTOMER},
+            run_config=replace(self.settings, heartbeat_timeout=HEARTBEAT),
             client=self.client,
         )
-        self._said.append("start")
+        self._message_ids.append("start")
         self.narrator.facts([("watch it", self.link)])
         return handle
 
     async def _kill_in_a_tool_call(self, feed: Feed, handle: RunHandle, worker: Child) -> None:
         self.narrator.scene("2. kill -9 in the middle of a tool call")
         await self._say(handle, CHANGE)
-        call = await feed.catch_in_the_act("change of the address", self._is_in_ledger)
+        call = await feed.wait_for_half_done_call("change of the address", self._is_in_ledger)
         await self._kill(worker)
         if await feed.pending(call) is None:
             raise DemoFailed(f"{call.name} was reported before its worker could be killed.")
@@ -170,35 +207,36 @@ class Story:
         )
         await self._answered(feed, handle)
 
-    async def _kill_while_a_person_is_asked(self, feed: Feed, handle: RunHandle) -> None:
-        self.narrator.scene("3. kill -9 while a person is asked")
+    async def _kill_while_an_approval_waits(self, feed: Feed, handle: RunHandle) -> None:
+        self.narrator.scene("3. A refund waits for a person, and kill -9 again")
         await self._say(handle, REFUND)
-        message = self._said[-1]
-        state = await feed.reach(
-            "request for approval",
-            lambda state: state.status == "waiting" or _is_answered(state, message),
-        )
-        if state.status != "waiting":
-            raise DemoFailed("The model gave its answer without asking for the refund.")
+        (request, *_) = await self._asked(feed, "refund")
+        self.narrator.facts([(request.id, _people_for(request)), ("", _time_for(request))])
         await self._kill(self._worker)
-        requests = await handle.approvals()
         self.narrator.note(
-            "No worker runs now. What waits for a person is safe; this is read from the history:"
+            "No worker runs now. The request is safe; this is read from the history:"
         )
         self.narrator.facts(
             [
                 (one.id, joined(one.agent, " asks: ", call_line(one.name, one.arguments)))
-                for one in requests
+                for one in await handle.approvals()
             ]
         )
         await self._hire(timedelta())
         await self._answered(feed, handle)
 
+    async def _let_a_human_take_over(self, feed: Feed, handle: RunHandle) -> None:
+        self.narrator.scene("4. The customer asks for a human")
+        await self._say(handle, HUMAN)
+        (request, *_) = await self._asked(feed, "human")
+        self.narrator.facts([(request.id, _people_for(request)), ("", _time_for(request))])
+        await self._answered(feed, handle)
+
     async def _go_on(self, feed: Feed, handle: RunHandle) -> None:
         """Let the person speak as the customer for as long as they like."""
-        if self.person.speaks:
-            self.narrator.scene("4. In your own words")
-        while text := await self.person.next_message():
+        if self.staff.speaks:
+            self.narrator.scene("5. In your own words")
+        while text := await self.staff.next_message():
             await self._say(handle, text)
             await self._answered(feed, handle, may_fail=True)
 
@@ -217,39 +255,76 @@ class Story:
         self.narrator.note(f"kill -9 {worker.pid}", loud=True)
 
     async def _say(self, handle: RunHandle, text: str) -> None:
-        self._said.append((await handle.send(text)).id)
+        self._message_ids.append((await handle.send(text)).id)
+
+    async def _asked(self, feed: Feed, what: str) -> tuple[ApprovalRequest, ...]:
+        """Wait until the newest message has led to an approval request.
+
+        Raises:
+            DemoFailed: the model answered without one.
+        """
+        message = self._message_ids[-1]
+        state = await feed.reach(
+            f"request for a {what}",
+            lambda state: state.status == "waiting" or _is_answered(state, message),
+        )
+        if state.status != "waiting":
+            raise DemoFailed(f"The model gave its answer without asking for the {what}.")
+        return state.pending_approvals
 
     async def _answered(self, feed: Feed, handle: RunHandle, *, may_fail: bool = False) -> None:
-        """Wait for the answer to the last message, deciding approvals until then."""
-        message = self._said[-1]
+        """Wait for the answer to the newest message; until then, people do what is asked of them."""
         while True:
-            state = await feed.reach(
-                "answer",
-                lambda state: _is_answered(state, message) or state.status == "waiting",
-            )
+            message = self._message_ids[-1]  # a takeover may add one
+            state = await feed.reach("answer", _is_settled(message))
             if _is_answered(state, message):
                 break
             for request in state.pending_approvals:
-                await self._decide(handle, request)
-            # A signal has no response: the decision is effective once it is in the run's history.
-            await feed.reach("decision", _are_decided(state.pending_approvals))
+                if request.name == ASK_HUMAN:
+                    await self._take_over(feed, handle, request)
+                else:
+                    await self._decide(handle, request)
+            await feed.reach("decision", _have_votes(state.pending_approvals))
         answer = next(one for one in state.answers if message in one.to)
         if answer.failure is not None and not may_fail:
             raise DemoFailed(f"There is no answer: {answer.failure.message}")
 
+    # --- What people do -------------------------------------------------------------------------
+
     async def _decide(self, handle: RunHandle, request: ApprovalRequest) -> None:
-        choice = await self.person.decide(request)
-        payload = {
-            "request_id": request.id,
-            "type": "approve" if choice.approve else "reject",
-            "by": choice.by,
-            **({"message": choice.message} if choice.message else {}),
-        }
+        by = _person_for(request)
+        choice = await self.staff.decide(request, by, _suggested(request))
+        if choice.type == "edit" and choice.arguments is not None:
+            self.narrator.note(
+                f"{by.display}, of {_groups(by)}, changes the amount to "
+                f"{choice.arguments['amount']:.2f} EUR, and lets the call run."
+            )
+            await handle.edit(request, choice.arguments, by=by)
+        elif choice.type == "reject":
+            await handle.reject(request, message=choice.message, by=by)
+        else:
+            await handle.approve(request, by=by)
+
+    async def _take_over(self, feed: Feed, handle: RunHandle, request: ApprovalRequest) -> None:
+        """Let a human answer in the conversation, and give it back to the agent."""
+        lead, asked = _person_for(request), self._message_ids[-1]
+        name = lead.display
         self.narrator.note(
-            f"The decision travels as a Temporal signal, `{names.SIGNAL_DECIDE}` with "
-            f"{json.dumps(payload, ensure_ascii=False)}. The Temporal UI can send it, too."
+            f"{name}, of {_groups(lead)}, accepts. As long as a person has the conversation, the agent "
+            "is silent."
         )
-        await self.client.get_workflow_handle(handle.id).signal(names.SIGNAL_DECIDE, payload)
+        await handle.hold(by=lead)
+        await handle.approve(request, by=lead)
+        await feed.reach("end of the agent's turn", lambda state: state.phase == "held")
+        text = await self.staff.write(f"You are {name}. What do you say to Mara?", GREETING)
+        await handle.say(text, by=lead)
+        await feed.reach(f"words of {name}", lambda state: _is_answered(state, asked))
+        await self._say(handle, await self.staff.write("You are Mara. What do you say?", REPLY))
+        reply = self._message_ids[-1]
+        await feed.reach("reply", lambda state: reply in state.question.answering)
+        note = await self.staff.write(f"You are {name}. What should the agent know?", NOTE)
+        self.narrator.note(f"{name} leaves a note, which the agent reads and Mara does not.")
+        await handle.release(by=lead, note=note)
 
     def _is_in_ledger(self, call: RunTool) -> bool:
         return any(entry.key == key_of(call) for entry in ledger(self.database))
@@ -258,7 +333,7 @@ class Story:
 
     async def _prove(self) -> None:
         self.narrator.scene("The proof, from the shop's ledger and Temporal's history")
-        proof = await prove(self.client, self.run_id, self.database, self._said)
+        proof = await prove(self.client, self.run_id, self.database, self._message_ids)
         deviations = proof.deviations(interrupted=self._interrupted)
         self.narrator.deeds(proof.deeds)
         for text in [] if deviations else self._findings(proof):
@@ -269,12 +344,16 @@ class Story:
             raise DemoFailed(f"The proof fails: {'; '.join(deviations)}.")
 
     def _findings(self, proof: Proof) -> list[str]:
-        said, calls, workers = len(proof.said), len(proof.calls), ", ".join(proof.workers)
+        message_ids, calls, workers = (
+            len(proof.message_ids),
+            len(proof.calls),
+            ", ".join(proof.workers),
+        )
         size_kb = proof.size_bytes / 1000
         done = sum(deed.applied == 1 for deed in proof.deeds)
         return [
             f"{done} side effects, each exactly once",
-            f"{said} of {said} messages have one answer, {calls} of {calls} calls one output",
+            f"{message_ids} of {message_ids} messages have one answer, {calls} of {calls} calls one output",
             f"{self._kills} workers were killed; {len(proof.workers)} carried the run: {workers}",
             f"the whole history: {proof.events} events, {size_kb:.1f} KB",
         ]
@@ -284,6 +363,69 @@ def _is_answered(state: LoopState, message_id: str) -> bool:
     return any(message_id in answer.to for answer in state.answers)
 
 
-def _are_decided(requests: Iterable[ApprovalRequest]) -> Callable[[LoopState], bool]:
-    ids = {request.id for request in requests}
-    return lambda state: not ids & {request.id for request in state.pending_approvals}
+def _is_settled(message_id: str) -> Callable[[LoopState], bool]:
+    """Whether a message is answered, or waits for a person."""
+    return lambda state: state.status == "waiting" or _is_answered(state, message_id)
+
+
+def _have_votes(requests: Iterable[ApprovalRequest]) -> Callable[[LoopState], bool]:
+    """Whether each of the requests has got a vote more, or is over."""
+    before = {request.id: len(request.votes) for request in requests}
+
+    def have(state: LoopState) -> bool:
+        return all(len(one.votes) > before.get(one.id, -1) for one in state.pending_approvals)
+
+    return have
+
+
+def _suggested(request: ApprovalRequest) -> Choice:
+    """Return what the demo suggests: to pay less of a refund, and otherwise to approve."""
+    arguments: JsonObject = json.loads(request.arguments)
+    amount = arguments.get("amount")
+    if request.name != "refund_order" or not isinstance(amount, int | float) or amount <= AMOUNT:
+        return Choice(type="approve")
+    return Choice(type="edit", arguments={**arguments, "amount": AMOUNT})
+
+
+def _person_for(request: ApprovalRequest) -> Person:
+    """Return somebody who may decide a request, and has not yet.
+
+    Raises:
+        DemoFailed: nobody of the desk may.
+    """
+    voters = {vote.decision.by for vote in request.votes}
+    groups = {group for one in request.audiences for group in one.groups}
+    for person in PEOPLE:
+        if person.subject not in voters and not groups.isdisjoint(person.groups):
+            return person
+    raise DemoFailed(f"Nobody here may decide {request.id}: {audience_text(request.audiences)}.")
+
+
+def _people_for(request: ApprovalRequest) -> str:
+    """Return who decides a request, in words."""
+    quorum = request.terms.quorum
+    count = "one person" if quorum == 1 else f"{quorum} different people"
+    but = ", but not the customer" if request.terms.audience.exclude_requester else ""
+    return f"waits for {count} of {audience_text(request.audiences)}{but}"
+
+
+def _time_for(request: ApprovalRequest) -> str:
+    """Return what time does to a request, in words."""
+    terms, steps = request.terms, list[str]()
+    if terms.remind_every_ms is not None:
+        steps.append(f"a reminder every {_duration(terms.remind_every_ms)}")
+    for step in terms.escalations:
+        who = audience_text([step.audience])
+        steps.append(f"after {_duration(step.after_ms)} {who} may decide, too")
+    if terms.expires_in_ms is not None:
+        steps.append(f"after {_duration(terms.expires_in_ms)} it is rejected")
+    return "; ".join(steps)
+
+
+def _duration(milliseconds: int) -> str:
+    minutes = milliseconds / 60_000
+    return f"{minutes:g} min" if minutes < 60 else f"{minutes / 60:g} h"
+
+
+def _groups(person: Person) -> str:
+    return ", ".join(person.groups)

@@ -11,8 +11,12 @@ import os
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
+
+DATA_DIR_VARIABLE: Final = "OUTLAST_DATA_DIR"
+PROJECT_FILE: Final = "pyproject.toml"
+PROJECT_DATA: Final = ".outlast"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +37,35 @@ class ServerInfo:
 
 
 def default_data_dir() -> Path:
-    """Return the data directory: `$XDG_DATA_HOME/outlast`, or the platform's default."""
+    """Return the data directory of the current project, or else the user's.
+
+    Each project has its own runs, so that equal ids in two projects are two runs. The order:
+    `OUTLAST_DATA_DIR`; `.outlast` beside the nearest `pyproject.toml`, if that place can be
+    written; `$XDG_DATA_HOME/outlast`; the platform's default.
+    """
+    if chosen := os.environ.get(DATA_DIR_VARIABLE):
+        return Path(chosen).expanduser().resolve()
+    project = project_dir()
+    if project is not None:
+        found = project / PROJECT_DATA
+        if os.access(found if found.exists() else project, os.W_OK | os.X_OK):
+            return found
+    return _user_data_dir()
+
+
+def create_data_dir(path: Path) -> None:
+    """Create a data directory; in a project, version control is told to ignore it.
+
+    Raises:
+        OSError: it cannot be created.
+    """
+    path.mkdir(parents=True, exist_ok=True)
+    ignored = path / ".gitignore"
+    if path.name == PROJECT_DATA and not ignored.exists():
+        ignored.write_text("# Made by outlast.\n*\n", encoding="utf-8")
+
+
+def _user_data_dir() -> Path:
     if chosen := os.environ.get("XDG_DATA_HOME"):
         return Path(chosen) / "outlast"
     if sys.platform == "darwin":
@@ -41,8 +73,18 @@ def default_data_dir() -> Path:
     return Path.home() / ".local" / "share" / "outlast"
 
 
+def project_dir(start: Path | None = None) -> Path | None:
+    """Return the nearest directory with a `pyproject.toml`, or None.
+
+    Args:
+        start: where the search begins and goes up from; default: the current directory.
+    """
+    here = (start or Path.cwd()).resolve()
+    return next((one for one in (here, *here.parents) if (one / PROJECT_FILE).is_file()), None)
+
+
 def default_blob_dir() -> Path:
-    """Return the directory for large content of runs on this user's embedded server."""
+    """Return the directory for large content of runs on the embedded server."""
     return default_data_dir() / "blobs"
 
 
@@ -117,7 +159,7 @@ def _is_there(pid: int) -> bool:
 
 
 def open_lock(path: Path) -> int:
-    """Open or create a lock file, whose descriptor child processes do not inherit."""
+    """Open or create a lock file that child processes do not inherit."""
     return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
 

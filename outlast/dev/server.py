@@ -13,7 +13,14 @@ from time import monotonic
 from typing import TYPE_CHECKING, Self
 
 from outlast.agents.errors import ServerUnavailable, UserError
-from outlast.dev.data_dir import DataDir, ServerInfo, open_lock, running_server, try_lock
+from outlast.dev.data_dir import (
+    DataDir,
+    ServerInfo,
+    create_data_dir,
+    open_lock,
+    running_server,
+    try_lock,
+)
 from outlast.dev.server_process import HOST, POLL_SECONDS, ServerProcess, ServerSettings
 from outlast.dev.temporal_cli import find_temporal_cli
 from outlast.visibility.search_attributes import ensure_search_attributes
@@ -27,6 +34,9 @@ __all__ = [
     "find_temporal_cli",
     "running_server",
 ]
+
+OWNER_KEY = "outlast_data_dir"
+"""The key of a namespace's data that names the data directory of its server."""
 
 _RETENTION = timedelta(days=30)
 _PORT_TAKEN = "address already in use"
@@ -136,7 +146,7 @@ class EmbeddedServer:
         self._deadline = monotonic() + self._start_timeout.total_seconds()
         home = DataDir(self._data_dir or Path(tempfile.mkdtemp(prefix="outlast-server-")))
         try:
-            home.path.mkdir(parents=True, exist_ok=True)
+            create_data_dir(home.path)
             await self._start_in(home)
         except BaseException as error:
             await self.stop(now=True)
@@ -189,7 +199,7 @@ class EmbeddedServer:
                 client = await self._ready_client(home, info)
             await ensure_search_attributes(client, self._search_attributes)
             if self._process is not None:
-                await _keep_closed_runs(client)
+                await _describe_namespace(client, home.path if self._data_dir else None)
                 home.write_info(info)
             self._info = info
         finally:
@@ -258,7 +268,7 @@ class EmbeddedServer:
                 search_attributes=self._search_attributes,
                 in_memory=self._data_dir is None,
             )
-            for port in (settings.port, settings.ui_port):
+            for port in (self._port, self._ui_port):
                 _require_free(port)
             self._process = process = ServerProcess(cli, settings, home, life)
             if await process.accepts_connections(self._deadline):
@@ -314,15 +324,16 @@ class EmbeddedServer:
             await asyncio.sleep(POLL_SECONDS)
 
 
-async def _keep_closed_runs(client: "Client") -> None:
-    """Keep ended runs for longer than the one day of a development server."""
-    from temporalio.api.namespace.v1 import NamespaceConfig
+async def _describe_namespace(client: "Client", home: Path | None) -> None:
+    """Record the server's owner, and keep ended runs for more than the default of a day."""
+    from temporalio.api.namespace.v1 import NamespaceConfig, UpdateNamespaceInfo
     from temporalio.api.workflowservice.v1 import UpdateNamespaceRequest
 
     config = NamespaceConfig()
     config.workflow_execution_retention_ttl.FromTimedelta(_RETENTION)
+    info = UpdateNamespaceInfo(data={} if home is None else {OWNER_KEY: str(home)})
     await client.workflow_service.update_namespace(
-        UpdateNamespaceRequest(namespace=client.namespace, config=config)
+        UpdateNamespaceRequest(namespace=client.namespace, config=config, update_info=info)
     )
 
 
@@ -343,8 +354,11 @@ def _free_port() -> int:
 
 
 def _require_free(port: int | None) -> None:
-    """Raise an error if a port is in use, perhaps by another Temporal server."""
-    if port is None:
+    """Raise an error if a chosen port is in use, perhaps by another Temporal server.
+
+    Whatever takes a free port (0) before the server has it is only known once the server ends.
+    """
+    if not port:
         return
     with socket.socket() as probe:
         # Like the server: a port in TIME_WAIT after a restart counts as free.

@@ -28,6 +28,10 @@ _DYNAMIC_CONFIG = {
     "history.timerProcessorMaxPollRPS": "2000",
     "history.visibilityProcessorMaxPollRPS": "2000",
     "system.enableActivityEagerExecution": "true",
+    # Tenants take turns. A queue in one partition, not four, keeps to its order and its rate limit.
+    "matching.enableFairness": "true",
+    "matching.numTaskqueueReadPartitions": "1",
+    "matching.numTaskqueueWritePartitions": "1",
 }
 # As fast as a database in memory, but intact after SIGKILL.
 _SQLITE_PRAGMAS = ("journal_mode=WAL", "synchronous=NORMAL")

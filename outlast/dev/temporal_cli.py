@@ -28,7 +28,7 @@ def find_temporal_cli() -> Path:
         found = shutil.which(Path(override).expanduser())
         if found is None:
             raise ServerUnavailable(
-                f"{OVERRIDE} is {override!r}, which is no program that can be run. Set it to the "
+                f"{OVERRIDE} is {override!r}, which is not an executable program. Set it to the "
                 "path of Temporal's `temporal` tool, or unset it."
             )
         return Path(found).resolve()

@@ -21,6 +21,7 @@ from outlast.rendering import (
     call_line,
     code,
     command,
+    counted,
     cut,
     excerpt,
     inline,
@@ -290,3 +291,10 @@ def test_below_it_a_traceback_is_indented() -> None:
     lines = log_line("failed", error=ValueError("a\nINFO outlast: all is well\x1b")).split("\n")
     assert lines[0] == "WARNING outlast.x: failed"
     assert lines[1:] == ["    ValueError: a", "    INFO outlast: all is well\\u001b"]
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 calls"), (1, "1 call"), (2, "2 calls"), (1200, "1,200 calls")]
+)
+def test_a_number_agrees_with_its_noun(count: int, text: str) -> None:
+    assert counted(count, "call") == text

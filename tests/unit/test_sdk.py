@@ -129,6 +129,11 @@ def test_it_does_with_the_files_of_a_wheel_too(tmp_path: Path) -> None:
         ("from outlast.lifecycle import RunHooksBase", ["temporalio", "openai", "pydantic"]),
         ("from outlast.items import TResponseOutputItem", ["temporalio", "openai", "pydantic"]),
         ("import outlast.extensions.memory", ["temporalio", "sqlalchemy"]),
+        ("import outlast.realtime.config", ["temporalio", "openai", "pydantic", "websockets"]),
+        (
+            "from outlast.realtime.model_inputs import RealtimeModelSendAudio",
+            ["temporalio", "openai", "websockets"],
+        ),
     ],
 )
 def test_a_module_of_the_sdk_loads_nothing_large(statement: str, unloaded: list[str]) -> None:

@@ -23,7 +23,7 @@ from outlast.worker import AgentWorker
 from tests.servers import NAMED_ADDRESS, until_searchable
 
 Invoke: TypeAlias = Callable[..., Awaitable[Result]]
-Open: TypeAlias = Callable[[ScriptedModel], Awaitable[str]]
+Open: TypeAlias = Callable[..., Awaitable[str]]
 
 
 @function_tool
@@ -58,7 +58,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             if name.startswith(("TEMPORAL_", "OPENAI_", "OUTLAST_")):
                 patch.delenv(name)
         patch.setenv("TEMPORAL_CONFIG_FILE", os.devnull)
-        patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
+        patch.setenv("OUTLAST_DATA_DIR", str(tmp_path_factory.mktemp("data")))
         yield default_data_dir()
 
 
@@ -80,7 +80,7 @@ async def client(server: EmbeddedServer) -> Client:
 @pytest.fixture
 def nowhere(home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A machine on which no server runs."""
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "empty"))
+    monkeypatch.setenv("OUTLAST_DATA_DIR", str(tmp_path / "empty"))
     monkeypatch.setattr("outlast.client.connection.DEFAULT_ADDRESS", "127.0.0.1:1")
     return tmp_path
 
@@ -103,14 +103,17 @@ def run_id() -> str:
 
 @pytest.fixture
 async def open_desk(client: Client) -> AsyncIterator[Open]:
-    """Start a worker whose model follows a script; returns its task queue."""
+    """Start a worker whose model follows a script; returns its task queue.
+
+    Its agent is `helper()`, or another one.
+    """
     async with AsyncExitStack() as stack:
 
-        async def start(model: ScriptedModel) -> str:
+        async def start(model: ScriptedModel, agent: Agent[Any] | None = None) -> str:
             queue = f"queue-{secrets.token_hex(4)}"
             worker = AgentWorker(
                 client,
-                agents=[helper()],
+                agents=[agent or helper()],
                 task_queue=queue,
                 model_provider=model,
                 graceful_shutdown_timeout=timedelta(seconds=1),

@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 
 from outlast.agents.errors import UserError
-from outlast.cli.application import load_application
+from outlast.cli.application import load_config
+from outlast.cli.target import locate
 
 AGENTS = "from outlast import Agent\na = Agent(name='A', instructions='')\n"
+TWO = AGENTS + "b = Agent(name='B', instructions='')\n"
 
 
 @pytest.fixture
@@ -23,55 +25,158 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], s
     return write
 
 
-def test_agents_is_what_is_looked_for(module: Callable[[str], str], tmp_path: Path) -> None:
-    name = module(AGENTS + "agents = [a]\ncontext_type = dict\ncontext_types = (list,)")
-
-    application = load_application(name, tmp_path)
-
-    assert [agent.name for agent in application.agents] == ["A"]
-    assert application.context_types == (dict, list)
+def names_of(target: str, directory: Path) -> list[str]:
+    return [agent.name for agent in load_config(target, directory)["agents"]]
 
 
-def test_one_agent_can_be_named(module: Callable[[str], str], tmp_path: Path) -> None:
-    assert load_application(f"{module(AGENTS)}:a", tmp_path).agents[0].name == "A"
+def test_agents_is_the_default_name(module: Callable[[str], str], tmp_path: Path) -> None:
+    name = module(TWO + "agents = [a]\ncontext_type = dict\ncontext_types = (list,)")
+
+    assert names_of(name, tmp_path) == ["A"]
+    assert load_config(name, tmp_path).get("context_types") == [dict, list]
+
+
+def test_a_name_selects_one_agent(module: Callable[[str], str], tmp_path: Path) -> None:
+    assert names_of(f"{module(TWO)}:b", tmp_path) == ["B"]
+
+
+def test_the_only_agent_of_a_module_needs_no_name(
+    module: Callable[[str], str], tmp_path: Path
+) -> None:
+    assert names_of(module(AGENTS + "same = a"), tmp_path) == ["A"]
+
+
+@pytest.mark.parametrize("suffix", ["", ":a"])
+def test_a_file_is_as_good_as_a_module(
+    module: Callable[[str], str], tmp_path: Path, suffix: str
+) -> None:
+    name = module(AGENTS)
+
+    assert names_of(f"{name}.py{suffix}", tmp_path) == ["A"]
+    assert names_of(f"{tmp_path}/{name}.py{suffix}", tmp_path) == ["A"]
+
+
+def test_a_file_of_a_package_is_imported_as_part_of_it(
+    module: Callable[[str], str], tmp_path: Path
+) -> None:
+    package = tmp_path / module("")
+    (package / "inner").mkdir(parents=True)
+    for directory in (package, package / "inner"):
+        (directory / "__init__.py").touch()
+    (package / "words.py").write_text("NAME = 'From inside'")
+    (package / "inner" / "desk.py").write_text(
+        "from outlast import Agent\nfrom ..words import NAME\na = Agent(name=NAME)"
+    )
+    target = f"{package.name}/inner/desk.py"
+
+    located = locate(target, tmp_path)
+
+    assert (located.module, located.directory) == (f"{package.name}.inner.desk", tmp_path)
+    assert located.shown == target
+    (tmp_path / f"{package.name}.py").unlink()
+    assert names_of(target, tmp_path) == ["From inside"]
+
+
+def test_a_function_returns_the_arguments_of_the_worker(
+    module: Callable[[str], str], tmp_path: Path
+) -> None:
+    name = module(
+        TWO + "context_type = dict\n"
+        "def worker_config():\n"
+        "    return {'agents': b, 'task_queue': 'desk', 'sessions': ['here'],\n"
+        "            'references': [len], 'max_concurrent_activities': 3, 'context_types': [list]}\n"
+    )
+
+    config = load_config(name, tmp_path)
+
+    assert names_of(name, tmp_path) == ["B"]
+    assert config.get("task_queue") == "desk"
+    assert config.get("max_concurrent_activities") == 3
+    assert config.get("references") == [len]
+    assert config.get("context_types") == [list, dict]
+
+
+@pytest.mark.parametrize(
+    "body", ["def make(): return a", "def make(): return [a]", "make = {'agents': [a]}"]
+)
+def test_a_name_may_be_a_function_or_a_dict(
+    module: Callable[[str], str], tmp_path: Path, body: str
+) -> None:
+    assert names_of(f"{module(TWO + body)}:make", tmp_path) == ["A"]
 
 
 @pytest.mark.parametrize(
     ("source", "name", "said"),
     [
-        (AGENTS, "", r"has no 'agents'. It has {module}:a\."),
-        (AGENTS + "several = [a]", "b", r"It has {module}:a, {module}:several\."),
-        ("", "", "It holds no agents at all"),
-        ("agents = 5", "", "is of type int, but has to be an Agent or a list"),
-        ("agents = ['A']", "", "holds a str, but every entry has to be an Agent"),
+        (
+            TWO,
+            "",
+            r"{module} has 2 agents and nothing says which .* `agents = \[a, b\]` .*`{module}:a`",
+        ),
+        (
+            TWO + "several = [a]",
+            "c",
+            r"has no 'c'. It has {module}:a, {module}:b, {module}:several",
+        ),
+        ("", "", "neither 'worker_config' nor 'agents'. It holds no agents: define one"),
+        ("agents = 5", "", "is of type int, but must be an Agent, a list"),
+        ("agents = ['A']", "", "holds a str, but every entry must be an Agent"),
         ("agents = []", "", "is empty: a worker needs at least one agent"),
-        (AGENTS + "agents = [a]\ncontext_type = 5", "", "context_type has to be a class"),
-        ("1 / 0", "", "cannot be imported: ZeroDivisionError: division by zero"),
+        (AGENTS + "agents = [a]\ncontext_type = 5", "", "context_type must be a class"),
+        ("1 / 0", "", "cannot be imported: ZeroDivisionError: division by zero. Add --debug"),
+        ("def (", "", r"cannot be imported: SyntaxError: .*line 1\)"),
         ("import not_there_at_all", "", "needs 'not_there_at_all', which is not installed"),
+        ("def make(): 1 / 0", "make", r"make\(\) failed: ZeroDivisionError: .* Add --debug"),
+        ("def make(): return 5", "make", r"make\(\) is of type int, but must be"),
+        ("def make(): return {{}}", "make", r"make\(\) has no 'agents'. Add them"),
+        ("def make(): return {{'agent': 1}}", "make", "option 'agent'. Did you mean 'agents'"),
+        ("def make(): return {{'client': 1}}", "make", "unknown option 'client'"),
+        ("def make(): return {{'zzz': 1}}", "make", "The options are those of AgentWorker"),
+        ("async def make(): ...", "make", "is an async function. Make it a plain one"),
+        (
+            "from outlast import Agent\ndef make(): return Agent(name='')",
+            "make",
+            r"make\(\) failed: .*name",
+        ),
     ],
 )
-def test_what_is_wrong_with_a_module_is_said(
+def test_an_error_names_the_problem_of_a_module(
     module: Callable[[str], str], tmp_path: Path, source: str, name: str, said: str
 ) -> None:
-    written = module(source)
+    written = module(source.replace("{{", "{").replace("}}", "}"))
 
-    with pytest.raises(UserError, match=said.format(module=written)):
-        load_application(f"{written}:{name}" if name else written, tmp_path)
+    with pytest.raises(UserError, match=said.replace("{module}", written)):
+        load_config(f"{written}:{name}" if name else written, tmp_path)
 
 
 def test_a_module_that_is_not_there_is_told_from_one_that_lacks_something(
     module: Callable[[str], str], tmp_path: Path
 ) -> None:
     with pytest.raises(UserError, match=r"no module 'nowhere' in .*--app-dir"):
-        load_application("nowhere.agents", tmp_path)
+        load_config("nowhere.agents", tmp_path)
 
 
-@pytest.mark.parametrize("target", ["app.py", "./app", ":agents"])
-def test_a_path_is_no_module(tmp_path: Path, target: str) -> None:
-    with pytest.raises(UserError, match="as in an import"):
-        load_application(target, tmp_path)
+@pytest.mark.parametrize("target", ["travel.py", "./app", "sub/travel.py:desk"])
+def test_a_missing_file_is_named(tmp_path: Path, target: str) -> None:
+    with pytest.raises(UserError, match=rf"no Python file {tmp_path}.*or a module as in an import"):
+        locate(target, tmp_path)
+
+
+@pytest.mark.parametrize("target", ["", ":agents"])
+def test_a_target_without_a_module_is_refused(tmp_path: Path, target: str) -> None:
+    with pytest.raises(UserError, match="names no module"):
+        locate(target, tmp_path)
+
+
+def test_a_file_with_the_name_of_another_module_is_refused(
+    module: Callable[[str], str], tmp_path: Path
+) -> None:
+    (tmp_path / "json.py").write_text(AGENTS)
+
+    with pytest.raises(UserError, match=r"another module is named 'json': .* Rename the file"):
+        load_config("json.py", tmp_path)
 
 
 def test_an_app_dir_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is not a directory"):
-        load_application("app", tmp_path / "missing")
+        locate("app", tmp_path / "missing")

@@ -1,4 +1,3 @@
-import getpass
 import io
 import json
 import os
@@ -9,10 +8,10 @@ import pytest
 from rich.console import Console
 
 from outlast.cli import terminal
-from outlast.cli.demo_screen import TerminalNarrator, TerminalPerson
+from outlast.cli.demo_screen import TerminalNarrator, TerminalStaff
 from outlast.cli.events import RunEvent
 from outlast.demo.proof import Deed
-from outlast.demo.story import Script
+from outlast.demo.story import PEOPLE, Choice, Script
 from outlast.loop.approvals import ApprovalRequest
 
 DEEDS = [
@@ -28,6 +27,7 @@ def tell(narrator: TerminalNarrator) -> None:
     narrator.event(ASKED)
     narrator.event(RunEvent(at_ms=0, type="status", who="outlast", text="completed"))
     narrator.event(RunEvent(at_ms=0, type="handoff_requested", who="Triage"))
+    narrator.event(RunEvent(at_ms=0, type="note", who="developer", text="On Friday."))
     narrator.facts([("UI", "http://ui")])
     narrator.deeds(DEEDS)
     narrator.verdict("exactly once", good=True)
@@ -42,7 +42,8 @@ def test_a_person_reads_what_happens_with_its_time(capsys: pytest.CaptureFixture
     assert lines[:2] == ["", "1. A customer writes"]
     assert re.fullmatch(r"\d\d:\d\d:\d\d ·          kill -9 42", lines[2])
     assert re.fullmatch(r"\d\d:\d\d:\d\d Mara       Where\?", lines[3])
-    assert lines[4] == "         UI         http://ui"
+    assert re.fullmatch(r"\d\d:\d\d:\d\d \(note\)     On Friday\.", lines[4])
+    assert lines[5] == "         UI         http://ui"
     assert "completed" not in shown
     assert any(re.fullmatch(r" +2x +1x +change_address\(\)", line) for line in lines)
     assert any(re.fullmatch(r" +1x +refused +refund_order\(\)", line) for line in lines)
@@ -55,11 +56,11 @@ def test_a_program_reads_one_record_a_line(capsys: pytest.CaptureFixture[str]) -
 
     records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [record["type"] for record in records] == [
-        *("scene", "note", "message_input", "status", "handoff_requested", "facts"),
+        *("scene", "note", "message_input", "status", "handoff_requested", "note", "facts"),
         *("side_effect", "side_effect", "verdict", "verdict"),
     ]
-    assert records[5]["UI"] == "http://ui"
-    assert records[6]["key"] == "r:c1"
+    assert records[6]["UI"] == "http://ui"
+    assert records[7]["key"] == "r:c1"
     assert [record["ok"] for record in records[-2:]] == [True, False]
 
 
@@ -102,49 +103,78 @@ def keyboard(monkeypatch: pytest.MonkeyPatch) -> Iterator[Keyboard]:
         yield Keyboard(write)
 
 
-async def test_a_script_approves_and_says_nothing() -> None:
-    choice = await Script().decide(REQUEST)
+ANN = PEOPLE[0]
+APPROVE = Choice(type="approve")
+EDIT = Choice(type="edit", arguments={"order_id": "A-42", "amount": 350.0})
 
-    assert (choice.approve, choice.by) == (True, "the demo")
-    assert await Script().next_message() == ""
-    assert not Script.speaks
-    await Script().leave()
+
+async def test_a_script_does_what_is_suggested_and_says_nothing() -> None:
+    script = Script()
+
+    assert await script.decide(REQUEST, ANN, EDIT) == EDIT
+    assert await script.write("You are Lee.", "Hello!") == "Hello!"
+    assert await script.next_message() == ""
+    assert not script.speaks
+    await script.leave()
 
 
 async def test_a_person_sees_the_request_and_approves(keyboard: Keyboard) -> None:
     screen = io.StringIO()
     keyboard.type("y\n")
 
-    choice = await TerminalPerson(Console(file=screen)).decide(REQUEST)
+    choice = await TerminalStaff(Console(file=screen)).decide(REQUEST, ANN, APPROVE)
 
-    assert (choice.approve, choice.by, choice.message) == (True, getpass.getuser(), None)
+    assert choice == APPROVE
     assert "refund_order (a1)" in screen.getvalue()
     assert "A-42" in screen.getvalue()
+    assert "You are Ann. Do you approve it? [y]es or [n]o" in screen.getvalue()
 
 
 async def test_a_person_who_refuses_may_say_why(keyboard: Keyboard) -> None:
-    person = TerminalPerson(Console(file=io.StringIO()))
+    person = TerminalStaff(Console(file=io.StringIO()))
     keyboard.type("No!\n")
-    deciding = person.decide(REQUEST)
+    deciding = person.decide(REQUEST, ANN, APPROVE)
     keyboard.type("  We repair it. \n")
 
-    choice = await deciding
+    assert await deciding == Choice(type="reject", message="We repair it.")
 
-    assert (choice.approve, choice.message) == (False, "We repair it.")
+
+@pytest.mark.parametrize(
+    ("typed", "amount"), [("e\n\n", 350.0), ("e\na lot\n-1\ninf\n99.999\n", 100.0)]
+)
+async def test_a_person_may_edit_the_amount(keyboard: Keyboard, typed: str, amount: float) -> None:
+    screen = io.StringIO()
+    keyboard.type(typed)
+
+    choice = await TerminalStaff(Console(file=screen)).decide(REQUEST, ANN, EDIT)
+
+    assert choice == Choice(type="edit", arguments={"order_id": "A-42", "amount": amount})
+    assert "or [e]dit the amount" in screen.getvalue()
 
 
 async def test_a_person_is_asked_again_until_the_answer_is_one(keyboard: Keyboard) -> None:
     screen = io.StringIO()
     keyboard.type("maybe\n")
-    keyboard.type("\n")
+    keyboard.type("e\n")  # nothing to edit
     keyboard.type("Yes\n")
 
-    assert (await TerminalPerson(Console(file=screen)).decide(REQUEST)).approve
+    assert await TerminalStaff(Console(file=screen)).decide(REQUEST, ANN, APPROVE) == APPROVE
     assert screen.getvalue().count("Do you approve it?") == 3
 
 
+@pytest.mark.parametrize(
+    ("typed", "text"), [("\n", "Hello!"), ("Good morning.\n", "Good morning.")]
+)
+async def test_enter_takes_the_suggestion(keyboard: Keyboard, typed: str, text: str) -> None:
+    screen = io.StringIO()
+    keyboard.type(typed)
+
+    assert await TerminalStaff(Console(file=screen)).write("You are Lee.", "Hello!") == text
+    assert "You are Lee." in screen.getvalue()
+
+
 async def test_a_person_may_speak_and_ends_with_nothing(keyboard: Keyboard) -> None:
-    person = TerminalPerson(Console(file=io.StringIO()))
+    person = TerminalStaff(Console(file=io.StringIO()))
     keyboard.type("Where is A-17?\n")
     assert await person.next_message() == "Where is A-17?"
 
@@ -159,4 +189,4 @@ async def test_a_terminal_that_is_closed_ends_the_demo(keyboard: Keyboard) -> No
     keyboard.close()
 
     with pytest.raises(EOFError):
-        await TerminalPerson(Console(file=io.StringIO())).next_message()
+        await TerminalStaff(Console(file=io.StringIO())).next_message()

@@ -12,12 +12,17 @@ from temporalio.client import Client
 
 from outlast.cli import dev
 from outlast.cli import server as temporal_server
+from outlast.cli.dev_worker import watched
+from outlast.cli.target import locate
 from outlast.client.runner import Runner
 from outlast.dev import EmbeddedServer
 from tests.unit.cli.conftest import Invoke, eventually
 
 Started: TypeAlias = asyncio.subprocess.Process
 Start: TypeAlias = Callable[..., Awaitable[Started]]
+
+WAIT_SECONDS = 90
+"""How long a process may take for what it does in a few seconds on an idle machine."""
 
 APPLICATION = """
 import time
@@ -46,7 +51,7 @@ async def start(home: Path, tmp_path: Path) -> AsyncIterator[Start]:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             cwd=tmp_path,
-            env={**os.environ, **environment},
+            env={**os.environ, "OPENAI_BASE_URL": "http://127.0.0.1:1/v1", **environment},
         )
         processes.append(process)
         return process
@@ -60,11 +65,23 @@ async def start(home: Path, tmp_path: Path) -> AsyncIterator[Start]:
 
 async def first_line(process: Started) -> str:
     assert process.stdout is not None
-    return (await asyncio.wait_for(process.stdout.readline(), 30)).decode()
+    return (await asyncio.wait_for(process.stdout.readline(), WAIT_SECONDS)).decode()
+
+
+async def shown_until(process: Started, words: str) -> str:
+    """Return what a process printed, to the end of some words; with its errors if it has none."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        read = process.stdout.readuntil(words.encode())
+        return (await asyncio.wait_for(read, WAIT_SECONDS)).decode()
+    except asyncio.IncompleteReadError as error:
+        said = (await process.stderr.read()).decode()
+        raise AssertionError(f"It ended after {error.partial.decode()!r}: {said}") from error
 
 
 async def rest_of(process: Started) -> tuple[int | None, str]:
-    _, said = await asyncio.wait_for(process.communicate(), 30)
+    _, said = await asyncio.wait_for(process.communicate(), WAIT_SECONDS)
     return process.returncode, said.decode()
 
 
@@ -97,19 +114,18 @@ async def test_a_second_one_joins_the_first(start: Start, server: EmbeddedServer
     assert info["address"] == server.address
 
     process.send_signal(signal.SIGTERM)
-    assert await rest_of(process) == (0, "leaving the server to others\n")
+    assert await rest_of(process) == (0, "leaving the server running for others\n")
     assert temporal_server.answers(server.address)
 
 
 @pytest.mark.full
 async def test_a_person_is_told_what_to_do_next(start: Start, tmp_path: Path) -> None:
     process = await start("dev", "--port", "0", "--ui-port", "0", "--in-memory")
-    assert process.stdout is not None
-    shown = await asyncio.wait_for(process.stdout.readuntil(b"Ctrl-C stops it.\n"), 30)
+    shown = await shown_until(process, "Ctrl-C stops it.\n")
 
-    assert b"export TEMPORAL_ADDRESS=127.0.0.1:" in shown
-    assert b"gone when it stops" in shown
-    assert b"outlast worker MODULE" in shown
+    assert "export TEMPORAL_ADDRESS=127.0.0.1:" in shown
+    assert "gone when it stops" in shown
+    assert "outlast worker TARGET" in shown
 
 
 @pytest.mark.full
@@ -140,8 +156,164 @@ def test_the_usual_port_is_taken_where_it_is_free(monkeypatch: pytest.MonkeyPatc
             return answer
 
         monkeypatch.setattr(dev, "is_free", known)
-        assert dev._free_unless_named(None, 7233) == port
-        assert dev._free_unless_named(9000, 7233) == 9000
+        assert dev._port(None, 7233) == port
+        assert dev._port(9000, 7233) == 9000
+
+
+# --- outlast dev TARGET --------------------------------------------------------------------------
+
+SCRIPTED = """
+from outlast import Agent, function_tool
+from outlast.testing import ScriptedModel
+
+@function_tool
+def look() -> str:
+    "Look."
+    return "seen"
+
+desk = Agent(name="Desk", tools=[look], model=ScriptedModel(always="old answer"))
+"""
+
+
+@pytest.fixture
+async def travel(start: Start, tmp_path: Path) -> tuple[Started, Path, str]:
+    """Return `outlast dev travel.py` with its file and its server's address."""
+    path = tmp_path / "travel.py"
+    path.write_text(SCRIPTED)
+    process = await start(
+        *("dev", "travel.py", "--port", "0", "--ui-port", "0", "--in-memory", "--json")
+    )
+    address = json.loads(await first_line(process))["address"]
+    ready = json.loads(await first_line(process))
+    assert (ready["agents"], ready["tools"]) == (["Desk"], ["look"])
+    assert ready["models"] == ["a script, offline"]
+    return process, path, address
+
+
+async def line_with(process: Started, words: str) -> str:
+    assert process.stderr is not None
+    async with asyncio.timeout(WAIT_SECONDS):
+        while words not in (line := (await process.stderr.readline()).decode()):
+            assert line, "it has ended"
+    return line
+
+
+async def answer(cli: Invoke, address: str) -> str:
+    return (await cli("run", "Desk", "Hello", "--address", address)).stdout
+
+
+async def test_a_worker_reloads_on_save_and_all_end_on_ctrl_c(
+    travel: tuple[Started, Path, str], cli: Invoke
+) -> None:
+    process, path, address = travel
+    assert await answer(cli, address) == "old answer\n"
+
+    path.write_text(SCRIPTED + "\nx = (\n")
+
+    line = await line_with(process, "not reloaded")
+    assert "the worker from before the change stays: travel.py cannot be imported" in line
+    assert "SyntaxError: '(' was never closed (travel.py, line 12).\n" in line
+    assert await answer(cli, address) == "old answer\n"
+
+    path.write_text(SCRIPTED.replace("old", "new"))
+
+    assert await line_with(process, "reloaded") == "reloaded: travel.py\n"
+    assert await answer(cli, address) == "new answer\n"
+
+    process.send_signal(signal.SIGINT)
+
+    assert await rest_of(process) == (0, "stopping\n")
+    assert not temporal_server.answers(address)
+
+
+@pytest.mark.full
+async def test_a_worker_that_dies_is_missed_and_the_next_save_starts_another(
+    travel: tuple[Started, Path, str], cli: Invoke
+) -> None:
+    process, path, address = travel
+    path.write_text(
+        SCRIPTED + "\nimport os, threading\nthreading.Timer(6, os._exit, [7]).start()\n"
+    )
+    await line_with(process, "reloaded")
+
+    assert "exit code 7. Save a file to start it again." in await line_with(process, "has ended")
+
+    path.write_text(SCRIPTED)
+    await line_with(process, "reloaded")
+    assert await answer(cli, address) == "old answer\n"
+
+
+@pytest.mark.full
+async def test_a_person_sees_what_was_found_and_what_to_type(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "travel.py").write_text(SCRIPTED)
+    process = await start("dev", "travel.py", "--port", "0", "--ui-port", "0", "--in-memory")
+    shown = await shown_until(process, "Ctrl-C stops")
+
+    assert "travel.py runs, and reloads on save.\n  agents   Desk\n  tools    look\n" in shown
+    assert "  model    a script, offline\n" in shown
+    assert "  outlast run Desk Hello --address 127.0.0.1:" in shown
+    assert "and open http://127.0.0.1:" in shown
+
+
+@pytest.mark.full
+async def test_a_missing_key_is_said_and_the_worker_runs(start: Start, tmp_path: Path) -> None:
+    arguments = ("--port", "0", "--ui-port", "0", "--in-memory")
+    process = await start("dev", "application", *arguments, OPENAI_BASE_URL="")
+    shown = await shown_until(process, "Ctrl-C stops")
+
+    assert "  model    none\n" in shown
+    assert "No question can be answered yet: Agent 'Helper' has no model. There is no" in shown
+
+
+@pytest.mark.full
+async def test_a_file_that_is_broken_from_the_start_starts_once_it_is_repaired(
+    start: Start, tmp_path: Path, cli: Invoke
+) -> None:
+    path = tmp_path / "travel.py"
+    path.write_text("agents = [")
+    arguments = ("--port", "0", "--ui-port", "0", "--in-memory")
+    process = await start("dev", "travel.py", *arguments)
+    line = await line_with(process, "error: ")
+    assert "SyntaxError: '[' was never closed (travel.py, line 1). Correct it and save" in line
+
+    path.write_text("agents = [[")
+    assert (await line_with(process, "not started")).startswith("not started: travel.py cannot")
+    path.write_text(SCRIPTED)
+
+    await line_with(process, "reloaded")
+
+
+@pytest.mark.full
+async def test_ctrl_c_ends_an_import_that_hangs(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "travel.py").write_text("print('importing')\nimport time\ntime.sleep(600)\n")
+    process = await start("dev", "travel.py", "--port", "0", "--ui-port", "0", "--in-memory")
+    await shown_until(process, "importing\n")
+
+    process.send_signal(signal.SIGINT)
+
+    assert await rest_of(process) == (0, "stopping\n")
+
+
+async def test_a_missing_file_is_said_before_a_server_starts(cli: Invoke, tmp_path: Path) -> None:
+    done = await cli("dev", f"{tmp_path}/nowhere.py")
+
+    assert done.exit_code == 2
+    assert f"There is no Python file {tmp_path}/nowhere.py." in done.stderr
+
+
+def test_a_project_is_watched_or_a_package_or_one_directory(tmp_path: Path) -> None:
+    (tmp_path / "desk" / "inner").mkdir(parents=True)
+    (tmp_path / "desk" / "__init__.py").touch()
+    for name in ("travel.py", "desk/agents.py"):
+        (tmp_path / name).touch()
+
+    assert watched(locate("travel.py", tmp_path)) == (tmp_path, False)
+    assert watched(locate("desk/agents.py", tmp_path)) == (tmp_path / "desk", True)
+    assert watched(locate("desk.agents", tmp_path)) == (tmp_path / "desk", True)
+
+    (tmp_path / "pyproject.toml").touch()
+
+    assert watched(locate("desk/agents.py", tmp_path)) == (tmp_path, True)
 
 
 # --- outlast worker ------------------------------------------------------------------------------
@@ -150,7 +322,7 @@ def test_the_usual_port_is_taken_where_it_is_free(monkeypatch: pytest.MonkeyPatc
 async def test_a_worker_says_when_it_is_ready_and_ends_in_order(
     start: Start, server: EmbeddedServer
 ) -> None:
-    process = await start("worker", "application", "--task-queue", "q-order", "--json")
+    process = await start("worker", "application.py", "--task-queue", "q-order", "--json")
     ready = json.loads(await first_line(process))
 
     assert ready == {
@@ -158,6 +330,9 @@ async def test_a_worker_says_when_it_is_ready_and_ends_in_order(
         "pid": process.pid,
         "task_queue": "q-order",
         "agents": ["Helper"],
+        "starts_with": "Helper",
+        "tools": ["hang"],
+        "models": ["http://127.0.0.1:1/v1"],
         "address": server.address,
         "namespace": "default",
     }
@@ -212,11 +387,12 @@ async def model_url() -> AsyncIterator[str]:
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
-        length = next(
+        lengths = (
             int(line.split(b":")[1])
             for line in head.lower().split(b"\r\n")
             if b"content-length" in line
         )
+        length = next(lengths, 0)
         await reader.readexactly(length)
         call = {"type": "function_call", "call_id": "c1", "name": "hang", "arguments": "{}"}
         body = json.dumps({"id": "r", "status": "completed", "output": [call]}).encode()
@@ -232,13 +408,38 @@ async def model_url() -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}/v1"
 
 
+async def test_a_worker_without_a_key_does_not_start(start: Start, server: EmbeddedServer) -> None:
+    ended, words = await rest_of(await start("worker", "application", OPENAI_BASE_URL=""))
+
+    assert ended == 2
+    assert words.startswith("error: Agent 'Helper' has no model. There is no API key")
+    assert "Set OPENAI_API_KEY" in words
+    assert len(words.splitlines()) == 1
+
+
+@pytest.mark.full
+async def test_a_worker_may_start_without_a_key(start: Start, server: EmbeddedServer) -> None:
+    arguments = ("application", "--task-queue", "q-any", "--any-key", "--until-eof")
+    process = await start("worker", *arguments, OPENAI_BASE_URL="")
+    assert "runs Helper" in await first_line(process)
+
+    assert process.stdin is not None
+    process.stdin.close()
+
+    code, said = await rest_of(process)
+    assert code == 0
+    assert said.startswith("warning: Agent 'Helper' has no model.")
+
+
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
         (("nowhere",), 2, "There is no module 'nowhere'"),
         (("application:nobody",), 2, "It has application:agents."),
+        (("missing.py",), 2, "There is no Python file"),
         (("application", "--address", "127.0.0.1:1"), 6, "127.0.0.1:1"),
+        (("application", "--approvals", "no.toml"), 2, "file no.toml cannot be read: No such file"),
         (("application", "--namespace", "elsewhere"), 2, "'elsewhere' does not exist"),
     ],
 )

@@ -1,3 +1,4 @@
+import asyncio
 import json
 import os
 import socket
@@ -10,8 +11,9 @@ from outlast.agents.errors import ServerUnavailable
 from outlast.cli import doctor as module
 from outlast.cli.doctor import Finding
 from outlast.dev import EmbeddedServer
+from outlast.testing import ScriptedModel
 from tests.servers import server_for_tests
-from tests.unit.cli.conftest import Invoke
+from tests.unit.cli.conftest import Invoke, Open
 
 
 async def test_a_machine_that_has_what_it_needs_is_fine(
@@ -94,7 +96,7 @@ def test_a_data_directory_that_cannot_be_is_told(tmp_path: Path) -> None:
     finding = module.data_dir(file / "outlast")
 
     assert finding.level == "optional"
-    assert "XDG_DATA_HOME" in finding.detail
+    assert "OUTLAST_DATA_DIR" in finding.detail
 
 
 def test_a_port_in_use_is_no_problem(server: EmbeddedServer) -> None:
@@ -117,6 +119,7 @@ async def test_a_server_that_answers_has_a_namespace_and_attributes(
     assert [(finding.level, finding.what) for finding in findings] == [
         ("ok", "server"),
         ("ok", "namespace"),
+        ("ok", "tenants"),
         ("ok", "search attributes"),
     ]
     assert server.address in findings[0].detail
@@ -194,12 +197,49 @@ def test_a_key_is_found_and_never_shown(environment: dict[str, str], level: str,
     assert "secret" not in finding.detail
 
 
+async def test_the_turns_of_tenants_are_only_seen_on_our_own_server(
+    server: EmbeddedServer, nowhere: Path
+) -> None:
+    found = await module.temporal_server(server.address, None, can_start_one=True, fix=False)
+
+    assert (found[2].level, found[2].what) == ("optional", "tenants")
+    assert "if matching.enableFairness is true" in found[2].detail
+
+
 async def test_everything_is_looked_at(server: EmbeddedServer) -> None:
     findings = await module.examine(None, None, fix=False)
 
     assert [finding.what for finding in findings] == [
         *("Python", "extra 'cli'", "extra 'dev'", "temporal tool", "data directory"),
-        *("port 7233", "port 8233", "server", "namespace", "search attributes", "model"),
+        *("port 7233", "port 8233", "server", "namespace", "tenants"),
+        *("search attributes", "model"),
     ]
     assert findings[0].record()["what"] == "Python"
     assert os.environ.get("OPENAI_API_KEY") is None
+
+
+@pytest.mark.parametrize(("machine", "code"), [(socket.gethostname(), 0), ("elsewhere", 1)])
+async def test_a_worker_s_health_is_that_it_polls_on_this_machine(
+    cli: Invoke,
+    open_desk: Open,
+    server: EmbeddedServer,
+    monkeypatch: pytest.MonkeyPatch,
+    machine: str,
+    code: int,
+) -> None:
+    queue = await open_desk(ScriptedModel())
+    monkeypatch.setattr("socket.gethostname", lambda: machine)
+    async with asyncio.timeout(20):
+        done = await cli("doctor", "--worker", "--task-queue", queue)
+        while done.exit_code != code:  # the server lists pollers a moment later
+            done = await cli("doctor", "--worker", "--task-queue", queue)
+
+    assert queue in done.stdout
+    assert ("none on this machine polls" in done.stdout) == bool(code)
+
+
+async def test_without_a_server_no_worker_is_healthy(cli: Invoke, nowhere: Path) -> None:
+    done = await cli("doctor", "--worker", "--address", "127.0.0.1:1")
+
+    assert done.exit_code == 1
+    assert "127.0.0.1:1" in done.stdout

@@ -1,8 +1,21 @@
-from outlast.cli.events import RunEvent, iso_time, run_events
-from outlast.loop.approvals import ApprovalRequest, Decision
+from dataclasses import replace
+from typing import Any
+
+from outlast.cli.durations import iso_time
+from outlast.cli.events import RunEvent, run_events
+from outlast.loop.approvals import (
+    ApprovalRequest,
+    ApprovalTerms,
+    Audience,
+    Claim,
+    Decision,
+    DecisionType,
+    EscalationStep,
+    Vote,
+)
 from outlast.loop.call_forms import output_item
-from outlast.loop.items import Item
-from outlast.loop.state import Answer, Ignored, LoopState
+from outlast.loop.items import Item, message_of_person
+from outlast.loop.state import Answer, Hold, Ignored, LoopState
 from outlast.loop.values import Failure
 from outlast.testing import call, say, shell_call
 
@@ -47,6 +60,19 @@ def test_what_is_said_and_done_is_told_in_order() -> None:
     ]
 
 
+def test_the_team_reads_notes_to_the_model_and_answers_that_were_not_approved() -> None:
+    draft = Item("draft", say("You get 500.")[0], "Orders", 2)
+    note = Item("note", {"role": "developer", "content": "It is 400."})
+    state = LoopState(phase="thinking", agent="Orders")
+
+    found = events(state, LoopState(phase="thinking", agent="Orders", items=(draft, note)))
+
+    assert [(event.type, event.who, event.text) for event in found] == [
+        ("draft", "Orders", "(not approved) You get 500."),
+        ("note", "developer", "It is 400."),
+    ]
+
+
 def test_an_answer_is_told_from_other_words() -> None:
     before = LoopState(phase="thinking", agent="Orders")
     words = LoopState(phase="acting", agent="Orders", items=(TEXT,))
@@ -86,12 +112,15 @@ def test_an_approval_is_told_when_it_is_asked_and_when_it_is_decided() -> None:
     decided = LoopState(
         phase="thinking",
         agent="Billing",
-        approvals=(request(status="rejected", decision=decision),),
+        approvals=(request(status="rejected", decision=decision, decided_at_ms=1 + 180_000),),
         items=(OUTPUT,),
     )
 
     assert lines(before, asked) == [("Billing", "waits for a person (a1)")]
-    assert lines(asked, decided) == [("ann", "rejected a1: Repair it."), ("Orders", "here")]
+    assert lines(asked, decided) == [
+        ("ann", "rejected a1 after 3 min: Repair it."),
+        ("Orders", "here"),
+    ]
 
 
 def test_an_approval_that_nobody_needs_any_more_is_told_too() -> None:
@@ -99,6 +128,69 @@ def test_an_approval_that_nobody_needs_any_more_is_told_too() -> None:
     after = LoopState(phase="acting", agent="Billing", approvals=(request(status="cancelled"),))
 
     assert lines(before, after) == [("Billing", "a1 cancelled")]
+
+
+def test_what_happens_to_a_request_before_it_is_decided_is_told() -> None:
+    leads = EscalationStep(after_ms=1, audience=Audience(groups=("leads",)))
+    asked = request(terms=ApprovalTerms(quorum=2, escalations=(leads,)))
+
+    def told(before: ApprovalRequest, **changes: Any) -> list[tuple[str, str]]:
+        one = LoopState(phase="acting", agent="Billing", approvals=(before,))
+        newer = replace(before, **changes)
+        return lines(one, LoopState(phase="acting", agent="Billing", approvals=(newer,)))
+
+    def vote(kind: DecisionType, by: str | None) -> Vote:
+        decision = Decision(request_id="a1", type=kind, by=by)
+        return Vote(decision=decision, at_ms=1, args_digest="d")
+
+    claimed = replace(asked, claim=Claim(by="ann", until_ms=9))
+    assert told(asked, votes=(vote("approve", "ann"),)) == [("ann", "votes for a1: 1 of 2 votes")]
+    assert told(asked, votes=(vote("edit", None),)) == [
+        ("somebody", "changes the arguments of a1: 1 of 2 votes")
+    ]
+    assert told(asked, claim=claimed.claim) == [("ann", "works on a1")]
+    assert told(claimed, claim=None) == [("ann", "no longer works on a1")]
+    assert told(asked, escalated=1) == [
+        ("outlast", "a1 is overdue: the group leads may decide, too")
+    ]
+    assert told(asked, reminders=1) == [("outlast", "reminds people of a1")]
+    assert told(asked, expires_at_ms=9) == []
+    assert told(replace(asked, reminders=1), paused_at_ms=9) == []
+
+
+def test_an_answer_and_a_budget_that_wait_are_told_as_such() -> None:
+    before = LoopState(phase="thinking", agent="Billing")
+    answer, budget = request(kind="output"), request(kind="budget", id="a2")
+    after = LoopState(phase="thinking", agent="Billing", approvals=(answer, budget))
+
+    assert lines(before, after) == [
+        ("Billing", "waits for a person to approve its answer (a1)"),
+        ("Billing", "waits for a person: a budget is used up (a2)"),
+    ]
+
+
+def test_a_takeover_is_told_with_what_the_person_says() -> None:
+    free = LoopState(phase="idle", agent="Orders", handoff_path=("Orders",))
+    hold = Hold(by="ann", at_ms=1)
+    held = LoopState(phase="held", agent="Orders", handoff_path=("Orders",), hold=hold)
+    words = Item("message", message_of_person("I am here."), "ann")
+    spoken = replace(held, items=(words,))
+    note = Item("note", {"role": "developer", "content": "ann gives it back."})
+    back = LoopState(
+        phase="turned",
+        agent="Repairs",
+        handoff_path=("Orders", "Repairs"),
+        items=(words, note),
+    )
+
+    assert lines(free, held) == [("ann", "takes the conversation over")]
+    (said,) = [event for event in events(held, spoken) if event.text]
+    assert (said.who, said.text, said.data["by_person"]) == ("ann", "I am here.", True)
+    assert lines(spoken, back) == [
+        ("ann", "gives the conversation back to Repairs"),
+        ("developer", "ann gives it back."),
+        ("ann", "hands over to Repairs"),
+    ]
 
 
 def test_why_there_is_no_answer_is_told_once() -> None:

@@ -310,3 +310,16 @@ async def test_what_cannot_be_asked_is_no_error(
 
     async with Follower(client, "never-was").report_retries(print), asyncio.timeout(20):
         await eventually(lambda: asked > 2)
+
+
+@pytest.mark.parametrize(
+    ("reason", "sentence"),
+    [
+        ("weather service is down", "failed: weather service is down. It will be retried."),
+        ("It is down.", "failed: It is down. It will be retried."),
+        ("Down!\n", "failed: Down! It will be retried."),
+    ],
+)
+def test_a_retry_is_told_in_whole_sentences(reason: str, sentence: str) -> None:
+    text = str(Retry(activity="tool:weather", attempt=1, reason=reason))
+    assert text == f"tool:weather, attempt 1 {sentence}"

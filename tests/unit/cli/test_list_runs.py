@@ -7,7 +7,8 @@ import pytest
 from temporalio.client import Client
 
 from outlast.agents.errors import UserError
-from outlast.cli.list_runs import Filter, Row, find_runs, rough
+from outlast.cli.durations import rough
+from outlast.cli.list_runs import Filter, Row, find_runs
 from outlast.client.handle import RunHandle
 from outlast.client.runner import Runner
 from outlast.dev import EmbeddedServer
@@ -174,9 +175,9 @@ async def test_runs_are_listed_for_people_and_for_programs(
     shown = await cli("list", "--waiting")
 
     header, *rows = shown.stdout.splitlines()
-    assert header.split() == ["ID", "STATUS", "AGENT", "APPROVALS", "STARTED", "TOOK"]
+    assert header.split() == ["ID", "STATUS", "AGENT", "WAITS", "FOR", "TOKENS", "AGE", "TOOK"]
     (row,) = [row.split() for row in rows if row.startswith(run_id)]
-    assert row[:4] == [run_id, "waiting", "Helper", "1"]
+    assert row[:7] == [run_id, "waiting", "Helper", "approval", "of", "refund", "15"]
     await handle.cancel()
 
 
@@ -197,7 +198,7 @@ async def test_an_empty_list_is_no_error(cli: Invoke, client: Client) -> None:
     done = await cli("list", "--agent", "Nobody-at-all")
 
     assert (done.exit_code, done.stdout) == (0, "")
-    assert "No such runs" in done.stderr
+    assert "No runs found" in done.stderr
     assert (await cli("list", "--agent", "Nobody-at-all", "--json")).stdout == "[]\n"
 
 
@@ -218,6 +219,8 @@ async def test_a_narrow_terminal_has_fewer_columns_and_whole_ids(
         approvals=1,
         started=datetime(2026, 1, 1, tzinfo=UTC),
         closed=datetime(2026, 1, 1, tzinfo=UTC),
+        waits_for="approval of refund",
+        tokens=15,
     )
 
     async def find_runs(*_: Any, **_options: Any) -> list[Row]:
@@ -228,10 +231,15 @@ async def test_a_narrow_terminal_has_fewer_columns_and_whole_ids(
         header, *lines = (await cli("list")).stdout.splitlines()
         return header, lines
 
+    async def with_tokens(_client: Client, rows: list[Row]) -> list[Row]:
+        return rows
+
     monkeypatch.setattr("outlast.cli.list_runs.find_runs", find_runs)
+    monkeypatch.setattr("outlast.cli.list_runs.with_tokens", with_tokens)
+    monkeypatch.setattr(Row, "age", "1 d")
     header, (row,) = await listed(66)
-    assert header.split() == ["ID", "STATUS", "AGENT", "APPROVALS", "TOOK"]
-    assert row.split() == [one.run_id, "waiting", "Billing", "1", "0", "s"]
+    assert header.split() == ["ID", "STATUS", "AGENT", "WAITS", "FOR"]
+    assert row.split() == [one.run_id, "waiting", "Billing", "approval", "of", "refund"]
     header, (row,) = await listed(40)
     assert (header.split(), row.split()) == (["ID", "STATUS"], [one.run_id, "waiting"])
     _, lines = await listed(20)

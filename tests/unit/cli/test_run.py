@@ -7,6 +7,7 @@ from temporalio.client import Client
 from outlast.client.handle import RunHandle
 from outlast.client.runner import Runner
 from outlast.dev import EmbeddedServer
+from outlast.ports.model import ModelError
 from outlast.testing import ScriptedModel, call
 from tests.unit.cli.conftest import Invoke, Open
 
@@ -56,7 +57,7 @@ async def test_a_failed_run_says_why_and_exits_with_1(cli: Invoke, open_desk: Op
     done = await cli("run", "Helper", "Where?", "--task-queue", queue)
 
     assert (done.exit_code, done.stdout) == (1, "")
-    assert done.stderr.splitlines()[-1].startswith("error: ")
+    assert done.stderr.splitlines()[-2].startswith("error: ")
     assert done.stderr.count("no step for model call") == 1
 
 
@@ -138,7 +139,7 @@ async def test_a_context_that_is_not_json_is_a_wrong_argument(cli: Invoke) -> No
     done = await cli("run", "Helper", "Hi", "--context", "{customer: Mara}")
 
     assert done.exit_code == 2
-    assert "it is not JSON" in done.stderr
+    assert "--context is not JSON: line 1, column 2: " in done.stderr
 
 
 async def test_a_conversation_goes_on(
@@ -218,3 +219,71 @@ async def test_without_a_server_the_error_says_how_to_start_one(
 
     assert done.exit_code == 6
     assert "outlast dev" in done.stderr
+
+
+NO_KEY = ModelError("There is no key.", code="no_api_key", retryable=False)
+
+
+@pytest.mark.smoke
+async def test_a_failed_question_of_a_conversation_says_what_to_do_and_can_be_retried(
+    cli: Invoke, open_desk: Open, run_id: str
+) -> None:
+    queue = await open_desk(ScriptedModel(NO_KEY, "Hello."))
+    arguments = ("run", "Helper", "Hi", "--id", run_id, "--keep-open", "--task-queue", queue)
+    for _ in range(2):  # the same command joins the run, and says the same
+        failed = await cli(*arguments)
+
+        assert failed.exit_code == 1
+        *_, error, hint = failed.stderr.splitlines()
+        assert error == "error: There is no key."
+        assert f"`outlast retry {run_id}` asks the question again" in hint
+        assert f"`outlast send {run_id} ...` asks another one." in hint
+
+    done = await cli("retry", run_id)
+
+    assert (done.exit_code, done.stdout) == (0, "Hello.\n")
+    assert "There is no key" not in done.stderr
+    again = await cli("retry", run_id)
+    assert again.exit_code == 2
+    assert "nothing to retry" in again.stderr
+
+
+async def test_a_failed_run_that_has_closed_can_be_retried(
+    cli: Invoke, open_desk: Open, run_id: str
+) -> None:
+    queue = await open_desk(ScriptedModel(LOOK_UP, NO_KEY, NO_KEY, "On its way."))
+    arguments = ("run", "Helper", "Where is A-17?", "--id", run_id, "--task-queue", queue)
+    failed = await cli(*arguments)
+    assert failed.exit_code == 1
+    assert f"`outlast retry {run_id}` asks the question again, from the step" in failed.stderr
+
+    still = await cli("retry", run_id)
+    assert (still.exit_code, still.stdout) == (1, "")
+    assert "error: There is no key." in still.stderr
+
+    done = await cli("retry", run_id)
+    assert (done.exit_code, done.stdout) == (0, "On its way.\n")
+
+
+async def test_a_retry_need_not_be_waited_for(cli: Invoke, open_desk: Open, run_id: str) -> None:
+    queue = await open_desk(ScriptedModel(NO_KEY, "Hello.", NO_KEY, "Hello."))
+    arguments = ("--id", run_id, "--keep-open", "--task-queue", queue)
+    await cli("run", "Helper", "Hi", *arguments)
+
+    done = await cli("retry", run_id, "--detach", "--json")
+
+    record = json.loads(done.stdout)
+    assert record["run_id"] == run_id
+    assert record["message_id"]
+    assert (await cli("retry", "no-such-run")).exit_code == 4
+
+
+async def test_a_run_without_turns_left_says_that_another_id_is_needed(
+    cli: Invoke, open_desk: Open, run_id: str
+) -> None:
+    queue = await open_desk(ScriptedModel(LOOK_UP))
+    arguments = ("--id", run_id, "--max-turns", "1", "--task-queue", queue)
+
+    done = await cli("run", "Helper", "Hi", *arguments)
+
+    assert done.stderr.splitlines()[-1] == "Another --id starts a new run."

@@ -32,7 +32,7 @@ async def test_what_is_configured_comes_before_the_embedded_server(
 ) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
 
-    with pytest.raises(ServerUnavailable, match=r"Nobody answers at 127\.0\.0\.1:1\."):
+    with pytest.raises(ServerUnavailable, match=r"No Temporal server answers at 127\.0\.0\.1:1\."):
         await connect()
 
 
@@ -128,3 +128,26 @@ async def test_a_short_wait_gives_no_hint(client: Client) -> None:
         pass
 
     assert said.getvalue() == ""
+
+
+async def test_the_server_of_another_project_is_not_used(
+    server: EmbeddedServer, home: Path, nowhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("outlast.client.connection.DEFAULT_ADDRESS", server.address)
+
+    with pytest.raises(ServerUnavailable) as caught:
+        await connect()
+
+    assert f"the one at {server.address} belongs to {home}." in caught.value.message
+    assert f"with --address {server.address}." in caught.value.message
+    assert (await connect(server.address)).client.namespace == "default"
+
+
+async def test_a_server_of_nobody_at_the_default_address_is_used(
+    nowhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with EmbeddedServer(ui_port=None) as own:
+        monkeypatch.setattr("outlast.client.connection.DEFAULT_ADDRESS", own.address)
+
+        assert (await connect()).client.service_client.config.target_host == own.address
+        assert (await connect(None, "missing")).client.namespace == "missing"

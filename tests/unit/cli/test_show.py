@@ -1,16 +1,21 @@
 import json
+from dataclasses import replace
 
 import pytest
 from temporalio.client import Client
 
+from outlast.cli.durations import now_ms
+from outlast.cli.events import run_events
 from outlast.cli.report import Report, show_report
 from outlast.client.handle import RunHandle
 from outlast.client.runner import Runner
-from outlast.loop.approvals import ApprovalRequest
+from outlast.loop.approvals import ApprovalRequest, Decision, Remembered
+from outlast.loop.budgets import Budget
 from outlast.loop.effects import RunTool
 from outlast.loop.items import Item, Message
-from outlast.loop.state import Ignored, LoopState
+from outlast.loop.state import Hold, Ignored, LoopState, Start
 from outlast.loop.values import Failure
+from outlast.ports.model import ModelError
 from outlast.testing import ScriptedModel, call, say
 from tests.unit.cli.conftest import Invoke, Open
 
@@ -27,7 +32,8 @@ async def test_a_run_is_shown_for_people_and_for_programs(
 
     assert shown.exit_code == 0
     assert shown.stdout.splitlines()[0] == run_id
-    assert "user       Where?\nHelper     It is here.\n" in shown.stdout
+    lines = [line[9:] for line in shown.stdout.splitlines()]
+    assert lines[-3:-1] == ["user       Where?", "Helper     It is here."]
     assert (record["status"], record["final_output"]) == ("completed", "It is here.")
     assert [entry["text"] for entry in record["transcript"]] == ["Where?", "It is here."]
 
@@ -62,7 +68,7 @@ async def test_a_run_that_was_terminated_asks_nobody(
 
     assert "status     terminated" in shown
     assert "approve" not in shown
-    assert told.splitlines()[-1].split() == ["outlast", "terminated"]
+    assert told.splitlines()[-1].split()[1:] == ["outlast", "terminated"]
 
 
 STATE = LoopState(
@@ -105,9 +111,19 @@ STATE = LoopState(
 )
 
 
+AT_MS = 1_800_000_000_000
+SHOWN = {"message_input", "tool_called", "tool_output", "message_output_created"}
+
+
 def report(ui: str | None = "http://ui/support-42") -> Report:
     return Report(
-        run_id="support-42", state=STATE, status="running", task_queue="q", events=40, ui=ui
+        run_id="support-42",
+        state=STATE,
+        status="running",
+        task_queue="q",
+        events=40,
+        ui=ui,
+        entries=tuple(one for one in run_events(AT_MS, LoopState(), STATE) if one.type in SHOWN),
     )
 
 
@@ -132,13 +148,54 @@ def test_everything_a_person_needs_is_shown(capsys: pytest.CaptureFixture[str]) 
         assert f"{line}\n" in shown
 
 
+def test_people_see_budgets_what_is_remembered_and_who_has_the_conversation(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    decision = Decision(request_id="a1", type="approve", by="ann", remember=True)
+    state = replace(
+        STATE,
+        start=Start(
+            started_at_ms=now_ms() - 5_000,
+            budgets=(
+                Budget(of="tokens", limit=50_000),
+                Budget(of="cost_micros", limit=2_000_000, per="question", agent="Billing"),
+                Budget(of="seconds", limit=60),
+            ),
+        ),
+        extended=((0, 10_000),),
+        hold=Hold(by="ann", at_ms=AT_MS),
+        remembered=(
+            Remembered(agent="Billing", name="refund", decision=decision),
+            Remembered(agent="Billing", name="pay", decision=decision, args_digest="d", question=0),
+        ),
+    )
+
+    show_report(replace(report(), state=state, status="held"), last=0)
+
+    shown, same = capsys.readouterr().out, "with the same arguments"
+    for line in (
+        "  status     held: a person has the conversation",
+        "  held by    ann, since 2027-01-15T08:00:00.000+00:00",
+        "  budget     0 used of 60,000 tokens per run, 10,000 of them added by people",
+        "  budget     $0.00 used of $2.00 per question of Billing",
+        "  budget     5 used of 60 seconds per run",
+        "  remembers  approve further calls of refund by Billing, by ann",
+        f"  remembers  approve further calls of pay by Billing {same}, for this question, by ann",
+    ):
+        assert f"{line}\n" in shown
+    show_report(replace(report(), state=replace(state, outcome="completed")), last=0)
+    ended = capsys.readouterr().out
+    assert "seconds" not in ended
+    assert "held by" not in ended
+
+
 def test_only_the_newest_entries_are_shown_where_fewer_are_wanted(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     show_report(report(), last=1)
     shown = capsys.readouterr().out
 
-    assert "(3 entries before; see --last)" in shown
+    assert "(3 earlier entries; see --last)" in shown
     assert "Refund A-42" not in shown
     assert "Line two." in shown
 
@@ -147,7 +204,7 @@ def test_no_entries_are_no_entries(capsys: pytest.CaptureFixture[str]) -> None:
     show_report(report(ui=None), last=0)
     shown = capsys.readouterr().out
 
-    assert "(4 entries before; see --last)" in shown
+    assert "(4 earlier entries; see --last)" in shown
     assert "Line two." not in shown
     assert "UI" not in shown
     assert report().record(0)["transcript"] == []
@@ -162,3 +219,18 @@ def test_the_record_holds_the_same_for_programs() -> None:
     assert record["running"] == [{"effect": 7, "what": "look_up()"}]
     assert [approval["id"] for approval in record["approvals"]] == ["a1"]
     assert len(record["transcript"]) == 2
+
+
+async def test_people_and_programs_see_the_same_number_of_model_calls(
+    cli: Invoke, open_desk: Open, run_id: str
+) -> None:
+    failure = ModelError("There is no key.", code="no_api_key", retryable=False)
+    queue = await open_desk(ScriptedModel([call("look_up", "c1", order_id="A")], failure))
+    await cli("run", "Helper", "Hi", "--id", run_id, "--keep-open", "--task-queue", queue)
+
+    people = (await cli("show", run_id)).stdout
+    record = json.loads((await cli("show", run_id, "--json")).stdout)
+
+    assert record["usage"]["requests"] == 1
+    assert "  used       1 model call, " in people
+    assert f"  next       `outlast retry {run_id}` asks the question again" in people

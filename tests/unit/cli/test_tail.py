@@ -1,4 +1,5 @@
 import json
+import re
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -47,9 +48,10 @@ def test_people_see_the_entries_and_what_is_asked_again(events: list[TailEvent])
     done = CliRunner().invoke(app, ["tail", "r1"])
     assert done.exit_code == 0
     assert done.stdout.splitlines() == [
-        "user       Hi",
-        "attempt 2: Helper is asked again",
-        "Helper     Hello",
+        "         user       Hi",
+        "attempt 2: Helper calls the model again",
+        "1970-01-01",
+        "00:00:00 Helper     Hello",
     ]
 
 
@@ -80,7 +82,9 @@ async def test_a_run_is_followed_to_its_end(
     ]
 
     assert shown.exit_code == 0
-    assert shown.stdout.splitlines()[0] == "user       Where?"
+    day, first = shown.stdout.splitlines()[:2]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", day)
+    assert re.fullmatch(r"\d\d:\d\d:\d\d user       Where\?", first)
     assert "Helper     It is here.\n" in shown.stdout
     said = [one["data"].get("delta", "") for one in records if one["type"] == "raw_response_event"]
     assert "".join(said) == '{"order_id": "A-17"}It is here.'

@@ -1,24 +1,20 @@
 import io
 import json
+import time
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
-from hypothesis import given
 from rich.console import Console
 
-from outlast.cli import terminal, view
+from outlast.cli import view
 from outlast.cli.events import RunEvent
 from outlast.cli.view import LiveView
 from outlast.client.results import result_of
 from outlast.contract.reply_events import reply_events
-from outlast.loop.approvals import ApprovalRequest, digest
+from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.effects import RunTool
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
-from outlast.rendering import original
-from tests.hostile_text import ARGUMENTS, assert_visible
-from tests.loop_strategies import examples
 
 REQUEST = ApprovalRequest(
     id="a1",
@@ -29,7 +25,7 @@ REQUEST = ApprovalRequest(
     arguments='{"order_id": "A-42", "amount": 389.0}',
     args_digest="d",
     reason="above 100 EUR",
-    requested_at_ms=1,
+    requested_at_ms=time.time_ns() // 1_000_000 + 86_400_000,  # no wait to show
 )
 
 
@@ -82,104 +78,6 @@ def test_a_result_is_a_record_that_json_can_hold() -> None:
     assert record["type"] == "result"
     assert record["status"] == "waiting"
     assert record["approvals"][0]["args_digest"] == "d"
-
-
-def test_an_approval_shows_what_is_decided(capsys: pytest.CaptureFixture[str]) -> None:
-    view.show_approval(terminal.out(), REQUEST, "support-42")
-
-    assert capsys.readouterr().out.splitlines() == [
-        "  call       refund (a1)",
-        "  arguments  │ {",
-        '             │   "order_id": "A-42",',
-        '             │   "amount": 389.0',
-        "             │ }",
-        "  asked by   Triage → Billing",
-        "  why        above 100 EUR",
-    ]
-
-
-def test_arguments_that_are_no_object_are_shown_as_they_are(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    for label, arguments in (("arguments", "[1, 2]"), ("text     ", "not json")):
-        view.show_approval(terminal.out(), replace(REQUEST, arguments=arguments), "r")
-
-        assert f"{label}  │ {arguments}\n" in capsys.readouterr().out
-
-
-def test_how_to_decide_is_two_commands_to_copy(capsys: pytest.CaptureFixture[str]) -> None:
-    view.show_how_to_decide(terminal.out(), "support-42", [REQUEST])
-
-    shown = capsys.readouterr().out
-    assert shown.startswith("support-42 waits for a person:\n  call       refund (a1)\n")
-    assert "outlast approve support-42 a1\n" in shown
-    assert 'outlast reject support-42 a1 --message "..."\n' in shown
-
-
-def test_a_command_to_copy_holds_an_odd_id_as_one_word(capsys: pytest.CaptureFixture[str]) -> None:
-    view.show_how_to_decide(terminal.out(), "a; rm\x1b", [REQUEST])
-
-    assert "outlast approve $'a; rm\\u001b' a1\n" in capsys.readouterr().out
-
-
-# --- What a person decides about ----------------------------------------------------------------
-
-
-def arguments_on(screen: str) -> tuple[str, str]:
-    """Return the label of the arguments on a screen, and what stands behind the bar."""
-    lines = [line.split("│ ", 1) for line in screen.splitlines() if "│" in line[:14]]
-    return lines[0][0].strip(), "\n".join(line[1] if len(line) == 2 else "" for line in lines)
-
-
-@examples(200)
-@given(arguments=ARGUMENTS)
-def test_the_arguments_on_the_screen_are_those_that_the_digest_covers(arguments: str) -> None:
-    pipe = Console(file=io.StringIO(), width=80)
-    request = replace(REQUEST, arguments=arguments, args_digest=digest(arguments))
-
-    view.show_approval(pipe, request, "support-42")
-
-    assert isinstance(pipe.file, io.StringIO)
-    assert_visible(pipe.file.getvalue(), layout="\n")
-    label, shown = arguments_on(pipe.file.getvalue())
-    assert digest(shown if label == "arguments" else original(shown)) == request.args_digest
-
-
-def test_a_line_that_wraps_cannot_look_like_a_line_of_the_request() -> None:
-    screen = Console(file=io.StringIO(), force_terminal=True, width=40, color_system=None)
-    note = "x" + " " * 60 + '  │ "amount": 5' + " " * 60 + "  why        the boss agreed"
-    request = replace(REQUEST, arguments=json.dumps({"note": note, "amount": 5000}))
-
-    view.show_approval(screen, request, "support-42")
-
-    assert isinstance(screen.file, io.StringIO)
-    lines = screen.file.getvalue().splitlines()
-    assert sum(line.startswith("  why ") for line in lines) == 1
-    assert sum(line[13:14] == "│" for line in lines) == 4
-
-
-def test_a_repeated_key_is_pointed_out(capsys: pytest.CaptureFixture[str]) -> None:
-    request = replace(REQUEST, arguments='{"amount": 5, "amount": 5000}')
-
-    view.show_approval(terminal.out(), request, "support-42")
-
-    shown = capsys.readouterr().out
-    assert '│   "amount": 5,\n' in shown
-    assert '│   "amount": 5000\n' in shown
-    assert 'careful    the key "amount" is repeated' in shown
-
-
-def test_arguments_without_end_say_where_all_of_them_are(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    request = replace(REQUEST, arguments=json.dumps({"text": "x" * 30_000}))
-
-    view.show_approval(terminal.out(), request, "support-42")
-
-    shown = capsys.readouterr().out
-    assert (
-        "(cut: 20,000 of 30,012 characters) All of them: `outlast show support-42 --json`" in shown
-    )
 
 
 LIVE_MESSAGE: JsonObject = {
@@ -253,7 +151,7 @@ def test_a_pipe_gets_whole_lines_only() -> None:
         say_deltas(live, stream(LIVE_MESSAGE))
         live.show_event(LIVE_ANSWER)
         live.show_event(RunEvent(at_ms=0, type="status", who="outlast"))
-    assert written(pipe) == "Helper     Good morning\n"
+    assert written(pipe) == "         Helper     Good morning\n"
 
 
 def test_a_call_is_shown_with_its_arguments_as_they_come() -> None:
@@ -268,7 +166,7 @@ def test_a_new_attempt_drops_the_text_and_says_so() -> None:
         say_deltas(live, stream(LIVE_MESSAGE)[:6])
         live.show_delta("Helper", {"type": "outlast.attempt_restarted", "attempt": 2})
         assert live.text() == ""
-    assert written(pipe) == "attempt 2: Helper is asked again\n"
+    assert written(pipe) == "attempt 2: Helper calls the model again\n"
 
 
 def test_a_view_that_fell_behind_is_marked_until_the_rest_comes() -> None:

@@ -8,14 +8,19 @@ from typing import Any
 import openai
 import pytest
 
-from outlast.demo.desk_model import HELP, answer, main
+from outlast.demo.desk_model import HELP, NOT_DECIDED, answer, main, report
 from outlast.demo.responses_server import InvalidRequest
 from outlast.demo.story import CHANGE, QUESTION, REFUND
+from outlast.loop.items import message_of_person
+from outlast.loop.phrases import EXPIRED, edited, released
 from outlast.loop.values import JsonObject
 
 TRIAGE = ["ask_human", "transfer_to_orders", "transfer_to_billing"]
 ORDERS = ["look_up_order", "change_address", "ask_human", "transfer_to_billing"]
-BILLING = ["look_up_order", "look_up_invoice", "refund_order", "ask_human", "transfer_to_orders"]
+BILLING = [
+    *("look_up_order", "look_up_invoice", "refund_order", "refund_large_order", "ask_human"),
+    "transfer_to_orders",
+]
 
 
 class Desk:
@@ -58,8 +63,8 @@ def text_of(item: JsonObject) -> str:
             REFUND,
             "transfer_to_billing",
             BILLING,
-            "refund_order",
-            {"order_id": "A-42", "reason": REFUND, "amount": None},
+            "look_up_invoice",
+            {"order_id": "A-42"},
         ),
         (
             "I want my money back, 20 EUR of a-17.",
@@ -102,6 +107,71 @@ def test_every_agent_reaches_a_person() -> None:
         assert desk.next(tools)["name"] == "ask_human"
 
 
+def a_refund(amount: float = 389.0) -> Desk:
+    """Return a conversation in which the desk has just called refund_order."""
+    desk = Desk()
+    desk.say(REFUND)
+    assert desk.next(BILLING)["name"] == "look_up_invoice"
+    desk.output({"invoice_id": "INV-012", "paid_eur": amount + 10, "refunded_eur": 10.0})
+    refund = desk.next(BILLING)
+    assert (refund["name"], json.loads(refund["arguments"])) == (
+        "refund_order",
+        {"order_id": "A-42", "amount": amount, "reason": REFUND},
+    )
+    return desk
+
+
+def test_without_an_invoice_there_is_no_refund() -> None:
+    desk = Desk()
+    desk.say(REFUND)
+    desk.next(BILLING)
+    desk.output({"error": "Order A-20 has no invoice yet."})
+
+    assert text_of(desk.next(BILLING)) == "I am sorry. Order A-20 has no invoice yet."
+
+
+def test_a_refund_that_is_too_large_is_asked_for_with_the_tool_for_it() -> None:
+    desk = a_refund(1480.0)
+    desk.output({"error": "That is above 1000.00 EUR. Use refund_large_order: two decide."})
+    call = desk.next(BILLING)
+    assert (call["name"], json.loads(call["arguments"])["amount"]) == ("refund_large_order", 1480.0)
+    desk.output(EXPIRED)
+
+    assert text_of(desk.next(BILLING)) == NOT_DECIDED["refund_large_order"]
+
+
+def test_an_answer_says_that_a_person_has_set_the_amount() -> None:
+    desk = a_refund()
+    output = json.dumps({"order_id": "A-42", "amount_eur": 350.0, "arrives": "on Monday"})
+    desk.output(edited(output, '{"amount": 350}'))
+
+    assert text_of(desk.next(BILLING)) == (
+        "I have refunded 350.00 EUR for order A-42, the amount that a colleague has set. "
+        "The money arrives on Monday."
+    )
+
+
+@pytest.mark.parametrize("name", ["refund_order", "ask_human"])
+def test_what_nobody_decided_is_told_in_words_for_the_customer(name: str) -> None:
+    assert report(name, EXPIRED) == NOT_DECIDED[name]
+    assert report(name, "Only with a receipt.").endswith("it was not done. Only with a receipt.")
+
+
+@pytest.mark.parametrize("words", ["Hello, I am Lee.", "Hello, I am Lee. May I help?"])
+def test_after_a_takeover_the_desk_tells_what_the_person_has_noted(words: str) -> None:
+    desk = Desk()
+    desk.say("Can I talk to a human about A-42?")
+    desk.next(BILLING)
+    desk.output({"ticket_id": "T-1", "answer": "a colleague takes over this conversation"})
+    desk.items.append(message_of_person(words))
+    desk.say("Thank you!")
+    desk.items.append({"role": "developer", "content": released("Lee", "She keeps it.")})
+    assert text_of(desk.next(BILLING)) == "Lee has told me: She keeps it."
+
+    desk.say("And the invoice?")
+    assert json.loads(desk.next(BILLING)["arguments"]) == {"order_id": "A-42"}
+
+
 @pytest.mark.parametrize(
     ("output", "said"),
     [
@@ -110,7 +180,7 @@ def test_every_agent_reaches_a_person() -> None:
             "Order A-17 is delivered. It was ordered on 2026-02-03.",
         ),
         ({"error": "There is no order A-17."}, "I am sorry. There is no order A-17."),
-        ("The tool was too slow.", "I am sorry, that was not done. The tool was too slow."),
+        ("The tool was too slow.", "I am sorry, it was not done. The tool was too slow."),
     ],
 )
 def test_an_answer_is_in_the_words_of_the_tool(output: Any, said: str) -> None:
@@ -123,9 +193,7 @@ def test_an_answer_is_in_the_words_of_the_tool(output: Any, said: str) -> None:
 
 
 def test_a_refund_is_reported_with_its_amount() -> None:
-    desk = Desk()
-    desk.say(REFUND)
-    desk.next(BILLING)
+    desk = a_refund()
     desk.output({"order_id": "A-42", "amount_eur": 389.0, "arrives": "within five working days"})
 
     assert text_of(desk.next(BILLING)) == (

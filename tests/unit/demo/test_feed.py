@@ -78,7 +78,7 @@ async def test_a_call_is_caught_between_its_effect_and_its_report(
     await Runner.start("Slow", "Go", id=run_id, client=client, task_queue=queue)
 
     async with a_feed(client, run_id) as feed:
-        effect = await feed.catch_in_the_act("effect", lambda call: call.name == "hold")
+        effect = await feed.wait_for_half_done_call("effect", lambda call: call.name == "hold")
         assert isinstance(effect, RunTool)
         info = await feed.pending(effect)
         assert info is not None
@@ -97,8 +97,22 @@ async def test_an_answer_without_the_call_is_a_failure(
     await Runner.start("Helper", "Refund", id=run_id, client=client, task_queue=queue)
 
     async with a_feed(client, run_id) as feed:
-        with pytest.raises(DemoFailed, match="gave its answer without a refund"):
-            await feed.catch_in_the_act("refund", lambda _: True)
+        with pytest.raises(DemoFailed, match="The model answered without a refund"):
+            await feed.wait_for_half_done_call("refund", lambda _: True)
+
+
+async def test_a_model_that_neither_calls_nor_answers_in_time_is_a_failure(
+    client: Client, open_slow: Callable[[asyncio.Event], Awaitable[str]], run_id: str
+) -> None:
+    gate = asyncio.Event()
+    queue = await open_slow(gate)
+    handle = await Runner.start("Slow", "Go", id=run_id, client=client, task_queue=queue)
+
+    async with a_feed(client, run_id, patience=1) as feed:
+        with pytest.raises(DemoFailed, match="In 1 s there was no refund, so"):
+            await feed.wait_for_half_done_call("refund", lambda _: False)
+    gate.set()
+    await handle.result()
 
 
 async def test_a_call_that_nobody_gives_up_is_a_failure(
@@ -109,7 +123,7 @@ async def test_a_call_that_nobody_gives_up_is_a_failure(
     handle = await Runner.start("Slow", "Go", id=run_id, client=client, task_queue=queue)
 
     async with a_feed(client, run_id, patience=1) as feed:
-        effect = await feed.catch_in_the_act("effect", lambda _: True)
+        effect = await feed.wait_for_half_done_call("effect", lambda _: True)
         with pytest.raises(DemoFailed, match="has not noticed"):
             await feed.lost(effect)
     gate.set()

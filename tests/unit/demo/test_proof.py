@@ -19,7 +19,7 @@ DEED = Deed(key="r:c1", what="change_address()", attempts=2, applied=1, wanted=1
 PROOF = Proof(
     deeds=(DEED,),
     strangers=(),
-    said=("start", "m-1"),
+    message_ids=("start", "m-1"),
     answered=Counter({"start": 1, "m-1": 1}),
     calls=Counter({"c1": 1}),
     events=40,

@@ -13,8 +13,11 @@ import pytest
 from outlast.dev.data_dir import (
     DataDir,
     ServerInfo,
+    create_data_dir,
+    default_blob_dir,
     default_data_dir,
     open_lock,
+    project_dir,
     running_server,
     try_lock,
 )
@@ -84,7 +87,11 @@ def test_a_home_directory_is_expanded(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert DataDir(Path("~/data")).path == tmp_path.resolve() / "data"
 
 
-def test_the_default_directory_is_the_platforms(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_outside_of_projects_the_default_directory_is_the_platforms(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OUTLAST_DATA_DIR", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "xdg"))
     assert default_data_dir() == tmp_path / "xdg" / "outlast"
@@ -93,3 +100,41 @@ def test_the_default_directory_is_the_platforms(monkeypatch: pytest.MonkeyPatch,
     assert default_data_dir() == tmp_path / ".local" / "share" / "outlast"
     monkeypatch.setattr(sys, "platform", "darwin")
     assert default_data_dir() == tmp_path / "Library" / "Application Support" / "outlast"
+
+
+def test_a_project_has_its_own_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    inner = tmp_path / "desk" / "tests"
+    inner.mkdir(parents=True)
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "desk" / "pyproject.toml").touch()
+    monkeypatch.delenv("OUTLAST_DATA_DIR", raising=False)
+    monkeypatch.chdir(inner)
+
+    assert project_dir() == tmp_path / "desk"
+    assert default_data_dir() == tmp_path / "desk" / ".outlast"
+    assert default_blob_dir() == tmp_path / "desk" / ".outlast" / "blobs"
+
+    monkeypatch.setenv("OUTLAST_DATA_DIR", str(tmp_path / "elsewhere"))
+    assert default_data_dir() == tmp_path / "elsewhere"
+
+
+def test_a_project_that_cannot_be_written_has_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    (tmp_path / "pyproject.toml").touch()
+    monkeypatch.delenv("OUTLAST_DATA_DIR", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "xdg"))
+    monkeypatch.chdir(tmp_path)
+
+    def refuse(path: Path, mode: int) -> bool:
+        return path != tmp_path
+
+    monkeypatch.setattr("os.access", refuse)
+
+    assert default_data_dir() == tmp_path / "xdg" / "outlast"
+
+
+@pytest.mark.parametrize(("name", "ignored"), [(".outlast", True), ("data", False)])
+def test_version_control_ignores_a_directory_in_a_project(tmp_path: Path, name: str, ignored: bool):
+    for _ in range(2):
+        create_data_dir(tmp_path / name)
+
+    assert (tmp_path / name / ".gitignore").exists() == ignored

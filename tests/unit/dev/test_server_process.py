@@ -33,6 +33,9 @@ def test_a_server_with_a_database_is_fast_and_survives():
         "history.timerProcessorMaxPollRPS=2000",
         "history.visibilityProcessorMaxPollRPS=2000",
         "system.enableActivityEagerExecution=true",
+        "matching.enableFairness=true",
+        "matching.numTaskqueueReadPartitions=1",
+        "matching.numTaskqueueWritePartitions=1",
     }
 
 

@@ -1,0 +1,166 @@
+"""`outlast audit`: who was asked, who decided what, when, and what was refused."""
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Literal, cast
+
+import typer
+
+from outlast.agents.errors import UserError
+from outlast.cli import options, server, terminal
+from outlast.cli.durations import past_time, rough
+from outlast.cli.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from temporalio.client import Client
+
+    from outlast.client.audit import AuditLog, AuditSummary, Figures
+
+_RunId = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[ID]", help="The run's id; with --since, all runs.", show_default=False
+    ),
+]
+_Since = Annotated[
+    str | None,
+    typer.Option(
+        "--since", metavar="TIME", help="What happened since: 12h, 30d, or a date as 2026-11-01."
+    ),
+]
+
+
+def audit(
+    run_id: _RunId = None,
+    since: _Since = None,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, help="The maximum number of runs to read.")
+    ] = 1_000,
+    form: Annotated[
+        Literal["jsonl", "csv"],
+        typer.Option("--format", help="JSON lines, or a table for spreadsheets."),
+    ] = "jsonl",
+    summary: Annotated[
+        bool, typer.Option("--summary", help="Figures of each tool and person instead.")
+    ] = False,
+    address: options.Address = None,
+    namespace: options.Namespace = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Print the audit of a run, or of all runs since a time: a line for each thing that happened.
+
+    Requests, votes, decisions, claims, reminders, escalations, expiries, takeovers, and what a
+    signal tried in vain. Read from the runs' histories; needs no worker.
+    """
+    begins = None if since is None else past_time(since, datetime.now(UTC))  # noqa: TID251
+    if run_id is None and begins is None:
+        raise UserError("Name a run, or a time: `outlast audit --since 30d`.")
+
+    async def print_all() -> "AuditLog":
+        from outlast.client.audit import summary_of
+
+        connection = await server.connect(address, namespace)
+        async with terminal.waiting(terminal.err(), "reading histories"):
+            log = await _read(connection.client, run_id, begins, limit)
+        if summary and as_json:
+            terminal.print_json(summary_of(log.records).record())
+        elif summary:
+            _show_summary(summary_of(log.records))
+        else:
+            _print_records(log, form)
+        return log
+
+    log = asyncio.run(print_all())
+    if log.is_cut:
+        terminal.say(terminal.err(), f"Limited to {limit:,} runs: there are more, see --limit.")
+    for one in log.unread:
+        terminal.say(terminal.err(), f"Not read: {one.run_id}. ", one.why)
+    if log.unread:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+async def _read(
+    client: "Client", run_id: str | None, begins: datetime | None, limit: int
+) -> "AuditLog":
+    from outlast.client.audit import audit_run, audit_since
+
+    if run_id is None:
+        assert begins is not None  # noqa: S101  checked before
+        return await audit_since(client, begins, limit=limit)
+    log = await audit_run(client, run_id)
+    if begins is None:
+        return log
+    begins_ms = begins.timestamp() * 1_000
+    return replace(log, records=tuple(one for one in log.records if one.at_ms >= begins_ms))
+
+
+def _print_records(log: "AuditLog", form: str) -> None:
+    from outlast.client.audit import FIELDS
+
+    records = [one.record() for one in log.records]
+    if form == "jsonl":
+        for record in records:
+            terminal.print_json_line(record)
+        return
+    terminal.print_csv([FIELDS, *([_cell(record[name]) for name in FIELDS] for record in records)])
+
+
+def _cell(value: object) -> object:
+    """Return a field as one cell: a list of names as `a | b`."""
+    return " | ".join(map(str, cast("list[object]", value))) if isinstance(value, list) else value
+
+
+_COLUMNS = (
+    terminal.Column(name="NAME", folds=True),
+    terminal.Column(name="DECISIONS", numbers=True),
+    terminal.Column(name="APPROVED", numbers=True),
+    terminal.Column(name="EDITED", numbers=True),
+    terminal.Column(name="MEDIAN", numbers=True),
+    terminal.Column(name="UNDER 3 S", numbers=True, left_out=3),
+    terminal.Column(name="UNVERIFIED", numbers=True, left_out=2),
+    terminal.Column(name="EXPIRED", numbers=True, left_out=1),
+)
+
+
+def _show_summary(found: "AuditSummary") -> None:
+    if not found.tools and not found.people:
+        terminal.say(terminal.err(), "Nobody has decided anything.")
+        return
+    for title, figures in (("Tools", found.tools), ("People", found.people)):
+        if figures:
+            terminal.say(terminal.out(), (title, "bold"))
+            terminal.say_table(terminal.out(), _COLUMNS, _rows(figures))
+            terminal.say(terminal.out(), "")
+    for one in found.suggestions:
+        terminal.say(terminal.out(), one)
+
+
+def _rows(figures: "Sequence[Figures]") -> list[tuple[str, ...]]:
+    return [
+        (
+            one.name,
+            f"{one.decisions:,}",
+            _share(one.approve_rate),
+            _share(one.edit_rate),
+            "-" if one.median_seconds is None else _length(one.median_seconds),
+            f"{one.fast:,}",
+            f"{one.unverified:,}",
+            f"{one.expired:,}",
+        )
+        for one in figures
+    ]
+
+
+def _share(rate: float | None) -> str:
+    """Return a share in percent, in which only all is 100 % and only none is 0 %."""
+    if rate is None:
+        return "-"
+    percent = round(rate * 100)
+    return f"{min(max(percent, 1), 99) if 0 < rate < 1 else percent} %"
+
+
+def _length(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 10 else rough(timedelta(seconds=seconds))

@@ -1,0 +1,393 @@
+"""`outlast approve`, `edit`, `reject`, `respond`, `claim` and `unclaim`: one request, one person.
+
+A decision includes the digest of the arguments that the person saw; it is invalid for others.
+"""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
+
+import typer
+
+from outlast.agents.errors import DecisionRefused, UserError
+from outlast.cli import terminal
+from outlast.cli.durations import now_ms
+from outlast.cli.sender import Caller, by_person
+from outlast.loop.values import Json, JsonObject
+from outlast.rendering import command
+
+if TYPE_CHECKING:
+    from outlast.client.handle import RunHandle
+    from outlast.client.people import ClaimReceipt, DecisionReceipt
+    from outlast.loop.approvals import ApprovalRequest, DecisionType, RequestKind
+    from outlast.loop.state import LoopState
+    from outlast.loop.votes import Sender
+
+ApprovalId: TypeAlias = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="APPROVAL", help="The request, such as a1; may be left out if only one waits."
+    ),
+]
+Message: TypeAlias = Annotated[
+    str | None, typer.Option("--message", "-m", help="The reason, for the model to read.")
+]
+Remember: TypeAlias = Annotated[
+    Literal["tool", "tool_with_args"] | None,
+    typer.Option(
+        "--remember",
+        help="Decide further calls of this tool by this agent, too: all, or those with the same "
+        "arguments.",
+    ),
+]
+Until: TypeAlias = Annotated[
+    Literal["run", "conversation"] | None,
+    typer.Option(
+        "--until",
+        help="How long --remember holds: for this question, or the whole conversation (default).",
+    ),
+]
+
+_RUNS: Final[dict["RequestKind", str]] = {
+    "tool": "The call runs.",
+    "handoff": "The handoff goes on.",
+    "output": "The user gets the answer.",
+    "budget": "The run goes on.",
+}
+_RUNS_CHANGED: Final[dict["RequestKind", str]] = {
+    "tool": "The call runs with the changed arguments.",
+    "handoff": "The handoff goes on with the changed arguments.",
+    "output": "The user gets the changed answer.",
+    "budget": "The run goes on with the changed budget.",
+}
+_STOPS: Final[dict["RequestKind", str]] = {
+    "tool": "The call does not run; the model reads why.",
+    "handoff": "The handoff does not happen; the model reads why.",
+    "output": "The user does not get the answer; the model writes another one.",
+    "budget": "The run does not go on with this question.",
+}
+_ANSWERED: Final[dict["RequestKind", str]] = {
+    "tool": "The call does not run; the model reads your answer as its output.",
+    "handoff": "The handoff does not happen; the model reads your answer.",
+    "output": "The user gets your answer.",
+    "budget": "The run goes on.",
+}
+_DONE: Final = {
+    "approved": ("Approved", _RUNS),
+    "edited": ("Approved with changes", _RUNS_CHANGED),
+    "rejected": ("Rejected", _STOPS),
+    "responded": ("Answered", _ANSWERED),
+}
+
+
+@by_person
+async def approve(
+    caller: Caller,
+    approval: ApprovalId = None,
+    remember: Remember = None,
+    until: Until = None,
+) -> None:
+    """Approve a call that waits for a person: it runs as it is."""
+    remembered = _remembered(remember, until)
+    await _send(caller, await _choose(caller, approval, "approve"), "approve", **remembered)
+
+
+@by_person
+async def edit(
+    caller: Caller,
+    approval: ApprovalId = None,
+    arguments: Annotated[
+        str | None,
+        typer.Option(
+            "--arguments",
+            metavar="JSON",
+            help="All arguments, as JSON, or @FILE. Default: an editor opens.",
+        ),
+    ] = None,
+    message: Message = None,
+) -> None:
+    """Approve a call with other arguments; the model reads that a person changed them.
+
+    The editor is that of VISUAL or EDITOR. Leave redacted values as they are to keep them.
+    """
+    from outlast.cli import editor
+    from outlast.cli.json_values import json_object, json_option
+
+    wanted = None
+    if arguments is not None:
+        wanted = json_object(json_option(arguments, "--arguments"), "--arguments")
+    elif not editor.is_interactive():
+        raise UserError(
+            "Write the arguments: --arguments '{...}', @FILE, or @- for standard input."
+        )
+    chosen = await _choose(caller, approval, "inbox edit")
+    if wanted is None:
+        chosen.check(caller)
+        wanted = await editor.edit_arguments(
+            chosen.request, lambda changed: chosen.problem_of(caller, changed)
+        )
+    await _send(caller, chosen, "edit", edited_arguments=wanted, message=message)
+
+
+@by_person
+async def reject(
+    caller: Caller,
+    approval: ApprovalId = None,
+    message: Message = None,
+    remember: Remember = None,
+    until: Until = None,
+) -> None:
+    """Reject a call that waits for a person; the model reads the message."""
+    fields = {"message": message, **_remembered(remember, until)}
+    await _send(caller, await _choose(caller, approval, "reject"), "reject", **fields)
+
+
+@by_person
+async def respond(
+    caller: Caller,
+    approval: ApprovalId = None,
+    text: Annotated[str | None, typer.Option("--text", help="Your answer.")] = None,
+    response: Annotated[
+        str | None,
+        typer.Option(
+            "--response", metavar="JSON", help="Your answer as JSON, or @FILE, instead of a text."
+        ),
+    ] = None,
+) -> None:
+    """Answer in place of a call: it does not run, and the model reads your answer."""
+    from outlast.cli.json_values import json_option
+
+    if (text is None) == (response is None):
+        raise UserError("Write your answer: --text '...', or --response with JSON or @FILE.")
+    said: Json = text if response is None else json_option(response, "--response")
+    chosen = await _choose(caller, approval, "inbox respond")
+    await _send(caller, chosen, "respond", response=said)
+
+
+@by_person
+async def claim(
+    caller: Caller,
+    approval: ApprovalId = None,
+    minutes: Annotated[
+        int, typer.Option("--minutes", min=1, max=24 * 60, help="For how long.")
+    ] = 30,
+    force: Annotated[
+        bool, typer.Option("--force", help="Take the request from whoever works on it.")
+    ] = False,
+) -> None:
+    """Keep a request to yourself for some minutes; nobody else decides it meanwhile."""
+    chosen = await _choose(caller, approval, "inbox claim")
+    receipt = await caller.send(
+        chosen.handle,
+        lambda: chosen.handle.claim(chosen.request, by=caller.person, minutes=minutes, force=force),
+    )
+    until = "" if receipt.until is None else f" until {receipt.until.isoformat(timespec='minutes')}"
+    _show_claim(caller, chosen, receipt, f"{receipt.by} works on {chosen.request.id}{until}.")
+
+
+@by_person
+async def unclaim(
+    caller: Caller,
+    approval: ApprovalId = None,
+    force: Annotated[bool, typer.Option("--force", help="End somebody else's claim.")] = False,
+) -> None:
+    """End a claim, so that everybody may decide the request again."""
+    chosen = await _choose(caller, approval, "inbox unclaim")
+    receipt = await caller.send(
+        chosen.handle,
+        lambda: chosen.handle.unclaim(chosen.request, by=caller.person, force=force),
+    )
+    done = f"Nobody works on {chosen.request.id} now."
+    _show_claim(caller, chosen, receipt, done)
+
+
+# --- The request ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """The request that the command is about, in its run."""
+
+    handle: "RunHandle"
+    state: "LoopState"
+    request: "ApprovalRequest"
+
+    def check(self, caller: Caller) -> None:
+        """Check that the person may decide now, before they write a change.
+
+        Raises:
+            DecisionRefused: the person may not.
+        """
+        from outlast.loop.votes import claim_refusal
+
+        request = self.request
+        refused = claim_refusal((request,), request.id, caller.person, self._circumstances())
+        if refused is not None:
+            raise DecisionRefused(refused)
+
+    def problem_of(self, caller: Caller, arguments: JsonObject) -> str | None:
+        """Return why the run would refuse other arguments, or None."""
+        from outlast.loop.votes import refusal
+
+        decision = _decision(caller, self.request, "edit", edited_arguments=arguments)
+        return refusal((self.request,), decision, self._circumstances())
+
+    def _circumstances(self) -> "Sender":
+        """Return the circumstances of a decision; the run itself checks the proof."""
+        from outlast.loop.state import sender_of
+
+        return sender_of(self.state, now_ms(), verified=True)
+
+
+async def _choose(caller: Caller, approval: str | None, verb: str) -> _Chosen:
+    """Read the run and return the request, which people see first."""
+    from outlast.cli import review
+
+    handle = await caller.connect()
+    await handle.check()
+    state = await handle.state()
+    request = _chosen(caller.run_id, await find_requests(handle, state, approval), verb)
+    if not caller.as_json:
+        words = await review.read_words(handle, state, [request])
+        run_id = request.run_id or caller.run_id
+        review.show_approval(terminal.err(), request, run_id, words[request.id])
+    return _Chosen(handle, state, request)
+
+
+async def find_requests(
+    handle: "RunHandle", state: "LoopState", approval: str | None
+) -> tuple["ApprovalRequest", ...]:
+    """Return the pending requests of a run, or the one with an id, also if it is settled.
+
+    Raises:
+        DecisionRefused: there is none.
+    """
+    from outlast.client.nested_requests import run_of_request
+
+    pending = state.pending_approvals
+    if approval is None:
+        if not pending:
+            raise DecisionRefused(
+                f"The run {handle.id} waits for no approval: it is {state.status}."
+            )
+        return pending
+    for request in (*pending, *state.approvals):
+        if request.id == approval:
+            return (request,)
+    if "." in approval:  # of a nested run, which has ended
+        nested_id, settled = await run_of_request(approval, state, handle.client)
+        if settled is not None:
+            return (replace(settled, run_id=nested_id),)
+    ids = ", ".join(request.id for request in pending) or "none"
+    raise DecisionRefused(f"The run {handle.id} has no approval {approval!r}. Pending: {ids}.")
+
+
+def _chosen(run_id: str, found: tuple["ApprovalRequest", ...], verb: str) -> "ApprovalRequest":
+    """Return the request to decide; the run itself refuses a request that is settled."""
+    first, *others = found
+    if others:
+        ids = ", ".join(request.id for request in found)
+        raise UserError(
+            f"The run {run_id} waits for {len(found)} approvals: {ids}. Name one: "
+            f"`{command(verb, run_id, first.id)}`. `outlast show` has the details."
+        )
+    return first
+
+
+# --- The decision ---------------------------------------------------------------------------------
+
+
+def _remembered(remember: str | None, until: str | None) -> dict[str, Any]:
+    """Return the fields of a decision that also holds for further calls.
+
+    Raises:
+        UserError: --until is given without --remember.
+    """
+    if remember is None:
+        if until is not None:
+            raise UserError(
+                "--until says how long --remember holds. Add --remember, or leave both."
+            )
+        return {}
+    return {
+        "remember": True,
+        "remember_scope": remember,
+        "remember_until": until or "conversation",
+    }
+
+
+def _decision(
+    caller: Caller, request: "ApprovalRequest", kind: "DecisionType", **fields: Any
+) -> Any:
+    from outlast.client.identity import decided_by
+    from outlast.loop.approvals import Decision
+
+    decision = Decision(
+        request_id=request.id,
+        type=kind,
+        channel="cli",
+        args_digest=request.args_digest,
+        **fields,
+    )
+    return decided_by(decision, caller.person)
+
+
+async def _send(caller: Caller, chosen: _Chosen, kind: "DecisionType", **fields: Any) -> None:
+    """Send a decision, and show what became of it."""
+    request = chosen.request
+    decision = _decision(caller, request, kind, **fields)
+    receipt = await caller.send(chosen.handle, lambda: chosen.handle.decide(decision))
+    edited = fields.get("edited_arguments")
+    record = {
+        "run_id": caller.run_id,
+        "approval": request.id,
+        "status": receipt.status,
+        "votes": receipt.votes,
+        "votes_needed": receipt.votes_needed,
+        "by": caller.person.subject,
+        "tool": request.name,
+        "arguments": request.arguments,
+        **({} if edited is None else {"edited_arguments": edited}),
+    }
+    sentence = outcome(request, receipt, caller.person.subject)
+    caller.show(record, sentence, _further(request, fields))
+
+
+def outcome(request: "ApprovalRequest", receipt: "DecisionReceipt", by: str) -> str:
+    """Return what became of the decision of a person, as a sentence."""
+    if receipt.status == "pending":
+        return f"{receipt.votes} of {receipt.votes_needed} votes; waits for {_others(request, receipt)}."
+    word, then = _DONE.get(receipt.status, (receipt.status, {}))
+    return f"{word} by {receipt.by or by}. {then.get(request.kind, '')}"
+
+
+def _others(request: "ApprovalRequest", receipt: "DecisionReceipt") -> str:
+    """Return who still has to agree."""
+    audiences = request.audiences
+    missing = receipt.votes_needed - receipt.votes
+    people = "another person" if missing == 1 else f"{missing} other people"
+    subjects = dict.fromkeys(name for one in audiences for name in one.subjects)
+    groups = dict.fromkeys(name for one in audiences for name in one.groups)
+    if not (subjects or groups):
+        return people
+    if not subjects:
+        return f"{people} of {' or '.join(groups)}"
+    return f"{people}: {' or '.join([*subjects, *(f'somebody of {one}' for one in groups)])}"
+
+
+def _further(request: "ApprovalRequest", fields: dict[str, Any]) -> str:
+    """Return what a decision means for further calls; empty if nothing."""
+    if not fields.get("remember"):
+        return ""
+    same = " with these arguments" if fields["remember_scope"] == "tool_with_args" else ""
+    long = "for this question" if fields["remember_until"] == "run" else "in this conversation"
+    return f" It also holds for further calls of {request.name} by {request.agent}{same}, {long}."
+
+
+def _show_claim(caller: Caller, chosen: _Chosen, receipt: "ClaimReceipt", sentence: str) -> None:
+    record = {
+        "run_id": caller.run_id,
+        "approval": chosen.request.id,
+        "claimed_by": receipt.by,
+        "until": None if receipt.until is None else receipt.until.isoformat(),
+    }
+    caller.show(record, sentence)

@@ -1,0 +1,45 @@
+"""Times and durations as people read them."""
+
+import time
+from datetime import UTC, datetime, timedelta
+
+from outlast.agents.durations import parse_duration
+from outlast.agents.errors import UserError
+
+
+def now_ms() -> int:
+    """Return the time of this machine, in milliseconds since the epoch: an estimate for people."""
+    return time.time_ns() // 1_000_000
+
+
+def rough(length: timedelta) -> str:
+    """Return a duration in its largest unit, such as `3 min`."""
+    seconds = max(0, int(length.total_seconds()))
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
+def iso_time(at_ms: int) -> str:
+    """Return a time as ISO 8601 in UTC, with milliseconds."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def past_time(text: str, now: datetime) -> datetime:
+    """Return the time that an option such as `--since` names: `30d` before now, or a date.
+
+    Raises:
+        UserError: the text is neither.
+    """
+    length = parse_duration(text)
+    try:
+        if length is not None:
+            return now - length
+        named = datetime.fromisoformat(text.strip())
+        return named if named.tzinfo is not None else named.astimezone()
+    except (ValueError, OverflowError):
+        raise UserError(
+            f"{text!r:.80} is no time. Write a length, such as 90min, 12h, 30d or 2w, or a date, "
+            "such as 2026-11-01."
+        ) from None

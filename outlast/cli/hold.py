@@ -1,0 +1,60 @@
+"""`outlast hold`, `say` and `release`: a person takes a conversation over and gives it back."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from outlast.cli.sender import Caller, by_person
+
+if TYPE_CHECKING:
+    from outlast.client.people import TakeoverReceipt
+
+
+@by_person
+async def hold(
+    caller: Caller,
+    cancel: Annotated[
+        bool, typer.Option("--cancel", help="Cancel a model call under way, instead of waiting.")
+    ] = False,
+) -> None:
+    """Take a conversation over: the agent does nothing until you release it."""
+    handle, mode = await caller.connect(), "cancel" if cancel else "finish"
+    receipt = await caller.send(handle, lambda: handle.hold(by=caller.person, mode=mode))
+    now = "waits" if cancel else "finishes a turn under way, and then waits"
+    done = f"{receipt.by} has the conversation. The agent {receipt.agent} {now}."
+    _show(caller, receipt, done)
+
+
+@by_person
+async def say(
+    caller: Caller,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What you say to the user.")],
+) -> None:
+    """Answer the user of a conversation that you hold."""
+    handle = await caller.connect()
+    receipt = await caller.send(handle, lambda: handle.say(text, by=caller.person))
+    _show(caller, receipt, f"Said. {receipt.by} has the conversation.")
+
+
+@by_person
+async def release(
+    caller: Caller,
+    note: Annotated[str, typer.Option("--note", help="What the model reads about it.")] = "",
+    to: Annotated[
+        str, typer.Option("--to", help="The agent that goes on. Default: the active one.")
+    ] = "",
+) -> None:
+    """Give a conversation back to an agent, which answers what nobody has answered."""
+    handle = await caller.connect()
+    receipt = await caller.send(handle, lambda: handle.release(by=caller.person, note=note, to=to))
+    _show(caller, receipt, f"The agent {receipt.agent} has the conversation again.")
+
+
+def _show(caller: Caller, receipt: "TakeoverReceipt", sentence: str) -> None:
+    record = {
+        "run_id": caller.run_id,
+        "status": receipt.status,
+        "held_by": receipt.by,
+        "agent": receipt.agent,
+    }
+    caller.show(record, sentence)

@@ -1,0 +1,401 @@
+"""`outlast inbox`: what waits for people, across all runs."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from contextlib import aclosing, nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from outlast.agents.errors import AgentsException, UserError
+from outlast.cli import options, server, terminal
+from outlast.cli.decide import ApprovalId, find_requests
+from outlast.cli.durations import now_ms, rough
+from outlast.cli.list_runs import READ_AT_ONCE, READ_SECONDS
+from outlast.loop.values import JsonObject
+from outlast.rendering import call_line, command, cut, excerpt
+
+if TYPE_CHECKING:
+    from outlast.client.inbox import Inbox, InboxEntry
+    from outlast.loop.approvals import ApprovalRequest, Person, Risk
+
+LONGEST_CALL = 60
+LONGEST_REASON = 60
+"""How many characters of a request the list shows."""
+
+_COLUMNS = (
+    terminal.Column(name="DUE IN", numbers=True),
+    terminal.Column(name="RISK"),
+    terminal.Column(name="FOR", folds=True, left_out=2),
+    terminal.Column(name="RUN", folds=True),
+    terminal.Column(name="REQUEST"),
+    terminal.Column(name="WHAT", folds=True),
+    terminal.Column(name="WHY", folds=True, left_out=1),
+)
+_RISK_STYLES = {"high": "bold red", "medium": "yellow", "low": ""}
+_NOTHING = "Nothing waits for people."
+
+
+class RiskChoice(StrEnum):
+    """The risks of approval requests."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
+def inbox(
+    ctx: typer.Context,
+    group: Annotated[
+        str | None, typer.Option("--group", help="Only what this group or person decides.")
+    ] = None,
+    risk: Annotated[
+        RiskChoice | None, typer.Option("--risk", help="Only runs with this highest risk.")
+    ] = None,
+    mine: Annotated[
+        bool, typer.Option("--mine", help="Only what you may decide, with your groups.")
+    ] = False,
+    due: Annotated[
+        str | None, typer.Option("--due", help="Only what is due within this time, such as 2h.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="How many runs.")] = 50,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Follow the inbox until Ctrl-C.")
+    ] = False,
+    address: options.Address = None,
+    namespace: options.Namespace = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """List what waits for people, the most urgent first; needs no worker.
+
+    The list is a moment behind. `outlast inbox show` has the requests of a run in full; the other
+    commands decide them. With --watch, a terminal shows a live table, and a pipe gets a line for
+    each change.
+    """
+    if ctx.invoked_subcommand is not None:
+        _refuse_options(ctx)
+        return
+
+    async def look() -> None:
+        from outlast.client.identity import os_user
+        from outlast.client.inbox import Inbox
+
+        wanted = _Wanted(
+            group=group,
+            risk=None if risk is None else risk.value,
+            person=os_user() if mine else None,
+            due_before=None if due is None else _now() + _length(due),
+        )
+        connection = await server.connect(address, namespace)
+        box = Inbox(connection.client)
+        if watch:
+            await _watch(box, wanted, as_json=as_json)
+        else:
+            await _list(box, wanted, limit, as_json=as_json)
+
+    asyncio.run(look())
+
+
+def inbox_show(
+    run_id: options.RunId,
+    approval: ApprovalId = None,
+    address: options.Address = None,
+    namespace: options.Namespace = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Show a run's requests in full: arguments, rules, votes, and the model's own words.
+
+    Needs no worker.
+    """
+
+    async def read() -> None:
+        from outlast.cli import review
+        from outlast.client.handle import RunHandle
+        from outlast.workflows.presentation import approval_view
+
+        connection = await server.connect(address, namespace)
+        handle = RunHandle(connection.client, run_id)
+        await handle.check()
+        state = await handle.state()
+        requests = await find_requests(handle, state, approval)
+        words = await review.read_words(handle, state, requests)
+        if as_json:
+            terminal.print_json(
+                [
+                    {
+                        **approval_view(run_id, one),
+                        "status": one.status,
+                        "model_words": words[one.id],
+                    }
+                    for one in requests
+                ]
+            )
+            return
+        for one in requests:
+            if one.status == "pending":
+                review.show_how_to_decide(terminal.out(), run_id, [one], words)
+            else:
+                review.show_approval(terminal.out(), one, one.run_id or run_id, words[one.id])
+
+    asyncio.run(read())
+
+
+def _refuse_options(ctx: typer.Context) -> None:
+    """Refuse options before a command of the group, which would not reach it.
+
+    Raises:
+        UserError: there are such options.
+    """
+    for one in ctx.command.params:
+        source = ctx.get_parameter_source(one.name or "")
+        if source is not None and source.name == "COMMANDLINE":
+            verb = ctx.invoked_subcommand
+            raise UserError(
+                f"{one.opts[0]} stands before {verb}, where it has no effect. Write it behind: "
+                f"`outlast inbox {verb} ID {one.opts[0]} ...`."
+            )
+
+
+# --- What is listed -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """The criteria of the list, as `Inbox.list` takes them; None means any."""
+
+    group: str | None
+    risk: "Risk | None"
+    person: "Person | None"
+    due_before: datetime | None
+
+    def accepts(self, request: "ApprovalRequest") -> bool:
+        """Whether one request of a listed run fits, too."""
+        from outlast.loop.votes import Sender, person_problem
+
+        if self.group is not None and not any(
+            self.group in {*one.groups, *one.subjects} for one in request.audiences
+        ):
+            return False
+        if self.person is None:
+            return True
+        sender = Sender(at_ms=now_ms(), verified=True)
+        return person_problem(request.terms, request.audiences, self.person, sender) is None
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """An entry with its requests; None if its run cannot be read."""
+
+    entry: "InboxEntry"
+    requests: "tuple[ApprovalRequest, ...] | None"
+
+    def record(self) -> JsonObject:
+        """Return the entry for programs."""
+        from outlast.workflows.presentation import approval_view
+
+        entry, found = self.entry, self.requests
+        return {
+            "run_id": entry.run_id,
+            "agent": entry.agent,
+            "status": entry.status,
+            "what": list(entry.tools),
+            "pending": entry.pending,
+            "people": list(entry.people),
+            "for_anybody": entry.for_anybody,
+            "risk": entry.risk,
+            "due": entry.due.isoformat() if entry.due is not None else None,
+            "started": entry.started.isoformat(),
+            "requests": None
+            if found is None
+            else [approval_view(entry.run_id, one) for one in found],
+        }
+
+    def lines(self) -> "list[Line]":
+        """Return a line for each request; one for the run if it cannot be read."""
+        if self.requests is None:
+            return [_line_of_run(self.entry)]
+        return [_line_of(self.entry, request) for request in self.requests]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A line of the list."""
+
+    due_ms: int | None
+    risk: str
+    whom: str
+    run_id: str
+    request_id: str = ""
+    what: str
+    why: str = ""
+
+    def urgency(self) -> tuple[bool, int, int]:
+        """Return a sort key: what is due first, then what does more harm."""
+        risks = list(_RISK_STYLES)
+        return self.due_ms is None, self.due_ms or 0, risks.index(self.risk)
+
+    def cells(self, at_ms: int) -> list[terminal.Part | list[terminal.Part]]:
+        """Return the cells of the table."""
+        due = "" if self.due_ms is None else _due(self.due_ms - at_ms)
+        late = self.due_ms is not None and self.due_ms <= at_ms
+        return [
+            (due, "bold red" if late else ""),
+            (self.risk, _RISK_STYLES[self.risk]),
+            self.whom,
+            self.run_id,
+            self.request_id,
+            self.what,
+            self.why,
+        ]
+
+
+def _line_of(entry: "InboxEntry", request: "ApprovalRequest") -> Line:
+    from outlast.loop.votes import audience_text, deadline_ms
+
+    terms, claim = request.terms, request.claim
+    facts = [
+        terms.effect or "",
+        request.reason or "",
+        f"{len(request.standing_votes)} of {terms.quorum} votes" if terms.quorum > 1 else "",
+        f"{claim.by} works on it" if claim is not None and claim.until_ms > now_ms() else "",
+    ]
+    return Line(
+        due_ms=deadline_ms(request),
+        risk=terms.risk,
+        whom=excerpt(audience_text(request.audiences) or "anybody", LONGEST_REASON),
+        run_id=entry.run_id,
+        request_id=request.id,
+        what=excerpt(call_line(request.name, request.arguments), LONGEST_CALL),
+        why="; ".join(cut(one, LONGEST_REASON) for one in facts if one),
+    )
+
+
+def _line_of_run(entry: "InboxEntry") -> Line:
+    due = entry.due
+    return Line(
+        due_ms=None if due is None else int(due.timestamp() * 1000),
+        risk=entry.risk,
+        whom=", ".join([*entry.people, *(["anybody"] if entry.for_anybody else [])]),
+        run_id=entry.run_id,
+        what=", ".join(entry.tools) or f"{entry.pending} pending",
+        why="its history cannot be read",
+    )
+
+
+async def _read(entry: "InboxEntry", wanted: _Wanted) -> _Listed:
+    """Read the requests of an entry."""
+    try:
+        async with asyncio.timeout(READ_SECONDS):
+            found = await entry.requests()
+    except (AgentsException, TimeoutError):  # encrypted, deleted, or too slow
+        return _Listed(entry, None)
+    return _Listed(entry, tuple(one for one in found if wanted.accepts(one)))
+
+
+def _lines(found: "Iterable[_Listed]") -> list[Line]:
+    """Return all lines, the most urgent first."""
+    return sorted((line for one in found for line in one.lines()), key=Line.urgency)
+
+
+async def _list(box: "Inbox", wanted: _Wanted, limit: int, *, as_json: bool) -> None:
+    async with terminal.waiting(terminal.err(), "reading the inbox"):
+        page = await box.list(
+            group=wanted.group,
+            risk=wanted.risk,
+            mine=wanted.person,
+            due_before=wanted.due_before,
+            limit=limit,
+        )
+        turn = asyncio.Semaphore(READ_AT_ONCE)
+
+        async def read(entry: "InboxEntry") -> _Listed:
+            async with turn:
+                return await _read(entry, wanted)
+
+        found = await asyncio.gather(*map(read, page))
+    if as_json:
+        terminal.print_json([one.record() for one in found])
+        return
+    lines, at_ms = _lines(found), now_ms()
+    if not lines:
+        terminal.say(terminal.err(), _NOTHING)
+        return
+    terminal.say_table(terminal.out(), _COLUMNS, [line.cells(at_ms) for line in lines])
+    _say_how(lines)
+    if page.next is not None:
+        terminal.say(terminal.err(), f"There are more than {limit}; --limit shows them.")
+
+
+def _say_how(lines: Sequence[Line]) -> None:
+    first = lines[0]
+    operands = [first.run_id, *([first.request_id] if first.request_id else [])]
+    terminal.say(
+        terminal.err(),
+        "Look: `",
+        command("inbox show", *operands),
+        "`. Decide: `",
+        command("approve", *operands),
+        "`.",
+    )
+
+
+async def _watch(box: "Inbox", wanted: _Wanted, *, as_json: bool) -> None:
+    """Follow the inbox: as a live table on a terminal, elsewhere as a line for each change."""
+    shown: dict[str, _Listed] = {}
+    console = terminal.out()
+    is_table = console.is_terminal and not as_json
+
+    def rows() -> list[list[terminal.Part | list[terminal.Part]]]:
+        at_ms = now_ms()
+        return [line.cells(at_ms) for line in _lines(list(shown.values()))]
+
+    changes = box.watch(
+        group=wanted.group,
+        risk=wanted.risk,
+        mine=wanted.person,
+        due_before=wanted.due_before,
+    )
+    live = terminal.LiveTable(console, _COLUMNS, rows, _NOTHING) if is_table else nullcontext()
+    with live as table:
+        async with aclosing(changes) as following:
+            async for change in following:
+                run_id = change.entry.run_id
+                if change.kind == "removed":
+                    listed = shown.pop(run_id)
+                else:
+                    listed = shown[run_id] = await _read(change.entry, wanted)
+                if table is not None:
+                    table.update()
+                elif as_json:
+                    terminal.print_json_line({"change": change.kind, **listed.record()})
+                else:
+                    _say_change(console, change.kind, listed)
+
+
+def _say_change(console: terminal.Screen, kind: str, listed: _Listed) -> None:
+    """Print a line for each request of an entry that has changed."""
+    at_ms = now_ms()
+    for line in listed.lines():
+        due = "-" if line.due_ms is None else _due(line.due_ms - at_ms)
+        cells = (kind, due, line.risk, line.whom, f"{line.run_id} {line.request_id}".strip())
+        terminal.say_columns(console, *cells, line.what, line.why or "-", widths=[7, 6, 6, 0, 0, 0])
+
+
+def _now() -> datetime:
+    return datetime.fromtimestamp(now_ms() / 1000, UTC)
+
+
+def _due(left_ms: int) -> str:
+    return rough(timedelta(milliseconds=left_ms)) if left_ms > 0 else "now"
+
+
+def _length(text: str) -> timedelta:
+    from outlast.agents.durations import parse_duration
+
+    length = parse_duration(text)
+    if length is None:
+        raise UserError(f"{text!r:.80} is no length of time. Write such as 30min, 2h or 3d.")
+    return length

@@ -1,0 +1,284 @@
+"""What a person reads before deciding: a request, its rules, and the model's own words.
+
+The words of the model come last and are marked: they may deceive, the arguments do not.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from outlast import rendering
+from outlast.cli import terminal
+from outlast.cli.durations import iso_time, now_ms, rough
+from outlast.cli.view import WHO_WIDTH, say_facts
+from outlast.contract.blobs import readable
+from outlast.loop.approvals import (
+    ALL_DECISIONS,
+    ApprovalRequest,
+    DecisionType,
+    OnExpiry,
+    RequestKind,
+    Vote,
+)
+from outlast.loop.items import call_id_of, text_of
+from outlast.loop.state import CALL_KINDS, LoopState, released
+from outlast.loop.votes import audience_text
+from outlast.rendering import counted, joined
+
+if TYPE_CHECKING:
+    from outlast.client.handle import RunHandle
+
+LONGEST_ARGUMENTS = 20_000
+"""The maximum number of characters of a call's arguments in an approval request."""
+
+LONGEST_WORDS = 600
+"""The maximum number of characters of the model's own words."""
+
+MOST_LINES = 12
+"""The maximum number of lines of the model's own words."""
+
+SHOWN_WAIT = timedelta(minutes=1)
+"""A request that has waited less is shown without its wait."""
+
+_BAR: Final = ("│", "dim")
+_VOTED: Final[dict[DecisionType, str]] = {
+    "approve": "approved",
+    "edit": "changed the arguments",
+    "reject": "rejected",
+    "respond": "answered",
+}
+_ON_EXPIRY: Final[dict[OnExpiry, str]] = {
+    "reject": "then it is rejected",
+    "approve": "then it is approved without a decision",
+    "escalate": "then further people may decide",
+    "fail": "then the question fails",
+}
+_COMMANDS: Final[dict[DecisionType, tuple[str, str]]] = {
+    "approve": ("approve", ""),
+    "reject": ("reject", '--message "..."'),
+    "edit": ("inbox edit", "--arguments '{...}'"),
+    "respond": ("inbox respond", '--text "..."'),
+}
+
+
+def show_approval(
+    console: terminal.Screen, request: ApprovalRequest, run_id: str, words: str = ""
+) -> None:
+    """Print an approval request with the details needed for a decision.
+
+    Args:
+        console: the stream.
+        request: the request.
+        run_id: the run that made it.
+        words: the model's own words; see `model_words`.
+    """
+    say_facts(console, [_headline(request)])
+    _say_arguments(console, request.arguments, run_id)
+    say_facts(console, _facts(request, now_ms()))
+    if words:
+        _say_words(console, words)
+
+
+def show_how_to_decide(
+    console: terminal.Screen,
+    run_id: str,
+    requests: Iterable[ApprovalRequest],
+    words: Mapping[str, str] | None = None,
+) -> None:
+    """Print a run's pending requests, and the commands to decide them.
+
+    Args:
+        console: the stream.
+        run_id: the run.
+        requests: the requests.
+        words: the model's own words about each request, by the request's id.
+    """
+    for request in requests:
+        terminal.say(console, (joined(run_id, " waits for a person:"), "bold yellow"))
+        show_approval(console, request, run_id, (words or {}).get(request.id, ""))
+        for kind in _shown_decisions(request):
+            verb, option = _COMMANDS[kind]
+            line = rendering.command(verb, run_id, request.id, options=option)
+            terminal.say(console, "  ", line)
+
+
+def _shown_decisions(request: ApprovalRequest) -> Iterator[DecisionType]:
+    """Yield the decisions to name: of many, approving and rejecting suffice."""
+    allowed = request.terms.allow
+    is_free = {"approve", "reject"} <= set(allowed)
+    return (kind for kind in _COMMANDS if kind in ({"approve", "reject"} if is_free else allowed))
+
+
+# --- The model's own words ------------------------------------------------------------------------
+
+
+def model_words(state: LoopState, request: ApprovalRequest) -> str:
+    """Return what the agent wrote to the user before its call; empty if it wrote nothing.
+
+    Only text of the question that led to the call counts, and only what readers may see.
+
+    Args:
+        state: the run that made the request.
+        request: the request. That of an answer has none: the answer is its argument.
+    """
+    if request.kind == "output":
+        return ""
+    items = state.items[: released(state)]
+    turn = next(
+        (
+            item.turn
+            for item in reversed(items)
+            if item.kind in CALL_KINDS and call_id_of(item.raw) == request.call_id
+        ),
+        state.turns,
+    )
+    last = max((at for at, item in enumerate(items) if 0 < item.turn <= turn), default=-1)
+    for item in reversed(items[: last + 1]):
+        if item.kind == "input":
+            break
+        if item.kind == "message" and item.turn and item.agent == request.agent:
+            return text_of(readable(item.raw)).strip()
+    return ""
+
+
+async def read_words(
+    handle: "RunHandle", state: LoopState, requests: Iterable[ApprovalRequest]
+) -> dict[str, str]:
+    """Return the model's words about requests by id; those of nested runs are read there."""
+    from outlast.agents.errors import AgentsException
+    from outlast.client.handle import RunHandle
+
+    states: dict[str, LoopState] = {"": state, state.run_id: state}
+    found: dict[str, str] = {}
+    for request in requests:
+        if request.run_id not in states:
+            try:
+                nested = await RunHandle(handle.client, request.run_id).state()
+            except AgentsException:  # ended and deleted: the request is shown without words
+                nested = LoopState()
+            states[request.run_id] = nested
+        found[request.id] = model_words(states[request.run_id], request)
+    return found
+
+
+def _say_words(console: terminal.Screen, words: str) -> None:
+    """Print the model's words, each line behind a bar, and say that they prove nothing."""
+    lines = rendering.visible_lines(rendering.cut(words, LONGEST_WORDS))
+    if len(lines) > MOST_LINES:
+        left = rendering.visible(f"… (cut: {MOST_LINES} of {len(lines):,} lines)")
+        lines = [*lines[:MOST_LINES], left]
+    for at, line in enumerate(lines):
+        label = ("  model says" if at == 0 else "", "dim")
+        terminal.say_columns(console, label, ("┊", "dim"), line, widths=[WHO_WIDTH + 2, 1])
+    note = "the model's own words, which nobody has checked: decide by the arguments"
+    say_facts(console, [("", joined("↑ ", note))])
+
+
+# --- The request -----------------------------------------------------------------------------------
+
+
+def _headline(request: ApprovalRequest) -> tuple[str, str]:
+    """Return what waits, and the id of the request."""
+    named = joined(request.name, f" ({request.id})")
+    headlines: dict[RequestKind, tuple[str, str]] = {
+        "tool": ("call", named),
+        "handoff": ("handoff", named),
+        "output": ("answer", joined("not sent to the user yet", f" ({request.id})")),
+        "budget": ("budget", joined("used up", f" ({request.id})")),
+    }
+    return headlines[request.kind]
+
+
+def _facts(request: ApprovalRequest, now_ms: int) -> Iterator[tuple[str, str]]:
+    """Yield what matters for a decision besides the arguments."""
+    terms = request.terms
+    if request.status != "pending":
+        by = f" by {request.settled_by}" if request.settled_by else ""
+        yield "status", f"{request.status}{by}"
+    if request.edited is not None:
+        yield "changed", "a person has changed the arguments of the model"
+    if terms.redact:
+        yield "hidden", f"{', '.join(terms.redact)}: reviewers do not see the values"
+    if request.kind in {"tool", "handoff"}:
+        yield "effect", terms.effect or "not declared"
+    yield "risk", terms.risk
+    yield "agents", " → ".join(request.handoff_path) or request.agent
+    yield "for", _who(request)
+    if terms.quorum > 1 or request.votes:
+        standing = f"{len(request.standing_votes)} of {terms.quorum}"
+        people = "" if terms.quorum == 1 else ", each by another person"
+        yield "votes", f"{standing}{people}"
+        for vote in request.votes:
+            yield "", _vote(vote, request)
+    if request.status == "pending":
+        yield from _times(request, now_ms)
+    if set(terms.allow) != set(ALL_DECISIONS):
+        yield "decisions", ", ".join(terms.allow)
+    if terms.policy:
+        yield "policy", terms.policy
+    if request.reason:
+        yield "why", request.reason
+
+
+def _who(request: ApprovalRequest) -> str:
+    who = audience_text(request.audiences) or "anybody"
+    if request.terms.audience.exclude_requester:
+        who += ", but not the person who asked for the run"
+    if not request.terms.unverified:
+        who += ", with proof of who they are"
+    return who
+
+
+def _vote(vote: Vote, request: ApprovalRequest) -> str:
+    decision = vote.decision
+    proof = "proven" if vote.verified else "not proven"
+    void = "" if vote.args_digest == request.args_digest else "; void: for earlier arguments"
+    who, when = decision.by or "somebody", iso_time(vote.at_ms)
+    return f"{who} ({proof}) {_VOTED[decision.type]} at {when}{void}"
+
+
+def _times(request: ApprovalRequest, now_ms: int) -> Iterator[tuple[str, str]]:
+    """Yield the claim and the times of a pending request, by this machine's clock."""
+    claim, terms = request.claim, request.terms
+    if claim is not None and claim.until_ms > now_ms:
+        yield "claimed", f"{claim.by} works on it until {iso_time(claim.until_ms)}"
+    waited = timedelta(milliseconds=now_ms - request.requested_at_ms)
+    if waited >= SHOWN_WAIT:
+        yield "waiting", f"{rough(waited)}, since {iso_time(request.requested_at_ms)}"
+    if request.reminders:
+        yield "reminded", counted(request.reminders, "time")
+    if request.paused_at_ms is not None:
+        yield "paused", "no time passes while a person has the conversation"
+        return
+    for step in terms.escalations[request.escalated :][:1]:
+        at_ms = request.counts_from_ms + step.after_ms
+        whom = audience_text((step.audience,)) or "anybody"
+        yield "escalates", f"{_until(at_ms, now_ms)}: {whom} may decide, too"
+    if request.expires_at_ms is not None:
+        due = _until(request.expires_at_ms, now_ms)
+        yield "due", f"{due}: {_ON_EXPIRY[terms.on_expiry]}"
+
+
+def _until(at_ms: int, now_ms: int) -> str:
+    return f"in {rough(timedelta(milliseconds=at_ms - now_ms))}, at {iso_time(at_ms)}"
+
+
+def _say_arguments(console: terminal.Screen, arguments: str, run_id: str) -> None:
+    """Print arguments, with a bar before each line that is not wrapped."""
+    label = "arguments"
+    whole = len(arguments) <= LONGEST_ARGUMENTS
+    lines = rendering.argument_lines(arguments) if whole else None
+    if lines is None:
+        label = "text" if whole else "beginning"
+        lines = rendering.visible_lines(arguments[:LONGEST_ARGUMENTS])
+    for at, line in enumerate(lines):
+        name = (f"  {label}" if at == 0 else "", "dim")
+        terminal.say_columns(console, name, _BAR, line, widths=[WHO_WIDTH + 2, 1])
+    for key in rendering.repeated_keys(arguments):
+        note = f"the key {json.dumps(key)} is repeated; tools usually take its last value"
+        say_facts(console, [("careful", note)])
+    if not whole:
+        remark = rendering.remark(LONGEST_ARGUMENTS, len(arguments))
+        command = rendering.command("show", run_id, options="--json")
+        say_facts(console, [("careful", joined(remark, " All of them: `", command, "`"))])

@@ -1,0 +1,198 @@
+"""The parent process of `outlast worker --processes`.
+
+Starts the workers, replaces those that die, and ends with them. It never imports the application:
+each worker is a new interpreter, because the Temporal SDK does not survive a fork.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from time import monotonic
+from typing import Final
+
+from outlast.agents.logs import get_logger
+from outlast.cli import terminal
+from outlast.cli.exit_codes import ExitCode
+from outlast.cli.signals import stop_requested
+from outlast.contract import names
+
+FIRST_DELAY_SECONDS: Final = 1.0
+"""How long after its end a worker is replaced."""
+
+LONGEST_DELAY_SECONDS: Final = 30.0
+"""The delay doubles with each end in a row, up to this."""
+
+STEADY_SECONDS: Final = 60.0
+"""A worker that lived this long begins a new row."""
+
+STOPPING: Final = "stopping: running calls have 30 s to finish; Ctrl-C ends them now"
+
+logger = get_logger(__name__)
+
+
+def supervise(arguments: Sequence[str], count: int) -> int:
+    """Run workers until a signal stops this process; return its exit code.
+
+    Args:
+        arguments: those of `outlast worker`, without `--processes`.
+        count: how many workers.
+    """
+
+    async def run() -> int:
+        return await _Supervisor(arguments, count).run()
+
+    return asyncio.run(run())
+
+
+class _Supervisor:
+    """The workers of one application on this machine.
+
+    A worker ends in order when its standard input does, so none outlives this process, not even if
+    SIGKILL ends it. Signals reach only this process: Ctrl-C would otherwise arrive at the workers
+    twice, and the second one ends them at once.
+    """
+
+    def __init__(self, arguments: Sequence[str], count: int) -> None:
+        self._arguments = arguments
+        self._count = count
+        self._workers: set[_Worker] = set()
+        self._stop = asyncio.Event()
+
+    async def run(self) -> int:
+        """Keep the workers running until a signal stops this process; return its exit code.
+
+        The first worker starts alone. If it cannot start, it has printed why, and its exit code is
+        returned.
+        """
+        self._stop = stop_requested(forced=True, before_exit=self._kill)
+        retiring = asyncio.create_task(self._retire_when_stopped())
+        try:
+            first = await self._start(0)
+            if not await first.ready and not self._stop.is_set():
+                return await first.exit_code()
+            codes = await asyncio.gather(
+                self._keep(0, first), *(self._keep(index) for index in range(1, self._count))
+            )
+        finally:
+            retiring.cancel()
+        return ExitCode.OK if not any(codes) else ExitCode.FAILED
+
+    async def _keep(self, index: int, worker: "_Worker | None" = None) -> int:
+        """Run one worker after the other until the stop; return the last one's exit code."""
+        delay, code = FIRST_DELAY_SECONDS, 0
+        while not self._stop.is_set():
+            begun = monotonic()
+            worker = worker or await self._start(index)
+            code = await worker.exit_code()
+            self._workers.discard(worker)
+            if self._stop.is_set():
+                break
+            if monotonic() - begun > STEADY_SECONDS:
+                delay = FIRST_DELAY_SECONDS
+            logger.warning(
+                "worker %d of %d (process %d) %s; its replacement starts in %g s",
+                *(index + 1, self._count, worker.pid, worker.end, delay),
+            )
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), delay)
+                return 0
+            worker, delay = None, min(2 * delay, LONGEST_DELAY_SECONDS)
+        return code
+
+    async def _start(self, index: int) -> "_Worker":
+        worker = await _Worker.start(
+            self._arguments,
+            {names.WORKER_INDEX: str(index), names.WORKER_PROCESSES: str(self._count)},
+        )
+        self._workers.add(worker)
+        if self._stop.is_set():
+            worker.retire()
+        return worker
+
+    async def _retire_when_stopped(self) -> None:
+        await self._stop.wait()
+        terminal.say(terminal.err(), STOPPING)
+        for worker in self._workers:
+            worker.retire()
+
+    def _kill(self) -> None:
+        for worker in self._workers:
+            worker.kill()
+
+
+class _Worker:
+    """An `outlast worker` in its own process and session; it prints for itself.
+
+    Attributes:
+        ready: whether it polled for work, known as soon as it does or ends.
+    """
+
+    def __init__(self, process: asyncio.subprocess.Process, ready: "asyncio.Future[bool]") -> None:
+        self._process = process
+        self.ready = ready
+
+    @classmethod
+    async def start(cls, arguments: Sequence[str], environment: dict[str, str]) -> "_Worker":
+        """Start a worker, which sends a byte through a socket when it is ready."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "outlast.cli.entry", "worker"),
+                *("--until-eof", "--ready-fd", str(theirs.fileno()), *arguments),
+                stdin=asyncio.subprocess.PIPE,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+                env={**os.environ, **environment},
+            )
+        return cls(process, _hears(ours))
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    @property
+    def end(self) -> str:
+        """How the process has ended, in words."""
+        code = self._process.returncode or 0
+        if code < 0:
+            what = f"was killed by {signal.Signals(-code).name}"
+        else:
+            what = f"ended with exit code {code}"
+        was_ready = self.ready.done() and self.ready.result()
+        return what if was_ready else f"{what} before it was ready"
+
+    async def exit_code(self) -> int:
+        """Wait until the process has ended; a signal's exit code is that of a shell."""
+        code = await self._process.wait()
+        return code if code >= 0 else 128 - code
+
+    def retire(self) -> None:
+        """Let the worker finish its running calls and end."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+    def kill(self) -> None:
+        """End the worker at once, which loses nothing."""
+        with suppress(ProcessLookupError):
+            self._process.kill()
+
+
+def _hears(worker: socket.socket) -> "asyncio.Future[bool]":
+    """Return whether a socket receives something before its end, once that is known."""
+    loop = asyncio.get_running_loop()
+    found: asyncio.Future[bool] = loop.create_future()
+
+    def read() -> None:
+        loop.remove_reader(worker)
+        with worker, suppress(ConnectionError):
+            found.set_result(bool(worker.recv(1)))
+        if not found.done():
+            found.set_result(False)
+
+    loop.add_reader(worker, read)
+    return found

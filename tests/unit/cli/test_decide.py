@@ -1,0 +1,618 @@
+"""Decisions and claims from the command line."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+
+from outlast.agents.agent import Agent
+from outlast.agents.approvals.budget import Budget
+from outlast.agents.approvals.policy import ApprovalPolicy, Audience
+from outlast.agents.config.run_config import RunConfig
+from outlast.agents.tools.function_tool import function_tool
+from outlast.cli import decide, editor
+from outlast.client.handle import RunHandle
+from outlast.client.identity import os_user, person
+from outlast.client.people import DecisionReceipt
+from outlast.client.runner import Runner
+from outlast.loop.approvals import ApprovalRequest, ApprovalTerms
+from outlast.loop.approvals import Audience as Terms
+from outlast.testing import ScriptedModel, call
+from outlast.testing import say as said
+from tests.unit.cli.conftest import Invoke, Open
+
+REFUND = [call("refund", "c1", order_id="A-42")]
+PAY = [call("pay", "c1", iban="DE02", amount=389)]
+
+
+def payer(**policy: Any) -> Agent[Any]:
+    """Return an agent whose payments wait for people under a policy."""
+
+    @function_tool(
+        name_override="pay", effect="irreversible", needs_approval=ApprovalPolicy(**policy)
+    )
+    def pay(iban: str, amount: int) -> str:
+        """Pay money."""
+        return f"{amount} EUR to {iban}"
+
+    return Agent[Any](name="Payer", instructions="Pay.", tools=[pay])
+
+
+async def waiting_run(client: Client, queue: str, run_id: str, agent: str = "Helper") -> RunHandle:
+    handle = await Runner.start(agent, "Refund", id=run_id, client=client, task_queue=queue)
+    await handle.wait(lambda state: state.status == "waiting")
+    return handle
+
+
+async def test_the_only_request_needs_no_name(
+    cli: Invoke, client: Client, open_desk: Open, run_id: str
+) -> None:
+    queue = await open_desk(ScriptedModel(REFUND, "Refunded."))
+    handle = await waiting_run(client, queue, run_id)
+
+    done = await cli("approve", run_id, "--by", "ann")
+
+    assert done.exit_code == 0
+    assert done.stdout == "Approved by ann. The call runs.\n"
+    assert done.stderr.endswith(f"See the run: `outlast show {run_id}`.\n")
+    assert 'arguments  │ {"order_id": "A-42"}' in done.stderr
+    state = (await handle.result(), await handle.state())[1]
+    (request,) = state.approvals
+    assert request.status == "approved"
+    assert request.decision is not None
+    assert request.decision.by == "ann"
+    assert request.decision.args_digest == request.args_digest
+
+
+@pytest.mark.smoke
+async def test_a_rejection_tells_the_model_why(
+    cli: Invoke, client: Client, open_desk: Open, run_id: str
+) -> None:
+    model = ScriptedModel(REFUND, "We repair it.")
+    handle = await waiting_run(client, await open_desk(model), run_id)
+
+    done = await cli("reject", run_id, "a1", "--message", "Offer a repair.", "--json")
+
+    assert json.loads(done.stdout) == {
+        "run_id": run_id,
+        "approval": "a1",
+        "status": "rejected",
+        "votes": 1,
+        "votes_needed": 1,
+        "by": os_user().subject,
+        "tool": "refund",
+        "arguments": '{"order_id": "A-42"}',
+    }
+    await handle.result()
+    assert model.requests[-1].input[-1]["output"] == "Offer a repair."
+
+
+async def test_of_several_requests_one_has_to_be_named(
+    cli: Invoke, client: Client, open_desk: Open, run_id: str
+) -> None:
+    two = [*REFUND, call("refund", "c2", order_id="A-17")]
+    handle = await waiting_run(client, await open_desk(ScriptedModel(two, "Done.")), run_id)
+
+    unnamed = await cli("approve", run_id)
+    unknown = await cli("approve", run_id, "a9")
+    named = await cli("approve", run_id, "a2")
+
+    assert unnamed.exit_code == 2
+    assert (
+        f"waits for 2 approvals: a1, a2. Name one: `outlast approve {run_id} a1`" in unnamed.stderr
+    )
+    assert unknown.exit_code == 5
+    assert "has no approval 'a9'. Pending: a1, a2." in unknown.stderr
+    assert named.exit_code == 0
+    assert [request.id for request in await handle.approvals()] == ["a1"]
+    await handle.cancel()
+
+
+@pytest.mark.smoke
+async def test_a_decision_that_comes_too_late_is_refused(
+    cli: Invoke, client: Client, open_desk: Open, run_id: str
+) -> None:
+    two = [*REFUND, call("refund", "c2", order_id="A-17")]
+    handle = await waiting_run(client, await open_desk(ScriptedModel(two)), run_id)
+    await handle.approve("a1", by="ann")
+
+    late = await cli("reject", run_id, "a1", "--by", "bob")
+
+    assert late.exit_code == 5
+    assert "Approval a1 is already approved by ann." in late.stderr
+    await handle.cancel()
+
+
+async def test_a_run_that_waits_for_nothing_says_so(
+    cli: Invoke, client: Client, open_desk: Open, run_id: str
+) -> None:
+    queue = await open_desk(ScriptedModel("Hi."))
+    await Runner.run("Helper", "Hi", id=run_id, client=client, task_queue=queue)
+
+    nothing = await cli("approve", run_id)
+    nobody = await cli("approve", "never-was")
+
+    assert nothing.exit_code == 5
+    assert "waits for no approval: it is completed" in nothing.stderr
+    assert nobody.exit_code == 4
+
+
+# --- Other decisions ------------------------------------------------------------------------------
+
+
+def saved(file: Path, text: str) -> Path:
+    file.write_text(text)
+    return file
+
+
+async def paying_run(
+    client: Client, open_desk: Open, run_id: str, *script: Any, **policy: Any
+) -> tuple[RunHandle, ScriptedModel]:
+    model = ScriptedModel(*(script or (PAY, "Paid.")))
+    queue = await open_desk(model, payer(**policy))
+    return await waiting_run(client, queue, run_id, "Payer"), model
+
+
+@pytest.mark.smoke
+async def test_a_person_edits_the_arguments_and_redacted_values_stay(
+    cli: Invoke, client: Client, open_desk: Open, run_id: str, tmp_path: Path
+) -> None:
+    handle, model = await paying_run(client, open_desk, run_id, redact=["iban"], unverified=True)
+    file = saved(tmp_path / "arguments.json", '{"iban": "[redacted]", "amount": 350}')
+
+    done = await cli("inbox", "edit", run_id, "--arguments", f"@{file}", "--by", "ann")
+
+    assert done.exit_code == 0
+    assert done.stdout == (
+        "Approved with changes by ann. The call runs with the changed arguments.\n"
+    )
+    assert '"iban": "[redacted]"' in done.stderr
+    assert "  effect     irreversible\n" in done.stderr
+    await handle.result()
+    assert "350 EUR to DE02" in model.requests[-1].input[-1]["output"]
+
+
+async def test_arguments_that_are_not_json_are_found_before_anything_is_sent(
+    cli: Invoke, nowhere: Path
+) -> None:
+    async def edit(arguments: str) -> str:
+        done = await cli("inbox", "edit", "r1", "--arguments", arguments)
+        assert done.exit_code == 2
+        assert done.stdout == ""
+        return done.stderr
+
+    assert (await edit('{"a": 1,\n "b" 2}')).endswith(
+        "--arguments is not JSON: line 2, column 6: Expecting ':' delimiter.\n"
+    )
+    assert 'the key "a" is repeated' in await edit('{"a": 1, "a": 2}')
+    assert "NaN is not a number of JSON" in await edit('{"a": NaN}')
+    assert "must be a JSON object with all arguments" in await edit("[1]")
+    assert "@none.json' cannot be read: " in await edit("@none.json")
+    done = await cli("inbox", "edit", "r1")
+    assert done.exit_code == 2
+    assert "Write the arguments: --arguments" in done.stderr
+    piped = await cli("inbox", "edit", "r1", "--arguments", "@-", input="{1}")
+    assert "'@-' is not JSON: line 1, column 2" in piped.stderr
+
+
+async def test_arguments_that_do_not_fit_are_refused(
+    cli: Invoke, client: Client, open_desk: Open, run_id: str
+) -> None:
+    handle, _ = await paying_run(client, open_desk, run_id)
+
+    done = await cli("inbox", "edit", run_id, "--arguments", '{"iban": "DE02", "amount": "all"}')
+
+    assert done.exit_code == 5
+    assert "the edited arguments do not fit. amount must be of type integer." in done.stderr
+    await handle.cancel()
+
+
+async def test_a_person_answers_in_place_of_a_call(
+    cli: Invoke, client: Client, open_desk: Open, run_id: str
+) -> None:
+    handle, model = await paying_run(client, open_desk, run_id)
+
+    neither = await cli("inbox", "respond", run_id)
+    both = await cli("inbox", "respond", run_id, "--text", "x", "--response", "1")
+    done = await cli("inbox", "respond", run_id, "--text", "It is paid already.", "--json")
+
+    assert (neither.exit_code, both.exit_code) == (2, 2)
+    assert json.loads(done.stdout)["status"] == "responded"
+    await handle.result()
+    assert model.requests[-1].input[-1]["output"] == "It is paid already."
+
+
+async def test_an_answer_may_be_json_of_a_schema(
+    cli: Invoke, client: Client, open_desk: Open, run_id: str
+) -> None:
+    schema = {"type": "object", "properties": {"paid": {"type": "boolean"}}, "required": ["paid"]}
+    handle, model = await paying_run(
+        client, open_desk, run_id, allow=["respond"], response_schema=schema
+    )
+
+    other = await cli("inbox", "respond", run_id, "--text", "Yes.")
+    wrong = await cli("approve", run_id)
+    done = await cli("inbox", "respond", run_id, "--response", '{"paid": true}')
+
+    assert other.exit_code == wrong.exit_code == 5
+    assert "the response does not fit" in other.stderr
+    assert "cannot be decided with 'approve', only with respond" in wrong.stderr
+    me = os_user().subject
+    assert done.stdout == (
+        f"Answered by {me}. The call does not run; the model reads your answer as its output.\n"
+    )
+    await handle.result()
+    assert json.loads(model.requests[-1].input[-1]["output"]) == {"paid": True}
+
+
+@pytest.mark.smoke
+async def test_a_vote_says_who_else_has_to_agree(
+    cli: Invoke, client: Client, open_desk: Open, run_id: str
+) -> None:
+    group = os_user().groups[0]
+    handle, _ = await paying_run(
+        client, open_desk, run_id, audience=Audience(groups=[group]), quorum=2, unverified=True
+    )
+
+    voted = await cli("approve", run_id)
+    again = await cli("approve", run_id)
+    changed = await cli("inbox", "edit", run_id, "--arguments", '{"iban": "X", "amount": 1}')
+    shown = await cli("inbox", "show", run_id)
+    other = await cli("approve", run_id, "--by", "eve")
+
+    me = os_user().subject
+    assert voted.stdout == f"1 of 2 votes; waits for another person of {group}.\n"
+    assert again.stdout == voted.stdout, "a repeated decision is the same decision"
+    assert changed.exit_code == other.exit_code == 5
+    assert f"{me} has decided already; a different person has to agree." in changed.stderr
+    assert "  votes      1 of 2, each by another person\n" in shown.stdout
+    assert f"{me} (proven) approved at 20" in shown.stdout
+    assert f"eve may not do this. It is for the group {group}." in other.stderr
+    bob = person("bob", groups=[group])
+    assert (await handle.approve("a1", by=bob)).status == "approved"
+    await handle.result()
+
+
+async def test_a_decision_may_hold_for_further_calls(
+    cli: Invoke, client: Client, open_desk: Open, run_id: str
+) -> None:
+    handle, model = await paying_run(
+        client, open_desk, run_id, PAY, [call("pay", "c2", iban="X", amount=1)], "Paid."
+    )
+
+    alone = await cli("approve", run_id, "--until", "run")
+    done = await cli("inbox", "approve", run_id, "--remember", "tool", "--until", "run")
+
+    assert alone.exit_code == 2
+    me = os_user().subject
+    assert done.stdout == (
+        f"Approved by {me}. The call runs. It also holds for further calls of pay by Payer, "
+        "for this question.\n"
+    )
+    assert (await handle.result()).final_output == "Paid."
+    assert "1 EUR to X" in model.requests[-1].input[-1]["output"]
+
+
+async def test_a_remembered_decision_may_be_for_the_same_arguments_only(
+    cli: Invoke, client: Client, open_desk: Open, run_id: str
+) -> None:
+    handle, _ = await paying_run(
+        client, open_desk, run_id, PAY, [call("pay", "c2", iban="X", amount=1)], "No."
+    )
+
+    done = await cli("reject", run_id, "--remember", "tool_with_args", "-m", "No.")
+    await handle.wait(lambda state: any(one.id == "a2" for one in state.pending_approvals))
+
+    assert "pay by Payer with these arguments, in this conversation." in done.stdout
+    (kept,) = (await handle.state()).remembered
+    assert kept.args_digest is not None
+    assert kept.decision.message == "No."
+    await handle.cancel()
+
+
+@pytest.mark.smoke
+async def test_a_request_is_claimed_and_given_back(
+    cli: Invoke, client: Client, open_desk: Open, run_id: str
+) -> None:
+    handle, _ = await paying_run(client, open_desk, run_id, unverified=True)
+    me = os_user().subject
+
+    claimed = await cli("inbox", "claim", run_id, "--minutes", "10")
+    shown = await cli("inbox", "show", run_id, "a1")
+    other = await cli("inbox", "approve", run_id, "--by", "eve")
+    taken = await cli("inbox", "claim", run_id, "--by", "eve", "--force", "--json")
+    freed = await cli("inbox", "unclaim", run_id, "--by", "eve")
+
+    assert claimed.stdout.startswith(f"{me} works on a1 until 20")
+    assert f"  claimed    {me} works on it until 20" in shown.stdout
+    assert other.exit_code == 5
+    assert f"{me} is working on it." in other.stderr
+    record = json.loads(taken.stdout)
+    assert (record["approval"], record["claimed_by"]) == ("a1", "eve")
+    assert freed.stdout == "Nobody works on a1 now.\n"
+    assert (await handle.approvals())[0].claim is None
+    await handle.cancel()
+
+
+# --- What else waits ------------------------------------------------------------------------------
+
+
+@pytest.mark.smoke
+async def test_a_request_of_a_nested_run_is_shown_with_its_model_s_words_and_decided_at_the_root(
+    cli: Invoke, client: Client, open_desk: Open, run_id: str
+) -> None:
+    inner = payer(unverified=True)
+    outer = Agent[Any](name="Desk", tools=[inner.as_tool("ask_payer", "Ask the payer.")])
+    words = [*said("The boss agreed."), *PAY]
+    script = ([call("ask_payer", "o1", input="Pay.")], words, "Paid.", "All.")
+    queue = await open_desk(ScriptedModel(*script), outer)
+    handle = await Runner.start(
+        "Desk", "Pay", id=run_id, client=client, task_queue=queue, keep_open=True
+    )
+    await handle.wait(lambda state: state.status == "waiting")
+    (request,) = await handle.approvals()
+
+    shown = await cli("inbox", "show", run_id)
+    done = await cli("approve", run_id, "--by", "ann")
+    assert (await handle.wait_for_answer("start")).final_output == "All."
+    again = await cli("approve", run_id, request.id, "--by", "ann")
+    other = await cli("reject", run_id, request.id, "--by", "eve")
+    settled = await cli("inbox", "show", run_id, request.id)
+
+    assert f"  call       pay ({request.id})\n" in shown.stdout
+    assert "  model says ┊ The boss agreed.\n" in shown.stdout
+    assert done.stdout == again.stdout == "Approved by ann. The call runs.\n"
+    assert other.exit_code == 5
+    assert "is already approved by ann" in other.stderr
+    assert "  status     approved by ann\n" in settled.stdout
+    await handle.cancel()
+
+
+async def test_a_person_approves_an_answer(
+    cli: Invoke, client: Client, open_desk: Open, run_id: str
+) -> None:
+    agent = Agent[Any](name="Writer", output_approval=True)
+    queue = await open_desk(ScriptedModel("You get 500.", "You get 400."), agent)
+    handle = await waiting_run(client, queue, run_id, "Writer")
+
+    first = await cli("reject", run_id, "-m", "It is 400.")
+    await handle.wait(lambda state: bool(state.pending_approvals))
+    second = await cli("approve", run_id, "a2")
+
+    me = os_user().subject
+    assert "  answer     not sent to the user yet (a1)\n" in first.stderr
+    assert first.stdout == (
+        f"Rejected by {me}. The user does not get the answer; the model writes another one.\n"
+    )
+    assert second.stdout == f"Approved by {me}. The user gets the answer.\n"
+    assert (await handle.result()).final_output == "You get 400."
+
+
+async def test_a_person_extends_a_budget(
+    cli: Invoke, client: Client, open_desk: Open, run_id: str
+) -> None:
+    queue = await open_desk(
+        ScriptedModel([call("look_up", "c1", order_id="A")], "It is here."),
+    )
+    handle = await Runner.start(
+        "Helper",
+        "Where?",
+        id=run_id,
+        client=client,
+        task_queue=queue,
+        run_config=RunConfig(budgets=[Budget(model_calls=1)]),
+    )
+    await handle.wait(lambda state: state.status == "waiting")
+
+    shown = await cli("show", run_id)
+    done = await cli("inbox", "edit", run_id, "--arguments", '{"extend_by": 5}')
+
+    assert "  budget     1 used of 1 model calls per run\n" in shown.stdout
+    assert "  budget     used up (a1)\n" in shown.stdout
+    assert "waits for a person: a budget is used up (a1)" in shown.stdout
+    assert done.stdout.endswith("The run goes on with the changed budget.\n"), done.stderr
+    assert (await handle.result()).final_output == "It is here."
+    after = await cli("show", run_id)
+    assert "  budget     2 used of 6 model calls per run, 5 of them added by people" in after.stdout
+
+
+@pytest.mark.parametrize(
+    ("subjects", "groups", "votes", "words"),
+    [
+        ((), (), 1, "1 of 3 votes; waits for 2 other people."),
+        (
+            (),
+            ("billing", "leads"),
+            2,
+            "2 of 3 votes; waits for another person of billing or leads.",
+        ),
+        (("bob",), (), 2, "2 of 3 votes; waits for another person: bob."),
+        (
+            ("bob",),
+            ("billing",),
+            1,
+            "1 of 3 votes; waits for 2 other people: bob or somebody of billing.",
+        ),
+    ],
+)
+def test_a_vote_names_those_who_may_agree(
+    subjects: tuple[str, ...], groups: tuple[str, ...], votes: int, words: str
+) -> None:
+    request = ApprovalRequest(
+        id="a1",
+        call_id="c1",
+        name="pay",
+        agent="Payer",
+        arguments="{}",
+        args_digest="d",
+        requested_at_ms=1,
+        terms=ApprovalTerms(audience=Terms(subjects=subjects, groups=groups), quorum=3),
+    )
+    receipt = DecisionReceipt(
+        run_id="r", request_id="a1", status="pending", votes=votes, votes_needed=3
+    )
+    assert decide.outcome(request, receipt, "ann") == words
+
+
+# --- The editor -----------------------------------------------------------------------------------
+
+EDITOR = """
+import json, pathlib, sys
+file = pathlib.Path(sys.argv[-1])
+steps = pathlib.Path(sys.argv[1])
+seen = file.read_text()
+left = json.loads(steps.read_text())
+steps.write_text(json.dumps([*left[1:], seen]))
+if left[0] is not None:
+    file.write_text(seen.replace(*left[0]))
+"""
+
+
+class Steps:
+    """What an editor replaces each time it opens; None to leave the text. Keeps what it saw."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def plan(self, *changes: tuple[str, str] | None) -> None:
+        self._file.write_text(json.dumps(changes))
+
+    def left(self) -> list[Any]:
+        return json.loads(self._file.read_text())
+
+
+@pytest.fixture
+def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Steps:
+    """The editor of the person at the terminal."""
+    script, file = tmp_path / "edit.py", tmp_path / "steps.json"
+    script.write_text(EDITOR)
+    monkeypatch.setenv("EDITOR", f"{sys.executable} {script} {file}")
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setattr(editor, "is_interactive", lambda: True)
+    return Steps(file)
+
+
+@pytest.mark.smoke
+async def test_a_person_edits_in_an_editor_until_the_arguments_fit(
+    cli: Invoke, client: Client, open_desk: Open, run_id: str, steps: Steps
+) -> None:
+    handle, model = await paying_run(client, open_desk, run_id)
+    steps.plan(("389", '"all'), ('"all', '"all"'), ('"all"', "350"))
+
+    done = await cli("inbox", "edit", run_id)
+
+    assert done.exit_code == 0, done.stderr
+    first, second, third = steps.left()
+    assert first.splitlines() == [
+        "# Change the arguments, save, and close the editor.",
+        "# iban (string, required)",
+        "# amount (integer, required)",
+        "{",
+        '  "iban": "DE02",',
+        '  "amount": 389',
+        "}",
+    ]
+    assert second.startswith(
+        "# The text is not JSON: line 6, column 17: Invalid control character.\n"
+    )
+    assert "the edited arguments do not fit. amount must be of type integer." in third
+    await handle.result()
+    assert "350 EUR to DE02" in model.requests[-1].input[-1]["output"]
+
+
+async def test_nothing_is_sent_where_nothing_was_changed(
+    cli: Invoke, client: Client, open_desk: Open, run_id: str, steps: Steps
+) -> None:
+    handle, _ = await paying_run(client, open_desk, run_id)
+
+    steps.plan(None)
+    same = await cli("inbox", "edit", run_id)
+    steps.plan(("389", "389 "))
+    spaces = await cli("inbox", "edit", run_id)
+    steps.plan(("389", "}"), None)
+    given_up = await cli("inbox", "edit", run_id)
+
+    assert same.exit_code == spaces.exit_code == given_up.exit_code == 2
+    assert "The arguments are unchanged, so nothing was sent." in same.stderr
+    assert "The arguments are unchanged, so nothing was sent." in spaces.stderr
+    assert "The text is not JSON: line 6, column 13" in given_up.stderr
+    assert [one.id for one in await handle.approvals()] == ["a1"]
+    await handle.cancel()
+
+
+async def test_an_editor_that_fails_or_is_none_sends_nothing(
+    cli: Invoke,
+    client: Client,
+    open_desk: Open,
+    run_id: str,
+    steps: Steps,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    handle, _ = await paying_run(client, open_desk, run_id)
+    found: list[str] = []
+    for name in ("false", "/none/such", "'unbalanced"):
+        monkeypatch.setenv("VISUAL", name)
+        done = await cli("inbox", "edit", run_id)
+        assert done.exit_code == 2
+        found.append(done.stderr)
+    monkeypatch.delenv("VISUAL")
+    monkeypatch.delenv("EDITOR")
+    monkeypatch.setenv("PATH", os.devnull)
+    found.append((await cli("inbox", "edit", run_id)).stderr)
+
+    assert "The editor 'false' failed" in found[0]
+    assert "The editor '/none/such' cannot be started" in found[1]
+    assert "is no command: No closing quotation" in found[2]
+    assert "There is no editor. Set EDITOR" in found[3]
+    await handle.cancel()
+
+
+async def test_no_editor_opens_for_a_person_who_may_not_decide(
+    cli: Invoke, client: Client, open_desk: Open, run_id: str, steps: Steps
+) -> None:
+    handle, _ = await paying_run(
+        client, open_desk, run_id, audience=Audience(groups=["nobody-is-in-it"])
+    )
+    steps.plan(None)
+
+    done = await cli("inbox", "edit", run_id)
+
+    assert done.exit_code == 5
+    assert "may not do this. It is for the group nobody-is-in-it." in done.stderr
+    assert steps.left() == [None]
+    await handle.cancel()
+
+
+# --- Cancelling -----------------------------------------------------------------------------------
+
+
+async def test_a_conversation_is_completed_after_its_turn(
+    cli: Invoke, client: Client, open_desk: Open, run_id: str
+) -> None:
+    queue = await open_desk(ScriptedModel("Hi."))
+    handle = await Runner.start(
+        "Helper", "Hi", id=run_id, client=client, task_queue=queue, keep_open=True
+    )
+    await handle.wait(lambda state: state.phase == "idle")
+
+    done = await cli("cancel", run_id, "--after-turn")
+
+    assert done.stdout == f"Asked {run_id} to stop after its turn.\n"
+    assert (await handle.result()).status == "completed"
+    assert (await cli("cancel", run_id)).exit_code == 4
+
+
+async def test_a_run_is_cancelled_at_once(
+    cli: Invoke, client: Client, open_desk: Open, run_id: str
+) -> None:
+    handle = await waiting_run(client, await open_desk(ScriptedModel(REFUND)), run_id)
+
+    done = await cli("cancel", run_id, "--json")
+
+    assert json.loads(done.stdout) == {"run_id": run_id, "cancel": "immediate"}
+    result = await handle.wait(lambda state: state.phase == "closed")
+    assert result.status == "cancelled"

@@ -1,0 +1,132 @@
+"""`outlast policy`: checking a file of approval policies, and trying it on past runs."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+
+from outlast.client.runner import Runner
+from outlast.testing import ScriptedModel, call
+from tests.unit.cli.conftest import Invoke, Open
+
+FILE = """\
+[tool.refund]
+when = "order_id == 'A-42'"
+audience = { subjects = ["ann"], groups = ["billing"] }
+quorum = 2
+
+[tool.look_up]
+needs_approval = false
+"""
+
+DESK = """\
+from outlast import Agent, function_tool
+
+
+@function_tool
+def refund(order_id: str) -> str:
+    return order_id
+
+
+@function_tool
+def look_up(order_id: str) -> str:
+    return order_id
+
+
+policy_desk = Agent(name="Desk", tools=[refund, look_up])
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    place = tmp_path / "approvals.toml"
+    place.write_text(FILE, encoding="utf-8")
+    return place
+
+
+async def test_a_file_is_checked_without_a_server(cli: Invoke, file: Path) -> None:
+    done = await cli("policy", "check", str(file))
+
+    assert done.exit_code == 0
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert lines[1:] == [
+        ["[tool.refund]", "2", "of", "ann,", "the", "group", "billing", "order_id", "==", "'A-42'"],
+        ["[tool.look_up]", "nobody", "never"],
+    ]
+    assert done.stderr.startswith("ok: 2 policies in ")
+    assert "Names were not compared." in done.stderr
+
+
+async def test_with_a_target_its_names_are_compared(
+    cli: Invoke, file: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "policy_desk_module.py").write_text(DESK, encoding="utf-8")
+    arguments = ("policy", "check", str(file), "policy_desk_module", "--app-dir", str(tmp_path))
+
+    done = await cli(*arguments, "--json")
+    assert done.exit_code == 0
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert found["agents"] == ["Desk"]
+    assert [(one["table"], one["needs_approval"]) for one in found["policies"]] == [
+        ("[tool.refund]", True),
+        ("[tool.look_up]", False),
+    ]
+
+    broken = tmp_path / "broken.toml"
+    broken.write_text("[tool.refnd]\n[tool.refund]\nwhen = 'order > 5'\n", encoding="utf-8")
+    done = await cli("policy", "check", str(broken), *arguments[3:])
+    assert done.exit_code == 2
+    assert "broken.toml:1:1: there is no tool 'refnd'. Did you mean 'refund'?" in done.stderr
+    assert "broken.toml:3:1: agent 'Desk', tool 'refund': there is no argument" in done.stderr
+
+
+async def test_a_mistake_is_an_exit_code(cli: Invoke, tmp_path: Path) -> None:
+    place = tmp_path / "approvals.toml"
+    done = await cli("policy", "check", str(place))
+    assert done.exit_code == 2
+    assert "cannot be read: No such file or directory" in done.stderr
+    place.write_text("[tool.a]\nquorom = 2\n", encoding="utf-8")
+    done = await cli("policy", "check", str(place))
+    assert done.exit_code == 2
+    assert "approvals.toml:2:1: unknown key 'quorom'. Did you mean 'quorum'?" in done.stderr
+    place.write_text("", encoding="utf-8")
+    done = await cli("policy", "try", str(place), "--since", "a week")
+    assert done.exit_code == 2
+    assert "'a week' is no time. Write a length" in done.stderr
+
+
+@pytest.mark.smoke
+async def test_a_file_is_tried_on_past_runs(
+    cli: Invoke, client: Client, open_desk: Open, file: Path, run_id: str
+) -> None:
+    calls = [
+        call("refund", "c1", order_id="A-42"),
+        call("refund", "c2", order_id="A-17"),
+        call("look_up", "c3", order_id="A-17"),
+    ]
+    queue = await open_desk(ScriptedModel(calls, "Done."))
+    handle = await Runner.start("Helper", "Refund", id=run_id, client=client, task_queue=queue)
+    await handle.wait(lambda state: state.status == "waiting")
+
+    async with asyncio.timeout(20):  # visibility is a moment behind
+        while True:
+            done = await cli("policy", "try", str(file), "--since", "1h", "--json")
+            assert done.exit_code == 0
+            found: dict[str, Any] = json.loads(done.stdout)
+            rows = {(one["agent"], one["name"]): one for one in found["tallies"]}
+            if ("Helper", "look_up") in rows and rows["Helper", "refund"]["calls"] >= 2:
+                break
+    refunds = rows["Helper", "refund"]
+    assert refunds["table"] == "[tool.refund]"
+    assert 1 <= refunds["asked"] < refunds["calls"] == refunds["were_asked"]
+    assert rows["Helper", "look_up"]["asked"] == 0
+    assert found["runs"] >= 1
+
+    done = await cli("policy", "try", str(file), "--limit", "1")
+    assert done.exit_code == 0
+    assert "1 runs, since 30d." in done.stderr
+    assert "Limited to 1 runs" in done.stderr
+    await handle.cancel()

@@ -1,0 +1,124 @@
+"""The cost of runs."""
+
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from outlast import Agent
+from outlast.agents.errors import UserError
+from outlast.loop.state import LoopState, Response
+from outlast.loop.values import Usage
+from outlast.pricing import Cost, Price, Pricing
+from outlast.testing import ScriptedModel, run_in_memory
+
+MILLION = 1_000_000
+PRICING = Pricing(
+    {
+        "small": Price(Decimal(1), Decimal(2)),
+        "big": Price(Decimal(10), Decimal(20), cached_input=Decimal(1)),
+        "big-2025-08-07": Price(Decimal(100), Decimal(200)),
+    }
+)
+
+
+def response(model: str, given: int, cached: int = 0, written: int = 0) -> Response:
+    usage = Usage(
+        requests=1,
+        input_tokens=given,
+        output_tokens=written,
+        total_tokens=given + written,
+        cached_tokens=cached,
+    )
+    return Response(turn=1, model=model, usage=usage)
+
+
+def run(*responses: Response, more: int = 0) -> LoopState:
+    total = sum(one.usage.total_tokens for one in responses) + more
+    return LoopState(responses=responses, usage=Usage(total_tokens=total))
+
+
+def test_a_call_costs_its_tokens_and_cached_ones_less() -> None:
+    state = run(
+        response("small", MILLION, cached=MILLION, written=MILLION),
+        response("big", 2 * MILLION, cached=MILLION),
+    )
+    assert PRICING.cost_of(state) == Cost(Decimal(3) + Decimal(11))
+
+
+@pytest.mark.parametrize(
+    ("model", "price"),
+    [
+        ("openai/small", 1),
+        ("litellm/openai/small", 1),
+        ("small-2025-01-02", 1),
+        ("big-2025-08-07", 100),
+        ("small-2025", None),
+        ("smaller", None),
+        ("", None),
+    ],
+)
+def test_a_dated_or_routed_model_has_the_price_of_its_name(model: str, price: int | None) -> None:
+    found = PRICING.price(model)
+    assert (None if found is None else found.input) == price
+
+
+def test_what_has_no_price_is_said() -> None:
+    cost = PRICING.cost_of(run(response("small", MILLION), response("mine", 5), response("", 1)))
+    assert (cost.usd, cost.unknown_models) == (Decimal(1), ("", "mine"))
+    assert str(cost) == "$1.00 + the default model, mine (no price)"
+    assert str(PRICING.cost_of(run(response("mine", 5)))) == "no price for mine"
+    assert str(PRICING.cost_of(run(response("small", 100)))) == "$0.0001"
+    assert PRICING.cost_of(run(response("small", 5), more=7)).unknown_models == ("nested runs",)
+
+
+async def test_a_result_has_a_cost() -> None:
+    agent = Agent(name="Helper", model="small")
+    result = await run_in_memory(agent, "Hi", model=ScriptedModel("Hello."))
+    cost = PRICING.cost_of(result)
+    assert result.usage.total_tokens > 0
+    assert cost.unknown_models == ()
+    assert cost.usd > 0
+
+
+def test_the_built_in_table_is_read_and_a_file_overrides_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OUTLAST_PRICES", raising=False)
+    built_in = Pricing.load()
+    assert built_in.price("gpt-5") == Price(Decimal("1.25"), Decimal(10), Decimal("0.125"))
+    (tmp_path / "outlast-prices.toml").write_text('["gpt-5"]\ninput = 1\noutput = 2.5\n')
+    assert Pricing.load().price("gpt-5") == Price(Decimal(1), Decimal("2.5"))
+    assert Pricing.load().price("gpt-4o") == built_in.price("gpt-4o")
+    other = tmp_path / "other.toml"
+    other.write_text("[mine]\ninput = 0\noutput = 0\n")
+    monkeypatch.setenv("OUTLAST_PRICES", str(other))
+    assert Pricing.load().price("mine") == Price(Decimal(0), Decimal(0))
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[m]\ninput = 1\nouptut = 2\n", "model 'm': unknown field 'ouptut'. The fields are"),
+        ("[m]\ninput = 1\n", "model 'm': output is missing"),
+        ("[m]\ninput = '1'\noutput = 1\n", "model 'm': input = '1' is not a price"),
+        ("[m]\ninput = -1\noutput = 1\n", "input = -1 is not a price"),
+        ("[m]\ninput = nan\noutput = 1\n", "input = nan is not a price"),
+        ("[m]\ninput = true\noutput = 1\n", "input = True is not a price"),
+        ("m = 3\n", r"model 'm': write \['m'\] and below it"),
+        ("[m\n", r"prices.toml is not valid TOML: .*line 1"),
+    ],
+)
+def test_a_table_with_a_mistake_is_refused_with_the_place(
+    tmp_path: Path, text: str, problem: str
+) -> None:
+    path = tmp_path / "prices.toml"
+    path.write_text(text)
+    with pytest.raises(UserError, match=problem):
+        Pricing.load(path)
+
+
+def test_a_table_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"missing\.toml cannot be read: No such file"):
+        Pricing.load(tmp_path / "missing.toml")
