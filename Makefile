@@ -14,6 +14,11 @@ SERVER_TESTS := tests/workflow/test_visibility.py tests/workflow/test_lost_attri
 SYNC := UV_SYSTEM_CERTS=1 VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv sync --quiet --locked --inexact --python $(BIN)/python
 LOCK := pyproject.toml uv.lock
 LOWEST := .venv-lowest
+# The package with LiteLLM's proxy, which the page on other model servers names.
+LITELLM := $(CURDIR)/.venv-litellm
+# The environments of the frameworks that benchmarks/peers compares with, which it makes itself.
+PEERS := $(CURDIR)/.venv-peers
+LITELLM_TOOL := litellm[proxy]==1.106.2
 
 # Workers, servers and commands are processes of their own in many tests: each would compile the
 # packages again if nothing kept what was compiled.
@@ -21,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Two processes with a server each. The tests of a file stay together, since they share fixtures.
 PYTEST := $(BIN)/pytest -q -n 2 --dist loadfile
 
-.PHONY: help demo test test-full older-server named-server lowest check lint types layers fmt coverage crash mutate bench docs site compose clean
+.PHONY: help demo test test-full test-others older-server named-server litellm-proxy lowest check lint types layers fmt coverage crash mutate bench bench-peers docs site compose clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -37,20 +42,27 @@ test-full: $(VENV)/.test ## run all tests
 
 older-server: $(VENV)/.older-server ## what is searched for and reset, on the oldest server that is tested
 	@$(OLDER)/bin/temporal --version
-	@OUTLAST_TEMPORAL_CLI=$(OLDER)/bin/temporal $(BIN)/pytest -q $(SERVER_TESTS)
+	@OUTLAST_TEMPORAL_CLI=$(OLDER)/bin/temporal $(PYTEST) $(SERVER_TESTS)
 
 named-server: $(VENV)/.test ## the same on the server at OUTLAST_TEST_ADDRESS, whatever its database is
 	@test -n "$$OUTLAST_TEST_ADDRESS" || { echo "say which server with OUTLAST_TEST_ADDRESS=127.0.0.1:7233"; exit 2; }
 	@$(BIN)/pytest -q $(SERVER_TESTS)
+
+litellm-proxy: $(VENV)/.test $(LITELLM)/.installed ## models behind a real LiteLLM proxy
+	@OUTLAST_LITELLM=$(LITELLM)/bin/litellm $(BIN)/pytest -q tests/litellm_proxy
 
 # What is quick and touches every dependency: its own environment, so that the usual one stays.
 LOWEST_TESTS := tests/unit/agents tests/unit/cli tests/unit/mcp tests/unit/models tests/unit/sessions tests/replay \
 	tests/architecture/test_dependencies.py tests/workflow/test_answers.py
 
 lowest: $(LOWEST)/.installed ## the tests with the oldest versions that pyproject.toml allows
-	@$(LOWEST)/bin/python -m pytest -q -p no:cacheprovider $(LOWEST_TESTS)
+	@$(LOWEST)/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider $(LOWEST_TESTS)
 
-check: lint types layers coverage test-full site older-server lowest ## everything that CI runs
+# `coverage` runs the tests of the loop, with all laws.
+test-others: $(VENV)/.test
+	@OUTLAST_LAWS=1 $(PYTEST) --ignore=tests/unit/loop
+
+check: lint types layers coverage test-others site older-server litellm-proxy lowest ## everything that CI runs
 
 lint: $(VENV)/.lint ## style
 	@$(BIN)/ruff check .
@@ -76,13 +88,19 @@ crash: $(VENV)/.test ## kill the worker at every event of the run
 mutate: $(VENV)/.test ## how many small changes of the core its tests notice; about 15 minutes
 	@$(BIN)/python tests/mutation/mutate.py
 
-bench: $(VENV)/.test ## measure; see benchmarks/README.md
+bench: $(VENV)/.test bench-peers ## measure; see benchmarks/README.md
 	@$(BIN)/python benchmarks/turns.py
+	@$(BIN)/python benchmarks/model_call.py
 	@$(BIN)/python benchmarks/startup.py
 	@$(BIN)/python benchmarks/handoffs.py
 	@$(BIN)/python benchmarks/in_memory.py
+	@$(BIN)/python benchmarks/effects.py
 	@$(BIN)/python benchmarks/streaming.py
 	@$(BIN)/python benchmarks/spans.py
+	@$(BIN)/python benchmarks/websocket.py
+
+bench-peers: $(VENV)/.bench ## compare with other frameworks: the short rows, about 15 minutes
+	@$(BIN)/python -m benchmarks.peers --rows plain --turns 8,50,100 --throughput --starts 5 --out $(PEERS)/results.json
 
 docs: $(VENV)/.test ## redraw the state diagram from the loop
 	@$(BIN)/python docs/state_diagram.py
@@ -95,7 +113,7 @@ compose: ## check docker-compose.yml
 	docker compose config --quiet
 
 clean: ## remove what was installed
-	rm -rf $(VENV) $(LOWEST) site .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(LOWEST) $(LITELLM) $(PEERS) site .pytest_cache .ruff_cache .hypothesis
 
 $(BIN)/uv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "outlast needs Python 3.11 or newer; say which with PYTHON=python3.11")'
@@ -106,7 +124,13 @@ $(BIN)/uv:
 $(LOWEST)/.installed: pyproject.toml | $(BIN)/uv
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
 	@UV_SYSTEM_CERTS=1 VIRTUAL_ENV=$(CURDIR)/$(LOWEST) $(BIN)/uv pip install --quiet --resolution lowest-direct \
-		--editable '.[cli,dev,mcp,sqlalchemy,blobs]' --group test
+		--editable '.[blobs,cli,dev,encrypt,identity,mcp,realtime,speed,sqlalchemy]' --group test
+	@touch $@
+
+$(LITELLM)/.installed: Makefile | $(BIN)/uv
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(LITELLM)
+	@UV_SYSTEM_CERTS=1 VIRTUAL_ENV=$(LITELLM) $(BIN)/uv pip install --quiet '$(LITELLM_TOOL)' \
+		|| { echo "make litellm-proxy: cannot install $(LITELLM_TOOL). It needs the package index and 600 MB of disk."; exit 1; }
 	@touch $@
 
 $(VENV)/.demo: $(LOCK) | $(BIN)/uv
@@ -114,8 +138,12 @@ $(VENV)/.demo: $(LOCK) | $(BIN)/uv
 	@touch $@
 
 $(VENV)/.test: $(LOCK) | $(BIN)/uv
-	@$(SYNC) --extra blobs --extra cli --extra dev --extra mcp --extra sqlalchemy --group test --compile-bytecode
+	@$(SYNC) --extra blobs --extra cli --extra dev --extra encrypt --extra identity --extra mcp --extra realtime --extra speed --extra sqlalchemy --extra viz --group test --compile-bytecode
 	@touch $@ $(VENV)/.demo
+
+$(VENV)/.bench: $(VENV)/.test
+	@$(SYNC) --group test --group bench
+	@touch $@
 
 $(VENV)/.site: $(LOCK) | $(BIN)/uv
 	@$(SYNC) --group docs
@@ -127,5 +155,5 @@ $(VENV)/.older-server: $(VENV)/.test Makefile
 	@touch $@
 
 $(VENV)/.lint: $(LOCK) | $(BIN)/uv
-	@$(SYNC) --extra blobs --extra cli --extra dev --extra mcp --extra sqlalchemy --group test --group lint --compile-bytecode
+	@$(SYNC) --extra blobs --extra cli --extra dev --extra encrypt --extra identity --extra mcp --extra realtime --extra speed --extra sqlalchemy --extra viz --group test --group lint --compile-bytecode
 	@touch $@ $(VENV)/.demo $(VENV)/.test

@@ -17,7 +17,8 @@ until known=$(temporal operator search-attribute list --namespace "$NAMESPACE" 2
     sleep 1
 done
 
-for attribute in OutlastAgent:Keyword OutlastStatus:Keyword OutlastPendingApprovals:Int; do
+for attribute in OutlastAgent:Keyword OutlastStatus:Keyword OutlastPendingApprovals:Int OutlastWaitsFor:Keyword \
+    OutlastWaitingGroups:KeywordList OutlastRisk:Keyword OutlastDue:Datetime; do
     name=${attribute%%:*}
     case "$known" in
     *"$name"*) ;;

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from outlast.loop.approvals import ApprovalRequest, Decision
+from outlast.loop.approvals import ApprovalRequest, ApprovalTerms, Decision, Person
 from outlast.loop.calls import (
     AgentResult,
     HandoffResult,
@@ -29,10 +29,14 @@ from outlast.loop.effects import (
     EffectFailed,
     FinalizeAnswer,
     HandoffFinished,
+    HoldLine,
     InputChecked,
     ItemsOffloaded,
+    LineEnded,
     ModelReplied,
+    NotifyPeople,
     OffloadItems,
+    PeopleNotified,
     PrepareRun,
     RunAgent,
     RunHandoff,
@@ -44,11 +48,16 @@ from outlast.loop.effects import (
 )
 from outlast.loop.events import (
     CancelRequested,
+    ConversationHeld,
+    ConversationReleased,
     DecisionReceived,
     Event,
     MessageReceived,
     NestedReported,
+    PersonSpoke,
+    RetryRequested,
     RunStarted,
+    TimePassed,
 )
 from outlast.loop.items import Message
 from outlast.loop.machine import advance
@@ -59,6 +68,11 @@ from outlast.loop.values import Failure, JsonObject
 PAGE = Path(__file__).parent / "concepts" / "state-diagram.md"
 LONGEST = 9
 
+ANN = Person(subject="ann")
+ONE_DAY_MS = 86_400_000
+SHORT = ApprovalTerms(expires_in_ms=ONE_DAY_MS)
+FATAL = replace(SHORT, on_expiry="fail")
+
 FAILURE = Failure(code="user_error", message="failed")
 
 INTRODUCTION = """# What a run goes through
@@ -66,7 +80,7 @@ INTRODUCTION = """# What a run goes through
 Drawn from the loop by `make docs`: every event was tried in every kind of state that a run can get into. An event that is not shown
 changes nothing, or not the phase. Some phases go on by themselves; an arrow ends where the run rests.
 
-This is a run in which nothing fails and that nobody stops:
+This is a run in which nothing fails or expires, and that nobody stops or interrupts:
 
 """
 
@@ -88,12 +102,14 @@ MEANING = """
 | `acting` | tools and agents as tools run, or people have to decide | until every call is settled |
 | `transferring` | a handoff's callback, hooks and filter run | until they are done |
 | `finalizing` | an answer, or a failure that may become one, is judged: rules, handlers, end hooks, output guardrails | until that is decided |
+| `asking` | a person has to approve the answer | until the person does, or the model answers anew |
+| `held` | a person has the conversation | until it is released |
 | `idle` | a conversation waits for its next message | for as long as it takes |
 | `closing` | it is known how the run ends | only while its session is being written |
 | `closed` | completed, failed or cancelled | for ever |
 
-The code is in `outlast/loop`: what an event does and how a turn begins in `machine.py`, how a turn acts in
-`acting.py`, how a question ends in `answering.py`. What is asked of the shell is made in `requests.py`.
+The code is in `outlast/loop`: every transition in `machine.py`, the rules of people's decisions in `votes.py`. What is asked of the shell
+is made in `requests.py`.
 """
 
 
@@ -159,8 +175,10 @@ def transitions(*, smooth: bool = False) -> set[tuple[str, str, str]]:
 
 def _goes_wrong(event: Event) -> bool:
     match event:
-        case EffectFailed() | CancelRequested():
+        case EffectFailed() | CancelRequested() | TimePassed():
             return True
+        case MessageReceived(message=message):
+            return message.mode == "interrupt"
         case InputChecked(result=told) | ToolFinished(result=told):
             return told.failure is not None
         case ModelReplied(result=told) | AnswerFinalized(result=told):
@@ -186,7 +204,16 @@ def _events(state: LoopState, depth: int) -> Iterator[Event]:
         if not request.run_id:
             yield _decision(Decision(request_id=request.id, type="approve"))
             yield _decision(Decision(request_id=request.id, type="reject"))
+            yield _decision(Decision(request_id=request.id, type="respond", response="x"))
+            yield TimePassed(at_ms=ONE_DAY_MS)
     yield MessageReceived(at_ms=0, message=_message(f"m{depth}"))
+    yield MessageReceived(at_ms=0, message=replace(_message(f"m{depth}"), mode="interrupt"))
+    yield ConversationHeld(at_ms=0, person=ANN)
+    yield ConversationHeld(at_ms=0, person=ANN, mode="cancel")
+    if state.phase == "held":
+        yield PersonSpoke(at_ms=0, person=ANN, message_id=f"s{depth}", text="hello")
+        yield ConversationReleased(at_ms=0, person=ANN)
+    yield RetryRequested(at_ms=0, answers=len(state.answers))
     yield CancelRequested(at_ms=0)
     yield CancelRequested(at_ms=0, mode="after_turn")
 
@@ -222,6 +249,10 @@ def _answers(effect: Effect) -> Iterator[Event]:  # noqa: C901  a table
                 yield AnswerFinalized(at_ms=0, effect=number, result=conclusion)
         case SaveSession():
             yield SessionSaved(at_ms=0, effect=number)
+        case HoldLine():
+            yield LineEnded(at_ms=0, effect=number)
+        case NotifyPeople():
+            yield PeopleNotified(at_ms=0, effect=number)
 
 
 def _of_nested_run(effect: RunAgent) -> Iterator[Event]:
@@ -258,16 +289,22 @@ def _duties() -> Iterator[tuple[RequiredStep, ...]]:
 
 def _replies() -> Iterator[ModelReply]:
     yield ModelReply(items=({"type": "message", "role": "assistant", "content": "hello"},))
+    approved = ModelReply(items=({"type": "message", "role": "assistant", "content": "hello"},))
+    yield replace(approved, answer_terms=SHORT)
+    yield replace(approved, answer_terms=FATAL)
     yield ModelReply(items=({"type": "web_search_call"},), final="again")
     yield ModelReply(items=(), failure=FAILURE)
     for plan in (
         PlannedCall(item=0, kind="tool"),
         PlannedCall(item=0, kind="tool", needs_approval=True),
+        PlannedCall(item=0, kind="tool", needs_approval=True, terms=SHORT),
+        PlannedCall(item=0, kind="tool", needs_approval=True, terms=FATAL),
         PlannedCall(item=0, kind="tool", fatal=True),
         PlannedCall(item=0, kind="tool", final=True),
         PlannedCall(item=0, kind="agent", target="B"),
         PlannedCall(item=0, kind="unknown", problem="There is no such tool."),
         PlannedCall(item=0, kind="handoff", target="B"),
+        PlannedCall(item=0, kind="handoff", target="B", needs_approval=True),
         PlannedCall(item=0, kind="handoff", target="B", callback=True),
     ):
         yield ModelReply(items=(_call("c"),), calls=(plan,))
@@ -308,6 +345,7 @@ def _kind(state: LoopState) -> str:
                 calls,
                 state.cancel,
                 bool(state.inbox),
+                state.hold is not None,
             ),
             (
                 [effect.kind for effect in state.pending],

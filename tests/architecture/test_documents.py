@@ -4,6 +4,7 @@ import inspect
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 from outlast.agents import errors
 from outlast.agents.errors import AgentsException
@@ -68,11 +69,12 @@ def test_the_bounds_in_the_documents_are_the_defaults() -> None:
         "an answer's conclusion: rules, handlers, end hooks, output guardrails": policies.CHECK,
         "reading a session, making a nested run's input": policies.LOAD,
         "writing to a session": policies.SAVE,
+        "telling people, by all [notifiers](../how-to/notifications.md)": policies.NOTIFY,
     }.items():
         wait = f"1 s, doubling up to {policy.maximum_interval_ms // 1_000} s"
         bound = f"{policy.timeout_ms // 60_000} min | {policy.attempts} | {wait}"
         assert f"| {what} | {bound} | {policies.LONGEST_MS // 3_600_000} h | |" in BOUNDS
-    assert BOUNDS.count(f"| {policies.LONGEST_MS // 3_600_000} h |") == 9
+    assert BOUNDS.count(f"| {policies.LONGEST_MS // 3_600_000} h |") == 10
     assert f"{policies.ROLL_OVER_EVENTS:,} events" in BOUNDS
     assert f"silent for {policies.HEARTBEAT_MS // 1_000} seconds" in BOUNDS
     minutes = int(policies.LONGEST_RETRY_AFTER.total_seconds()) // 60
@@ -106,3 +108,30 @@ def test_the_settings_of_the_server_are_published_on_the_loopback_address_only()
     published = re.findall(r'^\s+- "([\d.:]+:\d+)"$', compose, re.MULTILINE)
     assert published
     assert all(port.startswith("127.0.0.1:") for port in published)
+
+
+def test_the_image_is_built_once_and_has_no_server_for_development() -> None:
+    compose = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
+    assert compose.count("build: .") == 1
+    assert compose.count("image: outlast-desk") == 2
+    assert 'test: ["CMD", "outlast", "doctor", "--worker"]' in compose
+    dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    assert re.findall(r"\[([a-z,]+)\]\"", dockerfile)[0] == "cli"
+
+
+def test_every_test_that_a_design_note_names_is_where_it_says() -> None:
+    note = (ROOT / "docs" / "design" / "0014-people.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\|[^|]*\| (`test_[^|]*`) \| `([^|`]*)` \|$", note, re.MULTILINE)
+    assert len(rows) > 50
+    missing = [
+        f"{place}: {name}"
+        for named, place in rows
+        for name in re.findall(r"`(test_\w+)`", named)
+        if not any(f"def {name}(" in text for text in _texts(ROOT / "tests" / place))
+    ]
+    assert missing == []
+
+
+def _texts(place: Path) -> list[str]:
+    files = [place] if place.suffix else [*place.glob("test_*.py")]
+    return [file.read_text(encoding="utf-8") for file in files]

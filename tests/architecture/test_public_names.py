@@ -166,8 +166,10 @@ def test_other_first_lines_are_found(line: str) -> None:
 
 
 ROOMS = [
-    "blobs", "client", "decorators", "dev", "extensions", "extensions.handoff_filters",
-    "extensions.handoff_prompt", "mcp", "models", "sessions", "testing", "tracing", "worker",
+    "blobs", "client", "client.audit", "client.identity", "decorators", "dev", "extensions",
+    "extensions.approvals.elicitation", "extensions.approvals.langchain", "extensions.handoff_filters",
+    "extensions.handoff_prompt", "mcp", "models", "notifications", "realtime", "realtime.testing",
+    "sessions", "testing", "tracing", "worker",
 ]  # fmt: skip
 """What programs import from, besides the package itself."""
 

@@ -7,7 +7,7 @@ from typer.core import TyperGroup
 
 import outlast
 from outlast.cli.app import app
-from outlast.cli.exit_codes import ExitCode
+from outlast.cli.exit_codes import MEANINGS
 from tests.architecture.source import ROOT, names_of
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -21,12 +21,26 @@ def test_the_api_reference_has_every_public_name_once() -> None:
 
 
 def test_the_reference_has_every_command_with_its_options() -> None:
-    rows = dict(re.findall(r"^\| `outlast (\w+)[^|]*\|([^\n]*)$", COMMANDS, re.MULTILINE))
+    row = r"^\| `outlast ([a-z]+(?: [a-z]+)*)[^|]*\|([^\n]*)$"
+    rows = dict(re.findall(row, COMMANDS, re.MULTILINE))
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
-    assert set(rows) == set(group.commands)
+    commands = {
+        f"{name} {inner}".strip(): one
+        for name, command in group.commands.items()
+        for inner, one in (
+            command.commands.items() if isinstance(command, TyperGroup) else [("", command)]
+        )
+    }
+    alone = {
+        name: one
+        for name, one in group.commands.items()
+        if isinstance(one, TyperGroup) and one.invoke_without_command
+    }
+    commands |= alone
+    assert set(rows) == set(commands)
     everywhere = {"--json", "--help", "--address", "--namespace", "--codec"}
-    for name, command in group.commands.items():
+    for name, command in commands.items():
         options = {
             max(one.opts, key=len)
             for one in command.params
@@ -36,8 +50,8 @@ def test_the_reference_has_every_command_with_its_options() -> None:
 
 
 def test_the_reference_has_every_exit_code() -> None:
-    codes = {int(code) for code in re.findall(r"^\| (\d+) \|", COMMANDS, re.MULTILINE)}
-    assert codes == {int(code) for code in ExitCode}
+    rows = re.findall(r"^\| (\d+) \| (.+) \|$", COMMANDS, re.MULTILINE)
+    assert {int(code): meaning for code, meaning in rows} == MEANINGS
 
 
 def test_the_reference_has_every_environment_variable_of_the_package() -> None:
