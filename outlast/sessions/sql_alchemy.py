@@ -48,8 +48,9 @@ SQLITE_WAIT_SECONDS = 30.0
 """How long a writer to a SQLite database waits for others; sqlite3 would give up after 5 seconds,
 which several writers on a slow disk can take."""
 
-_shared_connections: "WeakKeyDictionary[Engine, asyncio.Lock]" = WeakKeyDictionary()
-"""Locks of engines with one connection for all tasks, such as SQLite in memory."""
+_Locks = WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]
+_locks: "WeakKeyDictionary[Engine, _Locks]" = WeakKeyDictionary()
+"""The locks of SQLite's engines, one for each event loop."""
 
 
 class SQLAlchemySession(SessionABC):
@@ -388,10 +389,17 @@ class _Tables:
 
 
 def _alone(engine: AsyncEngine) -> contextlib.AbstractAsyncContextManager[Any]:
-    """Return a lock if all tasks share one connection, else a null context."""
-    if not isinstance(engine.sync_engine.pool, StaticPool):
+    """Return a lock if one task at a time should use the engine, else a null context.
+
+    SQLite has one writer at a time: others ask again and again until their time is up, in no order,
+    so on a slow disk some give up. With the lock, the tasks of a process take turns. SQLite in
+    memory has one connection for all tasks, which needs the lock, too.
+    """
+    core = engine.sync_engine
+    if core.dialect.name != "sqlite" and not isinstance(core.pool, StaticPool):
         return contextlib.nullcontext()
-    return _shared_connections.setdefault(engine.sync_engine, asyncio.Lock())
+    locks = _locks.setdefault(core, WeakKeyDictionary())
+    return locks.setdefault(asyncio.get_running_loop(), asyncio.Lock())
 
 
 def _patient(url: str, engine_kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -151,6 +151,16 @@ async def test_writers_wait_for_each_other_in_sqlite(
     assert set(waits) == {wait}
 
 
+async def test_writers_of_one_process_take_turns_in_sqlite(tmp_path: Path) -> None:
+    url = f"sqlite+aiosqlite:///{tmp_path / 'sessions.db'}"
+    options: dict[str, Any] = {"connect_args": {"timeout": 0}}
+    first = SQLAlchemySession.from_url("a", url=url, create_tables=True, engine_kwargs=options)
+    others = [SQLAlchemySession("a", engine=first.engine, create_tables=True) for _ in range(9)]
+    await asyncio.gather(*(one.add_items([HELLO]) for one in [first, *others]))
+    assert await first.get_items() == [HELLO] * 10
+    await first.engine.dispose()
+
+
 class TestInMemory(SQLAlchemyBehaviour):
     """All tasks share one connection here."""
 
