@@ -50,6 +50,7 @@ async def count_frames(client: Client, server: TemporalServer, folder: Path) -> 
     return len(call.server.frames)
 
 
+@pytest.mark.full
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("victim", ["line", "worker"])
 async def test_the_caller_is_answered_whoever_is_killed_and_when(
