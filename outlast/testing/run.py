@@ -20,6 +20,7 @@ from outlast.client.run_state import RunState, is_list_input
 from outlast.client.start import StartOptions, check_names, run_input
 from outlast.contract import records
 from outlast.loop.approvals import ApprovalRequest, Decision
+from outlast.loop.effects import RunAgent
 from outlast.loop.events import MessageReceived
 from outlast.loop.items import Message
 from outlast.loop.state import LoopState
@@ -155,7 +156,7 @@ def resumed(agent: Agent[Any], waiting: RunState, model: Model, context: object)
     """Return a waiting run with the decisions and input made since.
 
     Raises:
-        UserError: the run waits on a server.
+        UserError: the run waits on a server, or a nested run waits that this process does not have.
     """
     snapshot = waiting.snapshot
     if snapshot is None:
@@ -164,6 +165,7 @@ def resumed(agent: Agent[Any], waiting: RunState, model: Model, context: object)
         )
     _, run = _waiting.pop(id(snapshot), (snapshot, None))
     if run is None or run.state is not snapshot:
+        _require_no_nested_run(snapshot)
         run = MemoryRun(worker_for(agent, model, context), waiting.run_id, state=snapshot)
     run.worker = worker_for(agent, model, context)
     run.resume()
@@ -175,6 +177,17 @@ def resumed(agent: Agent[Any], waiting: RunState, model: Model, context: object)
     for staged in waiting.staged_decisions():
         run.decide(staged.decision, staged.run_id)
     return run
+
+
+def _require_no_nested_run(snapshot: LoopState) -> None:
+    """Raise an error if a run waits that is nested in the stored one, which contains no other run."""
+    nested = [one.nested_id for one in snapshot.pending if isinstance(one, RunAgent)]
+    if nested:
+        raise UserError(
+            f"The run {snapshot.run_id} waits for its nested run {nested[0]}, which run_in_memory "
+            "keeps in the process that ran it and not in the stored state. Resume it there, from "
+            "`result.to_state()`, or use Runner.run, whose server stores nested runs."
+        )
 
 
 def _keep(run: MemoryRun) -> None:

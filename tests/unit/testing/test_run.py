@@ -13,6 +13,7 @@ from outlast import (
     MaxTurnsExceeded,
     ModelCallFailed,
     RunConfig,
+    RunState,
     ToolContext,
     ToolFailed,
     ToolsToFinalOutputResult,
@@ -255,3 +256,20 @@ async def test_hosted_tools_reach_the_model() -> None:
     (request,) = model.requests
     assert [tool.name for tool in request.tools] == ["note"]
     assert [tool.name for tool in request.hosted_tools] == ["web_search"]
+
+
+async def test_a_stored_state_without_its_nested_run_says_so() -> None:
+    outer = Agent("Outer", tools=[Agent("Inner", tools=[refund]).as_tool("ask_inner", "Ask.")])
+    model = ScriptedModel(
+        [call("ask_inner", "c1", input="?")], [call("refund", "n1", amount=5)], "inner", "outer"
+    )
+    result = await run_in_memory(outer, "Pay", model=model)
+    stored = await RunState.from_string(outer, result.to_state().to_string())
+    stored.approve(stored.get_interruptions()[0])
+    with pytest.raises(
+        UserError, match=r"nested run in-memory/ask_inner-3, .*to_state.*Runner\.run"
+    ):
+        await run_in_memory(outer, stored, model=model)
+    state = result.to_state()
+    state.approve(state.get_interruptions()[0])
+    assert (await run_in_memory(outer, state, model=model)).final_output == "outer"
