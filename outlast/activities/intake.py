@@ -8,6 +8,7 @@ when it can.
 
 import asyncio
 import contextvars
+import inspect
 import threading
 from typing import Any, Final
 from weakref import WeakKeyDictionary, WeakSet
@@ -21,6 +22,11 @@ from outlast.contract import names, policies
 
 KEPT_SECONDS: Final = 10.0
 """How long a passed-on attempt may take to begin and send its own heartbeats."""
+
+BEGIN_SECONDS: Final = 1.0
+"""How long a cancellation waits for its attempt, which another thread may still hand over."""
+
+BEGIN_LOOK_SECONDS: Final = 0.01
 
 logger = get_logger(__name__)
 
@@ -76,6 +82,8 @@ class _Intake:
         self._loop = blocked.loop
         self._thread_id = blocked.thread_id
         self._beats = beats
+        self._cancel_now = worker._handle_cancel_activity_task  # noqa: SLF001
+        worker._handle_cancel_activity_task = self._cancel_begun  # noqa: SLF001
 
     def run(self) -> None:
         """Take attempts until the worker ends."""
@@ -104,12 +112,29 @@ class _Intake:
             running.task = self._loop.create_task(start)
             worker._running_activities[token] = running  # noqa: SLF001
         elif task.HasField("cancel"):
-            # Behind the first step of an attempt that begins now: a task that is cancelled before
-            # it never runs, and the core would wait for the attempt's result at shutdown, forever.
-            cancel = worker._handle_cancel_activity_task  # noqa: SLF001
-            self._loop.call_soon(cancel, token, task.cancel)
+            self._cancel_begun(token, task.cancel)
         if beat is not None:
             self._loop.call_later(KEPT_SECONDS, self._beats.remove, beat)
+
+    def _cancel_begun(
+        self, token: bytes, cancel: Any, looks: int = round(BEGIN_SECONDS / BEGIN_LOOK_SECONDS)
+    ) -> None:
+        """Cancel an attempt after its first step.
+
+        A task that is cancelled before that never runs, and the core would wait for the attempt's
+        result at shutdown, forever. With two pollers, a cancellation may overtake its attempt.
+        """
+        if looks and not self._has_begun(token):
+            again = (token, cancel, looks - 1)
+            self._loop.call_later(BEGIN_LOOK_SECONDS, self._cancel_begun, *again)
+        else:
+            self._cancel_now(token, cancel)
+
+    def _has_begun(self, token: bytes) -> bool:
+        running: Any = self._worker._running_activities.get(token)  # noqa: SLF001
+        if running is None or running.task is None:
+            return False
+        return inspect.getcoroutinestate(running.task.get_coro()) != inspect.CORO_CREATED
 
     def _beat_for(self, task: Any) -> Beat | None:
         start = task.start if task.HasField("start") else None

@@ -57,7 +57,14 @@ class FakeWorker:
 
     def _handle_cancel_activity_task(self, token: bytes, _cancel: Any) -> None:
         self.cancelled.append(token)
-        self._running_activities[token].task.cancel()
+        if token in self._running_activities:
+            self._running_activities[token].task.cancel()
+
+    async def until_cancelled(self, *tokens: bytes) -> None:
+        async with asyncio.timeout(10):
+            while len(self.cancelled) < len(tokens):  # noqa: ASYNC110  nothing announces it
+                await asyncio.sleep(0.01)
+        assert set(self.cancelled) == set(tokens)
 
 
 def start(token: bytes, *, workflow_type: str = names.WORKFLOW, local: bool = False) -> Any:
@@ -83,13 +90,35 @@ async def test_attempts_are_taken_and_beaten_for_while_the_loop_is_blocked() -> 
     assert worker.begun == []
     await asyncio.wait_for(worker.all_begun.wait(), 10)  # the cancelled one, too
     assert worker.begun == [(token, "the worker") for token in (b"mine", b"other", b"l")]
-    assert worker.cancelled == [b"mine"]
+    await worker.until_cancelled(b"mine")
     assert set(core.beaten) == {b"mine"}
     assert set(core.threads) == {"outlast-intake"}
     own = Beat("tool:mine of support-43", asyncio.get_running_loop(), key=b"mine")
     beats.add(own)
     assert beats._beats == {b"mine": own}, "the attempt has begun, and beats for itself"
     beats.remove(own)
+
+
+async def test_an_attempt_of_the_workers_own_poller_begins_before_it_is_cancelled() -> None:
+    cancel, core = ActivityTask().cancel, FakeCore()
+    worker, loop = FakeWorker(core), asyncio.get_running_loop()
+    relieve(worker, Beat("tool:slow of support-42", loop, key=b"blocker"), Heartbeats())
+
+    def begin(token: bytes) -> asyncio.Task[None]:
+        """Begin an attempt as the SDK does."""
+        running = worker._running_activities[token] = SimpleNamespace(task=None)
+        start = worker._handle_start_activity_task(token, None, running)
+        running.task = loop.create_task(start)
+        return running.task
+
+    registered = begin(b"registered")
+    worker._handle_cancel_activity_task(b"registered", cancel)
+    worker._handle_cancel_activity_task(b"on its way", cancel)
+    worker._handle_cancel_activity_task(b"over", cancel)
+    await asyncio.sleep(0)
+    await asyncio.gather(registered, begin(b"on its way"))
+    assert [token for token, _ in worker.begun] == [b"registered", b"on its way"]
+    await worker.until_cancelled(b"registered", b"on its way", b"over")
 
 
 async def test_an_sdk_that_is_made_otherwise_is_left_alone() -> None:
