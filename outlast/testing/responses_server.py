@@ -82,14 +82,15 @@ class ScriptedResponsesServer(SocketServer):
             await socket.send(error)
             return {}
         items = [*before, *_items(body.get("input"))]
+        response: JsonObject = {}
         try:
             async with aclosing(self.script.stream_response(_request(body, items))) as events:
                 async for event in events:
                     await socket.send(event)
+                    response = event.get("response", response)
         except ModelError as failure:
             await socket.send(_failure(failure))
             return {}
-        response: JsonObject = self.sent("response.completed")[-1]["response"]
         conversation = {response["id"]: [*items, *response["output"]]}
         if body.get("store") is not False:
             self._stored |= conversation
@@ -99,13 +100,13 @@ class ScriptedResponsesServer(SocketServer):
 class _Script(ScriptedModel):
     """A script with item ids such as those of providers."""
 
-    async def _play(self, request: ModelRequest) -> tuple[DirectedStep, Reply]:
-        step, reply = await super()._play(request)
+    async def _play(self, request: ModelRequest) -> tuple[int, DirectedStep, Reply]:
+        number, step, reply = await super()._play(request)
         named = [
-            {"id": f"{_PREFIXES.get(str(item.get('type')), 'item')}_{self.calls}_{number}", **item}
-            for number, item in enumerate(reply)
+            {"id": f"{_PREFIXES.get(str(item.get('type')), 'item')}_{number}_{position}", **item}
+            for position, item in enumerate(reply)
         ]
-        return step, named
+        return number, step, named
 
 
 def _items(value: object) -> Sequence[JsonObject]:

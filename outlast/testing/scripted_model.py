@@ -188,10 +188,10 @@ class ScriptedModel:
             Exception: the step is a failure.
             ModelError: the script has no further step.
         """
-        step, reply = await self._play(request)
+        number, step, reply = await self._play(request)
         if step.failure is not None:
             raise step.failure
-        return ModelResponse(output=reply, usage=step.usage, response_id=f"resp_{self.calls}")
+        return ModelResponse(output=reply, usage=step.usage, response_id=f"resp_{number}")
 
     @streams_both_forms
     async def stream_response(self, request: ModelRequest) -> AsyncGenerator[JsonObject]:
@@ -203,28 +203,29 @@ class ScriptedModel:
             Exception: the step is a failure, or fails after some events.
             ModelError: the script has no further step.
         """
-        step, reply = await self._play(request)
+        number, step, reply = await self._play(request)
         response = response_object(
-            reply, step.usage, response_id=f"resp_{self.calls}", model="scripted"
+            reply, step.usage, response_id=f"resp_{number}", model="scripted"
         )
         events = list(reply_events(response, _WORD.findall))
         if step.failure is not None and step.fails_after > len(events):
             message = f"fail_after({step.fails_after}): the reply has only {len(events)} events"
             raise ValueError(message)
-        for number, event in enumerate(events):
-            if step.failure is not None and number == step.fails_after:
+        for position, event in enumerate(events):
+            if step.failure is not None and position == step.fails_after:
                 raise step.failure
             await asyncio.sleep(step.every.total_seconds())
-            yield {**event, "sequence_number": number}
+            yield {**event, "sequence_number": position}
         if step.failure is not None:
             raise step.failure
 
-    async def _play(self, request: ModelRequest) -> tuple[DirectedStep, Reply]:
-        """Wait as the next step requires, and return the step and its reply."""
+    async def _play(self, request: ModelRequest) -> tuple[int, DirectedStep, Reply]:
+        """Wait as the next step requires, and return the call's number, the step and its reply."""
         self.requests.append(request)
+        number = self.calls  # others may be called before this one is answered
         step = self._next_step()
         if step is None:
-            message = f"The script has no step for model call {self.calls}."
+            message = f"The script has no step for model call {number}."
             raise ModelError(message, code="invalid_request", retryable=False)
         directed = _directed(step)
         if directed.gate is not None:
@@ -232,7 +233,7 @@ class ScriptedModel:
         await asyncio.sleep(directed.delay.total_seconds())
         if isinstance(directed.step, Exception):
             raise directed.step
-        return directed, await _reply_of(directed.step, request)
+        return number, directed, await _reply_of(directed.step, request)
 
     def _next_step(self) -> Step | None:
         if not self._steps:

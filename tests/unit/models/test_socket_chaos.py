@@ -39,6 +39,8 @@ async def converse(model: ResponsesModel, run: int, chance: random.Random) -> No
             try:
                 response = await call
             except asyncio.CancelledError:
+                if not call.cancelled() or _is_cancelled():
+                    raise
                 continue
             except ModelError as failure:
                 if not failure.retryable:
@@ -47,6 +49,12 @@ async def converse(model: ResponsesModel, run: int, chance: random.Random) -> No
             break
         assert response.output[0]["content"][0]["text"] == said(items)
         items += response.output
+
+
+def _is_cancelled() -> bool:
+    """Whether the whole conversation is cancelled, and not only its request."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def break_connections(server: ScriptedResponsesServer, chance: random.Random) -> None:
@@ -77,8 +85,9 @@ async def test_no_answer_is_lost_or_another_runs(sockets: int) -> None:
         connection = SocketConnection(http=http, limits=limits)
         model = ResponsesModel("gpt-test", connection)
         chaos = asyncio.create_task(break_connections(server, chance))
-        async with asyncio.timeout(60):
-            await asyncio.gather(*(converse(model, run, chance) for run in range(RUNS)))
+        async with asyncio.timeout(60), asyncio.TaskGroup() as conversations:
+            for run in range(RUNS):
+                conversations.create_task(converse(model, run, chance))
         chaos.cancel()
         continued = ["previous_response_id" in body for body in server.received("response.create")]
         assert any(continued) or sockets < RUNS

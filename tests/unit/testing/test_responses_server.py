@@ -1,5 +1,6 @@
 """The scripted server of the Responses API over WebSocket, with clients that are not ours."""
 
+import asyncio
 import json
 from datetime import timedelta
 from typing import Any
@@ -11,6 +12,7 @@ from websockets.exceptions import ConnectionClosed
 from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelError, ModelRequest
 from outlast.testing import ScriptedResponsesServer, call, fail_after, say
+from outlast.testing.socket_server import ServerSocket
 
 
 async def ask(socket: ClientConnection, **body: Any) -> list[JsonObject]:
@@ -62,6 +64,34 @@ async def test_a_response_is_continued_by_its_id() -> None:
             gone = await ask(other, input="6", previous_response_id=kept)
             assert code_of(gone) == "previous_response_not_found"
             assert gone[-1]["error"]["param"] == "previous_response_id"
+
+
+async def test_connections_at_the_same_time_continue_their_own_responses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    send, both_sent = ServerSocket.send, asyncio.Barrier(2)
+
+    async def send_and_wait(socket: ServerSocket, event: Any) -> None:
+        await send(socket, event)
+        if event["type"] == "response.completed" and len(server.sent("response.completed")) <= 2:
+            await both_sent.wait()
+
+    def echo(request: ModelRequest) -> list[JsonObject]:
+        return say("|".join(item["content"] for item in request.input if item["role"] == "user"))
+
+    monkeypatch.setattr(ServerSocket, "send", send_and_wait)
+    async with (
+        ScriptedResponsesServer(always=echo) as server,
+        client(server) as first,
+        client(server) as second,
+    ):
+        sockets = {"1": first, "2": second}
+        answers = await asyncio.gather(*(ask(one, input=name) for name, one in sockets.items()))
+        assert len({events[-1]["response"]["id"] for events in answers}) == 2
+        for (name, socket), events in zip(sockets.items(), answers, strict=True):
+            kept = events[-1]["response"]["id"]
+            last = (await ask(socket, input="again", previous_response_id=kept))[-1]
+            assert last["response"]["output"][0]["content"][0]["text"] == f"{name}|again"
 
 
 async def test_it_refuses_what_it_does_not_understand_and_goes_on() -> None:
