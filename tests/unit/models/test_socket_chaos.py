@@ -58,9 +58,11 @@ def _is_cancelled() -> bool:
 
 
 async def break_connections(server: ScriptedResponsesServer, chance: random.Random) -> None:
-    """Do something bad every few milliseconds."""
+    """Do something bad every few requests, so that a slow machine meets no more of it."""
+    requests = 0
     while True:
-        await asyncio.sleep(0.01)
+        requests += chance.randint(1, 3)
+        await server.until_received("response.create", requests)
         match chance.randrange(6):
             case 0:
                 server.close_after("response.created", chance.choice([1006, 1011, 1012]))
