@@ -134,7 +134,8 @@ class _Intake:
         running: Any = self._worker._running_activities.get(token)  # noqa: SLF001
         if running is None or running.task is None:
             return False
-        return inspect.getcoroutinestate(running.task.get_coro()) != inspect.CORO_CREATED
+        coroutine: Any = running.task.get_coro()  # None of a task that began and ended eagerly
+        return coroutine is None or inspect.getcoroutinestate(coroutine) != inspect.CORO_CREATED
 
     def _beat_for(self, task: Any) -> Beat | None:
         start = task.start if task.HasField("start") else None
