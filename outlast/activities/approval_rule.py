@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn, cast
 
 from outlast.activities.invocation import Invocation
-from outlast.agents.agent_tools.agent_tool import AgentTool
 from outlast.agents.approvals.conditions import Condition
 from outlast.agents.approvals.policy import (
     ANSWER_DECISIONS,
@@ -18,12 +17,11 @@ from outlast.agents.approvals.policy import (
     ApprovalPolicy,
 )
 from outlast.agents.callables import call
-from outlast.agents.errors import UserError
 from outlast.agents.handoffs.handoff import Handoff
 from outlast.agents.items.raw_items import HeldRaw
 from outlast.agents.items.run_items import ToolApprovalItem
 from outlast.agents.mcp.tools import MCPFunctionTool
-from outlast.agents.registry import target_of, worst_effect
+from outlast.agents.registry import effect_of
 from outlast.agents.tools.definition import FunctionTool, decisions_of
 from outlast.agents.tools.hosted import HostedMCPTool, MCPToolApprovalRequest
 from outlast.agents.tools.local import LocalTool
@@ -69,10 +67,17 @@ async def approval_rule_of(
 
     The predicate of a tool with a remembered decision is not called.
     """
-    policy = invocation.approval_policy("tool", tool.called_name, tool.needs_approval)
+    effect = effect_of(
+        tool,
+        lambda agent, one: invocation.approval_policy(
+            "tool", one.called_name, one.needs_approval, agent, effect=one.effect
+        ),
+    )
+    policy = invocation.approval_policy(
+        "tool", tool.called_name, tool.needs_approval, effect=effect
+    )
     if policy is None:
         return APPROVED
-    effect = _effect_of(tool, invocation)
     rule = _gated(policy, effect, decisions_of(tool.form), tool.params_json_schema, invocation)
     if tool.name in invocation.decided:
         return replace(rule, is_decided=True)
@@ -184,21 +189,6 @@ def _because(rule: ApprovalRule, problem: str) -> ApprovalRule:
     """Return a rule with one more sentence in its reason."""
     sentences = [one for one in (rule.reason, problem) if one]
     return replace(rule, reason=" ".join(sentences) or None)
-
-
-def _effect_of(tool: FunctionTool, invocation: Invocation) -> str | None:
-    """Return a tool's effect class; an agent tool has the worst class within its reach."""
-    if not isinstance(tool, AgentTool) or tool.effect is not None:
-        return tool.effect
-    try:
-        return worst_effect(
-            target_of(tool),
-            lambda agent, one: invocation.approval_policy(
-                "tool", one.called_name, one.needs_approval, agent
-            ),
-        )
-    except UserError:  # a definition that cannot be read
-        return "irreversible"
 
 
 async def _judge(

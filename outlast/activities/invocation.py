@@ -170,20 +170,27 @@ class Invocation:
         return self.parent_call.tool if self.parent_call is not None else None
 
     def approval_policy(
-        self, kind: PointKind, name: str, setting: NeedsApproval, agent: NamedAgent | None = None
+        self,
+        kind: PointKind,
+        name: str,
+        setting: NeedsApproval,
+        agent: NamedAgent | None = None,
+        *,
+        effect: str | None = None,
     ) -> ApprovalPolicy | None:
         """Return the approval policy of a call or answer; None if none is needed.
 
         Args:
             kind: a tool, a handoff or an answer.
             name: the name of the tool or handoff.
-            setting: what the definition says, which the operators' file outranks.
+            setting: what the definition says, which the operators' file may change.
             agent: the agent; default: the effect's.
+            effect: what the tool declares that its calls change.
         """
         file = self.worker.approvals
         if file is not None:
             owner = self.worker.registry.name_of(agent or self.agent)
-            setting = file.needs_approval(kind, owner, name, setting)
+            setting = file.needs_approval(kind, owner, name, setting, effect)
         return policy_of(setting)
 
     @property

@@ -32,7 +32,7 @@ class WorkerDeps:
         run_id: the run that these dependencies serve; empty for all runs.
         live: the live values of the run's context in this process.
         started_here: whether this process has started the run.
-        approvals: the policies of the operators' file, which outrank those of the definitions.
+        approvals: the operators' file, which changes the policies of the definitions.
         tool_times: how long the latest calls of tools took in this process.
         notifiers: deliver notices about approvals and takeovers.
     """

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 from outlast.agents.agent import Agent
-from outlast.agents.approvals.policy import ANSWER_DECISIONS, WITHOUT_ARGUMENTS
+from outlast.agents.approvals.policy import ANSWER_DECISIONS, WITHOUT_ARGUMENTS, policy_of
 from outlast.agents.approvals.policy_file import ApprovalPoint, ApprovalPoints
-from outlast.agents.registry import Registry, handoffs_of
+from outlast.agents.registry import Registry, effect_of, handoffs_of
 from outlast.agents.tools.definition import decisions_of
 from outlast.agents.tools.hosted import HostedMCPTool, function_tools
 from outlast.agents.tools.local import LocalTool
@@ -35,6 +35,8 @@ def _points_of(name: str, agent: Agent[Any]) -> Iterator[ApprovalPoint]:
             name=tool.called_name,
             decisions=decisions_of(tool.form),
             schema=None if isinstance(tool, LocalTool) else tool.params_json_schema,
+            setting=tool.needs_approval,
+            effect=effect_of(tool, lambda _, one: policy_of(one.needs_approval)),
         )
     for entry in handoffs_of(agent):
         yield ApprovalPoint(
@@ -43,6 +45,7 @@ def _points_of(name: str, agent: Agent[Any]) -> Iterator[ApprovalPoint]:
             name=entry.tool_name,
             decisions=entry.decisions,
             schema=entry.input_json_schema,
+            setting=entry.needs_approval,
         )
     behavior = cast("object", agent.tool_use_behavior)
     is_models = behavior == "run_llm_again"
@@ -51,6 +54,7 @@ def _points_of(name: str, agent: Agent[Any]) -> Iterator[ApprovalPoint]:
         kind="answer",
         agent=name,
         decisions=ANSWER_DECISIONS if is_text else WITHOUT_ARGUMENTS,
+        setting=agent.output_approval,
         problem=""
         if is_models
         else f"agent {name!r}: with tool_use_behavior={behavior!r:.60}, a tool's output can be the "

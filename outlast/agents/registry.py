@@ -385,6 +385,23 @@ def worst_effect(
     return max(effects, key=_WORSE.index, default=None)
 
 
+def effect_of(
+    tool: FunctionTool, policy: Callable[[Agent[Any], FunctionTool], ApprovalPolicy | None]
+) -> ToolEffect | None:
+    """Return a tool's effect; that of an agent as a tool is the worst that it can reach.
+
+    Args:
+        tool: the tool.
+        policy: as for `worst_effect`.
+    """
+    if not isinstance(tool, AgentTool) or tool.effect is not None:
+        return tool.effect
+    try:
+        return worst_effect(target_of(tool), policy)
+    except UserError:  # a definition that cannot be read
+        return "irreversible"
+
+
 def _own_effect(tool: FunctionTool, policy: ApprovalPolicy | None) -> ToolEffect | None:
     return (policy.effect if policy is not None else None) or tool.effect
 

@@ -1,16 +1,16 @@
 """`outlast policy`: checks an operators' file of approval policies, and tries it on past runs."""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
-from outlast.agents.approvals.dry_run import DryRun
-from outlast.agents.approvals.policy import ApprovalPolicy, Audience
-from outlast.agents.approvals.policy_file import ApprovalFile, FilePolicy
+from outlast.agents.approvals.dry_run import DryRun, Tally
+from outlast.agents.approvals.policy_file import ApprovalFile, FilePolicy, FileReport
 from outlast.agents.errors import AgentsException
 from outlast.cli import options, server, terminal
 from outlast.cli.durations import past_time
@@ -30,6 +30,10 @@ _CHECKED = (
     terminal.Column(name="WHO DECIDES", folds=True),
     terminal.Column(name="WHEN", folds=True),
 )
+
+_LOOSENED = terminal.Column(name="LOOSENS", folds=True)
+
+_AS_IN_THE_CODE: Final = "as in the code"
 
 _TRIED = (
     terminal.Column(name="AGENT", left_out=2),
@@ -57,66 +61,82 @@ def check(
 ) -> None:
     """Check a file of approval policies, as a worker does when it starts.
 
-    With a target, also check that its agents have the tools, handoffs and arguments.
+    With a target, also check that its agents have the tools, handoffs and arguments, and show what
+    each table allows more than the code's policy.
     """
     policies = ApprovalFile.load(file)
-    agents = _compare(policies, target, app_dir) if target is not None else None
+    agents, report = _compare(policies, target, app_dir) if target is not None else (None, None)
     entries = list(policies.entries.values())
+    warnings = report.warnings if report is not None else ()
     if as_json:
+        rows = [_record(entry, report) for entry in entries]
         terminal.print_json(
-            {"file": str(file), "policies": [*map(_record, entries)], "agents": agents}
+            {"file": str(file), "policies": rows, "agents": agents, "warnings": warnings}
         )
         return
     if entries:
-        terminal.say_table(terminal.out(), _CHECKED, [_row(entry) for entry in entries])
+        columns = (*_CHECKED, _LOOSENED) if report is not None else _CHECKED
+        rows = [_row(entry, report) for entry in entries]
+        terminal.say_table(terminal.out(), columns, rows)
+    for warning in warnings:
+        terminal.say(terminal.err(), ("warning: ", "bold yellow"), warning)
     terminal.say(terminal.err(), ("ok", "bold green"), f": {len(entries)} policies in {file}.")
     if agents is None:
         terminal.say(
-            terminal.err(), "Names were not compared. Add the target that your worker runs."
+            terminal.err(),
+            "Neither names nor what the tables loosen were compared with the code. "
+            "Add the target that your worker runs.",
         )
 
 
-def _compare(policies: ApprovalFile, target: str, app_dir: Path) -> list[str]:
-    """Compare a file with the agents of a target, and return their names."""
+def _compare(policies: ApprovalFile, target: str, app_dir: Path) -> tuple[list[str], FileReport]:
+    """Compare a file with the agents of a target, and return their names and the result."""
     from outlast.agents.approval_points import approval_points
     from outlast.agents.registry import Registry
     from outlast.cli.application import load_config
 
     registry = Registry(load_config(target, app_dir)["agents"])
-    policies.check(approval_points(registry))
-    return registry.names
+    return registry.names, policies.check(approval_points(registry))
 
 
-def _record(entry: FilePolicy) -> dict[str, object]:
+def _record(entry: FilePolicy, report: FileReport | None) -> dict[str, object]:
     kind, agent, name = entry.key
-    policy = entry.policy
+    when = entry.named.get("when")
     return {
         "table": entry.title,
         "kind": kind,
         "agent": agent or None,
         "name": name or None,
-        "needs_approval": policy is not None,
-        "when": str(policy.when) if policy is not None and policy.when is not None else None,
-        "quorum": policy.quorum if policy is not None else None,
+        "needs_approval": entry.asks,
+        "keys": [*entry.named],
+        "when": None if when is None else str(when),
+        "quorum": entry.named.get("quorum"),
+        "loosens": None if report is None else list(report.loosened[entry.title]),
     }
 
 
-def _row(entry: FilePolicy) -> list[terminal.Part | list[terminal.Part]]:
-    if entry.policy is None:
-        return [entry.title, "nobody", "never"]
-    return [entry.title, _people(entry.policy), str(entry.policy.when or "always")]
+def _row(entry: FilePolicy, report: FileReport | None) -> list[terminal.Part | list[terminal.Part]]:
+    row: list[terminal.Part | list[terminal.Part]] = [entry.title]
+    if entry.asks:
+        row += [_people(entry.named), str(entry.named.get("when", _AS_IN_THE_CODE))]
+    else:
+        row += ["nobody", "never"]
+    if report is not None:
+        row.append("; ".join(report.loosened[entry.title]) or "-")
+    return row
 
 
-def _people(policy: ApprovalPolicy) -> str:
-    """Return who decides under a policy, such as `2 of ann, the group billing`."""
-    audience = policy.audience
-    named: list[str] = []
-    if isinstance(audience, Audience):
-        named = [*audience.subjects, *(f"the group {one}" for one in audience.groups)]
-    number = "anybody" if policy.quorum == 1 else f"{policy.quorum} people"
-    if not named:
-        return number
-    return f"{policy.quorum} of {', '.join(named)}"
+def _people(named: Mapping[str, Any]) -> str:
+    """Return who decides as a table says it, such as `2 of ann, the group billing`."""
+    audience: Mapping[str, Any] = named.get("audience", {})
+    people = [
+        *(audience.get("subjects") or ()),
+        *(f"the group {one}" for one in audience.get("groups") or ()),
+    ]
+    quorum = named.get("quorum")
+    if not people:
+        return _AS_IN_THE_CODE if quorum is None else f"{quorum} of those in the code"
+    return ", ".join(people) if quorum is None else f"{quorum} of {', '.join(people)}"
 
 
 def try_on_runs(
@@ -158,7 +178,7 @@ def _show_tried(tried: DryRun, unread: int, since: str, limit: int) -> None:
             f"{tally.kind} {tally.name}".rstrip(),
             tally.table or "-",
             f"{tally.calls:,}",
-            f"{tally.asked:,} of {tally.calls:,}" if tally.table else "as in the code",
+            _asked(tally),
             f"{tally.unclear:,}" if tally.table else "-",
             f"{tally.were_asked:,}",
         )
@@ -173,6 +193,12 @@ def _show_tried(tried: DryRun, unread: int, since: str, limit: int) -> None:
         )
     if tried.runs + unread >= limit:
         terminal.say(terminal.err(), f"Limited to {limit:,} runs: there may be more, see --limit.")
+
+
+def _asked(tally: Tally) -> str:
+    if not tally.table:
+        return _AS_IN_THE_CODE
+    return f"{'at most ' if tally.at_most else ''}{tally.asked:,} of {tally.calls:,}"
 
 
 async def try_policies(

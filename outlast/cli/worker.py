@@ -62,7 +62,7 @@ Approvals: TypeAlias = Annotated[
     typer.Option(
         "--approvals",
         envvar="OUTLAST_APPROVALS",
-        help="A TOML file of approval policies, which outrank those of the code.",
+        help="A TOML file that changes the approval policies of the code.",
     ),
 ]
 

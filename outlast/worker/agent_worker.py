@@ -44,7 +44,7 @@ class AgentWorkerConfig(TypedDict, total=False):
         sessions: SQLite files, or directories of them, that runs may use as their session.
         notifiers: deliver notices about approvals and takeovers.
         codec: encodes and decodes the payloads of runs.
-        approvals: a TOML file of approval policies, which outrank those of the code.
+        approvals: a TOML file that changes the approval policies of the code.
         graceful_shutdown_timeout: how long running effects may take to finish at the end.
         max_concurrent_activities: how many effects may run at once.
         deployment_config: the worker's version.

@@ -27,6 +27,7 @@ from outlast.agents.approval_points import approval_points
 from outlast.agents.approvals.policy_file import ENVIRONMENT_VARIABLE, ApprovalFile
 from outlast.agents.context.factories import ContextFactory, as_factories
 from outlast.agents.errors import UserError
+from outlast.agents.logs import get_logger
 from outlast.agents.registry import Registry
 from outlast.blobs import large_content
 from outlast.contract import records
@@ -48,6 +49,8 @@ from outlast.worker.failure_lines import log_failures_in_lines
 from outlast.worker.worker_options import with_defaults
 from outlast.workflows.agent_run import AgentRun
 from outlast.workflows.details import Details
+
+logger = get_logger(__name__)
 
 ENDING_SECONDS = 2.0
 """How long a worker may take to end when the program ends."""
@@ -216,7 +219,8 @@ def _approvals_of(
     if not place:
         return None
     file = ApprovalFile.load(place)
-    file.check(approval_points(registry))
+    for warning in file.check(approval_points(registry)).warnings:
+        logger.warning("%s", warning)
     return file
 
 

@@ -29,6 +29,7 @@ POLICIES = """
 when = "amount > 100"
 audience = { subjects = ["ann"] }
 unverified = true  # the decision is a signal, which needs no worker to arrive
+loosens = true
 """
 
 _METHOD = "forkserver" if sys.platform == "linux" else "spawn"

@@ -1,7 +1,7 @@
 """A dry run of an operators' file: which recorded calls it would have asked people about."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
@@ -24,6 +24,7 @@ class Tally:
         table: the table of the file; empty if the code decides.
         calls: how many calls or answers were recorded.
         asked: how many of them would have waited for a person; 0 if the code decides.
+        at_most: the code's rule, which is not applied, may let some of these run.
         unclear: how many of these would have waited because the condition could not judge them.
         were_asked: how many did wait for a person.
     """
@@ -34,6 +35,7 @@ class Tally:
     table: str = ""
     calls: int = 0
     asked: int = 0
+    at_most: bool = False
     unclear: int = 0
     were_asked: int = 0
 
@@ -62,14 +64,17 @@ class DryRun:
         self.runs += 1
         for one in _recorded(state):
             key = (one.kind, one.agent, one.name)
-            entry = self._file.entry(*key)
+            tables = self._file.tables(*key)
+            condition = _condition(tables)
+            asks = bool(tables) and tables[-1].asks
             tally = self._tallies.get(key) or Tally(
                 kind=one.kind,
                 agent=one.agent,
                 name=one.name,
-                table=entry.title if entry is not None else "",
+                table=tables[-1].title if tables else "",
+                at_most=asks and condition is None,
             )
-            is_asked, is_unclear = _judge(entry, one.arguments)
+            is_asked, is_unclear = _judge(condition, one.arguments) if asks else _NOT_ASKED
             self._tallies[key] = replace(
                 tally,
                 calls=tally.calls + 1,
@@ -116,12 +121,14 @@ def _as_object(text: str) -> str:
 _NOT_ASKED: Final = (False, False)
 
 
-def _judge(entry: FilePolicy | None, arguments: str) -> tuple[bool, bool]:
+def _condition(tables: Sequence[FilePolicy]) -> Condition | None:
+    """Return the condition that holds; None if no table has one, so that the code's rule stays."""
+    return next((one.named["when"] for one in reversed(tables) if "when" in one.named), None)
+
+
+def _judge(condition: Condition | None, arguments: str) -> tuple[bool, bool]:
     """Return whether a person would decide, and whether the condition could not judge."""
-    if entry is None or entry.policy is None:
-        return _NOT_ASKED
-    condition = entry.policy.when
-    if not isinstance(condition, Condition):
+    if condition is None:
         return True, False
     try:
         fields = cast("JsonObject", json.loads(arguments or "{}", parse_constant=_no_number))

@@ -6,12 +6,19 @@ default policy. `ApprovalPolicy.terms` makes the record that a request keeps.
 
 import json
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 from outlast.agents.callables import check_callable
-from outlast.agents.checks import check_choice, check_count, check_flag, check_list, check_name
+from outlast.agents.checks import (
+    check_choice,
+    check_count,
+    check_flag,
+    check_list,
+    check_name,
+    check_type,
+)
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.durations import DurationField, as_duration, duration_field, is_positive
 from outlast.agents.errors import UserError
@@ -48,7 +55,9 @@ LONGEST_WAIT: Final = timedelta(days=3650)
 
 @dataclass(frozen=True, kw_only=True)
 class Audience:
-    """Who may decide; everybody, if neither people nor groups are named.
+    """Who may decide; everybody, if `subjects` and `groups` are left out.
+
+    Empty lists are refused: nobody could decide, which is not what leaving them out means.
 
     Attributes:
         subjects: people by name.
@@ -56,8 +65,8 @@ class Audience:
         exclude_requester: whether the person for whom the run works may not decide.
     """
 
-    subjects: Sequence[str] = ()
-    groups: Sequence[str] = ()
+    subjects: Sequence[str] | None = None
+    groups: Sequence[str] | None = None
     exclude_requester: bool = False
 
     def __post_init__(self) -> None:
@@ -66,17 +75,28 @@ class Audience:
         Raises:
             UserError: a field is invalid; the message names it.
         """
-        for name in ("subjects", "groups"):
-            names = _names(f"Audience({name}=...)", getattr(self, name))
-            object.__setattr__(self, name, names)
+        listed = [name for name in ("subjects", "groups") if getattr(self, name) is not None]
+        for name in listed:
+            found = names_of(f"Audience({name}=...)", getattr(self, name))
+            object.__setattr__(self, name, found)
+        if listed and self.is_open:
+            raise UserError(
+                f"Audience({listed[0]}=...) is empty, so nobody could decide. Name people or "
+                "groups, or leave it out: then everybody may decide."
+            )
         check_flag("Audience(exclude_requester=...)", self.exclude_requester)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether neither people nor groups are named, so that everybody may decide."""
+        return not (self.subjects or self.groups)
 
     @property
     def record(self) -> records.Audience:
         """The audience as a request keeps it."""
         return records.Audience(
-            subjects=tuple(self.subjects),
-            groups=tuple(self.groups),
+            subjects=tuple(self.subjects or ()),
+            groups=tuple(self.groups or ()),
             exclude_requester=self.exclude_requester,
         )
 
@@ -101,7 +121,7 @@ class Escalation:
         """
         _check_duration("Escalation(after=...)", self.after)
         to = _audience("Escalation(to=...)", self.to)
-        if to.exclude_requester or not (to.subjects or to.groups):
+        if to.exclude_requester or to.is_open:
             raise UserError(
                 "Escalation(to=...) must name people or groups. exclude_requester belongs to the "
                 "policy's audience, and holds for every step."
@@ -167,51 +187,19 @@ class ApprovalPolicy:
         Raises:
             UserError: a field is invalid, or contradicts another; the message names it.
         """
-        self._check_values()
-        object.__setattr__(self, "redact", _names(_place("redact"), self.redact))
-        audience = None if self.audience is None else _audience(_place("audience"), self.audience)
-        object.__setattr__(self, "audience", audience)
-        for step in check_list(_place("escalate"), self.escalate):
-            if not isinstance(step, Escalation):
-                raise UserError(
-                    f"{_place('escalate')} has {step!r:.80}: "
-                    "use Escalation(after=timedelta(hours=4), to='leads')."
-                )
-        steps = tuple(sorted(self.escalate, key=lambda step: step.after))
-        object.__setattr__(self, "escalate", steps)
-        if self.allow is not None:
-            object.__setattr__(self, "allow", _decisions(self.allow))
-        self._check_times()
-        self._check_people()
-        self._check_response()
-
-    def _check_values(self) -> None:
-        if self.effect is not None:
-            check_choice(_place("effect"), self.effect, get_args(ToolEffect))
-        if self.risk is not None:
-            check_choice(_place("risk"), self.risk, get_args(Risk))
-        check_count(_place("quorum"), self.quorum)
-        check_choice(_place("on_expiry"), self.on_expiry, get_args(OnExpiry))
-        check_flag(_place("bulk"), self.bulk)
-        if self.unverified is not None:
-            check_flag(_place("unverified"), self.unverified)
-        if self.when is not None:
-            parameters = ("context", "arguments", "call_id")
-            check_callable(self.when, parameters, what=_place("when"))
-        if self.reason is not None:
-            check_name(_place("reason"), self.reason)
-        if not isinstance(cast("object", self.name), str):
-            raise UserError(f"{_place('name')} must be a string, not {self.name!r}.")
+        for one in fields(self):
+            value = checked_field(one.name, getattr(self, one.name))
+            object.__setattr__(self, one.name, value)
         if self.bulk and self.risk_of(None) != "low":
             raise UserError(
                 f"{_place('bulk')} decides many requests at once, which is for low risk only; this "
                 f"policy's risk is {self.risk_of(None)}. Leave bulk out, or set risk='low'."
             )
+        self._check_times()
+        self._check_people()
+        self._check_response()
 
     def _check_times(self) -> None:
-        for name in ("expires_in", "remind_every"):
-            if getattr(self, name) is not None:
-                _check_duration(_place(name), getattr(self, name))
         if self.on_expiry != "reject" and self.expires_in is None:
             raise UserError(
                 f"{_place('on_expiry')} is {self.on_expiry!r}, but the policy has no expires_in, "
@@ -239,9 +227,9 @@ class ApprovalPolicy:
     def _check_people(self) -> None:
         audiences = [cast("Audience", step.to) for step in self.escalate]
         audiences += [cast("Audience", self.audience)] if self.audience is not None else []
-        people = {name for one in audiences for name in one.subjects}
+        people = {name for one in audiences for name in one.subjects or ()}
         first = cast("Audience | None", self.audience)
-        is_open = first is None or not (first.subjects or first.groups)
+        is_open = first is None or first.is_open
         if is_open and self.escalate:
             raise UserError(
                 f"{_place('escalate')} names further people, but everybody may decide from the "
@@ -256,13 +244,6 @@ class ApprovalPolicy:
     def _check_response(self) -> None:
         if self.response_schema is None:
             return
-        try:
-            json.dumps(self.response_schema)
-            is_schema = isinstance(cast("object", self.response_schema), dict)
-        except (TypeError, ValueError, RecursionError):
-            is_schema = False
-        if not is_schema:
-            raise UserError(f"{_place('response_schema')} must be a JSON Schema: a dict of data.")
         if self.allow is not None and "respond" not in self.allow:
             raise UserError(
                 f"{_place('response_schema')} describes the answer of a 'respond' decision, which "
@@ -346,7 +327,7 @@ def _place(field: str) -> str:
     return f"ApprovalPolicy({field}=...)"
 
 
-def _names(place: str, names: object) -> tuple[str, ...]:
+def names_of(place: str, names: object) -> tuple[str, ...]:
     """Return a list of names without repetition.
 
     Raises:
@@ -360,13 +341,13 @@ def _names(place: str, names: object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(cast("Sequence[str]", listed)))
 
 
-def _decisions(allow: object) -> tuple[DecisionType, ...]:
-    listed = check_list(_place("allow"), allow)
+def _decisions(place: str, allow: object) -> tuple[DecisionType, ...]:
+    listed = check_list(place, allow)
     for one in listed:
-        check_choice(f"{_place('allow')}: each type", one, get_args(DecisionType))
+        check_choice(f"{place}: each type", one, get_args(DecisionType))
     if "approve" not in listed and "edit" not in listed and "respond" not in listed:
         raise UserError(
-            f"{_place('allow')} must have 'approve', 'edit' or 'respond', or no call could ever "
+            f"{place} must have 'approve', 'edit' or 'respond', or no call could ever "
             f"succeed; it is {list(listed)!r}."
         )
     return tuple(dict.fromkeys(cast("Sequence[DecisionType]", listed)))
@@ -386,6 +367,67 @@ def _check_duration(place: str, value: object) -> None:
         raise UserError(f"{place} must be a positive timedelta or seconds, not {value!r}.")
     if cast("timedelta", value) > LONGEST_WAIT:
         raise UserError(f"{place} must be at most ten years, not {value}.")
+
+
+def _steps(place: str, value: object) -> tuple[Escalation, ...]:
+    for step in check_list(place, value):
+        if not isinstance(step, Escalation):
+            raise UserError(
+                f"{place} has {step!r:.80}: use Escalation(after=timedelta(hours=4), to='leads')."
+            )
+    return tuple(sorted(cast("Sequence[Escalation]", value), key=lambda step: step.after))
+
+
+def _check_schema(place: str, value: object) -> None:
+    try:
+        json.dumps(value)
+        is_schema = isinstance(value, dict)
+    except (TypeError, ValueError, RecursionError):
+        is_schema = False
+    if not is_schema:
+        raise UserError(f"{place} must be a JSON Schema: a dict of data.")
+
+
+def _check_when(place: str, value: object) -> None:
+    check_callable(value, ("context", "arguments", "call_id"), what=place)
+
+
+_OPTIONAL: Final = frozenset(
+    one.name for one in fields(ApprovalPolicy) if getattr(ApprovalPolicy, one.name) is None
+)
+"""The fields that may be left out, as None."""
+
+_FIELD_CHECKS: Final[dict[str, Callable[[str, Any], object]]] = {
+    "effect": lambda place, value: check_choice(place, value, get_args(ToolEffect)),
+    "risk": lambda place, value: check_choice(place, value, get_args(Risk)),
+    "audience": _audience,
+    "quorum": check_count,
+    "expires_in": _check_duration,
+    "on_expiry": lambda place, value: check_choice(place, value, get_args(OnExpiry)),
+    "remind_every": _check_duration,
+    "escalate": _steps,
+    "allow": _decisions,
+    "redact": names_of,
+    "bulk": check_flag,
+    "unverified": check_flag,
+    "when": _check_when,
+    "reason": check_name,
+    "response_schema": _check_schema,
+    "name": lambda place, value: check_type(place, value, str, "a string"),
+}
+"""Refuse a value, and return the form in which policies keep it; None: as it is."""
+
+
+def checked_field(name: str, value: Any) -> Any:
+    """Return the value of a field as policies keep it.
+
+    Raises:
+        UserError: the value is invalid; the message names the field.
+    """
+    if value is None and name in _OPTIONAL:
+        return None
+    kept = _FIELD_CHECKS[name](_place(name), value)
+    return value if kept is None else kept
 
 
 def _milliseconds(length: timedelta) -> int:

@@ -1,38 +1,43 @@
-"""The operators' file: approval policies in TOML, which outrank those of the code.
+"""The operators' file: tables in TOML that change the approval policies of the code.
 
     [tool.refund]                    # a tool of every agent
-    when = "amount > 5000"
     audience = "billing"
     quorum = 2
     expires_in = "8h"
 
-    [agent.Desk.tool.refund]         # of one agent; it outranks the table above
+    [agent.Desk.tool.refund]         # of one agent; it changes what the table above leaves
     [handoff.transfer_to_billing]    # a handoff
     [answer.Desk]                    # an agent's answers
-    [group.billing]                  # people who belong to a group
+    [group.billing]                  # people who belong to a group, in the code's policies, too
     subjects = ["ann", "bob"]
 
 The keys are the fields of `ApprovalPolicy`, and `needs_approval = false`, which lets calls run without
-a person. Mistakes are reported with their line and column, all at once.
+a person. A table changes the keys that it names and no others, and needs `loosens = true` to allow
+what the policy did not allow. Mistakes are reported with their line and column, all at once.
 """
 
 import difflib
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from outlast.agents.approvals.conditions import Condition, ConditionError, type_problem
+from outlast.agents.approvals.loosening import loosened
 from outlast.agents.approvals.policy import (
+    DEFAULT_POLICY,
     ApprovalPolicy,
     Audience,
     Escalation,
     NeedsApproval,
     argument_names,
+    checked_field,
+    names_of,
+    policy_of,
 )
 from outlast.agents.approvals.toml_places import TomlPlaces
 from outlast.agents.durations import parse_duration
@@ -49,7 +54,7 @@ Key: TypeAlias = tuple[PointKind, str, str]
 """What a table is about: the kind, the agent (empty for all), the tool or handoff."""
 
 _POLICY_KEYS: Final = [one.name for one in fields(ApprovalPolicy)]
-KEYS: Final = ["needs_approval", *_POLICY_KEYS]
+KEYS: Final = ["needs_approval", *_POLICY_KEYS, "loosens"]
 _TABLES: Final = ["tool", "handoff", "answer", "agent", "group"]
 _OF_AGENT: Final = ["tool", "handoff", "answer"]
 _DURATIONS: Final = "a duration such as '90s', '45m', '2h' or '3d'"
@@ -66,6 +71,8 @@ class ApprovalPoint:
         decisions: the types of decision that fit.
         schema: JSON Schema of the arguments; None if they have no names.
         problem: why a policy does not fit it; empty if one does.
+        setting: what the code says.
+        effect: what the tool declares that its calls change.
     """
 
     kind: PointKind
@@ -74,6 +81,13 @@ class ApprovalPoint:
     decisions: tuple[DecisionType, ...]
     schema: JsonObject | None = None
     problem: str = ""
+    setting: NeedsApproval = False
+    effect: str | None = None
+
+    @property
+    def title(self) -> str:
+        """The point as messages name it."""
+        return f"agent {self.agent!r}" + (f", {self.kind} {self.name!r}" if self.name else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,17 +112,63 @@ class FilePolicy:
     Attributes:
         key: what it is about.
         table: the path of the table in the file.
-        policy: the policy; None: calls run without a person.
+        asks: whether a person decides at all.
+        named: the fields of the policy that the table names. Of an audience, only the keys that
+            it names.
+        loosens: whether the table may allow more than the policy that it changes.
     """
 
     key: Key
     table: tuple[str, ...]
-    policy: ApprovalPolicy | None
+    asks: bool = True
+    named: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    loosens: bool = False
 
     @property
     def title(self) -> str:
         """The table as people write it."""
         return f"[{'.'.join(_quoted(part) for part in self.table)}]"
+
+    def changed(self, policy: ApprovalPolicy, left_out: Collection[str] = ()) -> ApprovalPolicy:
+        """Return a policy with the fields that the table names, and with its name.
+
+        Raises:
+            UserError: the table's fields contradict the others.
+        """
+        values = {name: value for name, value in self.named.items() if name not in left_out}
+        if "audience" in values:
+            values["audience"] = _audience_over(policy.audience, values["audience"])
+        return replace(policy, **({"name": ".".join(self.table)} | values))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What a table makes of the policy of one tool, handoff or answer.
+
+    Attributes:
+        table: the table.
+        policy: the policy after it; None: nobody is asked.
+        loosened: what it allows more than the policy before it, by field.
+        problem: why its fields contradict that policy; empty if they do not.
+    """
+
+    table: FilePolicy
+    policy: ApprovalPolicy | None
+    loosened: Mapping[str, str]
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileReport:
+    """What an operators' file does to the policies of a worker's agents.
+
+    Attributes:
+        loosened: what each table allows more than the code, by the table's title.
+        warnings: what is probably a mistake, with line and column.
+    """
+
+    loosened: Mapping[str, tuple[str, ...]]
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +179,13 @@ class ApprovalFile:
         source: the name of the file, for messages.
         text: its text.
         entries: its tables by what they are about.
+        groups: the people of its groups.
     """
 
     source: str
     text: str = field(repr=False)
     entries: Mapping[Key, FilePolicy] = field(init=False)
+    groups: Mapping[str, tuple[str, ...]] = field(init=False)
 
     def __post_init__(self) -> None:
         """Read the text.
@@ -139,6 +201,7 @@ class ApprovalFile:
         entries = {entry.key: entry for entry in reader.entries(read)}
         reader.raise_problems()
         object.__setattr__(self, "entries", entries)
+        object.__setattr__(self, "groups", reader.groups)
 
     @classmethod
     def load(cls, path: str | Path) -> "ApprovalFile":
@@ -161,30 +224,129 @@ class ApprovalFile:
             ) from None
         return cls(str(place), text)
 
-    def entry(self, kind: PointKind, agent: str, name: str = "") -> FilePolicy | None:
-        """Return the table about a tool, handoff or answer, if there is one."""
-        return self.entries.get((kind, agent, name)) or self.entries.get((kind, "", name))
+    def tables(self, kind: PointKind, agent: str, name: str = "") -> tuple[FilePolicy, ...]:
+        """Return the tables about a tool, handoff or answer, that of the agent last."""
+        keys: list[Key] = [(kind, "", name), (kind, agent, name)]
+        return tuple(self.entries[key] for key in keys if key in self.entries)
 
     def needs_approval(
-        self, kind: PointKind, agent: str, name: str, otherwise: NeedsApproval
+        self,
+        kind: PointKind,
+        agent: str,
+        name: str,
+        otherwise: NeedsApproval,
+        effect: str | None = None,
     ) -> NeedsApproval:
-        """Return the setting that holds: the file's, or the code's if the file says nothing."""
-        entry = self.entry(kind, agent, name)
-        if entry is None:
-            return otherwise
-        return False if entry.policy is None else entry.policy
+        """Return the setting that holds: the code's with what the tables change.
 
-    def check(self, known: ApprovalPoints) -> None:
+        What a table loosens without `loosens = true` stays as it is, and the reason of the policy
+        says so: a worker that knows the tool at its start has refused the file.
+
+        Args:
+            kind: a tool, a handoff or an answer.
+            agent: the name of the agent.
+            name: the name of the tool or handoff.
+            otherwise: what the code says.
+            effect: what the tool declares that its calls change.
+        """
+        changes = self.changes(kind, agent, name, otherwise, effect)
+        if changes:
+            return changes[-1].policy or False
+        return self._with_people(otherwise) if isinstance(otherwise, ApprovalPolicy) else otherwise
+
+    def changes(
+        self,
+        kind: PointKind,
+        agent: str,
+        name: str,
+        otherwise: NeedsApproval,
+        effect: str | None = None,
+    ) -> tuple[Change, ...]:
+        """Return what each table changes, in order; see `needs_approval`."""
+        asks = otherwise is not False
+        policy = self._with_people(policy_of(otherwise) or DEFAULT_POLICY)
+        changes: list[Change] = []
+        for table in self.tables(kind, agent, name):
+            change = self._change(table, policy, effect, asks=asks)
+            changes.append(change)
+            asks, policy = change.policy is not None, change.policy or policy
+        return tuple(changes)
+
+    def _change(
+        self, table: FilePolicy, before: ApprovalPolicy, effect: str | None, *, asks: bool
+    ) -> Change:
+        was = before if asks else None
+        if not table.asks:
+            found = loosened(was, None)
+            after = None if was is None or table.loosens else _noted(was, table)
+            return Change(table=table, policy=after, loosened=found)
+        try:
+            after = self._with_people(table.changed(before))
+            found = loosened(was, after, effect)
+            if found and not table.loosens:
+                after = _noted(self._with_people(table.changed(before, found)), table)
+        except UserError as error:
+            problem = _without_class(error.message)
+            return Change(table=table, policy=_noted(before, table), loosened={}, problem=problem)
+        return Change(table=table, policy=after, loosened=found)
+
+    def _with_people(self, policy: ApprovalPolicy) -> ApprovalPolicy:
+        """Return a policy in which the people of the file's groups are named."""
+        if not self.groups:
+            return policy
+        steps = [
+            replace(step, to=self._named_people(cast("Audience", step.to)))
+            for step in policy.escalate
+        ]
+        audience = cast("Audience | None", policy.audience)
+        return replace(policy, audience=audience and self._named_people(audience), escalate=steps)
+
+    def _named_people(self, audience: Audience) -> Audience:
+        people = [one for group in audience.groups or () for one in self.groups.get(group, ())]
+        if not people:
+            return audience
+        return replace(audience, subjects=[*(audience.subjects or ()), *people])
+
+    def check(self, known: ApprovalPoints) -> FileReport:
         """Check the file's names against a worker's agents and tools.
 
         Raises:
-            UserError: a table is about something that does not exist, or does not fit it; the
-            message has a line for each mistake.
+            UserError: a table is about something that does not exist, does not fit it, or loosens
+            its policy without `loosens = true`; the message has a line for each mistake.
         """
         reader = _FileReader(self.source, TomlPlaces(self.text))
-        for entry in self.entries.values():
-            _compare(entry, known, reader)
+        found = {
+            entry.title: tuple(dict.fromkeys(_compare(self, entry, known, reader)))
+            for entry in self.entries.values()
+        }
         reader.raise_problems()
+        return FileReport(loosened=found, warnings=self._warnings(known, reader))
+
+    def _warnings(self, known: ApprovalPoints, reader: "_FileReader") -> tuple[str, ...]:
+        """Return the groups that only one side names, which are probably misspelt."""
+        settings = (policy_of(point.setting) for point in known.points)
+        of_code = {group for policy in settings if policy is not None for group in _groups(policy)}
+        of_tables = {
+            group: (*entry.table, key)
+            for entry in self.entries.values()
+            for key, names in _named_groups(entry)
+            for group in names
+        }
+        expected = sorted({*of_code, *self.groups})
+        for group, place in of_tables.items():
+            if group not in expected:
+                reader.add(
+                    place,
+                    f"no [group.{_quoted(group)}] and no policy of the code names the group "
+                    f"{group!r}, so only people whose identity says so belong to it."
+                    f"{_guess(group, expected)}",
+                )
+        for group in self.groups:
+            if group not in of_code and group not in of_tables:
+                named = sorted({*of_code, *of_tables})
+                problem = f"no policy names the group {group!r}.{_guess(group, named)}"
+                reader.add(("group", group), problem)
+        return reader.lines()
 
 
 class _FileReader:
@@ -194,7 +356,7 @@ class _FileReader:
         self._source = source
         self._places = places
         self._problems: list[tuple[tuple[int, int], str]] = []
-        self._groups: dict[str, tuple[str, ...]] = {}
+        self.groups: dict[str, tuple[str, ...]] = {}
 
     def raise_problems(self) -> None:
         """Raise all mistakes, in the order of the file.
@@ -203,11 +365,14 @@ class _FileReader:
             UserError: there are some.
         """
         if self._problems:
-            lines = [
-                f"{self._source}:{line}:{column}: {problem}"
-                for (line, column), problem in sorted(self._problems)
-            ]
-            raise UserError("\n".join(lines))
+            raise UserError("\n".join(self.lines()))
+
+    def lines(self) -> tuple[str, ...]:
+        """Return all mistakes with their places, in the order of the file."""
+        return tuple(
+            f"{self._source}:{line}:{column}: {problem}"
+            for (line, column), problem in sorted(self._problems)
+        )
 
     def add(self, path: Sequence[str], problem: str) -> None:
         """Add a mistake at a key or table."""
@@ -215,7 +380,7 @@ class _FileReader:
 
     def entries(self, read: JsonObject) -> Iterator[FilePolicy]:
         """Read the tables of the file."""
-        self._groups = self._read_groups(read.get("group", {}))
+        self.groups = self._read_groups(read.get("group", {}))
         for name, tables in read.items():
             if name not in _TABLES:
                 self.add((name,), _unknown("table", name, _TABLES))
@@ -231,8 +396,8 @@ class _FileReader:
             for key in table:
                 if key != "subjects":
                     self.add((*path, key), _unknown("key", key, ["subjects"]))
-            group = self._checked(path, partial(Audience, subjects=table.get("subjects", ())))
-            found[name] = tuple(group.subjects) if isinstance(group, Audience) else ()
+            people = partial(names_of, "Audience(subjects=...)", table.get("subjects", ()))
+            found[name] = self._checked(path, people) or ()
         return found
 
     def _of_agents(self, agents: object) -> Iterator[FilePolicy]:
@@ -273,33 +438,32 @@ class _FileReader:
                 )
 
     def _entry(self, key: Key, path: tuple[str, ...], table: JsonObject) -> FilePolicy:
-        nobody = FilePolicy(key=key, table=path, policy=None)
         for name in table:
             if name not in KEYS:
                 self.add((*path, name), _unknown("key", name, KEYS))
-        needed: object = table.get("needs_approval", True)
-        if not isinstance(needed, bool):
-            self.add((*path, "needs_approval"), "needs_approval must be true or false.")
-            return nobody
-        if not needed:
-            others = [name for name in table if name != "needs_approval"]
-            if others:
-                self.add(
-                    (*path, others[0]),
-                    f"with needs_approval = false, nobody is asked, and {others[0]!r} means "
-                    "nothing. Take one of them out.",
-                )
-            return nobody
-        before = len(self._problems)
-        values: dict[str, Any] = {"name": ".".join(path)}
-        for name in table:
-            if name in _POLICY_KEYS:
-                make = partial(self._value, name, table[name])
-                values[name] = self._checked((*path, name), make)
-        if len(self._problems) > before:  # the rest would follow from these
-            return nobody
-        policy = self._checked(path, lambda: ApprovalPolicy(**values))
-        return FilePolicy(key=key, table=path, policy=policy)
+        asks, loosens = (
+            self._flag(path, table, name, default=default)
+            for name, default in (("needs_approval", True), ("loosens", False))
+        )
+        others = [name for name in table if name in _POLICY_KEYS]
+        if not asks and others:
+            self.add(
+                (*path, others[0]),
+                f"with needs_approval = false, nobody is asked, and {others[0]!r} means "
+                "nothing. Take one of them out.",
+            )
+        named = {
+            name: self._checked((*path, name), partial(self._value, name, table[name]))
+            for name in others
+        }
+        return FilePolicy(key=key, table=path, asks=asks, named=named, loosens=loosens)
+
+    def _flag(self, path: tuple[str, ...], table: JsonObject, name: str, *, default: bool) -> bool:
+        value: object = table.get(name, default)
+        if isinstance(value, bool):
+            return value
+        self.add((*path, name), f"{name} must be true or false.")
+        return default
 
     def _checked(self, path: tuple[str, ...], make: Callable[[], Any]) -> Any:
         """Return a value, or None after adding the mistake that its maker raised."""
@@ -314,58 +478,63 @@ class _FileReader:
             )
             key = found[1] if found else ""
             at = path if key in path else (*path, key)
-            self.add(at, re.sub(r"\b[A-Z]\w+\((\w+)=\.\.\.\)", r"\1", error.message))
+            self.add(at, _without_class(error.message))
         return None
 
     def _value(self, name: str, value: object) -> Any:
-        """Return the value of a key as `ApprovalPolicy` takes it.
+        """Return the value of a key as `ApprovalPolicy` takes it; of an audience, its keys.
 
         Raises:
-            UserError: the value has the wrong form.
+            UserError: the value is invalid.
         """
         if name in {"expires_in", "remind_every"}:
-            return _duration(name, value)
-        if name == "audience":
-            return self._audience(name, value)
-        if name == "escalate":
-            return [self._escalation(one) for one in _list(name, value)]
-        if name == "when":
+            value = _duration(name, value)
+        elif name == "audience":
+            return _audience_keys(name, value)
+        elif name == "escalate":
+            value = [_escalation(one) for one in _list(name, value)]
+        elif name == "when":
             if not isinstance(value, str):
                 raise UserError('when must be a condition in quotes, such as "amount > 5000".')
-            return Condition(value)
-        return value
+            value = Condition(value)
+        return checked_field(name, value)
 
-    def _audience(self, name: str, value: object) -> Audience:
-        if isinstance(value, str):
-            value = {"groups": [value]}
-        if not isinstance(value, dict):
-            raise UserError(
-                f"{name} must be the name of a group, or a table with subjects, groups and "
-                f"exclude_requester, not {value!r:.80}."
-            )
-        table = cast("JsonObject", value)
-        keys = [one.name for one in fields(Audience)]
-        for key in table:
-            if key not in keys:
-                raise UserError(f"{name}: {_unknown('key', key, keys)}")
-        audience = Audience(**table)
-        people = [one for group in audience.groups for one in self._groups.get(group, ())]
-        return Audience(
-            subjects=[*audience.subjects, *people],
-            groups=audience.groups,
-            exclude_requester=audience.exclude_requester,
-        )
 
-    def _escalation(self, value: object) -> Escalation:
-        if not isinstance(value, dict) or set(cast("JsonObject", value)) != {"after", "to"}:
-            raise UserError(
-                f'escalate must be a list of tables such as {{ after = "4h", to = "leads" }}, '
-                f"not {value!r:.80}."
-            )
-        step = cast("JsonObject", value)
-        return Escalation(
-            after=_duration("after", step["after"]), to=self._audience("to", step["to"])
+def _audience_keys(name: str, value: object) -> dict[str, Any]:
+    """Return the keys that an audience names, or refuse it."""
+    if isinstance(value, str):
+        value = {"groups": [value]}
+    if not isinstance(value, dict):
+        raise UserError(
+            f"{name} must be the name of a group, or a table with subjects, groups and "
+            f"exclude_requester, not {value!r:.80}."
         )
+    table = cast("JsonObject", value)
+    keys = [one.name for one in fields(Audience)]
+    for key in table:
+        if key not in keys:
+            raise UserError(f"{name}: {_unknown('key', key, keys)}")
+    audience = Audience(**table)
+    return {key: getattr(audience, key) for key in table}
+
+
+def _audience_over(before: Audience | str | None, named: Mapping[str, Any]) -> Audience:
+    """Return an audience with the keys that a table names; people and groups change together."""
+    kept = Audience() if before is None else cast("Audience", before)
+    if "subjects" in named or "groups" in named:
+        kept = Audience(exclude_requester=kept.exclude_requester)
+    return replace(kept, **named)
+
+
+def _escalation(value: object) -> Escalation:
+    if not isinstance(value, dict) or set(cast("JsonObject", value)) != {"after", "to"}:
+        raise UserError(
+            f'escalate must be a list of tables such as {{ after = "4h", to = "leads" }}, '
+            f"not {value!r:.80}."
+        )
+    step = cast("JsonObject", value)
+    to = Audience(**_audience_keys("to", step["to"]))
+    return Escalation(after=_duration("after", step["after"]), to=to)
 
 
 def _duration(name: str, value: object) -> timedelta:
@@ -381,10 +550,22 @@ def _list(name: str, value: object) -> list[object]:
     return cast("list[object]", value)
 
 
+# --- Changing a policy -------------------------------------------------------------------------------
+
+
+def _noted(policy: ApprovalPolicy, table: FilePolicy) -> ApprovalPolicy:
+    """Return a policy whose reason says that a table of the file does not hold in full."""
+    note = f"What {table.title} of the operators' file would loosen does not hold."
+    return replace(policy, reason=f"{policy.reason} {note}" if policy.reason else note)
+
+
 # --- Comparing with a worker -------------------------------------------------------------------------
 
 
-def _compare(entry: FilePolicy, known: ApprovalPoints, reader: _FileReader) -> None:
+def _compare(
+    file: ApprovalFile, entry: FilePolicy, known: ApprovalPoints, reader: _FileReader
+) -> Iterator[str]:
+    """Add the mistakes of a table, and return what it loosens."""
     kind, agent, name = entry.key
     where = entry.table
     if agent and agent not in known.agents:
@@ -402,22 +583,35 @@ def _compare(entry: FilePolicy, known: ApprovalPoints, reader: _FileReader) -> N
         names = [one.name for one in known.points if one.kind == kind and agent in {"", one.agent}]
         reader.add(where, _missing(kind, name, names))
     for point in meant:
-        _compare_with_point(entry, point, reader)
+        changes = file.changes(kind, point.agent, name, point.setting, point.effect)
+        change = next(one for one in changes if one.table is entry)
+        _compare_with_point(change, point, reader)
+        yield from (f"{field}: {text}" for field, text in change.loosened.items())
 
 
-def _compare_with_point(entry: FilePolicy, point: ApprovalPoint, reader: _FileReader) -> None:
-    policy, where = entry.policy, entry.table
+def _compare_with_point(change: Change, point: ApprovalPoint, reader: _FileReader) -> None:
+    table, policy = change.table, change.policy
+    where, owner = table.table, point.title
     if policy is None:
         return
-    if point.problem:
+    if point.problem and table.asks:
         reader.add(where, point.problem)
         return
-    owner = f"agent {point.agent!r}" + (f", {point.kind} {point.name!r}" if point.name else "")
+    if change.problem:
+        reader.add(where, f"{owner}: {change.problem}")
+        return
+    if not table.loosens:
+        for field_name, text in change.loosened.items():
+            reader.add(
+                (*where, field_name),
+                f"{owner}: {text}. If that is meant, add loosens = true to {table.title}.",
+            )
     try:
         policy.check_fits(owner, possible=point.decisions, schema=point.schema)
     except UserError as error:
         reader.add((*where, "redact" if "redact" in error.message else "allow"), error.message)
-    if not isinstance(policy.when, Condition):
+    when = table.named.get("when")
+    if not isinstance(when, Condition):
         return
     if point.schema is None and point.kind == "tool":
         reader.add(
@@ -426,11 +620,25 @@ def _compare_with_point(entry: FilePolicy, point: ApprovalPoint, reader: _FileRe
         )
         return
     names = argument_names(point.schema)
-    for name in sorted(policy.when.names - names) if names is not None else ():
+    for name in sorted(when.names - names) if names is not None else ():
         reader.add((*where, "when"), f"{owner}: {_missing('argument', name, names or ())}")
     properties = cast("JsonObject", (point.schema or {}).get("properties") or {})
-    if problem := type_problem(policy.when, properties):
+    if problem := type_problem(when, properties):
         reader.add((*where, "when"), f"{owner}: {problem}.")
+
+
+def _groups(policy: ApprovalPolicy) -> Iterator[str]:
+    """Return the groups that a policy names."""
+    for audience in (policy.audience, *(step.to for step in policy.escalate)):
+        if audience is not None:
+            yield from cast("Audience", audience).groups or ()
+
+
+def _named_groups(table: FilePolicy) -> Iterator[tuple[str, Sequence[str]]]:
+    """Return the groups that a table names, by its keys."""
+    yield "audience", table.named.get("audience", {}).get("groups") or ()
+    for step in table.named.get("escalate", ()):
+        yield "escalate", step.to.groups or ()
 
 
 # --- Messages ----------------------------------------------------------------------------------------
@@ -449,6 +657,11 @@ def _missing(what: str, name: str, names: Iterable[str]) -> str:
 def _guess(name: str, names: Sequence[str]) -> str:
     near = difflib.get_close_matches(name, names, n=1)
     return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def _without_class(message: str) -> str:
+    """Return the message of a policy's check with the names of keys, as the file writes them."""
+    return re.sub(r"\b[A-Z]\w+\((\w+)=\.\.\.\)", r"\1", message)
 
 
 def _quoted(part: str) -> str:

@@ -379,6 +379,8 @@ async def test_the_operators_file_outranks_the_code() -> None:
     assert (gate.needs_approval, gate.terms.quorum) == (True, 2)
     assert gate.terms.policy == "tool.pay"
     file = "[agent.A.tool.pay]\nneeds_approval = false"
+    assert (await approval_rule_of(paying(rule=True), raw, under(file))).needs_approval
+    file = f"{file}\nloosens = true"
     assert await approval_rule_of(paying(rule=True), raw, under(file)) == APPROVED
     file = "[agent.B.tool.pay]\nneeds_approval = false"
     gate = await approval_rule_of(paying(rule=True), raw, under(file))
@@ -423,7 +425,7 @@ async def test_the_file_has_policies_of_handoffs_answers_and_hosted_servers() ->
     assert gate.needs_approval
     request: JsonObject = {"type": "mcp_approval_request", "id": "r1", "server_label": "crm"}
     request |= {"name": "delete", "arguments": "{}"}
-    file = '[tool."crm.delete"]\nneeds_approval = false'
+    file = '[tool."crm.delete"]\nneeds_approval = false\nloosens = true'
     assert await hosted_approval_rule(None, request, under(file)) == APPROVED
 
 

@@ -90,6 +90,7 @@ def test_calls_are_counted_by_agent_and_tool() -> None:
             table="[handoff.transfer_to_billing]",
             calls=1,
             asked=1,
+            at_most=True,
         ),
         Tally(
             kind="tool",

@@ -1,5 +1,6 @@
 """The operators' file of approval policies."""
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -62,10 +63,9 @@ def problem_of(text: str) -> str:
 
 def test_a_file_has_policies() -> None:
     file = read(FILE)
-    entry = file.entry("tool", "Clerk", "refund")
-    assert entry is not None
-    assert entry.title == "[tool.refund]"
-    assert entry.policy == ApprovalPolicy(
+    (table,) = file.tables("tool", "Clerk", "refund")
+    assert table.title == "[tool.refund]"
+    assert file.needs_approval("tool", "Clerk", "refund", False) == ApprovalPolicy(
         when=Condition("amount > 5000 and currency == 'EUR'"),
         reason="Large refunds need two people.",
         effect="irreversible",
@@ -82,7 +82,7 @@ def test_a_file_has_policies() -> None:
 
 
 def test_a_table_of_an_agent_outranks_that_of_all_agents_and_both_the_code() -> None:
-    file = read(FILE)
+    file = read(FILE.replace("approval = false", "approval = false\nloosens = true"))
     assert file.needs_approval("tool", "Desk", "refund", otherwise=True) is False
     policy: Any = file.needs_approval("tool", "Clerk", "refund", otherwise=False)
     assert policy.quorum == 2
@@ -97,8 +97,9 @@ def test_a_table_of_an_agent_outranks_that_of_all_agents_and_both_the_code() -> 
 
 
 def test_a_table_without_keys_is_the_default_policy() -> None:
-    assert read("[tool.a]").entry("tool", "", "a") is not None
-    assert read('[tool."crm.delete"]\nquorum = 2').entry("tool", "A", "crm.delete") is not None
+    policy = read("[tool.a]").needs_approval("tool", "A", "a", otherwise=False)
+    assert policy == ApprovalPolicy(name="tool.a")
+    assert read('[tool."crm.delete"]\nquorum = 2').tables("tool", "A", "crm.delete")
     assert read("").entries == {}
 
 
@@ -127,7 +128,8 @@ def test_a_table_without_keys_is_the_default_policy() -> None:
         ("[tool.a]\nrisk = 'huge'", "2:1: risk must be one of 'low', 'medium', 'high'"),
         ("[tool.a]\nexpires_in = 5", "2:1: expires_in must be a duration such as '90s'"),
         ("[tool.a]\nexpires_in = '2 hours'", "2:1: expires_in must be a duration"),
-        ("[tool.a]\non_expiry = 'fail'", "2:1: on_expiry is 'fail', but the policy has no"),
+        ("[tool.a]\naudience = { subjects = [] }", "2:14: subjects is empty, so nobody could"),
+        ("[tool.a]\nloosens = 'yes'", "2:1: loosens must be true or false."),
         ("[tool.a]\naudience = 5", "2:1: audience must be the name of a group, or a table"),
         ("[tool.a]\naudience = { group = ['x'] }", "2:1: audience: unknown key 'group'. Did you"),
         (
@@ -245,6 +247,10 @@ def test_a_file_that_fits_the_agents_is_accepted(text: str) -> None:
             "2:1: agent 'Desk', handoff 'transfer_to_billing': there is no argument 'amount'.",
         ),
         ("[tool.refund]\nwhen = 'currency > 5'", "currency is a text, and cannot be compared with"),
+        (
+            "[tool.refund]\non_expiry = 'fail'",
+            "1:1: agent 'Desk', tool 'refund': on_expiry is 'fail', but the policy has no",
+        ),
     ],
 )
 def test_a_file_that_does_not_fit_the_agents_is_refused(text: str, problem: str) -> None:
@@ -261,6 +267,164 @@ def test_a_tool_that_no_agent_has_may_be_one_of_an_mcp_server() -> None:
     read('[agent.Desk.tool."crm.delete"]').check(known)
     with pytest.raises(UserError, match=r"there is no tool 'crm.delete'"):
         read('[agent.Billing.tool."crm.delete"]').check(known)
+
+
+# --- Changing the code's policy ----------------------------------------------------------------------
+
+TWO = ApprovalPolicy(
+    audience=Audience(groups=["billing"], exclude_requester=True),
+    quorum=2,
+    redact=["iban"],
+    reason="Money leaves.",
+    risk="high",
+)
+
+
+def over(text: str, before: Any = TWO, effect: str | None = None) -> Any:
+    return read(text).needs_approval("tool", "A", "two", before, effect)
+
+
+def test_a_table_changes_only_the_keys_that_it_names() -> None:
+    changed = over("[tool.two]\nexpires_in = '8h'")
+    assert changed == replace(TWO, expires_in=timedelta(hours=8), name="tool.two")
+    assert over("[tool.other]\nquorum = 1") is TWO
+    text = (
+        "[agent.A.tool.two]\nquorum = 3\n[tool.two]\nquorum = 4\nexpires_in = '8h'\nloosens = true"
+    )
+    assert over(text).quorum == 4  # the agent's table may not loosen the other
+    assert over(f"{text}\n".replace("= 3", "= 3\nloosens = true")).quorum == 3
+    assert over(f"{text}\n").expires_in == timedelta(hours=8)
+
+
+def test_the_people_of_an_audience_change_together_and_its_other_keys_stay() -> None:
+    changed = over("[tool.two]\nloosens = true\naudience = 'leads'")
+    assert changed.audience == Audience(groups=["leads"], exclude_requester=True)
+    changed = over("[tool.two]\nloosens = true\naudience = { exclude_requester = false }")
+    assert changed.audience == Audience(groups=["billing"])
+    changed = over("[tool.two]\naudience = { exclude_requester = true }", before=True)
+    assert changed.audience == Audience(exclude_requester=True)
+
+
+def test_a_group_of_the_file_holds_for_policies_in_code() -> None:
+    groups = "[group.billing]\nsubjects = ['ann', 'bob']\n[group.leads]\nsubjects = ['eve']\n"
+    step = Escalation(after=timedelta(hours=1), to="leads")
+    changed = over(groups, before=replace(TWO, escalate=[step]))
+    assert changed.audience.subjects == ("ann", "bob")
+    assert changed.escalate[0].to == Audience(subjects=["eve"], groups=["leads"])
+    assert over(groups, before=True) is True
+    # The people of a group are no further people.
+    assert over(f"{groups}[tool.two]\naudience = {{ subjects = ['ann', 'bob'] }}").quorum == 2
+
+
+LOOSE = [
+    ("needs_approval = false", "nobody is asked"),
+    ("when = 'amount > 5'", "calls run without a person unless amount > 5"),
+    ("effect = 'read'", "the effect is read instead of irreversible"),
+    ("risk = 'low'", "the risk is low instead of high"),
+    ("audience = 'leads'", "the group leads may decide"),
+    ("audience = { exclude_requester = false }", "the requester may decide"),
+    ("quorum = 1", "1 instead of 2 have to approve"),
+    ("expires_in = '1h'\non_expiry = 'approve'", "calls that nobody decides run after 1:00:00"),
+    ("escalate = [{ after = '1h', to = 'leads' }]", "the group leads may decide after 1:00:00"),
+    ("redact = []", "reviewers see iban"),
+    ("bulk = true\nrisk = 'low'", "many may be decided at once"),
+    ("unverified = true", "decisions count without proof of who decided"),
+    ("allow = ['approve', 'respond']", "people may respond"),
+    ("response_schema = { type = 'integer' }", "responses may be others"),
+]
+
+
+@pytest.mark.parametrize(("keys", "words"), LOOSE)
+def test_what_a_table_loosens_needs_to_be_said(keys: str, words: str) -> None:
+    before = replace(TWO, allow=["approve", "reject"], effect="irreversible")
+    if "response" in keys:
+        before = replace(before, allow=None, response_schema={"type": "string"})
+    names = [line.split(" ")[0] for line in keys.splitlines()]
+    text = f"[tool.two]\n{keys}\n"
+    (change,) = read(text).changes("tool", "A", "two", before, "irreversible")
+    assert any(words in one for one in change.loosened.values())
+    assert {*change.loosened} <= {*names}
+    kept = over(text, before, "irreversible")
+    assert "What [tool.two] of the operators' file would loosen does not hold." in kept.reason
+    for name in change.loosened:
+        assert getattr(kept, name, None) == getattr(before, name, None)
+    loose = over(f"{text}loosens = true", before, "irreversible")
+    assert loose is False or loose.reason == "Money leaves."
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        "expires_in = '8h'\nremind_every = '1h'",
+        "quorum = 3",
+        "redact = ['iban', 'name']",
+        "risk = 'high'\nunverified = false",
+        "audience = { groups = ['billing'] }",
+        "allow = ['approve', 'reject']",
+        "expires_in = '8h'\nescalate = [{ after = '1h', to = 'billing' }]",
+        "reason = 'Why not.'\nname = 'x'",
+    ],
+)
+def test_a_table_that_tightens_needs_no_permission(keys: str) -> None:
+    (change,) = read(f"[tool.two]\n{keys}").changes("tool", "A", "two", TWO)
+    assert (change.loosened, change.problem) == ({}, "")
+    assert (
+        read(f"[tool.two]\n{keys}").changes("tool", "A", "two", otherwise=False)[0].loosened == {}
+    )
+
+
+def test_an_earlier_escalation_and_an_earlier_approval_by_time_are_looser() -> None:
+    hour = timedelta(hours=1)
+    before = replace(TWO, escalate=[Escalation(after=2 * hour, to="leads")])
+    text = "[tool.two]\nescalate = [{ after = '1h', to = 'leads' }]"
+    (change,) = read(text).changes("tool", "A", "two", before)
+    assert change.loosened == {"escalate": "the group leads may decide after 1:00:00"}
+    before = replace(TWO, expires_in=2 * hour, on_expiry="approve")
+    (change,) = read("[tool.two]\nexpires_in = '1h'").changes("tool", "A", "two", before)
+    assert change.loosened == {"expires_in": "calls run after 1:00:00 instead of 2:00:00"}
+
+
+def test_a_worker_refuses_a_table_that_loosens_unless_it_says_so() -> None:
+    @function_tool(needs_approval=TWO)
+    def two(amount: float, iban: str) -> None:
+        """Pay."""
+
+    points = approval_points(registry(tools=[two]))
+    with pytest.raises(UserError) as caught:
+        read("[tool.two]\nexpires_in = '8h'\nquorum = 1").check(points)
+    assert caught.value.message == (
+        "approvals.toml:3:1: agent 'Desk', tool 'two': 1 instead of 2 have to approve. "
+        "If that is meant, add loosens = true to [tool.two]."
+    )
+    report = read("[tool.two]\nexpires_in = '8h'\nquorum = 1\nloosens = true").check(points)
+    assert report.loosened == {"[tool.two]": ("quorum: 1 instead of 2 have to approve",)}
+    report = read("[tool.two]\nexpires_in = '8h'").check(points)
+    assert report.loosened == {"[tool.two]": ()}
+
+
+def test_a_contradiction_that_shows_only_at_the_call_leaves_the_decision_to_a_person() -> None:
+    # Of a tool that an MCP server lists later, say; a worker's own tools are compared at its start.
+    changed = over("[tool.two]\non_expiry = 'fail'", before=False)
+    assert (changed.on_expiry, changed.quorum) == ("reject", 1)
+    assert "does not hold" in changed.reason
+
+
+def test_a_group_that_only_one_side_names_is_a_warning() -> None:
+    @function_tool(needs_approval=TWO)
+    def two(amount: float, iban: str) -> None:
+        """Pay."""
+
+    points = approval_points(registry(tools=[two]))
+    text = "[tool.refund]\naudience = 'biling'\n[group.leads]\nsubjects = ['ann']"
+    misspelt, unused = read(text).check(points).warnings
+    assert misspelt.startswith("approvals.toml:2:1: no [group.biling] and no policy of the code")
+    assert misspelt.endswith("Did you mean 'billing'?")
+    assert unused == "approvals.toml:3:1: no policy names the group 'leads'."
+    text = "[tool.refund]\naudience = 'leads'\n[group.leads]\nsubjects = ['ann']"
+    text += "\n[group.billing]\nsubjects = ['ann']"
+    assert read(text).check(points).warnings == ()
+    step = "[tool.two]\nescalate = [{ after = '1h', to = 'lead' }]\nloosens = true"
+    assert "'lead'" in read(step).check(points).warnings[0]
 
 
 # --- Durations ---------------------------------------------------------------------------------------

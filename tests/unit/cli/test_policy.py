@@ -57,7 +57,7 @@ async def test_a_file_is_checked_without_a_server(cli: Invoke, file: Path) -> No
         ["[tool.look_up]", "nobody", "never"],
     ]
     assert done.stderr.startswith("ok: 2 policies in ")
-    assert "Names were not compared." in done.stderr
+    assert "Neither names nor what the tables loosen were compared" in done.stderr
 
 
 async def test_with_a_target_its_names_are_compared(
@@ -70,10 +70,29 @@ async def test_with_a_target_its_names_are_compared(
     assert done.exit_code == 0
     found: dict[str, Any] = json.loads(done.stdout)
     assert found["agents"] == ["Desk"]
+    assert [one["loosens"] for one in found["policies"]] == [[], []]
+    assert "no [group.billing] and no policy" in found["warnings"][0]
     assert [(one["table"], one["needs_approval"]) for one in found["policies"]] == [
         ("[tool.refund]", True),
         ("[tool.look_up]", False),
     ]
+
+    guarded = "@function_tool(needs_approval=ApprovalPolicy(quorum=2))\ndef refund"
+    changed = DESK.replace("import Agent", "import Agent, ApprovalPolicy")
+    changed = changed.replace("@function_tool\ndef refund", guarded)
+    (tmp_path / "policy_guarded_module.py").write_text(changed, encoding="utf-8")
+    arguments = (*arguments[:3], "policy_guarded_module", *arguments[4:])
+    done = await cli(*arguments)
+    assert done.exit_code == 2
+    assert "when: " not in done.stderr
+    assert "calls run without a person unless order_id == 'A-42'" in done.stderr
+    assert "add loosens = true to [tool.refund]" in done.stderr
+    loose = tmp_path / "loose.toml"
+    loose.write_text(FILE.replace("quorum = 2", "quorum = 1\nloosens = true"), encoding="utf-8")
+    done = await cli("policy", "check", str(loose), *arguments[3:])
+    assert done.exit_code == 0
+    assert "quorum: 1 instead of 2 have to approve" in " ".join(done.stdout.split())
+    assert "warning: " in done.stderr
 
     broken = tmp_path / "broken.toml"
     broken.write_text("[tool.refnd]\n[tool.refund]\nwhen = 'order > 5'\n", encoding="utf-8")

@@ -247,5 +247,5 @@ def test_the_operators_file_of_the_environment_holds_for_programs_too(
     assert claim is not None
     client: Any = None
     LocalWorker(client, claim, A, is_own=True)
-    assert workers[0].approvals.entry("tool", "A", "defined_later") is not None
+    assert workers[0].approvals.tables("tool", "A", "defined_later")
     claim.release()

@@ -1,0 +1,167 @@
+"""What a change of an approval policy allows that the policy did not allow before."""
+
+from collections.abc import Callable, Iterator
+from typing import Final, cast, get_args
+
+from outlast.agents.approvals.policy import ApprovalPolicy, Audience, ToolEffect
+from outlast.loop import approvals as records
+from outlast.loop.approvals import Risk
+from outlast.loop.votes import audience_text
+
+_EFFECTS: Final = cast("tuple[str | None, ...]", (None, *get_args(ToolEffect)))
+_RISKS: Final = get_args(Risk)
+
+
+def loosened(
+    before: ApprovalPolicy | None, after: ApprovalPolicy | None, tool_effect: str | None = None
+) -> dict[str, str]:
+    """Return what a changed policy allows that it did not allow before, by field.
+
+    A change whose meaning cannot be compared, such as another `when`, counts as looser.
+
+    Args:
+        before: the policy; None: calls run without a person.
+        after: the changed policy.
+        tool_effect: what the tool declares that its calls change.
+    """
+    if before is None:
+        return {}
+    if after is None:
+        return {"needs_approval": "nobody is asked"}
+    found = {name: compare(before, after, tool_effect) for name, compare in _COMPARED.items()}
+    return {name: text for name, text in found.items() if text}
+
+
+Compare = Callable[[ApprovalPolicy, ApprovalPolicy, str | None], str]
+
+
+def _when(before: ApprovalPolicy, after: ApprovalPolicy, _: str | None) -> str:
+    if after.when is None or before.when == after.when:
+        return ""
+    rule = "every call" if before.when is None else "other calls"
+    return f"calls run without a person unless {after.when}; the policy asked about {rule}"
+
+
+def _effect(before: ApprovalPolicy, after: ApprovalPolicy, tool_effect: str | None) -> str:
+    was, now = before.effect or tool_effect, after.effect or tool_effect
+    is_less = _EFFECTS.index(now) < _EFFECTS.index(was)
+    return f"the effect is {now} instead of {was}" if is_less else ""
+
+
+def _risk(before: ApprovalPolicy, after: ApprovalPolicy, tool_effect: str | None) -> str:
+    was, now = before.risk_of(tool_effect), after.risk_of(tool_effect)
+    is_less = _RISKS.index(now) < _RISKS.index(was)
+    # A lower effect lowers the risk, too, and is reported by itself.
+    return f"the risk is {now} instead of {was}" if is_less and after.risk is not None else ""
+
+
+def _audience(before: ApprovalPolicy, after: ApprovalPolicy, _: str | None) -> str:
+    was, now = _people(before.audience), _people(after.audience)
+    changes = list(_further(was, now))
+    if was.exclude_requester and not now.exclude_requester:
+        changes.append("the requester may decide")
+    return " and ".join(changes)
+
+
+def _quorum(before: ApprovalPolicy, after: ApprovalPolicy, _: str | None) -> str:
+    is_less = after.quorum < before.quorum
+    return f"{after.quorum} instead of {before.quorum} have to approve" if is_less else ""
+
+
+def _expires_in(before: ApprovalPolicy, after: ApprovalPolicy, _: str | None) -> str:
+    """A time after which calls run, and that is shorter."""
+    if after.on_expiry != "approve" or before.on_expiry != "approve":
+        return ""
+    was, now = before.expires_in, after.expires_in
+    is_sooner = was is not None and now is not None and now < was
+    return f"calls run after {now} instead of {was}" if is_sooner else ""
+
+
+def _on_expiry(before: ApprovalPolicy, after: ApprovalPolicy, _: str | None) -> str:
+    runs = after.on_expiry == "approve" != before.on_expiry
+    return f"calls that nobody decides run after {after.expires_in}" if runs else ""
+
+
+def _escalate(before: ApprovalPolicy, after: ApprovalPolicy, _: str | None) -> str:
+    """Further people of an escalation, or the same people earlier."""
+    changes: dict[str, None] = {}
+    first = _people(before.audience)
+    for step in after.escalate:
+        entitled = [first, *(_people(one.to) for one in before.escalate if one.after <= step.after)]
+        everybody = records.Audience(
+            subjects=tuple(name for one in entitled for name in one.subjects),
+            groups=tuple(name for one in entitled for name in one.groups),
+        )
+        if first.subjects or first.groups:
+            changes |= dict.fromkeys(
+                f"{text} after {step.after}" for text in _further(everybody, _people(step.to))
+            )
+    return " and ".join(changes)
+
+
+def _allow(before: ApprovalPolicy, after: ApprovalPolicy, _: str | None) -> str:
+    was = before.allow if before.allow is not None else records.ALL_DECISIONS
+    added = [one for one in after.allow or () if one not in was]
+    return f"people may {' and '.join(added)}" if added else ""
+
+
+def _redact(before: ApprovalPolicy, after: ApprovalPolicy, _: str | None) -> str:
+    shown = [name for name in before.redact if name not in after.redact]
+    return f"reviewers see {' and '.join(shown)}" if shown else ""
+
+
+def _bulk(before: ApprovalPolicy, after: ApprovalPolicy, _: str | None) -> str:
+    return "many may be decided at once" if after.bulk and not before.bulk else ""
+
+
+def _unverified(before: ApprovalPolicy, after: ApprovalPolicy, tool_effect: str | None) -> str:
+    # Where it follows the risk, a lower risk is reported by itself.
+    was, now = (policy.terms(tool_effect).unverified for policy in (before, after))
+    is_looser = now and not was and after.unverified is not None
+    return "decisions count without proof of who decided" if is_looser else ""
+
+
+def _response(before: ApprovalPolicy, after: ApprovalPolicy, _: str | None) -> str:
+    was = before.response_schema
+    return "responses may be others" if was is not None and was != after.response_schema else ""
+
+
+_COMPARED: Final[dict[str, Compare]] = {
+    "when": _when,
+    "effect": _effect,
+    "risk": _risk,
+    "audience": _audience,
+    "quorum": _quorum,
+    "expires_in": _expires_in,
+    "on_expiry": _on_expiry,
+    "escalate": _escalate,
+    "allow": _allow,
+    "redact": _redact,
+    "bulk": _bulk,
+    "unverified": _unverified,
+    "response_schema": _response,
+}
+"""Return in words what the changed field allows; empty: nothing more than before."""
+
+NEVER_LOOSER: Final = frozenset({"remind_every", "reason", "name"})
+"""The fields that decide about nothing."""
+
+
+def _people(audience: Audience | str | None) -> records.Audience:
+    if audience is None:
+        return records.ANYBODY
+    return cast("Audience", audience).record
+
+
+def _further(was: records.Audience, now: records.Audience) -> Iterator[str]:
+    """Return who may decide now and could not before, in words."""
+    if not (was.subjects or was.groups):
+        return
+    added = records.Audience(
+        subjects=tuple(one for one in now.subjects if one not in was.subjects),
+        groups=tuple(one for one in now.groups if one not in was.groups),
+    )
+    if not (now.subjects or now.groups):
+        yield "everybody may decide"
+    elif added.subjects or added.groups:
+        yield f"{audience_text([added])} may decide"
