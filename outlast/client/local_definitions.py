@@ -3,8 +3,8 @@
 Agents, tools and guardrails that only the worker has are represented by stand-ins.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn, cast
 
@@ -13,7 +13,7 @@ from outlast.agents.agent_tools.call_items import call_item, origin_of
 from outlast.agents.config.run_config import RunConfig, as_run_config
 from outlast.agents.context.codec import ProgramContext, read_context
 from outlast.agents.context.live import LIVE_CONTEXTS
-from outlast.agents.errors import UserError
+from outlast.agents.errors import RunAlreadyStarted, UserError
 from outlast.agents.guardrails.guardrail import InputGuardrail, OutputGuardrail
 from outlast.agents.guardrails.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from outlast.agents.items.forms import run_item
@@ -148,6 +148,17 @@ class LocalDefinitions:
         if origin is not None:
             self._origins[call_id] = origin
         return call_item(item, tool, self.agent)
+
+    @contextmanager
+    def live_values_of(self, run_id: str) -> Generator[None]:
+        """Keep the context's live values while a run starts; not if another run has its id."""
+        before = LIVE_CONTEXTS.own(run_id)
+        self.keep_live_values(run_id)
+        try:
+            yield
+        except RunAlreadyStarted:
+            LIVE_CONTEXTS.restore(run_id, before)
+            raise
 
     def keep_live_values(self, run_id: str) -> None:
         """Keep the context's live values for the effects of the run in this process.

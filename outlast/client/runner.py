@@ -1,8 +1,6 @@
 """Starts runs, and resumes runs that wait."""
 
 import asyncio
-import hashlib
-import json
 import secrets
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -27,6 +25,7 @@ from outlast.client.resumption import resume
 from outlast.client.run_address import RunAddress, check_size
 from outlast.client.run_host import RunHost
 from outlast.client.run_state import ENGINE, RunState, is_list_input
+from outlast.client.same_run import difference, start_digest
 from outlast.client.start import (
     RunOptions,
     agent_name,
@@ -44,7 +43,7 @@ from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
 from outlast.payloads.attributes import first_attributes
 from outlast.ports.blobs import BlobStore, check_blob_store
 from outlast.ports.engine import rest_engine
-from outlast.ports.session import open_session
+from outlast.ports.session import is_open, open_session
 from outlast.rendering import Shown, excerpt, inline_within, joined
 from outlast.tracing.provider import join_current_trace
 
@@ -214,7 +213,8 @@ class Runner:
         """Run an agent, and wait for the answer, or until a person has to decide.
 
         The same id and input resume the same run, also in another process after a crash; a
-        completed run returns its answer again. With a `RunState`, the decisions are sent to the
+        completed run returns its answer again. Context, tenant, requester and session have to be
+        the same, too. With a `RunState`, the decisions are sent to the
         waiting run, which has its own settings and turn count, and reading continues. `RunOptions`
         describes the options.
 
@@ -284,7 +284,8 @@ class Runner:
             id, that run is returned.
 
         Raises:
-            RunAlreadyStarted: a run with another agent or input uses the id.
+            RunAlreadyStarted: a run with another agent, input, context, tenant, requester or
+                session uses the id.
             UserError: the context is not data, or an argument does not fit.
             ServerUnavailable: no Temporal server answers.
         """
@@ -372,17 +373,22 @@ async def _begin(
     keep_open: bool = False,
     stream: bool = False,
 ) -> RunHandle:
+    is_new_session = not is_open(options.get("session"))
     await open_session(options.get("session"))
     record = run_input(agent, input, keep_open=keep_open, stream=stream, **start_options(options))
     record = replace(record, settings=join_current_trace(record.settings))
     run_id = options.get("id") or f"run-{secrets.token_hex(6)}"
     handle = await host.handle(run_id, definitions)
-    definitions.keep_live_values(run_id)
     new = NewRun(
-        id=run_id, record=record, queue=await host.queue(run_id), tenant=options.get("tenant")
+        id=run_id,
+        record=record,
+        queue=await host.queue(run_id),
+        tenant=as_tenant(options.get("tenant")),
+        is_new_session=is_new_session,
     )
-    if not await _start(handle.client, new, host.patience):
-        await host.follow(handle)
+    with definitions.live_values_of(run_id):
+        if not await _start(handle.client, new, host.patience):
+            await host.follow(handle)
     return handle
 
 
@@ -434,12 +440,19 @@ class NewRun:
         record: the input of its workflow.
         queue: the task queue of its workers.
         tenant: whose run it is.
+        is_new_session: its session got its id for this start.
     """
 
     id: str
     record: records.RunInput
     queue: str
-    tenant: Tenant | str | None
+    tenant: Tenant | None
+    is_new_session: bool = False
+
+    @property
+    def digest(self) -> str:
+        """Tells whether another start means the same run."""
+        return start_digest(self.record, self.tenant, is_new_session=self.is_new_session)
 
 
 async def _start(client: Client, run: NewRun, patience: timedelta) -> bool:
@@ -454,30 +467,27 @@ async def _start(client: Client, run: NewRun, patience: timedelta) -> bool:
     try:
         await start(WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY)
     except WorkflowAlreadyStartedError:
-        if not await _is_replaced(client, run.id, run.record, patience):
+        if not await _is_replaced(client, run, patience):
             return False
         await start(WorkflowIDReusePolicy.ALLOW_DUPLICATE)
     return True
 
 
-async def _is_replaced(
-    client: Client, run_id: str, record: records.RunInput, patience: timedelta
-) -> bool:
-    """Whether a new run replaces the run with this id; not if the inputs are equal.
+async def _is_replaced(client: Client, run: NewRun, patience: timedelta) -> bool:
+    """Whether a new run replaces the run with this id; not if it is the same run.
 
     Raises:
-        RunAlreadyStarted: the existing run has other input and has not ended.
+        RunAlreadyStarted: the existing run was started differently and has not ended.
     """
-    address = RunAddress(client, run_id, patience)
+    address = RunAddress(client, run.id, patience)
     description = await address.ask(address.workflow.describe)
-    if await description.memo_value(names.MEMO_INPUT_DIGEST, "") == _digest(record):
-        return False
-    if description.close_time is None:
+    other = difference(await description.memo_value(names.MEMO_INPUT_DIGEST, ""), run.digest)
+    if other and description.close_time is None:
         raise RunAlreadyStarted(
-            f"The id {run_id!r} is in use by a run that was started with another agent or input. "
-            f"Use that run with Runner.attach({run_id!r}), or choose another id."
+            f"The id {run.id!r} is in use by a run that was started with another {other}. "
+            f"Use that run with Runner.attach({run.id!r}), or choose another id."
         )
-    return True
+    return bool(other)
 
 
 async def start_workflow(
@@ -490,7 +500,7 @@ async def start_workflow(
         UserError: the input is too large.
         WorkflowAlreadyStartedError: the id is in use.
     """
-    record, tenant = run.record, as_tenant(run.tenant)
+    record, tenant = run.record, run.tenant
     payload = records.write(await with_content_stored(client, record))
     await check_size(client, payload)
 
@@ -501,7 +511,7 @@ async def start_workflow(
             id=run.id,
             task_queue=run.queue,
             id_reuse_policy=reuse,
-            memo={names.MEMO_INPUT_DIGEST: _digest(record)},
+            memo={names.MEMO_INPUT_DIGEST: run.digest},
             search_attributes=first_attributes(record.agent) if visibility else None,
             static_summary=inline_within(_summary(record), LONGEST_SUMMARY_BYTES),
             # Activities, nested runs and the run's next histories inherit it.
@@ -531,8 +541,3 @@ def _start_error(client: Client, error: RPCError) -> Exception:
 def _summary(record: records.RunInput) -> Shown:
     content = record.input if isinstance(record.input, str) else f"{len(record.input)} items"
     return joined(record.agent, ": ", excerpt(content, 80))
-
-
-def _digest(record: records.RunInput) -> str:
-    text = json.dumps([record.agent, record.input, record.keep_open], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

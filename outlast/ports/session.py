@@ -117,6 +117,11 @@ class OpeningSession(Protocol):
         ...
 
 
+def is_open(session: object) -> bool:
+    """Whether a session has its id; None and most sessions have nothing to wait for."""
+    return not isinstance(session, OpeningSession) or session.is_open
+
+
 async def open_session(session: object) -> None:
     """Give a session its id, before a run refers to it."""
     if isinstance(session, OpeningSession) and not session.is_open:

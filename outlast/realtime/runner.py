@@ -14,7 +14,7 @@ from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.callables import shown
 from outlast.agents.config.run_config import RunConfig, as_run_config
 from outlast.agents.context.codec import context_class
-from outlast.agents.errors import RunNotFound, UserError
+from outlast.agents.errors import RunAlreadyStarted, RunNotFound, UserError
 from outlast.agents.realtime import RealtimeAgent, RealtimeRunHooks, check_realtime
 from outlast.agents.registry import Registry
 from outlast.client.handle import RunHandle
@@ -22,9 +22,10 @@ from outlast.client.local_definitions import LocalDefinitions
 from outlast.client.outages import ride_out
 from outlast.client.run_host import RunHost
 from outlast.client.runner import NewRun, Runner, start_workflow
+from outlast.client.same_run import has_other_owner, start_digest
 from outlast.client.start import check_place, place_options, run_input
 from outlast.client.tenant import Tenant
-from outlast.contract import records
+from outlast.contract import names, records
 from outlast.loop.state import LoopState
 from outlast.loop.values import DEFAULT_MAX_TURNS, Json
 from outlast.models.openai.realtime import OpenAIRealtimeWebSocketModel
@@ -313,13 +314,17 @@ class _LineRun:
             AgentsException: the run cannot be started.
         """
         self._handle = handle = await self._host.handle(self.id, self.definitions)
-        self.definitions.keep_live_values(self.id)
-        if not await self._is_open(handle):
-            await self._start(handle)
+        with self.definitions.live_values_of(self.id):
+            if not await self._is_open(handle):
+                await self._start(handle)
         return handle
 
     async def _is_open(self, handle: RunHandle) -> bool:
-        """Whether the run exists and is open; then it is hosted here, if runs are."""
+        """Whether the run exists and is open; then it is hosted here, if runs are.
+
+        Raises:
+            RunAlreadyStarted: it is the run of another tenant or requester.
+        """
         if not self._is_named:
             return False
         try:
@@ -328,6 +333,12 @@ class _LineRun:
             return False
         if description.close_time is not None:
             return False
+        digest = await description.memo_value(names.MEMO_INPUT_DIGEST, "")
+        if has_other_owner(digest, start_digest(self._record, self._tenant)):
+            raise RunAlreadyStarted(
+                f"The id {self.id!r} is in use by a run of another tenant or requester. Choose "
+                "another id."
+            )
         await self._host.follow(handle)
         return True
 
@@ -344,7 +355,7 @@ class _LineRun:
                 self._host.patience,
             )
         except WorkflowAlreadyStartedError:  # by another process, at the same moment
-            await self._host.follow(handle)
+            await self._is_open(handle)
 
     def read_context(self, value: Json) -> Any:
         """Return the run's context: the program's own object, brought up to date."""

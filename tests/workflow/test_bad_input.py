@@ -14,6 +14,7 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
 from outlast.agents.agent import Agent
+from outlast.agents.config.run_config import RunConfig
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import (
     MaxTurnsExceeded,
@@ -197,6 +198,20 @@ async def test_after_the_end_the_same_question_has_its_answer_and_another_one_is
     second = await desk.run(HELPER, "Two", id=run_id)
     assert (first.final_output, second.final_output) == ("First.", "Second.")
     assert len(second.items) == 2
+
+
+async def test_another_customer_with_the_same_words_and_id_reads_no_answer_of_the_first(desk: Desk):
+    model = ScriptedModel("Your IBAN is DE02.", "I do not know you.", "Nor you.")
+    await desk.open(HELPER, model=model)
+    run_id = desk.new_id()
+    first = await desk.run(HELPER, "My IBAN?", id=run_id, context={"customer": 1})
+    second = await desk.run(HELPER, "My IBAN?", id=run_id, context={"customer": 2})
+    assert (first.final_output, second.final_output) == ("Your IBAN is DE02.", "I do not know you.")
+    requester = RunConfig(requester="eve")
+    third = await desk.run(
+        HELPER, "My IBAN?", id=run_id, context={"customer": 2}, run_config=requester
+    )
+    assert third.final_output == "Nor you."
 
 
 async def test_a_run_that_failed_is_asked_again_under_its_id(desk: Desk):

@@ -11,6 +11,7 @@ import pytest
 from outlast import (
     GuardrailFunctionOutput,
     ModelCallFailed,
+    RunAlreadyStarted,
     RunConfig,
     RunContextWrapper,
     function_tool,
@@ -350,6 +351,19 @@ async def test_another_process_goes_on_with_the_same_call(desk: Desk) -> None:
     assert transcript(state)[-1] == "message: It is done."
     assert [item["type"] for item in items].count("function_call_output") == 1
     assert len(items) == 6, "nothing was sent twice"
+
+
+async def test_the_call_of_another_requester_is_not_joined(desk: Desk) -> None:
+    agent = front()
+    await desk.open(agent)
+    run_id = f"{desk.queue}-call"
+    async with ScriptedRealtimeServer("Hello.") as server:
+        async with calling(desk, server, agent, run_id) as first:
+            await first.session.send_message("Hi")
+            await first.answers(1)
+        with pytest.raises(RunAlreadyStarted, match="of another tenant or requester"):
+            async with calling(desk, server, agent, run_id, run_config=RunConfig(requester="eve")):
+                pass
 
 
 async def test_a_new_session_has_the_conversation_and_what_is_pending(desk: Desk) -> None:

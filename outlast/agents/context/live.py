@@ -82,6 +82,17 @@ class LiveContexts:
             self._runs.popitem(last=False)
         return values
 
+    def own(self, run_id: str) -> LiveValues | None:
+        """Return the live values of a run itself, or None."""
+        return self._runs.get(run_id)
+
+    def restore(self, run_id: str, values: LiveValues | None) -> None:
+        """Keep earlier live values of a run again; None: it had none."""
+        if values is None:
+            self._runs.pop(run_id, None)
+        else:
+            self._runs[run_id] = values
+
     def of_run(self, run_id: str) -> LiveValues | None:
         """Return the live values of a run or of its nearest outer run, or None."""
         return of_nearest(self._runs, run_id)

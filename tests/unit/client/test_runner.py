@@ -15,6 +15,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.agent import Agent
 from outlast.agents.config.settings import ModelSettings, RunConfig
+from outlast.agents.context.live import LIVE_CONTEXTS
 from outlast.agents.errors import RunAlreadyStarted, RunNotFound, ServerUnavailable, UserError
 from outlast.client import run_host, runner
 from outlast.client.handle import RunHandle
@@ -28,6 +29,7 @@ from outlast.client.runner import (
 )
 from outlast.client.tenant import Tenant
 from outlast.contract import names
+from outlast.sessions import SQLiteSession
 from outlast.tracing.provider import trace
 from tests.unit.client.recorded import FakeClient, Kind, Recording, refused
 
@@ -265,15 +267,62 @@ async def test_another_question_replaces_a_run_that_has_ended() -> None:
 async def test_what_makes_a_question_the_same() -> None:
     same = await digest_of()
     assert await digest_of(Agent[Any](name="A", instructions="new"), "Hello") == same
-    assert await digest_of("A", "Hello", max_turns=3, context={"a": 1}) == same
+    assert await digest_of("A", "Hello", max_turns=3, tenant=None) == same
     others = {
         await digest_of("B", "Hello"),
         await digest_of(A, "Hello!"),
         await digest_of(A, "Hello", keep_open=True),
         await digest_of(A, [{"role": "user", "content": "Hello"}]),
+        await digest_of(A, "Hello", context={"customer": 1}),
+        await digest_of(A, "Hello", tenant="acme"),
+        await digest_of(A, "Hello", run_config=RunConfig(requester="mara")),
+        await digest_of(A, "Hello", session=SQLiteSession("mara")),
+        await digest_of(A, "Hello", conversation_id="conv_1"),
+        await digest_of(A, "Hello", previous_response_id="resp_1"),
     }
-    assert len(others) == 4
+    assert len(others) == 10
     assert same not in others
+    assert await digest_of(tenant=Tenant("acme", weight=3)) in others  # the weight may change
+    assert await digest_of(session=SQLiteSession("mara")) in others
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"context": {"customer": 7}}, "another context. Use"),
+        ({"tenant": "acme"}, "another tenant or requester. Use"),
+        ({"run_config": RunConfig(requester="mara")}, "another tenant or requester. Use"),
+        ({"session": SQLiteSession("mara")}, "another conversation. Use"),
+    ],
+)
+async def test_a_run_of_somebody_else_is_not_joined_and_keeps_its_live_values(
+    options: Any, words: str
+) -> None:
+    mine = LIVE_CONTEXTS.keep("support-42", {("pool",): object()})
+    client = StartClient(USED, digest=await digest_of(id="support-43"))
+    with pytest.raises(RunAlreadyStarted, match=words):
+        await start(client, **options)
+    assert LIVE_CONTEXTS.own("support-42") is mine
+    LIVE_CONTEXTS.restore("support-42", None)
+    with pytest.raises(RunAlreadyStarted):
+        await start(StartClient(USED, digest=client.digest), **options)
+    assert LIVE_CONTEXTS.own("support-42") is None
+    # After its end, what is somebody else's is not returned either: a new run takes the id.
+    ended = StartClient(USED, status="ended", digest=client.digest)
+    await start(ended, **options)
+    assert len(ended.started) == 2
+
+
+async def test_a_session_that_gets_its_id_with_the_start_says_nothing() -> None:
+    class Opening(SQLiteSession):
+        is_open = False
+
+        async def open(self) -> str:
+            self.is_open = True
+            return self.session_id
+
+    same = await digest_of(A, "Hello", session=Opening("a"))
+    assert await digest_of(A, "Hello", session=Opening("b")) == same
 
 
 async def test_a_run_without_a_digest_is_another_run() -> None:
