@@ -118,7 +118,7 @@ def _record(entry: FilePolicy, report: FileReport | None) -> dict[str, object]:
 def _row(entry: FilePolicy, report: FileReport | None) -> list[terminal.Part | list[terminal.Part]]:
     row: list[terminal.Part | list[terminal.Part]] = [entry.title]
     if entry.asks:
-        row += [_people(entry.named), str(entry.named.get("when", _AS_IN_THE_CODE))]
+        row += [_people(entry.named), str(entry.named.get("when", _AS_IN_THE_CODE) or "every call")]
     else:
         row += ["nobody", "never"]
     if report is not None:

@@ -132,13 +132,22 @@ class FilePolicy:
     def changed(self, policy: ApprovalPolicy, left_out: Collection[str] = ()) -> ApprovalPolicy:
         """Return a policy with the fields that the table names, and with its name.
 
+        Where the table makes requests expire sooner, the policy's reminders and steps of escalation
+        that would come later never come.
+
         Raises:
             UserError: the table's fields contradict the others.
         """
         values = {name: value for name, value in self.named.items() if name not in left_out}
         if "audience" in values:
             values["audience"] = _audience_over(policy.audience, values["audience"])
-        return replace(policy, **({"name": ".".join(self.table)} | values))
+        expires_in: timedelta | None = values.get("expires_in")
+        inherited: dict[str, Any] = {}
+        if expires_in is not None and values.get("on_expiry", policy.on_expiry) != "escalate":
+            if policy.remind_every is not None and policy.remind_every >= expires_in:
+                inherited["remind_every"] = None
+            inherited["escalate"] = [step for step in policy.escalate if step.after < expires_in]
+        return replace(policy, **({"name": ".".join(self.table)} | inherited | values))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -494,8 +503,13 @@ class _FileReader:
         elif name == "escalate":
             value = [_escalation(one) for one in _list(name, value)]
         elif name == "when":
+            if value is True:
+                return None  # every call
             if not isinstance(value, str):
-                raise UserError('when must be a condition in quotes, such as "amount > 5000".')
+                raise UserError(
+                    'when must be a condition in quotes, such as "amount > 5000", or true for every '
+                    "call."
+                )
             value = Condition(value)
         return checked_field(name, value)
 

@@ -148,7 +148,7 @@ def test_a_table_without_keys_is_the_default_policy() -> None:
             "[tool.a]\nneeds_approval = false\nquorum = 2",
             "3:1: with needs_approval = false, nobody",
         ),
-        ("[tool.a]\nwhen = true", "2:1: when must be a condition in quotes"),
+        ("[tool.a]\nwhen = 1", "2:1: when must be a condition in quotes"),
         ('[tool.a]\nwhen = "amount > 5k"', "2:18: when: '5k' is neither an argument, a value"),
         ('[tool.a]\nwhen = "a = \\"x\\""', "2:1: when: equality is written as ==."),
         ("[tool.a]\nwhen = '''\namount > 5\nand'''", "when: an argument or a value is missing"),
@@ -294,6 +294,23 @@ def test_a_table_changes_only_the_keys_that_it_names() -> None:
     assert over(text).quorum == 4  # the agent's table may not loosen the other
     assert over(f"{text}\n".replace("= 3", "= 3\nloosens = true")).quorum == 3
     assert over(f"{text}\n").expires_in == timedelta(hours=8)
+
+
+def test_when_is_true_for_every_call_whatever_the_code_says() -> None:
+    limited = replace(TWO, when=Condition("amount > 5"))
+    assert over("[tool.two]\nwhen = true", limited).when is None
+
+
+def test_reminders_and_escalations_after_an_earlier_expiry_are_left_out() -> None:
+    hours = [timedelta(hours=hour) for hour in (1, 2, 4)]
+    slow = ApprovalPolicy(
+        audience="billing",
+        remind_every=hours[1],
+        escalate=[Escalation(after=after, to="leads") for after in (hours[0], hours[2])],
+        expires_in=timedelta(hours=8),
+    )
+    quick = over('[tool.two]\nexpires_in = "2h"', slow)
+    assert (quick.remind_every, [step.after for step in quick.escalate]) == (None, hours[:1])
 
 
 def test_the_people_of_an_audience_change_together_and_its_other_keys_stay() -> None:

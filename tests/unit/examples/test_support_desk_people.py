@@ -271,7 +271,7 @@ async def test_the_operators_file_fits_the_desk_and_outranks_its_limits(open_des
         ],
     )
     assert checked.exit_code == 0, checked.output
-    assert "2 of ann, bob, the group billing" in checked.output
+    assert "2 of the group billing" in checked.output
 
     desk = await open_desk(POLICIES)
     handle = await desk.asked("Please refund order A-17, it is chipped.")
