@@ -261,9 +261,9 @@ async def find_requests(
     Raises:
         DecisionRefused: there is none.
     """
-    from outlast.client.nested_requests import run_of_request
+    from outlast.client.nested_requests import present_requests, run_of_request
 
-    pending = state.pending_approvals
+    pending = await present_requests(state, handle.client)
     if approval is None:
         if not pending:
             raise DecisionRefused(

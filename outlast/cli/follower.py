@@ -18,7 +18,7 @@ from outlast.cli.events import RunEvent, run_events
 from outlast.client.deltas import with_deltas
 from outlast.client.handle import RunHandle
 from outlast.client.history import Progress
-from outlast.client.read_range import is_settled
+from outlast.client.read_range import CaughtUp, Place, is_settled
 from outlast.client.results import RunResult, error_of, result_of
 from outlast.client.stream import ApprovalStreamEvent, NumberedEvent, changes
 from outlast.loop.items import INTERNAL_KINDS
@@ -75,10 +75,11 @@ TailEvent: TypeAlias = Entry | Delta
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The run's next state, and the entries that led to it."""
+    """The run's next state, its place in the history, and the entries that led to it."""
 
     state: LoopState
     entries: tuple[Entry, ...]
+    place: Place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,14 +173,27 @@ class Follower:
         Raises:
             RunNotFound: the run does not exist.
         """
-        present = _progress_vector(await RunHandle(self._client, self._run_id).state())
+        place = (await RunHandle(self._client, self._run_id).present())[1]
+        present = CaughtUp(place, from_start=since is None)
         async with aclosing(self.steps(from_start=since is None)) as steps:
             async for step in steps:
                 if since is None or since(step.state):
                     for entry in step.entries:
                         yield entry.event
-                if _has_reached(step.state, present) and until(step.state):
+                if present.is_reached(step.place) and until(step.state):
                     return
+
+    async def past(self) -> list[RunEvent]:
+        """Return everything that happened in the run so far; `state` is then the present one.
+
+        Raises:
+            RunNotFound: the run does not exist.
+        """
+        progress = RunHandle(self._client, self._run_id).past()
+        async with aclosing(self._read(progress, from_start=True)) as read:
+            return [
+                entry.event async for one in read if isinstance(one, Step) for entry in one.entries
+            ]
 
     async def result(self) -> RunResult:
         """Return the result of the run after the events read so far.
@@ -235,7 +249,7 @@ class Follower:
                     number = _after(number, entry)
                 self.state = before = update.state
                 silent = False
-                yield Step(update.state, entries)
+                yield Step(update.state, entries, update.place)
         finally:
             if isinstance(source, AsyncGenerator):
                 await source.aclose()
@@ -273,32 +287,6 @@ def _decisions_first(change: NumberedEvent) -> bool:
 
 def _after(number: int, entry: Entry) -> int:
     return number if entry.number is None else max(number, entry.number + 1)
-
-
-def _progress_vector(state: LoopState) -> tuple[int, ...]:
-    """Return counts that no event decreases and every meaningful event increases.
-
-    A position in the history is no substitute: it restarts when a run continues as new.
-    """
-    return (
-        state.next_effect,
-        state.next_effect - len(state.pending),
-        len(state.items),
-        len(state.answers),
-        len(state.inbox)
-        + len(state.question.answering)
-        + sum(len(answer.to) for answer in state.answers),
-        sum(request.status != "pending" for request in state.approvals),
-        state.cancel is not None,
-        state.outcome is not None,
-        len(state.ignored),
-    )
-
-
-def _has_reached(state: LoopState, present: tuple[int, ...]) -> bool:
-    return all(
-        mine >= theirs for mine, theirs in zip(_progress_vector(state), present, strict=True)
-    )
 
 
 def _reason(failure: "Failure") -> str:

@@ -12,7 +12,8 @@ from outlast.cli.events import RunEvent
 from outlast.cli.follower import Follower
 from outlast.cli.server import Connection
 from outlast.client.handle import RunHandle
-from outlast.loop.approvals import Remembered
+from outlast.client.nested_requests import present_requests
+from outlast.loop.approvals import ApprovalRequest, Remembered
 from outlast.loop.spending import described, spent
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
@@ -44,6 +45,7 @@ class Report:
         ui: the run's page in the web UI, if there is one.
         entries: what happened in the run, oldest first.
         cost: the cost of its model calls; None without a usable price table.
+        requests: the pending requests, those of nested runs included.
         words: what the model wrote about each pending request, by the request's id.
     """
 
@@ -55,6 +57,7 @@ class Report:
     ui: str | None
     entries: tuple[RunEvent, ...] = ()
     cost: Cost | None = None
+    requests: tuple[ApprovalRequest, ...] = ()
     words: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def record(self, last: int) -> JsonObject:
@@ -70,23 +73,23 @@ class Report:
             "cost": None
             if self.cost is None
             else {"usd": f"{self.cost.usd}", "unknown_models": list(self.cost.unknown_models)},
-            "approvals": presentation.approvals_view(self.state),
+            "approvals": [presentation.approval_view(self.run_id, one) for one in self.requests],
             "transcript": presentation.transcript_view(self.state, last) if last else [],
         }
 
 
 async def read_report(connection: Connection, run_id: str) -> Report:
-    """Read a run.
+    """Read a run: everything that happened so far, and the state which that led to.
 
     Raises:
         RunNotFound: there is no such run.
     """
     handle = RunHandle(connection.client, run_id)
-    await handle.check()
+    description = await handle.check()
     follower = Follower(connection.client, run_id)
-    entries = [event async for event in follower.events(lambda _state: True)]
+    entries = await follower.past()
     state = follower.state
-    description = await connection.client.get_workflow_handle(run_id).describe()
+    requests = await present_requests(state, connection.client)
     status: str = state.status
     if description.status is not None and description.status in _PAST_THE_LOOP:
         status = description.status.name.lower().replace("_", " ")
@@ -99,7 +102,8 @@ async def read_report(connection: Connection, run_id: str) -> Report:
         ui=connection.link(run_id),
         entries=tuple(entries),
         cost=Pricing.load().cost_of(state),
-        words=await review.read_words(handle, state, state.pending_approvals),
+        requests=requests,
+        words=await review.read_words(handle, state, requests),
     )
 
 
@@ -153,9 +157,9 @@ def show_report(report: Report, last: int) -> None:
     terminal.say(console, (report.run_id, "bold"))
     view.say_facts(console, rows)
     _show_entries(console, report.entries, last)
-    if state.pending_approvals:
+    if report.requests:
         terminal.say(console, "")
-        review.show_how_to_decide(console, report.run_id, state.pending_approvals, report.words)
+        review.show_how_to_decide(console, report.run_id, report.requests, report.words)
 
 
 def _budget_text(state: LoopState, index: int) -> str:

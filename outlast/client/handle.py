@@ -21,6 +21,7 @@ from outlast.client.deltas import RawEvent, with_deltas
 from outlast.client.history import Progress, RunReader
 from outlast.client.local_definitions import LocalDefinitions
 from outlast.client.messages import check_cancel_mode, check_input, check_send_mode
+from outlast.client.nested_requests import present_requests
 from outlast.client.people import (
     CLAIM_MINUTES,
     By,
@@ -270,6 +271,20 @@ class RunHandle:
             async for progress in following:
                 yield progress
 
+    async def past(self) -> AsyncGenerator[Progress]:
+        """Yield every event of the run so far with the state after it; wait for no further one.
+
+        Raises:
+            RunNotFound: there is no such run.
+        """
+        reader = RunReader(self.client, self.id, self._patience)
+        try:
+            async with aclosing(reader.read_all()) as reading:
+                async for progress in reading:
+                    yield progress
+        except RPCError as error:
+            raise await self._address.translate(error) from error
+
     async def _follow(self, reader: RunReader, *, from_start: bool) -> AsyncGenerator[Progress]:
         try:
             async with aclosing(reader.follow(from_start=from_start)) as following:
@@ -400,8 +415,11 @@ class RunHandle:
         return SentMessage([*waiting, *answered][-1], self)
 
     async def approvals(self) -> tuple[ApprovalRequest, ...]:
-        """Return the pending approval requests, here and in nested runs."""
-        return (await self.state()).pending_approvals
+        """Return the pending approval requests, here and in nested runs.
+
+        Each request is read from the run that made it.
+        """
+        return await present_requests(await self.state(), self.client)
 
     async def approve(
         self,

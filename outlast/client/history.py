@@ -255,10 +255,14 @@ class HistoryReader:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One event of a run and the state after it; no event where a history begins."""
+    """One event of a run, the state after it, and its place: see `RunReader.place`.
+
+    There is no event where a history begins.
+    """
 
     event: Event | None
     state: LoopState
+    place: tuple[str, int] = ("", 0)
 
 
 @dataclass
@@ -394,17 +398,17 @@ class RunReader:
             if begins:
                 self.state = history.opening(reader.start_payload)
                 self.place = (reader.history_id, 0)
-                yield Progress(None, self.state)
+                yield Progress(None, self.state, self.place)
             for event, state in history.fold(self.state, self.run_id, tasks):
                 self.state = state
                 self.place = (reader.history_id, self.place[1] + 1)
-                yield Progress(event, state)
+                yield Progress(event, state, self.place)
         self.closed_by = reader.closed_by
         ended = None if self.closed_by is None else ended_by_engine(self.state, self.closed_by)
         if ended is not None and self.state.outcome is None:
             self.state, _ = advance(self.state, ended)
             self.place = (reader.history_id, self.place[1] + 1)
-            yield Progress(ended, self.state)
+            yield Progress(ended, self.state, self.place)
 
     def _check_readable(self, reader: HistoryReader) -> None:
         """Refuse a history if this client cannot decode its start.

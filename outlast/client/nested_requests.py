@@ -1,7 +1,9 @@
-"""Finds the nested run that made a request, and how the request was settled.
+"""Reads the requests of nested runs from the runs that made them.
 
 A run forgets the requests of a nested run that has ended; the request's id leads to that run.
 """
+
+from dataclasses import replace
 
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
@@ -11,6 +13,40 @@ from outlast.client.run_address import RunAddress
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.call_forms import name_of
 from outlast.loop.state import LoopState
+
+
+async def present_requests(root: LoopState, client: Client) -> tuple[ApprovalRequest, ...]:
+    """Return the pending requests of a run and of its nested runs, as they are now.
+
+    What a nested run has reported only says where to look: a report may be late, and anybody who
+    reaches the server may send one. A run counts as nested if the server says so.
+
+    Args:
+        root: the run that lists the requests.
+        client: the client.
+
+    Raises:
+        AgentsException: the server refused, or a nested run cannot be read.
+    """
+    found = [one for one in root.approvals if one.status == "pending"]
+    reported = (one.run_id for nested in root.nested for one in nested.requests)
+    for run_id in dict.fromkeys(reported):
+        nested = await state_of(run_id, client)
+        if nested is not None and await _is_nested_in(run_id, root.run_id, client):
+            pending = (one for one in nested.approvals if one.status == "pending")
+            found += [replace(one, run_id=run_id) for one in pending]
+    return tuple(found)
+
+
+async def _is_nested_in(run_id: str, root_id: str, client: Client) -> bool:
+    """Whether a run was started by another one, or by a run nested in that one."""
+    seen = {run_id}
+    while True:
+        description = await client.get_workflow_handle(run_id).describe()
+        run_id = description.parent_id or ""
+        if run_id in {"", root_id} or run_id in seen:
+            return run_id == root_id
+        seen.add(run_id)
 
 
 async def run_of_request(

@@ -5,6 +5,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from outlast.agents.errors import DecisionRefused
 from outlast.agents.tools.function_tool import function_tool
 from outlast.client.handle import RunHandle
 from outlast.client.runner import Runner
-from outlast.contract import names
+from outlast.contract import names, records
 from outlast.ports.model import ModelRequest
 from outlast.testing import ScriptedModel, call, say
 from tests.servers import TemporalServer
@@ -63,6 +64,24 @@ async def command(server: TemporalServer, *arguments: str) -> Any:
     out, complaint = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode == 0, complaint
     return json.loads(out)
+
+
+async def test_a_nested_request_is_read_from_the_run_that_made_it(desk: Desk):
+    elsewhere = refunds([])
+    agent = desk_of(elsewhere)
+    await desk.open(agent, elsewhere, model=_script([call("refund", "c9", order="Z")]))
+    handle = await desk.start(agent)
+    await desk.until_status(handle, "waiting")
+    stranger = await desk.start(elsewhere)
+    await desk.until_status(stranger, "waiting")
+    [request], [other] = await handle.approvals(), await stranger.approvals()
+    forged = replace(request, arguments='{"order": "a small one"}', args_digest=other.args_digest)
+    claims = (forged, replace(other, run_id=stranger.id))
+    report = records.NestedRecord(nested_id=request.run_id, requests=claims)
+    await desk.workflow(handle).signal(names.SIGNAL_NESTED, records.write(report))
+    await desk.until(handle, lambda state: len(state.pending_approvals) > 1)
+
+    assert await handle.approvals() == (request,)
 
 
 async def test_what_a_nested_run_asks_is_seen_and_decided_at_the_root(

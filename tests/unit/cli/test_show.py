@@ -1,13 +1,18 @@
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from temporalio.client import Client
 
+from outlast.agents.agent import Agent
+from outlast.agents.approvals.policy import ApprovalPolicy
+from outlast.agents.tools.function_tool import function_tool
 from outlast.cli.durations import now_ms
 from outlast.cli.events import run_events
 from outlast.cli.report import Report, show_report
 from outlast.client.handle import RunHandle
+from outlast.client.identity import os_user
 from outlast.client.runner import Runner
 from outlast.loop.approvals import ApprovalRequest, Decision, Remembered
 from outlast.loop.budgets import Budget
@@ -124,6 +129,7 @@ def report(ui: str | None = "http://ui/support-42") -> Report:
         events=40,
         ui=ui,
         entries=tuple(one for one in run_events(AT_MS, LoopState(), STATE) if one.type in SHOWN),
+        requests=STATE.approvals,
     )
 
 
@@ -219,6 +225,35 @@ def test_the_record_holds_the_same_for_programs() -> None:
     assert record["running"] == [{"effect": 7, "what": "look_up()"}]
     assert [approval["id"] for approval in record["approvals"]] == ["a1"]
     assert len(record["transcript"]) == 2
+
+
+def payer() -> Agent[Any]:
+    """Return an agent whose payments need two people."""
+
+    @function_tool(needs_approval=ApprovalPolicy(quorum=2, unverified=True))
+    def pay(amount: int) -> str:
+        """Pay money."""
+        return f"{amount} EUR"
+
+    return Agent[Any](name="Payer", instructions="Pay.", tools=[pay])
+
+
+async def test_what_people_have_changed_is_shown_as_it_is_now(
+    cli: Invoke, client: Client, open_desk: Open, run_id: str
+) -> None:
+    queue = await open_desk(ScriptedModel([call("pay", "c1", amount=500)]), payer())
+    handle = await Runner.start("Payer", "Pay", id=run_id, client=client, task_queue=queue)
+    await handle.wait(lambda state: state.status == "waiting")
+    await handle.edit("a1", {"amount": 99_999}, by=os_user())
+
+    shown = (await cli("show", run_id)).stdout
+    record = json.loads((await cli("show", run_id, "--json")).stdout)
+
+    assert '"amount": 99999' in shown
+    assert '"amount": 500' not in shown.partition("waits for a person")[2]
+    assert "  votes      1 of 2, each by another person\n" in shown
+    (approval,) = record["approvals"]
+    assert (approval["arguments"], len(approval["votes"])) == ('{"amount": 99999}', 1)
 
 
 async def test_people_and_programs_see_the_same_number_of_model_calls(

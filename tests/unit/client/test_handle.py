@@ -418,7 +418,7 @@ async def test_a_decision_finds_the_nested_run_that_it_is_about() -> None:
     client, there = FakeClient(one.events, answer=taken), FakeClient(answer=taken)
     client.nested[nested] = there
     handle = handle_on(client)
-    assert [one.id for one in await handle.approvals()] == ["e3.a1"]
+    assert [one.id for one in (await handle.state()).pending_approvals] == ["e3.a1"]
     await handle.approve("e3.a1", always=True)
     assert there.calls[-1][2]["remember"] is True
     await handle.approve("e9.a1")
