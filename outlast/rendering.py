@@ -393,6 +393,18 @@ def command(verb: str, *operands: str, options: str = "") -> Shown:
     return Shown(" ".join(["outlast", *(part for part in parts if part)]))
 
 
+DIGEST_SHOWN = 16
+"""How many characters of a digest people see: enough that no other arguments have them by chance."""
+
+
+def decision_command(
+    verb: str, run_id: str, request_id: str, digest: str, *, options: str = ""
+) -> Shown:
+    """Return the `outlast` command that decides a request for the arguments with a digest."""
+    seen = f"--digest {shell_word(digest[:DIGEST_SHOWN])}"
+    return command(verb, run_id, request_id, options=f"{seen} {options}".rstrip())
+
+
 class LogFormatter(logging.Formatter):
     """Formats any record as one line, and indents the traceback.
 

@@ -3,6 +3,7 @@
 A decision includes the digest of the arguments that the person saw; it is invalid for others.
 """
 
+import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
@@ -11,9 +12,10 @@ import typer
 from outlast.agents.errors import DecisionRefused, UserError
 from outlast.cli import terminal
 from outlast.cli.durations import now_ms
+from outlast.cli.exit_codes import ExitCode
 from outlast.cli.sender import Caller, by_person
 from outlast.loop.values import Json, JsonObject
-from outlast.rendering import command
+from outlast.rendering import command, decision_command
 
 if TYPE_CHECKING:
     from outlast.client.handle import RunHandle
@@ -46,7 +48,33 @@ Until: TypeAlias = Annotated[
         help="How long --remember holds: for this question, or the whole conversation (default).",
     ),
 ]
+Yes: TypeAlias = Annotated[
+    bool, typer.Option("--yes", "-y", help="Decide without a question; needs --digest.")
+]
+Digest: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--digest",
+        help="The digest of the arguments that you have seen, or its beginning; the decision "
+        "counts for no others.",
+    ),
+]
 
+SHORTEST_DIGEST: Final = 12
+"""The fewest characters of a digest that name arguments."""
+
+_VERBS: Final[dict["DecisionType", str]] = {
+    "approve": "approve",
+    "edit": "inbox edit",
+    "reject": "reject",
+    "respond": "inbox respond",
+}
+_QUESTIONS: Final[dict["DecisionType", str]] = {
+    "approve": "Approve it?",
+    "edit": "Approve it with these arguments instead?",
+    "reject": "Reject it?",
+    "respond": "Answer in its place?",
+}
 _RUNS: Final[dict["RequestKind", str]] = {
     "tool": "The call runs.",
     "handoff": "The handoff goes on.",
@@ -85,10 +113,17 @@ async def approve(
     approval: ApprovalId = None,
     remember: Remember = None,
     until: Until = None,
+    yes: Yes = False,
+    digest: Digest = None,
 ) -> None:
-    """Approve a call that waits for a person: it runs as it is."""
-    remembered = _remembered(remember, until)
-    await _send(caller, await _choose(caller, approval, "approve"), "approve", **remembered)
+    """Approve a call that waits for a person: it runs as it is.
+
+    Shows the request and asks. A script names the arguments that somebody has seen instead, with
+    --digest, and adds --yes.
+    """
+    consent, remembered = Consent(yes, digest), _remembered(remember, until)
+    chosen = await _choose(caller, approval, "approve", consent)
+    await _send(caller, chosen, consent, "approve", **remembered)
 
 
 @by_person
@@ -104,6 +139,8 @@ async def edit(
         ),
     ] = None,
     message: Message = None,
+    yes: Yes = False,
+    digest: Digest = None,
 ) -> None:
     """Approve a call with other arguments; the model reads that a person changed them.
 
@@ -112,20 +149,20 @@ async def edit(
     from outlast.cli import editor
     from outlast.cli.json_values import json_object, json_option
 
-    wanted = None
+    consent, wanted = Consent(yes, digest), None
     if arguments is not None:
         wanted = json_object(json_option(arguments, "--arguments"), "--arguments")
     elif not editor.is_interactive():
         raise UserError(
             "Write the arguments: --arguments '{...}', @FILE, or @- for standard input."
         )
-    chosen = await _choose(caller, approval, "inbox edit")
+    chosen = await _choose(caller, approval, "inbox edit", consent)
     if wanted is None:
         chosen.check(caller)
         wanted = await editor.edit_arguments(
             chosen.request, lambda changed: chosen.problem_of(caller, changed)
         )
-    await _send(caller, chosen, "edit", edited_arguments=wanted, message=message)
+    await _send(caller, chosen, consent, "edit", edited_arguments=wanted, message=message)
 
 
 @by_person
@@ -135,10 +172,14 @@ async def reject(
     message: Message = None,
     remember: Remember = None,
     until: Until = None,
+    yes: Yes = False,
+    digest: Digest = None,
 ) -> None:
     """Reject a call that waits for a person; the model reads the message."""
+    consent = Consent(yes, digest)
     fields = {"message": message, **_remembered(remember, until)}
-    await _send(caller, await _choose(caller, approval, "reject"), "reject", **fields)
+    chosen = await _choose(caller, approval, "reject", consent)
+    await _send(caller, chosen, consent, "reject", **fields)
 
 
 @by_person
@@ -152,6 +193,8 @@ async def respond(
             "--response", metavar="JSON", help="Your answer as JSON, or @FILE, instead of a text."
         ),
     ] = None,
+    yes: Yes = False,
+    digest: Digest = None,
 ) -> None:
     """Answer in place of a call: it does not run, and the model reads your answer."""
     from outlast.cli.json_values import json_option
@@ -159,8 +202,9 @@ async def respond(
     if (text is None) == (response is None):
         raise UserError("Write your answer: --text '...', or --response with JSON or @FILE.")
     said: Json = text if response is None else json_option(response, "--response")
-    chosen = await _choose(caller, approval, "inbox respond")
-    await _send(caller, chosen, "respond", response=said)
+    consent = Consent(yes, digest)
+    chosen = await _choose(caller, approval, "inbox respond", consent)
+    await _send(caller, chosen, consent, "respond", response=said)
 
 
 @by_person
@@ -204,6 +248,74 @@ async def unclaim(
 
 
 @dataclass(frozen=True, slots=True)
+class Consent:
+    """What stands for a person's look at the arguments: a question, or a digest from a script.
+
+    Attributes:
+        yes: decide without a question.
+        digest: the beginning of the digest of the arguments that somebody has seen.
+    """
+
+    yes: bool = False
+    digest: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a consent to arguments that nobody has seen.
+
+        Raises:
+            UserError: the digest is missing or too short.
+        """
+        if self.yes and self.digest is None:
+            raise UserError(
+                "--yes decides without a question, so name the arguments that you have seen: add "
+                "--digest, which `outlast show` prints."
+            )
+        if self.digest is not None and len(self.digest) < SHORTEST_DIGEST:
+            raise UserError(
+                f"--digest {self.digest!r} has {len(self.digest)} characters: write at least "
+                f"{SHORTEST_DIGEST} of the digest."
+            )
+
+    def check(self, request: "ApprovalRequest") -> None:
+        """Check that the request has the arguments that somebody has seen.
+
+        Raises:
+            DecisionRefused: it has others.
+        """
+        if self.digest is not None and not request.args_digest.startswith(self.digest):
+            raise DecisionRefused(
+                f"Approval {request.id} has other arguments than those that you have seen "
+                f"(--digest {self.digest[:80]}). Look at it again and decide again."
+            )
+
+    def ask(self, request: "ApprovalRequest", kind: "DecisionType", run_id: str) -> bool:
+        """Return whether the person says yes after they have seen everything.
+
+        Raises:
+            UserError: nobody is there to say it, or the arguments are too long to see.
+        """
+        from outlast.cli import review
+
+        if self.yes:
+            return True
+        script = decision_command(
+            _VERBS[kind], run_id, request.id, request.args_digest, options="--yes"
+        )
+        if not terminal.is_attended():
+            raise UserError(
+                "Nobody is at a terminal to say yes. A script names the arguments that somebody "
+                f"has seen: `{script}`."
+            )
+        if len(request.arguments) > review.LONGEST_ARGUMENTS:
+            read = command("inbox show", run_id, request.id, options="--json")
+            raise UserError(
+                f"The arguments are too long to show. Read all of them with `{read}`, and then "
+                f"`{script}`."
+            )
+        return terminal.confirmed(_QUESTIONS[kind])
+
+
+@dataclass(frozen=True, slots=True)
 class _Chosen:
     """The request that the command is about, in its run."""
 
@@ -238,15 +350,23 @@ class _Chosen:
         return sender_of(self.state, now_ms(), verified=True)
 
 
-async def _choose(caller: Caller, approval: str | None, verb: str) -> _Chosen:
-    """Read the run and return the request, which people see first."""
+async def _choose(
+    caller: Caller, approval: str | None, verb: str, consent: Consent | None = None
+) -> _Chosen:
+    """Read the run and return the request, which people see first.
+
+    Raises:
+        DecisionRefused: it has other arguments than those that were seen.
+    """
     from outlast.cli import review
 
     handle = await caller.connect()
     await handle.check()
     state = await handle.state()
     request = _chosen(caller.run_id, await find_requests(handle, state, approval), verb)
-    if not caller.as_json:
+    if consent is not None:
+        consent.check(request)
+    if not caller.as_json or (consent is not None and not consent.yes):
         words = await review.read_words(handle, state, [request])
         run_id = request.run_id or caller.run_id
         review.show_approval(terminal.err(), request, run_id, words[request.id])
@@ -331,12 +451,25 @@ def _decision(
     return decided_by(decision, caller.person)
 
 
-async def _send(caller: Caller, chosen: _Chosen, kind: "DecisionType", **fields: Any) -> None:
-    """Send a decision, and show what became of it."""
-    request = chosen.request
+async def _send(
+    caller: Caller, chosen: _Chosen, consent: Consent, kind: "DecisionType", **fields: Any
+) -> None:
+    """Send a decision if the person says yes, and show what became of it.
+
+    Raises:
+        typer.Exit: the person does not say yes.
+    """
+    from outlast.cli import review
+
+    request, edited = chosen.request, fields.get("edited_arguments")
+    if edited is not None and not consent.yes:
+        text = json.dumps(edited, ensure_ascii=False)
+        review.say_arguments(terminal.err(), text, caller.run_id, "instead")
+    if not consent.ask(request, kind, caller.run_id):
+        terminal.say(terminal.err(), "Nothing was decided.")
+        raise typer.Exit(ExitCode.FAILED)
     decision = _decision(caller, request, kind, **fields)
     receipt = await caller.send(chosen.handle, lambda: chosen.handle.decide(decision))
-    edited = fields.get("edited_arguments")
     record = {
         "run_id": caller.run_id,
         "approval": request.id,

@@ -332,14 +332,8 @@ async def _list(box: "Inbox", wanted: _Wanted, limit: int, *, as_json: bool) -> 
 def _say_how(lines: Sequence[Line]) -> None:
     first = lines[0]
     operands = [first.run_id, *([first.request_id] if first.request_id else [])]
-    terminal.say(
-        terminal.err(),
-        "Look: `",
-        command("inbox show", *operands),
-        "`. Decide: `",
-        command("approve", *operands),
-        "`.",
-    )
+    look = command("inbox show", *operands)
+    terminal.say(terminal.err(), "Look, and decide: `", look, "`.")
 
 
 async def _watch(box: "Inbox", wanted: _Wanted, *, as_json: bool) -> None:

@@ -74,7 +74,7 @@ def show_approval(
         words: the model's own words; see `model_words`.
     """
     say_facts(console, [_headline(request)])
-    _say_arguments(console, request.arguments, run_id)
+    say_arguments(console, request.arguments, run_id)
     say_facts(console, _facts(request, now_ms()))
     if words:
         _say_words(console, words)
@@ -99,7 +99,9 @@ def show_how_to_decide(
         show_approval(console, request, run_id, (words or {}).get(request.id, ""))
         for kind in _shown_decisions(request):
             verb, option = _COMMANDS[kind]
-            line = rendering.command(verb, run_id, request.id, options=option)
+            line = rendering.decision_command(
+                verb, run_id, request.id, request.args_digest, options=option
+            )
             terminal.say(console, "  ", line)
 
 
@@ -264,9 +266,10 @@ def _until(at_ms: int, now_ms: int) -> str:
     return f"in {rough(timedelta(milliseconds=at_ms - now_ms))}, at {iso_time(at_ms)}"
 
 
-def _say_arguments(console: terminal.Screen, arguments: str, run_id: str) -> None:
+def say_arguments(
+    console: terminal.Screen, arguments: str, run_id: str, label: str = "arguments"
+) -> None:
     """Print arguments, with a bar before each line that is not wrapped."""
-    label = "arguments"
     whole = len(arguments) <= LONGEST_ARGUMENTS
     lines = rendering.argument_lines(arguments) if whole else None
     if lines is None:

@@ -10,7 +10,9 @@ import asyncio
 import csv
 import os
 import re
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -114,6 +116,24 @@ def report_traceback(error: BaseException) -> None:
 def ask(console: Screen, question: str) -> None:
     """Print a question, and leave the cursor behind it for the answer."""
     console.print(_line((question, "bold yellow")), end="")
+
+
+def is_attended() -> bool:
+    """Whether a person can answer a question."""
+    return sys.stdin.isatty()
+
+
+def confirmed(question: str) -> bool:
+    """Return whether a person answers a question with yes; Ctrl-C ends the command at once."""
+    ask(err(), f"{question} [y/N] ")
+    # asyncio's own handler would only cancel a task, which nothing notices while a line is read.
+    is_main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler) if is_main else None
+    try:
+        return sys.stdin.readline().strip().lower() in {"y", "yes"}
+    finally:
+        if is_main:
+            signal.signal(signal.SIGINT, before)
 
 
 def _line(part: Part) -> Text:

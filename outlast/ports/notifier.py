@@ -11,7 +11,7 @@ from urllib.parse import quote
 from outlast.loop.approvals import ApprovalRequest, DecisionType, Risk
 from outlast.loop.notices import ALL_EVENTS, Notice, NoticeEvent
 from outlast.loop.values import JsonObject
-from outlast.rendering import command
+from outlast.rendering import decision_command
 
 UI_URL: Final = "OUTLAST_UI_URL"
 """The environment variable with the address of the Temporal UI, for links to runs."""
@@ -192,7 +192,8 @@ def _commands(request: ApprovalRequest, run_id: str) -> tuple[str, ...]:
     if request.status != "pending":
         return ()
     verbs = [verb for verb in ("approve", "reject") if verb in request.terms.allow]
-    return tuple(str(command(verb, run_id, request.id)) for verb in verbs)
+    digest = request.args_digest
+    return tuple(str(decision_command(verb, run_id, request.id, digest)) for verb in verbs)
 
 
 def _run_url(run_id: str, namespace: str) -> str | None:

@@ -118,10 +118,14 @@ async def test_a_refund_is_asked_for_shown_listed_approved_and_talked_about(
             waiting = [row["run_id"] for row in await terminal.json("list", "--waiting")]
     assert run_id in (await terminal.outlast("list", "--agent", "Billing")).out
 
-    unproved = await terminal.outlast("approve", run_id, "--by", "ann")
+    seen = ("--yes", "--digest", record["approvals"][0]["args_digest"][:16])
+    unasked = await terminal.outlast("approve", run_id)
+    assert unasked.code == 2
+    assert f"outlast approve {run_id} a1 {seen[1]} {seen[2]} --yes" in unasked.err
+    unproved = await terminal.outlast("approve", run_id, "--by", "ann", *seen)
     assert unproved.code == 5
     assert "who has proved who they are" in unproved.err
-    approved = await terminal.json("approve", run_id)
+    approved = await terminal.json("approve", run_id, *seen)
     assert (approved["status"], approved["tool"]) == ("approved", "refund_order")
 
     answered = await terminal.outlast("send", run_id, "Thanks! Where is my order A-17?")

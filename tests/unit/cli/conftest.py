@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 
 from outlast.agents.agent import Agent
 from outlast.agents.tools.function_tool import function_tool
+from outlast.cli import terminal
 from outlast.cli.app import app
 from outlast.contract import names
 from outlast.dev import EmbeddedServer, default_data_dir
@@ -87,10 +88,15 @@ def nowhere(home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path
 
 @pytest.fixture
 def cli(home: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
-    """Run a command line in a thread, so that workers in this process go on meanwhile."""
+    """Run a command line in a thread, so that workers in this process go on meanwhile.
+
+    The person at it says yes to each question.
+    """
     monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(terminal, "is_attended", lambda: True)
 
     async def invoke(*arguments: str, **options: Any) -> Result:
+        options = {"input": "y\n", **options}
         return await asyncio.to_thread(CliRunner().invoke, app, arguments, **options)
 
     return invoke

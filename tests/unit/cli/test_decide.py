@@ -14,7 +14,7 @@ from outlast.agents.approvals.budget import Budget
 from outlast.agents.approvals.policy import ApprovalPolicy, Audience
 from outlast.agents.config.run_config import RunConfig
 from outlast.agents.tools.function_tool import function_tool
-from outlast.cli import decide, editor
+from outlast.cli import decide, editor, terminal
 from outlast.client.handle import RunHandle
 from outlast.client.identity import os_user, person
 from outlast.client.people import DecisionReceipt
@@ -66,6 +66,60 @@ async def test_the_only_request_needs_no_name(
     assert request.decision is not None
     assert request.decision.by == "ann"
     assert request.decision.args_digest == request.args_digest
+
+
+async def test_a_person_is_asked_first(
+    cli: Invoke, client: Client, open_desk: Open, run_id: str
+) -> None:
+    handle = await waiting_run(client, await open_desk(ScriptedModel(REFUND, "Done.")), run_id)
+
+    for answer in ("n\n", "\n", "", "approve\n"):
+        done = await cli("approve", run_id, input=answer)
+        assert (done.exit_code, done.stdout) == (1, "")
+        assert done.stderr.endswith("Approve it? [y/N] Nothing was decided.\n")
+    edited = await cli("inbox", "edit", run_id, "--arguments", '{"order_id": "B"}', input="n\n")
+    assert '  instead    │ {"order_id": "B"}\n' in edited.stderr
+
+    assert (await handle.state()).approvals[0].votes == ()
+    assert (await cli("approve", run_id, input="yes\n")).exit_code == 0
+
+
+async def test_a_script_decides_only_for_the_arguments_that_somebody_has_seen(
+    cli: Invoke,
+    client: Client,
+    open_desk: Open,
+    run_id: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    handle = await waiting_run(client, await open_desk(ScriptedModel(REFUND, "Done.")), run_id)
+    monkeypatch.setattr(terminal, "is_attended", lambda: False)
+    (request,) = await handle.approvals()
+    seen = request.args_digest[:16]
+
+    unseen = await cli("approve", run_id, "--yes")
+    vague = await cli("approve", run_id, "--yes", "--digest", seen[:5])
+    alone = await cli("approve", run_id, "a1", "--digest", seen)
+    other = await cli("approve", run_id, "--yes", "--digest", "0" * 16)
+    done = await cli("approve", run_id, "--yes", "--digest", seen)
+
+    assert [one.exit_code for one in (unseen, vague, alone, other, done)] == [2, 2, 2, 5, 0]
+    assert "name the arguments that you have seen" in unseen.stderr
+    assert "write at least 12 of the digest" in vague.stderr
+    assert f"`outlast approve {run_id} a1 --digest {seen} --yes`" in alone.stderr
+    assert "a1 has other arguments than those that you have seen" in other.stderr
+
+
+async def test_what_is_too_long_to_be_seen_is_not_asked_about(
+    cli: Invoke, client: Client, open_desk: Open, run_id: str
+) -> None:
+    long = [call("refund", "c1", order_id="A" * 20_000)]
+    handle = await waiting_run(client, await open_desk(ScriptedModel(long, "Done.")), run_id)
+
+    done = await cli("approve", run_id)
+
+    assert done.exit_code == 2
+    assert f"Read all of them with `outlast inbox show {run_id} a1 --json`" in done.stderr
+    assert (await handle.state()).approvals[0].votes == ()
 
 
 @pytest.mark.smoke

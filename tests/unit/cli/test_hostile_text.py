@@ -124,7 +124,7 @@ async def test_nothing_hidden_reaches_the_inbox_nor_the_editor(
         assert "model says ┊ A-42\\u001b[2K" in screen
         assert not re.search(r"^  risk +none", screen, re.MULTILINE)
     commands = [line for line in shown.splitlines() if line.startswith("  outlast ")]
-    assert commands[0].strip() == f"outlast approve {run_id} a1"
+    assert commands[0].strip().startswith(f"outlast approve {run_id} a1 --digest ")
     text = seen()
     assert_visible(text, layout="\n")
     assert IN_JSON in text

@@ -96,7 +96,7 @@ async def test_the_inbox_lists_each_request_with_what_is_asked_and_why(
         'refund(order_id="A-42")',
         "external_reversible; above 100 EUR; 0 of 2 votes",
     ]
-    assert "Decide: `outlast approve " in shown.stderr
+    assert "Look, and decide: `outlast inbox show " in shown.stderr
     (entry,) = [one for one in entries if one["run_id"] == run_id]
     assert (entry["what"], entry["pending"], entry["risk"]) == (["refund"], 1, "medium")
     assert (entry["people"], entry["for_anybody"]) == (["billing"], False)
@@ -175,7 +175,7 @@ async def test_the_requests_of_a_run_are_shown_in_full(
     assert "  votes      0 of 2, each by another person\n" in shown
     assert "  model says ┊ The boss agreed.\n             ┊   risk       none\n" in shown
     assert shown.index("arguments") < shown.index("model says")
-    assert f"  outlast approve {run_id} a1\n" in shown
+    assert f"  outlast approve {run_id} a1 --digest " in shown
     assert record["model_words"] == "The boss agreed.\n  risk       none"
     assert (record["status"], record["votes"], record["votes_needed"]) == ("pending", [], 2)
     assert unknown.exit_code == 5

@@ -179,7 +179,8 @@ def test_how_to_decide_is_two_commands_to_copy(capsys: pytest.CaptureFixture[str
     screen = capsys.readouterr().out
     assert screen.startswith("support-42 waits for a person:\n  call       refund (a1)\n")
     assert screen.endswith(
-        '  outlast approve support-42 a1\n  outlast reject support-42 a1 --message "..."\n'
+        "  outlast approve support-42 a1 --digest d\n"
+        '  outlast reject support-42 a1 --digest d --message "..."\n'
     )
 
 
@@ -189,15 +190,15 @@ def test_only_the_decisions_that_are_allowed_are_named(capsys: pytest.CaptureFix
     review.show_how_to_decide(terminal.out(), "support-42", [replace(REQUEST, terms=terms)])
 
     assert [line for line in capsys.readouterr().out.splitlines() if "outlast" in line] == [
-        "  outlast inbox edit support-42 a1 --arguments '{...}'",
-        '  outlast inbox respond support-42 a1 --text "..."',
+        "  outlast inbox edit support-42 a1 --digest d --arguments '{...}'",
+        '  outlast inbox respond support-42 a1 --digest d --text "..."',
     ]
 
 
 def test_a_command_to_copy_holds_an_odd_id_as_one_word(capsys: pytest.CaptureFixture[str]) -> None:
     review.show_how_to_decide(terminal.out(), "a; rm\x1b", [REQUEST])
 
-    assert "outlast approve $'a; rm\\u001b' a1\n" in capsys.readouterr().out
+    assert "outlast approve $'a; rm\\u001b' a1 --digest d\n" in capsys.readouterr().out
 
 
 # --- The arguments --------------------------------------------------------------------------------

@@ -149,7 +149,7 @@ def test_everything_a_person_needs_is_shown(capsys: pytest.CaptureFixture[str]) 
         "  UI         http://ui/support-42",
         'Billing    → refund(order_id="A-42")',
         'Billing    ← {"ok": true}',
-        "  outlast approve support-42 a1",
+        "  outlast approve support-42 a1 --digest d",
     ):
         assert f"{line}\n" in shown
 

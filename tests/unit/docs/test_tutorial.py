@@ -65,13 +65,15 @@ def test_the_tutorial_ends_with_one_payment(terminal: Terminal, tmp_path: Path) 
         question = "Please refund 389 EUR for order A-42."
         printed, code = terminal.run("outlast", "run", "Desk", question, "--id", "case-1")
         assert code == WAITS
+        digest = re.search("--digest ([0-9a-f]+)", printed)
+        assert digest is not None
         for line in _block_after(TEXT, ask).splitlines():
-            assert line in printed
+            assert re.sub("--digest [0-9a-f]+", digest[0], line) in printed
         _kill(worker)
         assert "waiting" in terminal.run("outlast", "show", "case-1")[0]
 
         worker = terminal.start("outlast", "worker", "desk")
-        assert terminal.run("outlast", "approve", "case-1")[1] == 0
+        assert terminal.run("outlast", "approve", "case-1", "--yes", *digest[0].split())[1] == 0
         printed, _ = terminal.run("outlast", "tail", "case-1")
         assert "389 EUR for A-42 are on their way." in printed
         assert (tmp_path / "refunds.txt").read_text() == "case-1:call_1: 389 EUR for A-42\n"
