@@ -6,7 +6,7 @@ not approved.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final, assert_never
 
@@ -20,6 +20,7 @@ from outlast.client.stream import (
     changes,
 )
 from outlast.contract.blobs import readable
+from outlast.contract.redaction import NOTHING, Redaction, redaction_of
 from outlast.loop.approvals import ApprovalRequest, RequestKind
 from outlast.loop.call_forms import arguments_of, name_of
 from outlast.loop.items import INTERNAL_KINDS, Item, call_id_of, text_of
@@ -35,6 +36,9 @@ _WAITS: Final[dict[RequestKind, str]] = {
     "budget": ": a budget is used up",
 }
 """What a request waits for, where it is not the call in the line above."""
+
+_WRITTEN: Final = frozenset({"text", "arguments", "output", "message", "why"})
+"""The data that others have written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,13 +67,31 @@ class RunEvent:
 
 
 def run_events(at_ms: int, before: LoopState, after: LoopState) -> Iterator[RunEvent]:
-    """Yield the events between two consecutive states, in order.
+    """Yield the events between two consecutive states, in order and as people may see them.
 
     Args:
         at_ms: the time, in milliseconds since the epoch.
         before: the state before an event of the loop.
         after: the state after it.
     """
+    hides = redaction_of(after)
+    return (redacted(event, hides) for event in _run_events(at_ms, before, after))
+
+
+def redacted(event: RunEvent, hides: Redaction) -> RunEvent:
+    """Return an event as people may see it."""
+    if hides == NOTHING:
+        return event
+    data, text = event.data, event.text
+    if {"call_id", "arguments"} <= data.keys():
+        arguments = hides.call(event.who, data["name"], data["arguments"])
+        data = {**data, "arguments": arguments}
+        text = call_line(data["name"], arguments) if text else ""
+    written = {name: hides.json(value) for name, value in data.items() if name in _WRITTEN}
+    return replace(event, text=hides.text(text), data={**data, **written})
+
+
+def _run_events(at_ms: int, before: LoopState, after: LoopState) -> Iterator[RunEvent]:
     earlier = {request.id: request for request in before.approvals}
     yield from _takeover(at_ms, before, after)
     answers = [answer for answer in after.answers[len(before.answers) :] if answer.item is not None]

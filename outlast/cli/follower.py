@@ -8,27 +8,33 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from temporalio.client import Client
 from temporalio.service import RPCError
 
 from outlast.agents.errors import RunCancelled
-from outlast.cli.events import RunEvent, run_events
+from outlast.cli.events import RunEvent, redacted, run_events
 from outlast.client.deltas import with_deltas
 from outlast.client.handle import RunHandle
 from outlast.client.history import Progress
 from outlast.client.read_range import CaughtUp, Place, is_settled
 from outlast.client.results import RunResult, error_of, result_of
 from outlast.client.stream import ApprovalStreamEvent, NumberedEvent, changes
+from outlast.contract.redaction import NOTHING, redaction_of
+from outlast.loop.call_forms import FORMS, is_call
 from outlast.loop.items import INTERNAL_KINDS
 from outlast.loop.state import LoopState
-from outlast.loop.values import JsonObject
+from outlast.loop.values import Json, JsonObject
 
 if TYPE_CHECKING:
     from temporalio.api.failure.v1 import Failure
 
 RETRY_CHECK_INTERVAL = timedelta(seconds=2)
+
+_PIECES: Final = ("_arguments.delta", "_input.delta")
+_WHOLE: Final = ("_arguments.done", "_input.done")
+"""The ends of types of a model's events that have the arguments of calls."""
 
 _WITHOUT_NUMBER = frozenset({"failed", "ignored", "held", "released", *INTERNAL_KINDS})
 """Types of events that the run's stream does not have."""
@@ -112,6 +118,7 @@ class Follower:
 
     def __init__(self, client: Client, run_id: str) -> None:
         self.state = LoopState()
+        self._hides = NOTHING  # what the run hides at the present, for what was said before
         self._client = client
         self._run_id = run_id
 
@@ -142,6 +149,7 @@ class Follower:
             RunNotFound: the run does not exist.
         """
         number = 0
+        self._hides = redaction_of(await RunHandle(self._client, self._run_id).state())
         progress = RunHandle(self._client, self._run_id).follow()
         both = with_deltas(progress, self._client, self._run_id)
         async with aclosing(self._read(both, from_start=True)) as read:
@@ -173,7 +181,8 @@ class Follower:
         Raises:
             RunNotFound: the run does not exist.
         """
-        place = (await RunHandle(self._client, self._run_id).present())[1]
+        state, place = await RunHandle(self._client, self._run_id).present()
+        self._hides = redaction_of(state)
         present = CaughtUp(place, from_start=since is None)
         async with aclosing(self.steps(from_start=since is None)) as steps:
             async for step in steps:
@@ -183,17 +192,19 @@ class Follower:
                 if present.is_reached(step.place) and until(step.state):
                     return
 
-    async def past(self) -> list[RunEvent]:
-        """Return everything that happened in the run so far; `state` is then the present one.
+    async def past(self) -> tuple[LoopState, tuple[RunEvent, ...]]:
+        """Return the run's present state, and everything that happened so far.
 
         Raises:
             RunNotFound: the run does not exist.
         """
         progress = RunHandle(self._client, self._run_id).past()
         async with aclosing(self._read(progress, from_start=True)) as read:
-            return [
+            found = [
                 entry.event async for one in read if isinstance(one, Step) for entry in one.entries
             ]
+        hides = redaction_of(self.state)
+        return self.state, tuple(redacted(event, hides) for event in found)
 
     async def result(self) -> RunResult:
         """Return the result of the run after the events read so far.
@@ -242,17 +253,31 @@ class Follower:
         try:
             async for update in source:
                 if not isinstance(update, Progress):
-                    yield Delta(before.agent, update)
+                    piece = cast("JsonObject", self._hides.json(_without_arguments(update)))
+                    yield Delta(before.agent, piece)
                     continue
-                entries = () if silent else tuple(_entries(update, before, number))
+                entries = () if silent else tuple(self._entries(update, before, number))
                 for entry in entries:
                     number = _after(number, entry)
                 self.state = before = update.state
+                if len((newest := redaction_of(update.state)).texts) > len(self._hides.texts):
+                    self._hides = newest
                 silent = False
                 yield Step(update.state, entries, update.place)
         finally:
             if isinstance(source, AsyncGenerator):
                 await source.aclose()
+
+    def _entries(self, step: Progress, before: LoopState, number: int) -> Iterator[Entry]:
+        # The first state of a run whose first history was deleted has no event, and so no time.
+        at_ms = step.event.at_ms if step.event is not None else 0
+        numbers = (
+            change.id
+            for change in sorted(changes(before, step.state, number), key=_decisions_first)
+        )
+        for event in run_events(at_ms, before, step.state):
+            shown = redacted(event, self._hides)
+            yield Entry(None if event.type in _WITHOUT_NUMBER else next(numbers, None), shown)
 
     async def _retries(self) -> list[tuple[str, Retry]]:
         description = await self._client.get_workflow_handle(self._run_id).describe()
@@ -270,14 +295,30 @@ class Follower:
         ]
 
 
-def _entries(step: Progress, before: LoopState, number: int) -> Iterator[Entry]:
-    # The first state of a run whose first history was deleted has no event, and so no time.
-    at_ms = step.event.at_ms if step.event is not None else 0
-    numbers = (
-        change.id for change in sorted(changes(before, step.state, number), key=_decisions_first)
-    )
-    for event in run_events(at_ms, before, step.state):
-        yield Entry(None if event.type in _WITHOUT_NUMBER else next(numbers, None), event)
+def _without_arguments(raw: JsonObject) -> JsonObject:
+    """Return a model's event without the arguments of calls.
+
+    No plan says yet which of them people may see; the entry of the call comes with the plan.
+    """
+    kind = str(raw.get("type", ""))
+    if kind.endswith(_PIECES):
+        return {**raw, "delta": ""}
+    return cast("JsonObject", _without_calls(raw))
+
+
+def _without_calls(value: Json) -> Json:
+    if isinstance(value, list):
+        return [_without_calls(one) for one in cast("list[Json]", value)]
+    if not isinstance(value, dict):
+        return value
+    fields = cast("JsonObject", value)
+    kind = str(fields.get("type", ""))
+    if kind.endswith(_WHOLE):
+        return {name: one for name, one in fields.items() if name not in {"arguments", "input"}}
+    if is_call(fields):
+        form = FORMS[kind]
+        return {name: one for name, one in fields.items() if name not in {form.text, *form.parts}}
+    return {name: _without_calls(one) for name, one in fields.items()}
 
 
 def _decisions_first(change: NumberedEvent) -> bool:

@@ -13,6 +13,7 @@ from outlast.cli.follower import Follower
 from outlast.cli.server import Connection
 from outlast.client.handle import RunHandle
 from outlast.client.nested_requests import present_requests
+from outlast.contract.redaction import redaction_of
 from outlast.loop.approvals import ApprovalRequest, Remembered
 from outlast.loop.spending import described, spent
 from outlast.loop.state import LoopState
@@ -87,8 +88,7 @@ async def read_report(connection: Connection, run_id: str) -> Report:
     handle = RunHandle(connection.client, run_id)
     description = await handle.check()
     follower = Follower(connection.client, run_id)
-    entries = await follower.past()
-    state = follower.state
+    state, entries = await follower.past()
     requests = await present_requests(state, connection.client)
     status: str = state.status
     if description.status is not None and description.status in _PAST_THE_LOOP:
@@ -100,7 +100,7 @@ async def read_report(connection: Connection, run_id: str) -> Report:
         task_queue=description.task_queue,
         events=description.history_length,
         ui=connection.link(run_id),
-        entries=tuple(entries),
+        entries=entries,
         cost=Pricing.load().cost_of(state),
         requests=requests,
         words=await review.read_words(handle, state, requests),
@@ -130,10 +130,11 @@ def show_report(report: Report, last: int) -> None:
         if state.outcome is None or budget.of != "seconds"  # the clock goes on after the end
     ]
     rows += [("remembers", _remembered_text(one)) for one in state.remembered]
+    hides = redaction_of(state)
     if state.context:
-        rows.append(("context", json_text(state.context)))
+        rows.append(("context", json_text(hides.json(state.context))))
     if state.failure is not None:
-        rows.append(("failure", f"{state.failure.message} ({state.failure.code})"))
+        rows.append(("failure", f"{hides.text(state.failure.message)} ({state.failure.code})"))
         if hint := view.after_failure(report.run_id, state):
             rows.append(("next", hint))
     rows += [
@@ -151,7 +152,7 @@ def show_report(report: Report, last: int) -> None:
         ("doing", excerpt(presentation.effect_line(state, effect))) for effect in state.pending
     ]
     rows += [("unread", f"message {message.id}") for message in state.inbox]
-    rows += [("ignored", f"{one.what}: {one.why}") for one in state.ignored]
+    rows += [("ignored", f"{one.what}: {hides.text(one.why)}") for one in state.ignored]
     if report.ui:
         rows.append(("UI", report.ui))
     terminal.say(console, (report.run_id, "bold"))

@@ -13,6 +13,7 @@ from outlast.cli import terminal
 from outlast.cli.durations import iso_time, now_ms, rough
 from outlast.cli.view import WHO_WIDTH, say_facts
 from outlast.contract.blobs import readable
+from outlast.contract.redaction import redaction_of
 from outlast.loop.approvals import (
     ALL_DECISIONS,
     ApprovalRequest,
@@ -140,7 +141,7 @@ def model_words(state: LoopState, request: ApprovalRequest) -> str:
         if item.kind == "input":
             break
         if item.kind == "message" and item.turn and item.agent == request.agent:
-            return text_of(readable(item.raw)).strip()
+            return redaction_of(state).text(text_of(readable(item.raw)).strip())
     return ""
 
 

@@ -13,6 +13,7 @@ from outlast import rendering
 from outlast.contract import names, policies
 from outlast.contract.blobs import readable
 from outlast.contract.effects import kind_of
+from outlast.contract.redaction import Redaction, redaction_of, shown_effect
 from outlast.contract.searchability import searchable, searchable_list
 from outlast.loop.approvals import ApprovalRequest, Risk, Vote
 from outlast.loop.call_forms import arguments_of, name_of
@@ -171,11 +172,12 @@ def summary(state: LoopState, effect: Effect) -> str:
 
 def effect_line(state: LoopState, effect: Effect) -> str:
     """Return one line that describes an effect, uncut and unescaped."""
-    return kind_of(effect).line(state, effect)
+    return kind_of(effect).line(state, shown_effect(state, effect))
 
 
 def state_view(state: LoopState) -> JsonObject:
     """Return the answer to the query `state`: small, however long the run."""
+    hides = redaction_of(state)
     return {
         "status": state.status,
         "phase": state.phase,
@@ -195,10 +197,10 @@ def state_view(state: LoopState) -> JsonObject:
             {"effect": one.effect, "since": _time(one.at_ms), "lacks": one.lacks}
             for one in state.blocked
         ],
-        "final_output": state.final_output,
+        "final_output": hides.json(state.final_output),
         "failure": None
         if state.failure is None
-        else {"code": state.failure.code, "message": state.failure.message},
+        else {"code": state.failure.code, "message": hides.text(state.failure.message)},
         "unsaved": None
         if state.saving.save_failure is None
         else {
@@ -206,7 +208,7 @@ def state_view(state: LoopState) -> JsonObject:
             "items": unsaved_items(state),
             "problem": state.saving.save_failure.failure.message,
         },
-        "context": state.context,
+        "context": hides.json(state.context),
         "usage": {
             "requests": state.usage.requests,
             "input_tokens": state.usage.input_tokens,
@@ -215,14 +217,16 @@ def state_view(state: LoopState) -> JsonObject:
         },
         "held_by": None if state.hold is None else state.hold.by,
         "ignored": [
-            {"at_ms": one.at_ms, "what": one.what, "why": one.why} for one in state.ignored
+            {"at_ms": one.at_ms, "what": one.what, "why": hides.text(one.why)}
+            for one in state.ignored
         ],
     }
 
 
 def transcript_view(state: LoopState, last: int = 200) -> list[JsonObject]:
     """Return the answer to the query `transcript`: the newest items, formatted for people."""
-    return [_item_view(item) for item in state.items[: released(state)][-last:]]
+    hides = redaction_of(state)
+    return [_item_view(item, hides) for item in state.items[: released(state)][-last:]]
 
 
 def approvals_view(state: LoopState) -> list[JsonObject]:
@@ -232,13 +236,14 @@ def approvals_view(state: LoopState) -> list[JsonObject]:
 
 def details(state: LoopState) -> str:
     """Return the current details in Markdown: the run's status, and a person's next step."""
+    hides = redaction_of(state)
     path = " → ".join(inline(agent) for agent in state.handoff_path)
     turn = f"turn {state.question.turn} of {state.start.max_turns or 'any'}"
     if state.question.turn == 0:  # between two questions, or after the last one
         turn = counted(state.turns, "turn")
     lines = [f"**{state.status}** · {path} · {turn}"]
     if state.failure is not None:
-        message = code(state.failure.message, EXCERPT_LENGTH)
+        message = code(hides.text(state.failure.message), EXCERPT_LENGTH)
         lines.append(f"Not answered: {code(state.failure.code)} {message}")
     lines.extend(
         f"Blocked since {_time(one.at_ms)}: no worker can go on: "
@@ -255,7 +260,7 @@ def details(state: LoopState) -> str:
         )
     lines.extend(_to_decide(state, request) for request in state.pending_approvals)
     lines.extend(
-        f"- {inline(_who(item))}: {code(_text(item), EXCERPT_LENGTH)}"
+        f"- {inline(_who(item))}: {code(_text(item, hides), EXCERPT_LENGTH)}"
         for item in state.items[: released(state)][-EXCERPT_ITEMS:]
     )
     calls = counted(state.usage.requests, "model call")
@@ -287,8 +292,8 @@ def _time(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds")
 
 
-def _item_view(item: Item) -> JsonObject:
-    whole = _text(item)
+def _item_view(item: Item, hides: Redaction) -> JsonObject:
+    whole = _text(item, hides)
     text = rendering.cut(whole, _characters_in(whole, TRANSCRIPT_ITEM_BYTES))
     return {"kind": item.kind, "who": _who(item), "turn": item.turn, "text": text}
 
@@ -297,16 +302,17 @@ def _who(item: Item) -> str:
     return item.agent or str(item.raw.get("role", "user"))
 
 
-def _text(item: Item) -> str:
+def _text(item: Item, hides: Redaction) -> str:
     raw = item.raw
     match item.kind:
         case "tool_call" | "handoff_call":
-            return call_line(name_of(raw), arguments_of(raw))
+            name = name_of(raw)
+            return call_line(name, hides.call(item.agent, name, arguments_of(raw)))
         case "tool_output" | "handoff_output":
-            output = readable(raw.get("output"))
+            output = hides.json(readable(raw.get("output")))
             return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
         case _:
-            return text_of(raw)
+            return hides.text(text_of(raw))
 
 
 def approval_view(run_id: str, request: ApprovalRequest) -> JsonObject:

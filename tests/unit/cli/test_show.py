@@ -256,6 +256,57 @@ async def test_what_people_have_changed_is_shown_as_it_is_now(
     assert (approval["arguments"], len(approval["votes"])) == ('{"amount": 99999}', 1)
 
 
+IBAN = "DE02120300000000202051"
+
+
+async def test_a_redacted_value_is_on_no_screen(
+    cli: Invoke, client: Client, open_desk: Open, run_id: str
+) -> None:
+    @function_tool(needs_approval=ApprovalPolicy(redact=["iban", "names"]))
+    def pay(iban: str, amount: int, names: list[str]) -> str:
+        """Pay money."""
+        return f"{amount} EUR to {iban}"
+
+    agent = Agent[Any](name="Payer", instructions="Pay.", tools=[pay])
+    made = call("pay", "c1", iban=IBAN, amount=5, names=["Mara Vogel"])
+    queue = await open_desk(ScriptedModel([*say(f"To {IBAN}."), made], f"{IBAN} has it."), agent)
+    question, context = f"Pay 5 EUR to {IBAN}", {"customer": {"iban": IBAN}}
+    handle = await Runner.start(
+        "Payer", question, id=run_id, client=client, task_queue=queue, context=context
+    )
+    await handle.wait(lambda state: state.status == "waiting")
+
+    screens = [(await cli("inbox", "show", run_id, *form)).stdout for form in ((), ("--json",))]
+    screens += await read_screens(cli, client, run_id)
+    await handle.approve("a1", by=os_user())
+    await handle.result()
+    screens += await read_screens(cli, client, run_id)
+    screens += [(await cli("tail", run_id, *form)).stdout for form in ((), ("--json",))]
+
+    for hidden in (IBAN, "Mara Vogel"):
+        assert [screen for screen in screens if hidden in screen] == []
+    assert sum("[redacted]" in screen for screen in screens) >= 13
+
+
+async def read_screens(cli: Invoke, client: Client, run_id: str) -> list[str]:
+    """Return a run as the command line and the Temporal UI show it."""
+    workflow = client.get_workflow_handle(run_id)
+    queries = ("transcript", "state", "approvals", "__temporal_workflow_metadata")
+    return [
+        *[(await cli("show", run_id, *form)).stdout for form in ((), ("--json",))],
+        *[str(await workflow.query(name)) for name in queries],
+        await read_summaries(client, run_id),
+    ]
+
+
+async def read_summaries(client: Client, run_id: str) -> str:
+    """Return the lines of a run in the timeline of the Temporal UI."""
+    history = await client.get_workflow_handle(run_id).fetch_history()
+    after = history.events[1:]  # the first has the question, which nobody has redacted yet
+    summaries = [event.user_metadata.summary.data.decode() for event in after]
+    return "\n".join(summaries)
+
+
 async def test_people_and_programs_see_the_same_number_of_model_calls(
     cli: Invoke, open_desk: Open, run_id: str
 ) -> None:
