@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from tests.servers import TemporalServer
 
+os.environ.pop("COLUMNS", None)  # pytest-xdist sets it; a table does not depend on how tests run
+
 # A busy machine is slow at any moment, so examples have no deadline. CI tries the same ones each
 # time: a failure there is a change's fault, and comes again here.
 settings.register_profile(

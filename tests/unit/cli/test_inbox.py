@@ -78,8 +78,13 @@ async def listed_run(
 
 @pytest.mark.smoke
 async def test_the_inbox_lists_each_request_with_what_is_asked_and_why(
-    cli: Invoke, client: Client, open_desk: Open, run_id: str
+    cli: Invoke,
+    client: Client,
+    open_desk: Open,
+    run_id: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "1000")  # requests of other tests may be long
     handle = await listed_run(cli, client, open_desk, run_id)
 
     shown = await cli("inbox", "--limit", "1000")
