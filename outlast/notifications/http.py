@@ -6,13 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
-from aiohttp.resolver import ThreadedResolver
 
 from outlast.agents.errors import UserError
 from outlast.ports.notifier import NotifierRejected, NotifierUnavailable
@@ -23,6 +21,34 @@ LONGEST_ANSWER: Final = 1_000_000
 _AGAIN: Final = frozenset({408, 425, 429})
 """Statuses below 500 after which a retry may help."""
 
+_NOT_PUBLIC: Final = tuple(
+    IPv4Network(network)
+    for network in (
+        "0.0.0.0/8",
+        "10.0.0.0/8",
+        "100.64.0.0/10",
+        "127.0.0.0/8",
+        "168.63.129.16/32",  # the host of virtual machines in Azure
+        "169.254.0.0/16",
+        "172.16.0.0/12",
+        "192.0.0.0/24",
+        "192.0.2.0/24",
+        "192.88.99.0/24",
+        "192.168.0.0/16",
+        "198.18.0.0/15",
+        "198.51.100.0/24",
+        "203.0.113.0/24",
+        "224.0.0.0/3",
+    )
+)
+"""The networks of IANA's registry of special addresses, which versions of Python read otherwise."""
+
+_PUBLIC_6: Final = IPv6Network("2000::/3")
+"""The only block of IPv6 that IANA gives out; all else is local, or a form of an IPv4 address."""
+
+_NOT_PUBLIC_6: Final = tuple(
+    IPv6Network(network) for network in ("2001::/23", "2001:db8::/32", "3ffe::/16", "3fff::/20")
+)
 _NAT64: Final = IPv6Network("64:ff9b::/96")
 
 
@@ -36,7 +62,7 @@ class Answer:
 
 
 class PrivateAddress(OSError):
-    """A host is in a private network."""
+    """A connection would lead into a private network."""
 
 
 def check_url(url: object, name: str) -> str:
@@ -67,17 +93,15 @@ async def post(
 
     Raises:
         NotifierUnavailable: there is no answer.
-        NotifierRejected: the host is in a private network, and must not be.
+        NotifierRejected: the host cannot be one, or is in a private network and must not be.
     """
     host = urlsplit(url).hostname or ""
-    if not allow_private and _is_private_literal(host):
-        raise NotifierRejected(f"{host} is in a private network")
+    sockets = _Sockets(allow_private=allow_private)
     try:
-        resolver = None if allow_private else _PublicHosts()
         async with (
             asyncio.timeout(within.total_seconds()),
             aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(resolver=resolver, force_close=True),
+                connector=aiohttp.TCPConnector(socket_factory=sockets.open, force_close=True),
                 cookie_jar=aiohttp.DummyCookieJar(),
             ) as session,
             session.post(url, data=body, headers=headers, allow_redirects=False) as response,
@@ -92,10 +116,11 @@ async def post(
         raise NotifierUnavailable(
             f"{host} did not answer within {within.total_seconds():g} s"
         ) from None
+    except aiohttp.InvalidURL as error:
+        raise NotifierRejected(f"{host} cannot be a host: {error}") from error
     except (aiohttp.ClientError, OSError) as error:
-        reason: Any = getattr(error, "os_error", None)
-        if isinstance(reason, PrivateAddress):
-            raise NotifierRejected(str(reason)) from None
+        if sockets.refused:
+            raise NotifierRejected(f"{host} is in a private network") from None
         raise NotifierUnavailable(
             f"{host} cannot be reached: {str(error) or type(error).__name__}"
         ) from error
@@ -135,42 +160,40 @@ def retry_after(answer: Answer) -> timedelta | None:
         return None
 
 
-def _is_private_literal(host: str) -> bool:
-    """Whether a host is written as an IP address of a private network."""
-    try:
-        return is_private(ip_address(host.partition("%")[0]))
-    except ValueError:
-        return False
-
-
 def is_private(address: IPv4Address | IPv6Address) -> bool:
     """Whether an address, or the IPv4 address inside of it, is not on the public internet."""
-    if isinstance(address, IPv6Address):
-        inner = address.ipv4_mapped or address.sixtofour
-        if inner is None and address in _NAT64:
-            inner = IPv4Address(int(address) & 0xFFFFFFFF)
-        if inner is not None:
-            return is_private(inner)
-    return not address.is_global or address.is_multicast
+    if isinstance(address, IPv4Address):
+        return any(address in network for network in _NOT_PUBLIC)
+    inner = address.ipv4_mapped or address.sixtofour
+    if inner is None and address in _NAT64:
+        inner = IPv4Address(int(address) & 0xFFFFFFFF)
+    if inner is not None:
+        return is_private(inner)
+    return address not in _PUBLIC_6 or any(address in network for network in _NOT_PUBLIC_6)
 
 
-class _PublicHosts(AbstractResolver):
-    """Resolves names, and refuses those that lead to a private network.
+class _Sockets:
+    """Opens the sockets of a request, each for one address.
 
-    The connection is made to the very addresses that were checked, so that a name which changes in
-    between leads nowhere else.
+    The check is here because this is the address that the connection is made to, however the host
+    was written, whoever resolved it, and however often its name has changed in between.
+
+    Attributes:
+        refused: whether a socket was refused because its address is private.
     """
 
-    def __init__(self) -> None:
-        self._resolver = ThreadedResolver()
+    def __init__(self, *, allow_private: bool) -> None:
+        self._allow_private = allow_private
+        self.refused = False
 
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        found = await self._resolver.resolve(host, port, family)
-        if any(is_private(ip_address(one["host"].partition("%")[0])) for one in found):
-            raise PrivateAddress(f"{host} is in a private network")
-        return found
+    def open(self, target: tuple[int, int, int, str, tuple[Any, ...]]) -> socket.socket:
+        """Return a socket for an address.
 
-    async def close(self) -> None:
-        await self._resolver.close()
+        Raises:
+            PrivateAddress: the address is private, and must not be.
+        """
+        family, kind, protocol, _, place = target
+        if not self._allow_private and is_private(ip_address(str(place[0]).partition("%")[0])):
+            self.refused = True
+            raise PrivateAddress("the address is in a private network")
+        return socket.socket(family=family, type=kind, proto=protocol)

@@ -1,10 +1,11 @@
 """Webhooks: what is sent, what is tried again, and what a receiver refuses."""
 
 import json
+import socket
 import time
 from dataclasses import replace
 from datetime import timedelta
-from ipaddress import ip_address
+from ipaddress import IPv4Network, ip_address
 from typing import Any
 
 import pytest
@@ -120,12 +121,59 @@ async def test_a_receiver_that_is_not_there_gets_another_attempt() -> None:
         await webhook.notify(CREATED)
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.1",
+        "localhost",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+        "0.0.0.0",
+        "0x7f000001",
+        "１２７.0.0.1",  # noqa: RUF001
+        "127。0。0。1",
+        "①②⑦.⓪.⓪.①",
+        "ⓛocalhost",
+    ],
+)
 async def test_private_hosts_are_refused_where_the_webhook_says_so(host: str) -> None:
     async with receiving() as receiver:
         address = receiver.url.replace("127.0.0.1", host)
         with pytest.raises(NotifierRejected, match="private network"):
             await Webhook(address, SECRET, allow_private=False).notify(CREATED)
+    assert receiver.bodies == []
+
+
+@pytest.mark.parametrize("host", ["127.1", "2130706433", "0"])
+async def test_a_host_that_cannot_be_one_is_not_tried_again(host: str) -> None:
+    async with receiving() as receiver:
+        address = receiver.url.replace("127.0.0.1", host)
+        with pytest.raises(NotifierRejected, match=f"{host} cannot be a host"):
+            await Webhook(address, SECRET).notify(CREATED)
+    assert receiver.bodies == []
+
+
+async def test_the_address_that_a_name_has_at_the_connection_is_what_is_checked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    def rebinding(host: str, port: int, *_: Any, **__: Any) -> list[Any]:
+        """A name server of a stranger: its name is public once, and this machine afterwards."""
+        asked.append(host)
+        address = "192.0.2.1" if len(asked) == 1 else "127.0.0.1"
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))]
+
+    async with receiving() as receiver:
+        monkeypatch.setattr(socket, "getaddrinfo", rebinding)
+        monkeypatch.setattr(http, "_NOT_PUBLIC", (IPv4Network("127.0.0.0/8"),))
+        address = receiver.url.replace("127.0.0.1", "hook.example")
+        webhook = Webhook(address, SECRET, allow_private=False, timeout=timedelta(seconds=0.2))
+        with pytest.raises(NotifierUnavailable):
+            await webhook.notify(CREATED)
+        with pytest.raises(NotifierRejected, match=r"hook\.example is in a private network"):
+            await webhook.notify(CREATED)
+    assert asked == ["hook.example", "hook.example"]
     assert receiver.bodies == []
 
 
@@ -137,7 +185,25 @@ async def test_private_hosts_are_refused_where_the_webhook_says_so(host: str) ->
         ("0.0.0.0", True),
         ("100.64.0.1", True),
         ("224.0.0.1", True),
+        ("192.0.0.192", True),
+        ("192.88.99.1", True),
+        ("168.63.129.16", True),
+        ("255.255.255.255", True),
         ("fd00::1", True),
+        ("fe80::1", True),
+        ("fec0::1", True),
+        ("ff02::1", True),
+        ("::", True),
+        ("::127.0.0.1", True),
+        ("::ffff:8.8.8.8", False),
+        ("64:ff9b:1::7f00:1", True),
+        ("64:ff9b:1::808:808", True),
+        ("100::1", True),
+        ("5f00::1", True),
+        ("2001::1", True),
+        ("2001:db8::1", True),
+        ("3fff::1", True),
+        ("2002:808:808::", False),
         ("64:ff9b::7f00:1", True),
         ("64:ff9b::808:808", False),
         ("2002:7f00:1::", True),
