@@ -13,7 +13,7 @@ from outlast.notifications import texts
 from outlast.notifications.endpoints import HttpReply, header
 from outlast.notifications.links import PARAMETER, Link, LinkRefused, LinkSigner
 from outlast.notifications.requests import Requests
-from outlast.ports.notifier import notification
+from outlast.ports.notifier import Notification, notification
 from outlast.rendering import excerpt
 
 LONGEST_FORM: Final = 64_000
@@ -120,6 +120,9 @@ class DecisionPage:
         request = await self._requests.find(link.run_id, link.request_id)
         if problem := _problem(request, link):
             return _page(410, "Nothing to decide", problem)
+        assert request is not None  # noqa: S101  `_problem` reports a missing one
+        if not texts.arguments_shown(_notice(request, link), texts.LONGEST_ON_PAGE).is_whole:
+            return _page(409, "Not decided", texts.ELSEWHERE)
         decision = Decision(
             request_id=link.request_id,
             type=kind,
@@ -149,27 +152,44 @@ def _problem(request: ApprovalRequest | None, link: Link) -> str | None:
     return None
 
 
+def _notice(request: ApprovalRequest, link: Link) -> Notification:
+    created = Notice(event="created", request=request, at_ms=request.requested_at_ms)
+    return notification(created, link.run_id)
+
+
 def _request_page(request: ApprovalRequest, link: Link, token: str) -> str:
-    notice = notification(
-        Notice(event="created", request=request, at_ms=request.requested_at_ms), link.run_id
-    )
+    notice = _notice(request, link)
     rows = "".join(
         f"<dt>{html.escape(one.label)}</dt><dd>{html.escape(one.text)}</dd>"
         for one in texts.details(notice)
     )
+    arguments = texts.arguments_shown(notice, texts.LONGEST_ON_PAGE)
+    form = _form(request, link, token) if arguments.is_whole else _commands(notice)
+    return _document(
+        texts.headline(notice),
+        f"<dl>{rows}</dl><pre>{html.escape(arguments.text)}</pre>{form}",
+    )
+
+
+def _form(request: ApprovalRequest, link: Link, token: str) -> str:
+    """Return the form that decides."""
     buttons = "".join(
         f'<button name="decision" value="{name}">{name.title()}</button>'
         for name in _TYPES
         if name in request.terms.allow
     )
-    return _document(
-        texts.headline(notice),
-        f"<p>You decide as <b>{html.escape(excerpt(link.subject, 100))}</b>.</p><dl>{rows}</dl>"
-        f"<pre>{html.escape(texts.arguments_shown(notice))}</pre>"
+    return (
+        f"<p>You decide as <b>{html.escape(excerpt(link.subject, 100))}</b>.</p>"
         f'<form method="post"><input type="hidden" name="{PARAMETER}" value="{html.escape(token)}">'
         '<label>Message to the agent, if you reject<br><textarea name="message" rows="3" '
-        f'maxlength="{LONGEST_MESSAGE}"></textarea></label><br>{buttons}</form>',
+        f'maxlength="{LONGEST_MESSAGE}"></textarea></label><br>{buttons}</form>'
     )
+
+
+def _commands(notice: Notification) -> str:
+    """Return how to decide what the page cannot show."""
+    lines = html.escape("\n".join(texts.command_lines(notice)))
+    return f"<p>{texts.ELSEWHERE} In a terminal:</p><pre>{lines}</pre>"
 
 
 def _page(status: int, title: str, text: str) -> HttpReply:

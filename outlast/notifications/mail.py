@@ -151,9 +151,10 @@ class MailNotifier(DigestNotifier):
     def _mail(self, notice: Notification, to: Recipient) -> EmailMessage:
         title = texts.headline(notice)
         parts = [_paragraphs(title, texts.details(notice))]
-        if notice.arguments:
-            shown = texts.arguments_shown(notice).split("\n")
-            parts.append("\n".join(["Arguments:", *(f"> {line}" for line in shown)]))
+        shown = texts.arguments_shown(notice)
+        if shown.text:
+            lines = (f"> {line}" for line in shown.text.split("\n"))
+            parts.append("\n".join(["Arguments:" if shown.is_whole else "Arguments, cut:", *lines]))
         if link := self._link(notice, to):
             parts.append(f"Look at it, and decide as {excerpt(to.subject, 100)}:\n{link}")
         if lines := texts.command_lines(notice):
@@ -169,10 +170,11 @@ class MailNotifier(DigestNotifier):
 
     def _link(self, notice: Notification, to: Recipient) -> str | None:
         """Return the link to the decision page, if this person may decide by one."""
-        is_open = notice.status == "pending" and {"approve", "reject"} & set(notice.allow)
-        if self._signer is None or self._base is None or not is_open:
+        if self._signer is None or self._base is None or not texts.is_open(notice):
             return None
         if notice.risk not in self._linked:
+            return None
+        if not texts.arguments_shown(notice, texts.LONGEST_ON_PAGE).is_whole:
             return None
         expires_at = int(time.time() + self._lifetime.total_seconds())
         if notice.due_at_ms is not None:

@@ -51,11 +51,14 @@ def message(notice: Notification) -> JsonObject:
     """Return the text and blocks of a notification."""
     title = texts.headline(notice)
     blocks = [_header(title), _rich(_lines(texts.details(notice)))]
-    if notice.arguments:
-        blocks.append(_preformatted(texts.arguments_shown(notice)))
+    arguments = texts.arguments_shown(notice)
+    if arguments.text:
+        blocks.append(_preformatted(arguments.text))
+    if texts.is_open(notice) and not arguments.is_whole:
+        blocks.append(_rich([_text(texts.ELSEWHERE)]))
     if lines := texts.command_lines(notice):
         blocks.append(_preformatted("\n".join(lines)))
-    if buttons := _buttons(notice):
+    if buttons := _buttons(notice, decides=arguments.is_whole):
         blocks.append({"type": "actions", "elements": buttons})
     what = f": {notice.name}" if notice.name else ""
     return {"text": fallback(f"{title}{what}"), "blocks": blocks}
@@ -98,13 +101,19 @@ def read_value(text: object) -> ButtonValue | None:
     return ButtonValue(run_id=run_id, request_id=request_id, args_digest=digest)
 
 
-def _buttons(notice: Notification) -> list[JsonObject]:
-    """Return the buttons; none if the ids of the request are too long for them."""
+def _buttons(notice: Notification, *, decides: bool) -> list[JsonObject]:
+    """Return the buttons; none that decides if the ids of the request are too long for them.
+
+    Args:
+        notice: the notice.
+        decides: whether the message shows all that a person needs to decide.
+    """
     value = json.dumps(
         {"run": notice.run_id, "request": notice.request_id, "digest": notice.args_digest}
     )
     found: list[JsonObject] = []
-    if notice.status == "pending" and notice.request_id and len(value) <= LONGEST_VALUE:
+    is_short = bool(notice.request_id) and len(value) <= LONGEST_VALUE
+    if texts.is_open(notice) and decides and is_short:
         if "approve" in notice.allow:
             found.append(_button("Approve", APPROVE, value, "primary", asks=notice.risk == "high"))
         if "reject" in notice.allow:

@@ -14,13 +14,26 @@ from outlast.ports.notifier import Notification
 from outlast.rendering import argument_lines, counted, cut, excerpt, visible, visible_lines
 
 LONGEST_ARGUMENTS: Final = 2_500
-"""How many characters of the arguments are shown."""
+"""How many characters of the arguments a message shows."""
+
+LONGEST_ON_PAGE: Final = 100_000
+"""How many characters of the arguments the decision page shows."""
+
+ELSEWHERE: Final = "The arguments are too long to be shown whole, so they are not decided here."
+"""Takes the place of buttons: nobody decides by arguments that are not all to be seen."""
 
 LONGEST_DETAIL: Final = 300
 """How many characters of any other text are shown."""
 
 MOST_NAMES: Final = 10
 """How many people and groups are named."""
+
+_REMARK: Final = 50
+"""How many characters the remark after a cut line has, at most."""
+
+_SHORTEST_LINE: Final = 40
+_LONGEST_READ: Final = 1_000_000
+"""How many characters of arguments are parsed."""
 
 _HEADLINES: Final[dict[NoticeEvent, str]] = {
     "created": "A decision is needed",
@@ -99,11 +112,40 @@ def audience_text(notice: Notification) -> str:
     return ", ".join([*shown, *([f"and {rest:,} more"] if rest else [])])
 
 
-def arguments_shown(notice: Notification) -> str:
-    """Return the arguments as lines, cut to a length that every medium takes."""
-    lines = argument_lines(notice.arguments) if len(notice.arguments) < 20_000 else None
-    shown = "\n".join(visible_lines(notice.arguments) if lines is None else lines)
-    return cut(shown, LONGEST_ARGUMENTS)
+@dataclass(frozen=True, slots=True)
+class ShownArguments:
+    """Arguments as lines for people.
+
+    Attributes:
+        text: the lines.
+        is_whole: whether they show every character. If not, nothing that decides may stand beside
+            them: the model that wrote a long value may have hidden another one behind it.
+    """
+
+    text: str
+    is_whole: bool
+
+
+def arguments_shown(notice: Notification, longest: int = LONGEST_ARGUMENTS) -> ShownArguments:
+    """Return the arguments as lines; where they are too long, each line is cut by itself.
+
+    So a long value hides no other field, unless there are too many of them.
+    """
+    is_read = len(notice.arguments) <= _LONGEST_READ
+    lines = argument_lines(notice.arguments) if is_read else None
+    if lines is None:
+        lines = tuple(visible_lines(notice.arguments))
+    text = "\n".join(lines)
+    if len(text) <= longest:
+        return ShownArguments(text, is_whole=True)
+    width = max(longest // len(lines) - _REMARK, _SHORTEST_LINE)
+    shortened = "\n".join(cut(line, width) for line in lines)
+    return ShownArguments(cut(shortened, longest), is_whole=False)
+
+
+def is_open(notice: Notification) -> bool:
+    """Whether a request waits for a decision that a button or a link can make."""
+    return notice.status == "pending" and not {"approve", "reject"}.isdisjoint(notice.allow)
 
 
 def command_lines(notice: Notification) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ import pytest
 
 from outlast.agents.errors import UserError
 from outlast.loop.approvals import ApprovalRequest, Audience, Decision, Vote
+from outlast.notifications import texts
 from outlast.notifications.decision_page import DecisionPage
 from outlast.notifications.endpoints import HttpReply
 from outlast.notifications.links import Link, LinkRefused, LinkSigner
@@ -60,6 +61,44 @@ async def test_the_page_shows_the_request_and_a_form() -> None:
     page = reply[2].decode()
     assert re.findall(r'name="decision" value="(\w+)"', page) == ["approve", "reject"]
     assert '<form method="post">' in page
+
+
+async def test_a_long_value_hides_no_other_one() -> None:
+    arguments = json.dumps({"note": "n" * 50_000, "iban": "EVE", "amount": 90_000})
+    reply = await get(Runs(replace(REFUND, arguments=arguments)), token())
+    assert "n" * 50_000 in shown(reply)
+    assert '"iban": "EVE",\n  "amount": 90000' in shown(reply)
+    assert "<button" in reply[2].decode()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        json.dumps({"note": "n" * 100_000, "amount": 90_000}),
+        json.dumps({"amount": 90_000, "note": "\u202e" * 50_000}),
+        json.dumps({f"key {at}": at for at in range(8_000)}),
+        "n" * 100_001,
+    ],
+    ids=["a value", "escapes", "keys", "no JSON"],
+)
+async def test_arguments_that_cannot_be_shown_whole_have_no_button(arguments: str) -> None:
+    runs = Runs(replace(REFUND, arguments=arguments))
+    reply = await get(runs, token())
+    page = reply[2].decode()
+    assert reply[0] == 200
+    assert len(page) < 200_000
+    assert "<form" not in page
+    assert "<button" not in page
+    assert texts.ELSEWHERE in shown(reply)
+    assert "outlast approve support-42 a1 --digest dddd" in shown(reply)
+    if '"amount"' in arguments:
+        assert '"amount": 90000' in shown(reply)
+
+    sent = await post(runs, token())
+
+    assert sent[0] == 409
+    assert texts.ELSEWHERE in shown(sent)
+    assert runs.decided == []
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "get", "OPTIONS", "PUT", "DELETE"])

@@ -7,9 +7,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from outlast.agents.errors import UserError
 from outlast.loop.notices import NoticeEvent
+from outlast.notifications import slack_blocks, texts
 from outlast.notifications.slack_blocks import ButtonValue, escaped, read_value
 from outlast.notifications.slack_notifier import SlackNotifier
 from outlast.ports.notifier import (
@@ -18,6 +21,7 @@ from outlast.ports.notifier import (
     NotifierRejected,
     NotifierUnavailable,
 )
+from outlast.rendering import json_text
 from tests.hostile_text import assert_visible
 from tests.unit.notifications.hostile import CREATED, HOSTILE, LONG, NASTY
 from tests.unit.notifications.slack_server import BOT, CHANNEL, Slack, slack_server
@@ -90,6 +94,44 @@ async def test_a_run_with_a_very_long_id_is_decided_elsewhere(slack: Slack) -> N
         replace(CREATED, run_id="r" * 2_000, url="https://a/" + "b" * 3_000)
     )
     assert elements(slack.messages[0], "actions") == []
+
+
+async def test_arguments_that_cannot_be_shown_whole_have_no_button(slack: Slack) -> None:
+    arguments = json.dumps({"note": "n" * 5_000, "iban": "EVE", "amount": 90_000})
+    for event in ("created", "changed"):
+        await notifier(slack).notify(replace(CREATED, event=event, arguments=arguments))
+    shown = "".join(texts_of(slack.messages[0]["blocks"]))
+    assert '"note": "nnn' in shown
+    assert '"iban": "EVE",\n  "amount": 90000' in shown
+    assert texts.ELSEWHERE in shown
+    assert "outlast approve support-42 a1" in shown
+    assert [one["text"]["text"] for one in elements(slack.messages[0], "actions")] == [
+        "Open the run"
+    ]
+
+
+async def test_arguments_that_are_decided_need_no_button(slack: Slack) -> None:
+    arguments = json.dumps({"note": "n" * 5_000})
+    await notifier(slack).notify(replace(CREATED, arguments=arguments))
+    await notifier(slack).notify(replace(DECIDED, arguments=arguments))
+    assert texts.ELSEWHERE not in "".join(texts_of(slack.messages[0]["blocks"]))
+
+
+KEYS = st.dictionaries(st.text(max_size=30), st.text() | st.integers(), max_size=60)
+
+
+@given(fields=KEYS, longest=st.sampled_from([0, 500, 2_000, 3_000, 30_000]))
+def test_where_there_is_a_button_every_argument_is_visible(
+    fields: dict[str, Any], longest: int
+) -> None:
+    """Whatever a model writes, and whatever it pads it with."""
+    fields = {"note": "n" * longest, **fields, "amount": 90_000}
+    content = slack_blocks.message(replace(CREATED, arguments=json.dumps(fields)))
+    shown = "".join(texts_of(content["blocks"]))
+    if any("value" in one for one in elements(content, "actions")):
+        for key, value in fields.items():
+            assert json_text(key) in shown
+            assert json_text(value) in shown
 
 
 @pytest.mark.parametrize("notice", [NASTY, LONG], ids=["hostile", "long"])
