@@ -84,7 +84,9 @@ async def _handed_over(
         if bound.expired():
             message = f"{what} took longer than {bound_seconds:g} s."
             raise EffectError(failures.USER_ERROR, message, retryable=True) from error
-        raise of_user_code(what, error) from error
+        failed = of_user_code(what, error)
+        failed.retryable = False  # `on_handoff` may have had its effect
+        raise failed from error
     name = invocation.worker.registry.name_of(target)
     result = HandoffResult(
         changes=invocation.changes(),

@@ -37,6 +37,7 @@ from outlast.agents.errors import AgentsException, ModelBehaviorError, ToolTimeo
 from outlast.agents.hooks import call_hooks
 from outlast.agents.items.tool_output import decode_output, encode_output
 from outlast.agents.logs import get_logger
+from outlast.agents.mcp.server import MCPNotSent
 from outlast.agents.mcp.tools import MCPFunctionTool
 from outlast.agents.tools.definition import FunctionTool, default_tool_error
 from outlast.agents.tools.local import LocalTool
@@ -328,7 +329,7 @@ async def _handle_timeout(this: _Attempt, error: ToolTimeoutError) -> ToolResult
         try:
             text: object = await call(tool.timeout_error_function, this.context, error)
         except Exception as second:
-            raise of_user_code(what, second) from second
+            raise _of_words(what, second) from second
         return ToolResult(output=_shorten(str(text)), failed=True)
     return await _handle_failure(this, error)
 
@@ -339,7 +340,7 @@ async def _handle_failure(this: _Attempt, error: Exception) -> ToolResult:
     code = failures.TOOL_TIMEOUT if is_timeout else failures.TOOL_FAILED
     message = str(error) if is_timeout else f"{tool.name} raised {type(error).__name__}: {error}"
     record_failure(message, code)
-    if not this.is_last and (is_timeout or is_retryable(error)):
+    if not this.is_last and (is_timeout or _may_run_again(tool, error)):
         raise EffectError(code, message, retryable=True) from error
     raised = failure_of(tool.name, error).details
     if isinstance(error, AgentsException):  # such as of a run that the tool started
@@ -353,6 +354,21 @@ async def _handle_failure(this: _Attempt, error: Exception) -> ToolResult:
     return await _failure_output(this, error, failure)
 
 
+def _may_run_again(tool: FunctionTool, error: Exception) -> bool:
+    """Whether a call that raised is retried: it had no effect, or the tool may be repeated."""
+    return isinstance(error, MCPNotSent) or (tool.retries_errors and is_retryable(error))
+
+
+def _of_words(what: str, error: Exception) -> EffectError:
+    """Return the failure of an effect whose failure could not be put in words.
+
+    A retry would run the tool again.
+    """
+    failed = of_user_code(what, error)
+    failed.retryable = False
+    return failed
+
+
 async def _failure_output(this: _Attempt, error: Exception, failure: Failure) -> ToolResult:
     """Return the output of a failed call: the tool's own text, or the run's.
 
@@ -364,7 +380,7 @@ async def _failure_output(this: _Attempt, error: Exception, failure: Failure) ->
         output_text: object = await call(function, this.context, error)
     except Exception as second:
         what = f"failure_error_function of {this.tool.name!r}"
-        raise of_user_code(what, second) from second
+        raise _of_words(what, second) from second
     if output_text is None:
         return ToolResult(output=failure.message, failure=failure)
     text = str(output_text)

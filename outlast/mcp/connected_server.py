@@ -7,7 +7,7 @@ finds a restarted server.
 import asyncio
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from datetime import timedelta
 from typing import Any, ClassVar, NoReturn, TypeVar, Unpack
 from weakref import WeakKeyDictionary
@@ -28,6 +28,7 @@ from outlast.agents.mcp.filters import (
 from outlast.agents.mcp.server import (
     MCPConnectionError,
     MCPFault,
+    MCPNotSent,
     MCPProtocolError,
     MCPRefusal,
     MCPServer,
@@ -41,6 +42,9 @@ T = TypeVar("T")
 
 PATIENCE = timedelta(seconds=30)
 """How long a server may take to start and initialize, and to list all its tools."""
+
+CHECKED_AFTER_SECONDS = 1.0
+"""How long a connection is idle before a call first checks that it still works."""
 
 BROKEN = (OSError, anyio.ClosedResourceError, anyio.BrokenResourceError, httpx2.TransportError)
 """Errors of the protocol's client for a closed connection, besides its own error."""
@@ -215,15 +219,18 @@ class ConnectedServer(MCPServer):
             meta: the metadata of the call, sent as `_meta`.
 
         Raises:
+            MCPNotSent: the server could not be reached; the call was not carried out.
             ConnectionError: the connection broke; the call may or may not have been carried out.
             TimeoutError: the server took too long.
             MCPFault: the server failed inside.
             MCPRefusal: the server answered with an error of the protocol.
             MCPProtocolError: the server's answer cannot be read.
         """
+        what = f"run {tool_name!r}"
         options: dict[str, Any] = {} if meta is None else {"meta": meta}
+        await self._reach(what)
         return await self._request(
-            f"run {tool_name!r}", lambda client: client.call_tool(tool_name, arguments, **options)
+            what, lambda client: client.call_tool(tool_name, arguments, **options)
         )
 
     async def list_prompts(self) -> Any:
@@ -282,6 +289,24 @@ class ConnectedServer(MCPServer):
                     f"The MCP server {self.name!r} returned a page twice when asked to {what}."
                 )
             cursors.append(page.next_cursor)
+
+    async def _reach(self, what: str) -> None:
+        """Open the connection, and check one that was idle, before a call that may have effects.
+
+        Otherwise, a call to a server that has been restarted would fail without being repeated:
+        nobody could say whether it was carried out.
+
+        Raises:
+            MCPNotSent: the server could not be reached.
+        """
+        try:
+            if self._connection().idle_seconds > CHECKED_AFTER_SECONDS:
+                with suppress(MCPRefusal):  # the server answers
+                    await self._read(what, "list_tools", cursor=None)
+            else:
+                await self._request(what, _do_nothing)
+        except (ConnectionError, TimeoutError, MCPFault) as error:
+            raise MCPNotSent(str(error)) from error
 
     async def _read(self, what: str, method: str, *args: Any, **options: Any) -> Any:
         """Send a request without side effects; repeat it once if the connection broke."""

@@ -49,6 +49,7 @@ class Connection:
         self._name = name
         self._patience = patience
         self._uses = 0
+        self._used_at = asyncio.get_running_loop().time()
         self._closing = asyncio.Event()
         loop = asyncio.get_running_loop()
         self._client: asyncio.Future[Any] = loop.create_future()
@@ -65,6 +66,11 @@ class Connection:
     def is_in_use(self) -> bool:
         """Whether a task is using the client."""
         return self._uses > 0
+
+    @property
+    def idle_seconds(self) -> float:
+        """How long no task has used the client."""
+        return 0.0 if self._uses else asyncio.get_running_loop().time() - self._used_at
 
     @contextlib.asynccontextmanager
     async def client(self, within_seconds: float | None = None) -> AsyncGenerator[Any]:
@@ -84,6 +90,7 @@ class Connection:
             yield await self._wait_until_open(within_seconds)
         finally:
             self._uses -= 1
+            self._used_at = asyncio.get_running_loop().time()
 
     def abort(self) -> None:
         """Make the connection unusable, and close it in the background."""

@@ -9,7 +9,7 @@ from outlast.agents.errors import UserError
 from outlast.agents.guardrails.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from outlast.agents.mcp.approval import RequireApprovalSetting
 from outlast.agents.mcp.server import MCPToolMetaResolver, Unset
-from outlast.agents.tools.definition import ToolErrorFunction, ToolRetry
+from outlast.agents.tools.definition import DEFAULT_RETRY, ToolErrorFunction, ToolRetry
 
 MessageHandler: TypeAlias = Callable[[Any], Any]
 """Called with each notification of a server; async."""
@@ -28,7 +28,8 @@ class ServerOptions(TypedDict, total=False):
         use_structured_content: whether the model reads a result's structured content, if any,
             instead of its texts and images; default false.
         max_retry_attempts: how often a failed call is retried, -1 for unlimited; the server's own
-            refusals are not retried. Default 2, as for every tool.
+            refusals are not retried. Default: a call that the server may have carried out is not
+            retried, unless the server says that it may be; any other has three attempts.
         retry_backoff_seconds_base: the wait before the second attempt, in seconds; default 1. Each
             further wait is twice as long.
         retry_backoff_seconds_max: the longest wait, in seconds; default 30.
@@ -87,12 +88,12 @@ def pages_of(pages: object, owner: str) -> int | None:
 
 
 def retry_of(options: ServerOptions, owner: str) -> ToolRetry:
-    """Return how failed calls are retried.
+    """Return how calls are retried.
 
     Raises:
         UserError: a number is invalid.
     """
-    retries = cast("object", options.get("max_retry_attempts", ToolRetry().attempts - 1))
+    retries = cast("object", options.get("max_retry_attempts", DEFAULT_RETRY.attempts - 1))
     if not isinstance(retries, int) or isinstance(retries, bool) or retries < -1:
         raise UserError(
             f"{owner}: max_retry_attempts must be a whole number from 0, or -1 for the most, "
@@ -106,6 +107,7 @@ def retry_of(options: ServerOptions, owner: str) -> ToolRetry:
     try:
         return ToolRetry(
             attempts=MOST_ATTEMPTS if retries == -1 else retries + 1,
+            errors="max_retry_attempts" in options,
             initial_interval=min(first, bound) if longest is not None else first,
             maximum_interval=max(first, bound) if longest is None else bound,
         )

@@ -1,12 +1,23 @@
 """Tools: rows 2 to 8 and 41 of the table."""
 
 import asyncio
+from datetime import timedelta
 from typing import Any, Literal
 
 import pytest
 
 import outlast
-from outlast import Agent, ModelBehaviorError, RunConfig, ToolFailed, UserError, function_tool
+from outlast import (
+    Agent,
+    ModelBehaviorError,
+    RunConfig,
+    ToolContext,
+    ToolFailed,
+    ToolRetry,
+    UserError,
+    function_tool,
+)
+from outlast.agents.tools.function_tool import ToolOptions
 from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelRequest
 from outlast.testing import ScriptedModel, call
@@ -24,6 +35,8 @@ from tests.conformance.views import (
 
 HARD_FAILURES = (UserError, ToolFailed)
 """What ends a run when a tool with `failure_error_function=None` raises."""
+
+SOON_AGAIN = ToolRetry(initial_interval=timedelta(milliseconds=1))
 
 
 @function_tool
@@ -44,6 +57,93 @@ async def test_the_model_reads_what_its_tool_returned(executor: Executor) -> Non
     assert offered(model.requests[0]) == ["weather"]
     assert shapes(model.requests[1].input) == ["Hello", "function_call", "function_call_output"]
     assert outputs(model.requests[1]) == {"c1": "sunny in Oslo"}
+
+
+class _Outage(Exception):
+    """What a mail server raises after it has sent the mail."""
+
+
+RAISED = {"an error": _Outage("lost the line"), "a cancelled task": asyncio.CancelledError()}
+
+
+@row(2)
+@pytest.mark.parametrize("raised", RAISED.values(), ids=RAISED)
+@pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
+async def test_a_tool_that_raised_has_failed_and_does_not_run_again(
+    executor: Executor, raised: BaseException, is_async: bool
+) -> None:
+    sent: list[str] = []
+
+    def post(to: str) -> str:
+        sent.append(to)
+        raise raised
+
+    async def post_async(to: str) -> str:
+        return post(to)
+
+    mail = function_tool(post_async if is_async else post, name_override="mail")
+    model = ScriptedModel([call("mail", "c1", to="Ann")], "It may have failed.")
+    result = await executor.execute(Agent(name="A", tools=[mail]), model=model)
+    assert (sent, result.final_output) == (["Ann"], "It may have failed.")
+    assert outputs(model.requests[1])["c1"] == (
+        "The tool mail failed and returned no result. It may have had an effect."
+    )
+
+
+@row(6)
+async def test_a_failure_function_that_raises_does_not_repeat_its_tool(executor: Executor) -> None:
+    sent: list[str] = []
+
+    def explain(_ctx: object, _error: Exception) -> str:
+        raise _Outage("no words")
+
+    @function_tool(failure_error_function=explain)
+    def mail(to: str) -> str:
+        sent.append(to)
+        raise _Outage("lost the line")
+
+    model = ScriptedModel([call("mail", "c1", to="Ann")], "It may have failed.")
+    await executor.execute(Agent(name="A", tools=[mail]), model=model)
+    assert sent == ["Ann"]
+    assert outputs(model.requests[1])["c1"].startswith("The tool mail failed")
+
+
+@row(2)
+@pytest.mark.parametrize("options", [{"retry": SOON_AGAIN}, {"effect": "read"}], ids=str)
+async def test_a_tool_that_declares_that_it_may_run_again_runs_again(
+    executor: Executor, options: ToolOptions
+) -> None:
+    attempts: list[int] = []
+
+    @function_tool(**options)
+    async def look(ctx: ToolContext[Any]) -> str:
+        attempts.append(ctx.attempt)
+        if len(attempts) < 3:
+            raise _Outage("not yet")
+        return "found"
+
+    model = ScriptedModel([call("look", "c1")], "Found.")
+    await executor.execute(Agent(name="A", tools=[look]), model=model)
+    assert attempts == [1, 2, 3]
+    assert outputs(model.requests[1]) == {"c1": "found"}
+
+
+@row(2)
+async def test_a_tool_that_takes_too_long_runs_again_with_the_same_key(executor: Executor) -> None:
+    keys: list[str] = []
+
+    @function_tool(timeout=0.2)
+    async def slow(ctx: ToolContext[Any]) -> str:
+        keys.append(ctx.idempotency_key)
+        if len(keys) < 2:
+            await asyncio.Event().wait()
+        return "at last"
+
+    model = ScriptedModel([call("slow", "c1")], "Done.")
+    await executor.execute(Agent(name="A", tools=[slow]), model=model)
+    assert len(keys) == 2
+    assert len(set(keys)) == 1
+    assert outputs(model.requests[1]) == {"c1": "at last"}
 
 
 @pytest.mark.smoke

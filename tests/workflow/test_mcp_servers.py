@@ -17,6 +17,7 @@ from outlast.agents.errors import AgentsException, ToolFailed, UserError
 from outlast.agents.mcp.filters import create_static_tool_filter
 from outlast.agents.mcp.server import MCPConfig, MCPRefusal
 from outlast.mcp import MCPServerStdio, MCPServerStreamableHttp
+from outlast.mcp.connected_server import CHECKED_AFTER_SECONDS
 from outlast.testing import ScriptedModel, call, run_in_memory
 from tests.conformance.views import offered, outputs, tool_outputs
 from tests.mcp_servers import PATIENCE_SECONDS, Listening, Nonsense, Shelf, stdio, tool
@@ -53,7 +54,8 @@ async def test_a_run_calls_a_real_server_that_its_worker_starts_and_ends(desk: D
 async def test_a_server_that_is_killed_in_the_middle_of_a_call_is_started_again(
     desk: Desk, tmp_path: Path
 ) -> None:
-    agent = Agent(name="A", mcp_servers=[stdio(retry_backoff_seconds_base=0.01)])
+    server = stdio(max_retry_attempts=2, retry_backoff_seconds_base=0.01)
+    agent = Agent(name="A", mcp_servers=[server])
     model = ScriptedModel([call("drop", "c1", marker=str(tmp_path / "dead"))], "Done.")
     await desk.open(agent, model=model)
     await desk.run(agent)
@@ -61,6 +63,37 @@ async def test_a_server_that_is_killed_in_the_middle_of_a_call_is_started_again(
     assert killed == (tmp_path / "dead").read_text(encoding="utf-8")
     assert answered != killed
     assert model.calls == 2
+
+
+async def test_a_call_that_broke_is_not_sent_twice_unless_that_is_allowed(
+    desk: Desk, tmp_path: Path
+) -> None:
+    agent = Agent(name="A", mcp_servers=[stdio(cache_tools_list=True)])
+    marker = str(tmp_path / "dead")
+    model = ScriptedModel([call("drop", "c1", marker=marker)], [call("process_id", "c2")], "Done.")
+    await desk.open(agent, model=model)
+    await desk.run(agent)
+    told = outputs(model.requests[2])
+    assert told["c1"].startswith("The tool drop failed and returned no result. It may have had")
+    assert told["c2"] != text((tmp_path / "dead").read_text(encoding="utf-8"))
+
+
+@pytest.mark.full
+async def test_a_server_that_died_while_it_was_idle_is_started_again_for_the_next_call(
+    desk: Desk,
+) -> None:
+    server = stdio(cache_tools_list=True, require_approval={"key": "always"})
+    agent = Agent(name="A", mcp_servers=[server])
+    model = ScriptedModel([call("process_id", "c1")], [call("key", "c2")], "Done.")
+    await desk.open(agent, model=model)
+    handle = await desk.start(agent)
+    await desk.until(handle, waits_for(1))
+    os.kill(int(outputs(model.requests[1])["c1"][0]["text"]), 9)
+    await asyncio.sleep(CHECKED_AFTER_SECONDS)  # people are slower
+    (request,) = await handle.approvals()
+    await handle.approve(request.id)
+    assert (await desk.result(handle)).final_output == "Done."
+    assert outputs(model.requests[2])["c2"] == text(f"{handle.id}:c2 None")
 
 
 async def test_a_connection_of_the_callers_is_used_and_left_open(desk: Desk) -> None:
@@ -354,15 +387,18 @@ def broken(*_call: Any) -> Any:
     raise ConnectionError("nobody there")
 
 
-async def test_a_call_that_fails_is_tried_again_and_told_in_the_servers_words() -> None:
+@pytest.mark.parametrize(("says", "calls"), [({}, 1), ({"idempotentHint": True}, 3)])
+async def test_a_call_that_fails_is_told_in_the_servers_words(
+    says: dict[str, bool], calls: int
+) -> None:
     def sorry(_context: Any, error: Exception) -> str:
         return f"Sorry: {error}"
 
-    shelf = Shelf(answer=broken, failure_error_function=sorry)
+    shelf = Shelf(tool(annotations=says), answer=broken, failure_error_function=sorry)
     model = ScriptedModel([call("find", "c1")], "Done.")
     result = await run_in_memory(Agent(name="A", mcp_servers=[shelf]), "Hello", model=model)
     assert tool_outputs(result) == ["Sorry: nobody there"]
-    assert len(shelf.calls) == 3
+    assert len(shelf.calls) == calls
 
 
 async def test_a_call_that_fails_can_end_the_run() -> None:

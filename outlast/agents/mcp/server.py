@@ -43,6 +43,10 @@ class MCPConnectionError(UserError, ConnectionError):
     """A program's own call of `connect` failed: nothing answers there, or it refuses."""
 
 
+class MCPNotSent(ConnectionError):
+    """A call did not reach the server, so that it had no effect. A retry may succeed."""
+
+
 class MCPFault(RuntimeError):
     """A server failed, such as with HTTP status 500 or 503. A retry may succeed."""
 
@@ -243,7 +247,7 @@ class MCPServer(ABC):
 
     @property
     def tool_retry(self) -> ToolRetry:
-        """The retry policy of failed calls. Calls that the server refuses are not retried."""
+        """The retry policy of calls. Those that the server refuses are not retried."""
         return DEFAULT_RETRY
 
     @property

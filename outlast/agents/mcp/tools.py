@@ -3,7 +3,7 @@
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from copy import deepcopy
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any, Protocol, TypeAlias, cast
 
@@ -16,7 +16,7 @@ from outlast.agents.mcp.names import checked_names, names_with_server
 from outlast.agents.mcp.results import output_of
 from outlast.agents.mcp.server import MCPConfig, MCPServer, MCPToolMetaContext
 from outlast.agents.schemas.strict_schema import strict_schema
-from outlast.agents.tools.definition import FunctionTool, default_tool_error
+from outlast.agents.tools.definition import FunctionTool, ToolRetry, default_tool_error
 from outlast.loop.values import JsonObject
 
 Ask: TypeAlias = Callable[[MCPServer, RunContextWrapper[Any], Any], Awaitable[list[Any] | None]]
@@ -161,7 +161,7 @@ def function_tool_of(
         strict_json_schema=strict is not None,
         needs_approval=_approval(server, tool, agent),
         timeout=server.tool_timeout,
-        retry=server.tool_retry,
+        retry=_retry(server.tool_retry, annotations),
         failure_error_function=server.failure_error_function(otherwise),
         tool_input_guardrails=list(server.tool_input_guardrails or []),
         tool_output_guardrails=list(server.tool_output_guardrails or []),
@@ -226,6 +226,18 @@ def _approval(server: MCPServer, tool: Any, agent: ServedAgent) -> NeedsApproval
         return bool(await call(rule, context, agent, tool))
 
     return needs_approval
+
+
+def _retry(retry: ToolRetry, annotations: Any) -> ToolRetry:
+    """Return the retry policy of a tool.
+
+    A call that raised is also retried if the server says that a repeated call changes nothing more.
+    """
+    hints = ("read_only_hint", "idempotent_hint")
+    return replace(
+        retry,
+        errors=retry.errors or any(getattr(annotations, hint, None) is True for hint in hints),
+    )
 
 
 def _strict(schema: JsonObject, owner: str) -> JsonObject | None:

@@ -86,12 +86,15 @@ class ToolRetry:
 
     Attributes:
         attempts: the total number of attempts.
+        errors: whether a call that raised is retried. False: only a call whose worker was lost or
+            that took too long.
         initial_interval: the wait before the second attempt.
         backoff: the factor by which each further wait grows.
         maximum_interval: the longest wait.
     """
 
     attempts: int = 3
+    errors: bool = True
     initial_interval: timedelta = timedelta(seconds=1)
     backoff: float = 2.0
     maximum_interval: timedelta = timedelta(seconds=30)
@@ -122,7 +125,8 @@ class ToolRetry:
             raise UserError(f"ToolRetry(backoff=...) must be at least 1, not {self.backoff!r}.")
 
 
-DEFAULT_RETRY = ToolRetry()
+DEFAULT_RETRY = ToolRetry(errors=False)
+"""The retry policy of a tool that declares none: a call that raised may have had its effect."""
 
 
 FUNCTION_ATTRIBUTE = "tool_function"
@@ -183,7 +187,8 @@ class FunctionTool:
             `raise_exception` ends the run with `ToolTimeoutError`.
         timeout_error_function: makes the output after a time-out; None uses
             `failure_error_function`.
-        retry: how failed attempts are retried.
+        retry: how calls are retried. By default, a call that raised is retried only if `effect` is
+            `read`, and one whose worker was lost or that took too long has three attempts.
         fast: runs as a local activity: for idempotent work well under a second, without approval.
             None: where `effect` is `read` and its latest calls were short.
         effect: what a call changes; None if that is not declared. A `read` tool changes nothing,
@@ -240,6 +245,11 @@ class FunctionTool:
     def is_hosted(self) -> bool:
         """Whether the provider runs the tool instead of a worker."""
         return False
+
+    @property
+    def retries_errors(self) -> bool:
+        """Whether a call that raised is retried, because the tool says that it may be repeated."""
+        return self.retry.errors or self.effect == "read"
 
     @property
     def called_name(self) -> str:

@@ -64,8 +64,9 @@ class ToolOptions(TypedDict, total=False):
             model, and `raise_exception` ends the run with `ToolTimeoutError`.
         timeout_error_function: makes the output after a time-out; called with (context, error).
             Default: `failure_error_function`.
-        retry: how failed attempts are retried; a number is the total number of attempts, 1 for no
-            retry. Default `ToolRetry()`.
+        retry: how calls are retried, also those that raised; a number is the total number of
+            attempts. Default: a call that raised is retried only if `effect` is `read`, and one
+            whose worker was lost or that took too long has three attempts.
         fast: runs as a local activity: for idempotent work well under a second, without approval.
             Default: where `effect` is `read` and the latest calls were short.
         effect: what a call changes: `read` for nothing, `reversible`, `external_reversible` or

@@ -57,7 +57,8 @@ class LocalToolOptions(TypedDict, total=False):
         timeout: the time-out of one attempt; a number is in seconds. Default 2 minutes.
         timeout_behavior: after the last time-out, report to the model or end the run.
         timeout_error_function: makes the output after a time-out.
-        retry: how failed attempts are retried. Default one attempt; for a `CustomTool`, three.
+        retry: how calls are retried, also those that raised. Default one attempt; for a
+            `CustomTool`, as for a function.
         fast: runs as a local activity: for idempotent work well under a second, without approval.
         is_enabled: whether the agent offers the tool, or a predicate.
         failure_error_function: makes the output from the last attempt's failure; None lets the

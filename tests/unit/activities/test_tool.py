@@ -32,10 +32,10 @@ from outlast.agents.guardrails.tool_guardrails import (
 from outlast.agents.hooks import AgentHooks, RunHooks
 from outlast.agents.items.tool_output import ToolOutputImage
 from outlast.agents.machine.shell import ShellTool
-from outlast.agents.mcp.server import MCPRefusal
+from outlast.agents.mcp.server import MCPNotSent, MCPRefusal
 from outlast.agents.references import register
 from outlast.agents.tools.custom import CustomTool
-from outlast.agents.tools.function_tool import FunctionTool, function_tool
+from outlast.agents.tools.function_tool import FunctionTool, ToolRetry, function_tool
 from outlast.agents.tools.search import tool_namespace
 from outlast.agents.usage import plain_usage
 from outlast.loop.calls import Policy, ToolResult
@@ -167,9 +167,20 @@ async def test_a_sync_tool_does_not_hold_the_others_up() -> None:
 # --- Failures ----------------------------------------------------------------------------------------
 
 
-async def test_a_failure_is_tried_again_while_there_are_attempts() -> None:
-    tool = failing(ConnectionError("down"))
-    with pytest.raises(EffectError, match="fail raised ConnectionError: down") as caught:
+@pytest.mark.parametrize(
+    ("error", "options"),
+    [
+        (ConnectionError("down"), {"retry": 3}),
+        (ConnectionError("down"), {"effect": "read"}),
+        (MCPNotSent("down"), {}),
+    ],
+    ids=repr,
+)
+async def test_a_failure_is_tried_again_where_that_has_no_further_effect(
+    error: Exception, options: dict[str, Any]
+) -> None:
+    tool = failing(error, **options)
+    with pytest.raises(EffectError, match=f"fail raised {type(error).__name__}: down") as caught:
         await attempt(tool, 2, policy=Policy(attempts=3))
     assert (caught.value.code, caught.value.retryable) == ("tool_failed", True)
     result = await attempt(tool, 3, policy=Policy(attempts=3))
@@ -178,6 +189,13 @@ async def test_a_failure_is_tried_again_while_there_are_attempts() -> None:
         result.output == "The tool fail failed and returned no result. It may have had an effect."
     )
     assert "down" not in result.output
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"fast": True}, {"effect": "reversible"}, {"retry": ToolRetry(errors=False)}]
+)
+async def test_a_failure_is_not_tried_again_by_default(options: dict[str, Any]) -> None:
+    assert (await attempt(failing(OSError("down"), **options), policy=Policy(attempts=3))).failed
 
 
 async def test_a_failure_that_the_model_reads_about_is_logged_and_in_the_trace(
@@ -934,14 +952,20 @@ async def test_a_tool_written_by_hand_that_would_end_more_has_failed(
     async def leave(_ctx: ToolContext[Any], _arguments: str) -> str:
         raise raised
 
-    tool = FunctionTool(name="pay", description="", params_json_schema={}, on_invoke_tool=leave)
+    tool = FunctionTool(
+        name="pay",
+        description="",
+        params_json_schema={},
+        on_invoke_tool=leave,
+        retry=ToolRetry(),
+    )
     with pytest.raises(EffectError, match=f"raised {raised.__name__}"):
         await attempt(tool, 1)
     assert (await attempt(tool, 3)).failed
 
 
 async def test_a_tool_that_cancels_itself_has_failed() -> None:
-    @function_tool
+    @function_tool(retry=3)
     async def pay() -> str:
         """Cancel."""
         raise asyncio.CancelledError

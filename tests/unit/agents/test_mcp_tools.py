@@ -267,6 +267,22 @@ async def test_guardrails_and_bounds_are_the_servers() -> None:
 
 
 @pytest.mark.parametrize(
+    ("annotations", "errors"),
+    [
+        (None, False),
+        ({"readOnlyHint": True}, True),
+        ({"idempotentHint": True}, True),
+        ({"readOnlyHint": False, "destructiveHint": False}, False),
+    ],
+)
+async def test_a_failed_call_is_repeated_where_the_server_says_that_this_changes_nothing(
+    annotations: Any, errors: bool
+) -> None:
+    one = await tool_of(Shelf(tool("find", annotations=annotations)))
+    assert one.retries_errors is errors
+
+
+@pytest.mark.parametrize(
     ("wrong", "problem"),
     [
         (None, "A: mcp_config must be a dict"),

@@ -106,7 +106,8 @@ def test_a_bare_decorator_makes_a_tool_with_safe_defaults() -> None:
     assert bare.strict_json_schema is True
     assert bare.needs_approval is False
     assert bare.timeout == timedelta(minutes=2)
-    assert bare.retry == ToolRetry(attempts=3)
+    assert bare.retry == ToolRetry(attempts=3, errors=False)
+    assert not bare.retries_errors
     assert bare.fast is None
     assert bare.is_enabled is True
     assert bare.failure_error_function is default_tool_error

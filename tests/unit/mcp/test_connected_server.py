@@ -17,8 +17,9 @@ from mcp.shared.exceptions import MCPError
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import UserError
 from outlast.agents.mcp.filters import create_static_tool_filter
-from outlast.agents.mcp.server import MCPFault, MCPProtocolError, MCPRefusal
+from outlast.agents.mcp.server import MCPFault, MCPNotSent, MCPProtocolError, MCPRefusal
 from outlast.agents.tools.definition import DEFAULT_TIMEOUT
+from outlast.mcp import connected_server
 from outlast.mcp.connected_server import ConnectedServer
 from tests.mcp_servers import said, tool
 
@@ -188,6 +189,38 @@ async def test_a_call_whose_connection_broke_fails_and_the_next_one_connects_ane
         await server.call_tool("find", {})
     assert (await server.call_tool("find", {})).content[0].text == "done"
     assert server.opened == 2
+
+
+async def test_a_call_of_a_server_that_cannot_be_opened_says_that_it_was_not_sent(
+    serve: Serve,
+) -> None:
+    server = serve()
+    server.fails = ConnectionRefusedError("nobody there")
+    with pytest.raises(MCPNotSent, match=r"could not run 'find'.*nobody there"):
+        await server.call_tool("find", {})
+    assert server.client.asked == []
+
+
+@pytest.mark.parametrize("lost", [CLOSED, MCPError(mcp_types.INVALID_REQUEST, "Session expired")])
+async def test_a_connection_that_was_idle_is_checked_before_a_call(
+    lost: Exception, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = serve()
+    await server.list_tools()
+    monkeypatch.setattr(connected_server, "CHECKED_AFTER_SECONDS", -1.0)
+    server.client.outcomes.append(lost)
+    assert (await server.call_tool("find", {})).content[0].text == "done"
+    assert server.opened == 2
+    assert [one[0] for one in server.client.asked] == ["list", "list", "list", "find"]
+
+
+async def test_a_server_that_refuses_the_check_is_called(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connected_server, "CHECKED_AFTER_SECONDS", -1.0)
+    server = serve(MCPError(mcp_types.METHOD_NOT_FOUND, "Method not found"))
+    assert (await server.call_tool("find", {})).content[0].text == "done"
+    assert server.opened == 1
 
 
 async def test_listing_is_tried_again_at_once_where_the_connection_had_broken(

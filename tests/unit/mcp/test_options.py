@@ -13,21 +13,31 @@ from outlast.mcp.options import SHORTEST_WAIT, pages_of, retry_of, seconds_of
 @pytest.mark.parametrize(
     ("options", "retry"),
     [
-        ({}, ToolRetry()),
+        ({}, ToolRetry(errors=False)),
         ({"max_retry_attempts": 0}, ToolRetry(attempts=1)),
         ({"max_retry_attempts": 4}, ToolRetry(attempts=5)),
         ({"max_retry_attempts": -1}, ToolRetry(attempts=100)),
-        ({"retry_backoff_seconds_base": 0.5}, ToolRetry(initial_interval=timedelta(seconds=0.5))),
-        ({"retry_backoff_seconds_base": 0}, ToolRetry(initial_interval=SHORTEST_WAIT)),
         (
-            {"retry_backoff_seconds_base": 60},
+            {"retry_backoff_seconds_base": 0.5, "max_retry_attempts": 2},
+            ToolRetry(initial_interval=timedelta(seconds=0.5)),
+        ),
+        (
+            {"retry_backoff_seconds_base": 0},
+            ToolRetry(errors=False, initial_interval=SHORTEST_WAIT),
+        ),
+        (
+            {"retry_backoff_seconds_base": 60, "max_retry_attempts": 2},
             ToolRetry(initial_interval=timedelta(minutes=1), maximum_interval=timedelta(minutes=1)),
         ),
         (
             {"retry_backoff_seconds_base": 8, "retry_backoff_seconds_max": 4},
-            ToolRetry(initial_interval=timedelta(seconds=4), maximum_interval=timedelta(seconds=4)),
+            ToolRetry(
+                errors=False,
+                initial_interval=timedelta(seconds=4),
+                maximum_interval=timedelta(seconds=4),
+            ),
         ),
-        ({"retry_backoff_seconds_max": None}, ToolRetry()),
+        ({"retry_backoff_seconds_max": None}, ToolRetry(errors=False)),
     ],
 )
 def test_how_failed_calls_are_tried_again(options: Any, retry: ToolRetry) -> None:
