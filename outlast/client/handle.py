@@ -48,6 +48,7 @@ from outlast.loop.items import SendMode
 from outlast.loop.state import has_message
 from outlast.loop.values import Json, JsonObject
 from outlast.ports.interpreter_end import wait_for_native_threads
+from outlast.tracing.receivers import REGISTRATION
 
 
 @dataclass(frozen=True)
@@ -254,6 +255,7 @@ class RunHandle:
             async for _ in following:
                 if present.is_reached(reader.place) and condition(reader.state):
                     break
+        await REGISTRATION.settled()  # the program may read what its processors have received
         return reader.state
 
     async def follow(self, *, from_start: bool = True) -> AsyncIterator[Progress]:

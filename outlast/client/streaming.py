@@ -30,6 +30,7 @@ from outlast.loop.events import CancelMode
 from outlast.loop.items import call_id_of
 from outlast.loop.state import CALL_KINDS, OUTPUT_KINDS, LoopState
 from outlast.loop.values import JsonObject
+from outlast.tracing.receivers import REGISTRATION
 
 
 class RunSource(Protocol):
@@ -214,6 +215,7 @@ class RunResultStreaming(RunResultBase):
             self._error = error
         finally:
             self._definitions.update_context(self.snapshot.context)
+        await REGISTRATION.settled()  # the program may read what its processors have received
         if self._error is not None and self._cancelled != "immediate":
             raise self._error
 

@@ -29,6 +29,7 @@ from outlast.ports.model import Model, ModelProvider
 from outlast.ports.session import open_session
 from outlast.testing.in_memory import MemoryRun, now_ms
 from outlast.tracing.provider import join_current_trace
+from outlast.tracing.receivers import REGISTRATION
 
 Choice: TypeAlias = bool | str | Decision
 """What is decided about a request: True approves, False rejects, a text rejects with a message. A
@@ -109,6 +110,7 @@ async def carry(run: MemoryRun, decide: Decide | None = None) -> None:
     finally:
         await run.stop()
         await run.worker.registry.release()
+        await REGISTRATION.settled()  # the test may read what its processors have received
     if run.state.status == "waiting":
         _keep(run)
 

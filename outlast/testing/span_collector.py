@@ -7,7 +7,10 @@ from typing import Any, Self
 
 from outlast.tracing.current import Span, Trace
 from outlast.tracing.provider import TracingProcessor, add_trace_processor
-from outlast.tracing.receivers import BACKLOG, REGISTRATION
+from outlast.tracing.receivers import REGISTRATION
+
+PATIENCE_SECONDS = 10.0
+"""How long to wait for what was reported before; it takes microseconds on an idle machine."""
 
 
 class SpanCollector(TracingProcessor):
@@ -30,21 +33,21 @@ class SpanCollector(TracingProcessor):
     @property
     def traces(self) -> list[Trace]:
         """The started traces, in order of their start."""
-        BACKLOG.settle()
+        REGISTRATION.settle(PATIENCE_SECONDS)
         with self._lock:
             return list(self._traces.values())
 
     @property
     def ended_traces(self) -> list[Trace]:
         """The ended traces, in order of their end."""
-        BACKLOG.settle()
+        REGISTRATION.settle(PATIENCE_SECONDS)
         with self._lock:
             return list(self._ended_traces.values())
 
     @property
     def open_spans(self) -> list[Span[Any]]:
         """The spans that have started but not ended."""
-        BACKLOG.settle()
+        REGISTRATION.settle(PATIENCE_SECONDS)
         with self._lock:
             return [span for key, span in self._started.items() if key not in self._ended]
 
@@ -54,7 +57,7 @@ class SpanCollector(TracingProcessor):
         Args:
             kind: only those with data of this type, such as `function`.
         """
-        BACKLOG.settle()
+        REGISTRATION.settle(PATIENCE_SECONDS)
         with self._lock:
             recorded = [self._ended[key] for key in self._started if key in self._ended]
             seen_late = [span for key, span in self._ended.items() if key not in self._started]
@@ -84,7 +87,7 @@ class SpanCollector(TracingProcessor):
 
     def clear(self) -> None:
         """Remove all traces and spans."""
-        BACKLOG.settle()
+        REGISTRATION.settle(PATIENCE_SECONDS)
         with self._lock:
             for kept in (self._traces, self._ended_traces, self._started, self._ended):
                 kept.clear()
@@ -125,6 +128,7 @@ class SpanCollector(TracingProcessor):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        REGISTRATION.settle(PATIENCE_SECONDS)
         REGISTRATION.remove(self)
 
 

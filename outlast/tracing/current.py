@@ -6,6 +6,7 @@ import secrets
 import time
 from contextlib import suppress
 from contextvars import ContextVar, Token
+from copy import copy
 from datetime import UTC, datetime
 from hashlib import sha256
 from types import TracebackType
@@ -65,12 +66,14 @@ class Trace:
         group_id: str | None = None,
         metadata: JsonObject | None = None,
         disabled: bool = False,
+        receivers: Receivers | None = None,
     ) -> None:
         self.name = name
         self.trace_id = NO_ID if disabled else trace_id
         self.group_id = group_id
         self.metadata = metadata
         self.disabled = disabled
+        self._chosen = receivers
         self._receivers: Receivers | None = None
         self._is_over = False
         self._token: Token[Place | None] | None = None
@@ -81,8 +84,8 @@ class Trace:
             self._token = PLACE.set(Place(self, None))
         if self._receivers is not None:
             return
-        self._receivers = () if self.disabled else REGISTRATION.active
-        for receiver in self._receivers:
+        self.restore()
+        for receiver in self._receivers or ():
             receiver.call("on_trace_start", self)
 
     def finish(self, reset_current: bool = False) -> None:  # noqa: FBT001, FBT002  users' name
@@ -98,7 +101,8 @@ class Trace:
     def restore(self) -> None:
         """Continue a trace that another process started, without reporting its start."""
         if self._receivers is None:
-            self._receivers = () if self.disabled else REGISTRATION.active
+            present = REGISTRATION.active if self._chosen is None else self._chosen
+            self._receivers = () if self.disabled else present
 
     def export(self) -> dict[str, Any] | None:
         """Return the trace as an exporter sends it, or None if it is disabled."""
@@ -123,6 +127,8 @@ class Trace:
         traceback: TracebackType | None,
     ) -> None:
         self.finish(reset_current=True)
+        if PLACE.get() is None:  # not in a tool of a run
+            REGISTRATION.settle()
 
     async def __aenter__(self) -> Self:
         return self.__enter__()
@@ -134,6 +140,8 @@ class Trace:
         traceback: TracebackType | None,
     ) -> None:
         self.finish(reset_current=True)
+        if PLACE.get() is None:
+            await REGISTRATION.settled()
 
 
 class Span(Generic[D]):
@@ -268,10 +276,15 @@ class Span(Generic[D]):
         }
 
     def _tell(self, method: str) -> None:
+        reported = self
         if not self.sensitive and self._receivers:
             self.span_data.drop_content()
+            if method == "on_span_start":
+                # Processors receive it later, when the span may hold content.
+                reported = copy(self)
+                reported.span_data = copy(self.span_data)
         for receiver in self._receivers:
-            receiver.call(method, self)
+            receiver.call(method, reported)
 
     def __enter__(self) -> Self:
         self.start(mark_as_current=True)

@@ -24,7 +24,7 @@ from outlast.tracing.current import (
     derived_trace_id,
 )
 from outlast.tracing.kinds import DiscardedData, SpanData
-from outlast.tracing.receivers import REGISTRATION
+from outlast.tracing.receivers import REGISTRATION, Receivers
 
 D = TypeVar("D", bound=SpanData)
 
@@ -74,14 +74,19 @@ class TraceScope:
         turn = turn_span_id(self.run_id, number) if has_span else None
         return replace(self, turn_span_id=turn)
 
-    def trace(self) -> Trace:
-        """Return an object for the run's trace."""
+    def trace(self, receivers: Receivers | None = None) -> Trace:
+        """Return an object for the run's trace.
+
+        Args:
+            receivers: the processors to report it to; default: all that are active at its start.
+        """
         return Trace(
             self.workflow_name,
             trace_id=self.trace_id,
             group_id=self.group_id,
             metadata=self.metadata,
             disabled=self.disabled,
+            receivers=receivers,
         )
 
 

@@ -13,6 +13,12 @@ from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
 from outlast.tracing.current import Span, Trace
 from outlast.tracing.provider import TracingProcessor
+from outlast.tracing.receivers import (
+    EXPORTER_SHUTDOWN_SECONDS,
+    FLUSH_SECONDS,
+    Losses,
+    mark_observer_thread,
+)
 
 logger = get_logger(__name__)
 
@@ -22,7 +28,10 @@ class TracingExporter(ABC):
 
     @abstractmethod
     def export(self, items: list[Trace | Span[Any]]) -> None:
-        """Send a batch, and return when it is sent. Exceptions are logged."""
+        """Send a batch, and return when it is sent.
+
+        Called in a thread of the processor. The batch of an exception is lost; it is logged.
+        """
 
 
 class ConsoleSpanExporter(TracingExporter):
@@ -35,12 +44,12 @@ class ConsoleSpanExporter(TracingExporter):
 
 
 class BatchTraceProcessor(TracingProcessor):
-    """Exports started traces and finished spans in batches.
+    """Exports started traces and finished spans in batches, in a thread of its own.
 
     Args:
         exporter: sends the batches.
-        max_queue_size: the maximum length of the queue; further traces and spans are dropped, with
-            a warning in the log.
+        max_queue_size: the maximum length of the queue; further traces and spans are dropped,
+            counted in `lost`, and named in a warning in the log.
         max_batch_size: the maximum size of a batch.
         schedule_delay: the maximum time in the queue; a number counts seconds, and 0 sends
             immediately.
@@ -78,10 +87,19 @@ class BatchTraceProcessor(TracingProcessor):
         self._enough = max(1, int(max_queue_size * export_trigger_ratio))
         self._waiting: deque[Trace | Span[Any]] = deque()
         self._changed = threading.Condition()
-        self._exporting = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._received = 0
+        self._exported = 0
+        self._flush_up_to = 0
         self._is_over = False
-        self._has_dropped = False
+        name = type(exporter).__name__
+        self._dropped = Losses(f"{name} is too slow: %d traces and spans were dropped so far")
+        self._failed = 0
+
+    @property
+    def lost(self) -> int:
+        """How many traces and spans were not exported: the queue was full, or the exporter failed."""
+        return self._dropped.count + self._failed
 
     def on_trace_start(self, trace: Trace) -> None:
         """Queue the trace."""
@@ -97,61 +115,89 @@ class BatchTraceProcessor(TracingProcessor):
         """Queue the span."""
         self._put(span)
 
-    def force_flush(self) -> None:
-        """Export everything in the queue, and return when it is sent."""
-        with self._exporting:
-            while batch := self._take():
-                try:
-                    self._exporter.export(batch)
-                except Exception:
-                    logger.exception("The trace exporter failed; %d entries are lost", len(batch))
+    def force_flush(self, timeout: float | None = FLUSH_SECONDS) -> None:
+        """Export everything in the queue, and return when it is sent.
 
-    def shutdown(self, timeout: float | None = None) -> None:
+        Args:
+            timeout: how many seconds to wait; None waits without a limit.
+        """
+        with self._changed:
+            end = self._flush_up_to = self._received
+            self._changed.notify_all()
+            done = self._changed.wait_for(lambda: self._exported >= end, timeout)
+        if not done:
+            self._log_late(timeout)
+
+    def shutdown(self, timeout: float | None = EXPORTER_SHUTDOWN_SECONDS) -> None:
         """Export the rest of the queue, and accept no more traces or spans.
 
         Args:
-            timeout: how many seconds to wait for a batch that is being sent; None waits without a
-                limit.
+            timeout: how many seconds to wait; what is not sent by then is lost. None waits without
+                a limit.
         """
         with self._changed:
             self._is_over = True
             self._changed.notify_all()
-        if self._thread is not None:
-            self._thread.join(timeout)
-            if self._thread.is_alive():
-                return
-        self.force_flush()
+            done = self._changed.wait_for(lambda: self._exported >= self._received, timeout)
+        if not done:
+            self._log_late(timeout)
+
+    def _log_late(self, timeout: float | None) -> None:
+        logger.warning(
+            "%s did not send %d traces and spans within %g s",
+            type(self._exporter).__name__,
+            self._received - self._exported,
+            timeout,
+        )
 
     def _put(self, item: Trace | Span[Any]) -> None:
         with self._changed:
             if self._is_over:
                 return
-            if len(self._waiting) >= self._room:
-                if not self._has_dropped:
-                    logger.warning("Traces arrive faster than they are exported; some are dropped")
-                self._has_dropped = True
-                return
-            self._waiting.append(item)
-            if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._work, name="outlast-traces", daemon=True
-                )
-                self._thread.start()
-            if len(self._waiting) in {1, self._enough}:
-                self._changed.notify_all()
+            fits = len(self._waiting) < self._room
+            if fits:
+                # A forked process has the queue of its parent, but not the thread.
+                if self._thread is None or not self._thread.is_alive():
+                    self._thread = threading.Thread(
+                        target=self._work, name="outlast-traces", daemon=True
+                    )
+                    self._thread.start()
+                self._waiting.append(item)
+                self._received += 1
+                if len(self._waiting) in {1, self._enough}:
+                    self._changed.notify_all()
+        if not fits:
+            self._dropped.add()
+
+    def _work(self) -> None:
+        mark_observer_thread()
+        while self._is_due():
+            while batch := self._take():
+                try:
+                    self._exporter.export(batch)
+                except BaseException:  # such as SystemExit, which would end the thread
+                    logger.exception("The trace exporter failed; %d entries are lost", len(batch))
+                    self._failed += len(batch)
+                with self._changed:
+                    self._exported += len(batch)
+                    self._changed.notify_all()
+
+    def _is_due(self) -> bool:
+        """Wait until the queue is due; false after the shutdown, once the queue is empty."""
+        with self._changed:
+            # With an empty queue, sleep instead of waking up after every delay.
+            self._changed.wait_for(lambda: self._is_over or self._waiting)
+            self._changed.wait_for(
+                lambda: (
+                    self._is_over
+                    or self._flush_up_to > self._exported
+                    or len(self._waiting) >= self._enough
+                ),
+                timeout=self._delay_seconds,
+            )
+            return bool(self._waiting)
 
     def _take(self) -> list[Trace | Span[Any]]:
         with self._changed:
             count = min(self._batch, len(self._waiting))
             return [self._waiting.popleft() for _ in range(count)]
-
-    def _work(self) -> None:
-        while not self._is_over:
-            with self._changed:
-                # With an empty queue, sleep instead of waking up after every delay.
-                self._changed.wait_for(lambda: self._is_over or self._waiting)
-                self._changed.wait_for(
-                    lambda: self._is_over or len(self._waiting) >= self._enough,
-                    timeout=self._delay_seconds,
-                )
-            self.force_flush()

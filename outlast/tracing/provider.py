@@ -6,7 +6,7 @@ An OpenTelemetry exporter needs no other hook than `TracingProcessor`: `on_span_
 data of a finished OpenTelemetry span. The 32 hex digits of a trace id are its 16 bytes, and the
 first 16 digits of a span id are its 8 bytes; hash a custom id to that length. The span has both
 times; `group_id`, metadata and `span_data.export()` become attributes, and `error` becomes the
-status. The exporter can propagate OpenTelemetry's own context in `on_span_start`.
+status.
 """
 
 import json
@@ -37,8 +37,14 @@ D = TypeVar("D", bound=SpanData)
 class TracingProcessor(ABC):
     """Base class for objects that receive all traces and spans of a process.
 
-    The methods are called from several threads, often in an event loop. They must return
-    immediately and send from a thread of their own. Only the first exception is logged.
+    Each processor has a thread of its own, in which its methods are called one after another,
+    behind a queue: it slows no run down, and nothing that it raises ends one. What does not fit in
+    the queue is dropped, counted (`get_trace_provider().lost`) and logged. Of exceptions, only the
+    first is logged. Traces and spans that a processor opens itself are not reported.
+
+    The end of `Runner.run`, of a stream and of a `with trace(...)` block waits for processors, at
+    most a quarter of a second, so that programs can read what they have received. Call
+    `flush_traces` to wait longer.
 
     The span of a model call, a tool call or a guardrail starts and ends in one process. The spans
     around them (trace, task, agent, turn, handoff, nested run) may start in one worker and end in
@@ -56,7 +62,7 @@ class TracingProcessor(ABC):
 
     @abstractmethod
     def on_span_start(self, span: Span[Any]) -> None:
-        """Handle the start of a span; its data is incomplete."""
+        """Handle the start of a span; its data is incomplete, and may be filled in meanwhile."""
 
     @abstractmethod
     def on_span_end(self, span: Span[Any]) -> None:
@@ -64,7 +70,7 @@ class TracingProcessor(ABC):
 
     @abstractmethod
     def shutdown(self) -> None:
-        """Send all pending traces and spans before the process ends."""
+        """Send all pending traces and spans; the end of a process waits 5 seconds for it."""
 
     @abstractmethod
     def force_flush(self) -> None:
@@ -117,8 +123,11 @@ _logged: list[str] = []
 
 
 def flush_traces() -> None:
-    """Make every processor send its pending traces and spans."""
-    REGISTRATION.tell_all("force_flush")
+    """Make every processor send its pending traces and spans.
+
+    It waits at most 30 seconds. A processor that takes longer is named in a warning in the log.
+    """
+    REGISTRATION.flush()
 
 
 def trace(

@@ -1,12 +1,21 @@
-"""The trace processors of this process, isolated so that none disturbs a run."""
+"""The trace processors of this process, isolated so that none disturbs a run.
 
+Each processor has a bounded queue and a thread. Whoever reports to it only adds to the queue. The
+ends of runs and of a program's traces wait for the thread for a moment, so that scripts and tests
+can read what their processor has received; a processor that needs longer is not waited for again
+until it has caught up.
+"""
+
+import asyncio
 import atexit
 import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from queue import SimpleQueue
-from typing import TypeAlias
+from concurrent import futures
+from functools import partial
+from typing import Final, TypeAlias
+from weakref import WeakSet
 
 from outlast.agents.logs import get_logger
 
@@ -15,89 +24,223 @@ logger = get_logger(__name__)
 DISABLING_VARIABLES = ("OUTLAST_DISABLE_TRACING", "OPENAI_AGENTS_DISABLE_TRACING")
 """Environment variables that disable tracing with `1` or `true`; the first one set counts."""
 
+MOST_WAITING: Final = 8192
+"""The maximum number of reports in a processor's queue; further ones are lost."""
 
-MOST_WAITING = 100_000
-"""The maximum number of queued reports; further ones are dropped to bound memory."""
+SETTLE_SECONDS: Final = 0.25
+"""How long the end of a run or of a program's trace waits for processors."""
+
+FLUSH_SECONDS: Final = 30.0
+"""How long `flush_traces` waits for processors."""
+
+WORKER_END_SECONDS: Final = 5.0
+"""How long a worker that stops waits for its processors to send their traces."""
+
+SHUTDOWN_SECONDS: Final = 5.0
+"""How long the end of a process waits for its processors."""
+
+EXPORTER_SHUTDOWN_SECONDS: Final = 4.0
+"""How long a processor waits for its exporter then, so that its log can say what is lost."""
+
+Report: TypeAlias = Callable[[], None]
+
+_here = threading.local()
 
 
-class Backlog:
-    """A queue of reports from workflows, which must not wait for a processor.
+def mark_observer_thread() -> None:
+    """Mark the calling thread as one of processors or exporters; traces opened there are lost.
 
-    A background thread delivers the reports. A direct report first delivers the queued ones, so
-    processors receive everything in order.
+    Otherwise a processor that opens a trace for each one it receives would never end.
+    """
+    _here.observes = True
+
+
+def _is_observer_thread() -> bool:
+    return getattr(_here, "observes", False)
+
+
+class Losses:
+    """Counts what is lost; logs the first loss, the tenth, the hundredth and so on.
+
+    Args:
+        message: the log message, with a `%d` for the number.
     """
 
-    def __init__(self) -> None:
-        self._waiting: deque[Callable[[], None]] = deque()
-        self._news: SimpleQueue[None] = SimpleQueue()
-        self._lock = threading.RLock()
-        self._is_delivering = False
-        self._has_dropped = False
-        self._thread: threading.Thread | None = None
+    def __init__(self, message: str) -> None:
+        self.count = 0
+        self._message = message
+        self._next_logged = 1
+        self._lock = threading.Lock()
 
-    def add(self, call: Callable[[], None]) -> None:
-        """Queue a report and return immediately; drop it if the queue is full."""
-        if len(self._waiting) >= MOST_WAITING:
-            if not self._has_dropped:
-                logger.warning("Processors of traces are too slow; some spans are dropped")
-            self._has_dropped = True
-            return
-        self._waiting.append(call)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="outlast-spans", daemon=True)
-            self._thread.start()
-        self._news.put(None)
-
-    def settle(self) -> None:
-        """Deliver all queued reports."""
+    def add(self, number: int = 1) -> None:
+        """Count lost objects."""
         with self._lock:
-            if self._is_delivering:
-                return  # called from a processor that reports a span itself
-            self._is_delivering = True
-            try:
-                while self._waiting:
-                    _deliver(self._waiting.popleft())
-            finally:
-                self._is_delivering = False
-
-    def _work(self) -> None:
-        while True:
-            self._news.get()
-            self.settle()
+            self.count += number
+            count, is_logged = self.count, self.count >= self._next_logged
+            while self._next_logged <= count:
+                self._next_logged *= 10
+        if is_logged:
+            logger.warning(self._message, count)
 
 
-def _deliver(report: Callable[[], None]) -> None:
-    try:
-        report()
-    except Exception:
-        logger.exception("a trace processor failed")
+class _Question:
+    """A report with a future, which is done once the report is made."""
 
+    def __init__(self, report: Report | None) -> None:
+        self.future: futures.Future[None] = futures.Future()
+        self.future.set_running_or_notify_cancel()  # nobody can cancel it any more
+        self._report = report
 
-BACKLOG = Backlog()
+    def __call__(self) -> None:
+        """Make the report."""
+        if self._report is not None:
+            self._report()
+        self.future.set_result(None)
 
 
 class Receiver:
-    """A registered processor; its exceptions never reach the caller."""
+    """A processor with its queue and its thread; nothing it does reaches the callers.
 
-    __slots__ = ("_is_faulty", "processor")
+    Attributes:
+        processor: as passed.
+        is_late: it was waited for in vain, and has not caught up since.
+        lost: the reports that the processor did not receive.
+    """
 
     def __init__(self, processor: object) -> None:
         self.processor = processor
-        self._is_faulty = False
+        self.is_late = False
+        self.lost = Losses(f"{self.name} is too slow: %d of its calls were dropped so far")
+        self._failures = 0
+        self._waiting: deque[Report] = deque()
+        self._changed = threading.Condition()
+        self._current: Report | None = None
+        self._is_retired = False
+        self._thread: threading.Thread | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the processor's class."""
+        return type(self.processor).__name__
 
     def call(self, method: str, *arguments: object) -> None:
-        """Call a method of the processor; log its first exception and ignore later ones."""
-        BACKLOG.settle()
+        """Queue a call of a method of the processor."""
+        self.report(partial(self.deliver, method, *arguments))
+
+    def report(self, report: Report) -> None:
+        """Queue a function that calls `deliver`; drop it if the queue is full."""
+        if _is_observer_thread():
+            return
+        with self._changed:
+            fits = len(self._waiting) < MOST_WAITING and self._has_thread()
+            if fits:
+                self._waiting.append(report)
+                self._changed.notify()
+        if not fits:
+            self.lost.add()
+
+    def deliver(self, method: str, *arguments: object) -> None:
+        """Call a method of the processor in this thread; log its first exception only."""
         try:
             getattr(self.processor, method)(*arguments)
-        except Exception:
-            if not self._is_faulty:
-                self._is_faulty = True
-                name = type(self.processor).__name__
-                logger.exception("%s.%s failed; its further errors are not logged", name, method)
+        except BaseException:  # such as SystemExit, which would end the thread
+            self._failures += 1
+            if self._failures == 1:
+                logger.exception(
+                    "%s.%s failed; its further errors are not logged", self.name, method
+                )
+
+    def ask(self, method: str | None = None) -> "futures.Future[None]":
+        """Queue a call and return its future; without a method, of nothing."""
+        question = _Question(partial(self.deliver, method) if method is not None else None)
+        with self._changed:
+            is_idle = method is None and not self._waiting and self._current is None
+            if is_idle or not self._has_thread():
+                question.future.set_result(None)
+            else:
+                self._waiting.append(question)
+                self._changed.notify()
+        return question.future
+
+    def start(self) -> None:
+        """Start the thread: at the end of the process, none can be started."""
+        with self._changed:
+            self._has_thread()
+
+    def retire(self) -> None:
+        """End the thread once the queue is empty; a later report starts another one."""
+        with self._changed:
+            self._is_retired = True
+            self._changed.notify()
+
+    def forget(self) -> None:
+        """Forget the queue and the thread, in a forked process, which has neither."""
+        self._changed = threading.Condition()
+        self._waiting = deque()
+        self._thread = self._current = None
+        self.is_late = False
+
+    def _has_thread(self) -> bool:
+        """Start the thread if there is none; the caller holds the lock."""
+        if self._thread is None:
+            thread = threading.Thread(target=self._work, name="outlast-spans", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # the interpreter is ending
+                return False
+            self._thread = thread
+        return True
+
+    def _work(self) -> None:
+        mark_observer_thread()
+        while (report := self._next()) is not None:
+            try:
+                report()
+            except Exception:
+                logger.exception("A stage of a run could not be reported to %s", self.name)
+
+    def _next(self) -> Report | None:
+        """Wait for the next report; None ends the thread."""
+        with self._changed:
+            self._current = None
+            if not self._waiting:
+                self.is_late = False
+            self._changed.wait_for(lambda: self._waiting or self._is_retired)
+            if not self._waiting:
+                self._thread = None
+                return None
+            self._current = self._waiting.popleft()
+            return self._current
+
+    def mark_late(self) -> None:
+        """Mark it as late, unless it has caught up by now."""
+        with self._changed:
+            self.is_late = bool(self._waiting) or self._current is not None
+
+    def lose_waiting(self) -> int:
+        """Drop all queued reports, and return their number, with the one in progress."""
+        with self._changed:
+            dropped = [*self._waiting, self._current]
+            self._waiting.clear()
+        return sum(not isinstance(one, _Question) for one in dropped if one is not None)
 
 
-Receivers: TypeAlias = tuple[Receiver, ...]
+class Inline:
+    """Stands for a receiver in its own thread: calls the processor at once."""
+
+    __slots__ = ("_receiver",)
+
+    def __init__(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+
+    def call(self, method: str, *arguments: object) -> None:
+        """Call a method of the processor."""
+        self._receiver.deliver(method, *arguments)
+
+
+Receivers: TypeAlias = tuple[Receiver | Inline, ...]
+
+Asked: TypeAlias = "dict[futures.Future[None], Receiver]"
 
 
 class Registration:
@@ -108,8 +251,9 @@ class Registration:
     """
 
     def __init__(self) -> None:
-        self.active: Receivers = ()
-        self._all: Receivers = ()
+        self.active: tuple[Receiver, ...] = ()
+        self._all: tuple[Receiver, ...] = ()
+        self._ever: WeakSet[Receiver] = WeakSet()
         self._is_disabled: bool | None = None
         self._lock = threading.Lock()
         self._ends_with_process = False
@@ -122,36 +266,128 @@ class Registration:
         value = next((os.environ[name] for name in DISABLING_VARIABLES if name in os.environ), "")
         return value.strip().lower() in {"1", "true"}
 
+    @property
+    def lost(self) -> int:
+        """How many calls of the registered processors were dropped."""
+        return sum(receiver.lost.count for receiver in self._all)
+
     def add(self, processors: Sequence[object], *, replace: bool = False) -> None:
         """Register processors, in addition to the present ones or instead of them."""
-        BACKLOG.settle()
+        new = [Receiver(processor) for processor in processors]
+        for receiver in new:
+            receiver.start()
         with self._lock:
             kept = () if replace else self._all
-            self._all = (*kept, *(Receiver(processor) for processor in processors))
-            self.active = () if self.is_disabled else self._all
+            self._set((*kept, *new))
+            self._ever.update(new)
             if not self._ends_with_process:
                 self._ends_with_process = True
-                atexit.register(self.tell_all, "shutdown")
+                atexit.register(self.shut_down)
+                if hasattr(os, "register_at_fork"):
+                    os.register_at_fork(after_in_child=self._after_fork)
 
     def remove(self, processor: object) -> None:
         """Unregister a processor; it receives no trace or span that starts later."""
-        BACKLOG.settle()
         with self._lock:
-            self._all = tuple(one for one in self._all if one.processor is not processor)
-            self.active = () if self.is_disabled else self._all
+            self._set(tuple(one for one in self._all if one.processor is not processor))
 
     def disable(self, disabled: bool) -> None:  # noqa: FBT001  the one argument
         """Disable tracing, or enable it again."""
-        BACKLOG.settle()
         with self._lock:
             self._is_disabled = disabled
             self.active = () if disabled else self._all
 
-    def tell_all(self, method: str) -> None:
-        """Call a method of every registered processor, even while tracing is disabled."""
-        BACKLOG.settle()
+    def settle(self, seconds: float = SETTLE_SECONDS) -> None:
+        """Wait until processors have received everything reported so far; skip late ones."""
+        if asked := self._unsettled():
+            self._wait(asked, seconds)
+
+    async def settled(self) -> None:
+        """Wait like `settle`, without blocking the event loop."""
+        if asked := self._unsettled():
+            await self._until(asked, SETTLE_SECONDS)
+
+    def flush(self, seconds: float = FLUSH_SECONDS) -> bool:
+        """Make every processor send its traces, also while tracing is disabled.
+
+        Args:
+            seconds: how long to wait.
+
+        Returns:
+            Whether all of them have.
+        """
+        return self._log_late("force_flush", self._wait(self._ask("force_flush"), seconds), seconds)
+
+    async def flushed(self, seconds: float) -> None:
+        """Flush the processors that are not late, without blocking the event loop."""
+        asked = {future: one for future, one in self._ask("force_flush").items() if not one.is_late}
+        self._log_late("force_flush", await self._until(asked, seconds), seconds)
+
+    def shut_down(self, seconds: float = SHUTDOWN_SECONDS) -> bool:
+        """Shut every processor down after what was reported so far; drop what takes too long.
+
+        Args:
+            seconds: how long to wait.
+
+        Returns:
+            Whether all of them have sent everything.
+        """
+        late = self._wait(self._ask("shutdown"), seconds)
+        for receiver in late:
+            logger.warning(
+                "%s is not done %g s after its shutdown began; %d of its calls are dropped",
+                receiver.name,
+                seconds,
+                receiver.lose_waiting(),
+            )
+        return not late
+
+    def _set(self, receivers: tuple[Receiver, ...]) -> None:
         for receiver in self._all:
-            receiver.call(method)
+            if receiver not in receivers:
+                receiver.retire()
+        self._all = receivers
+        self.active = () if self.is_disabled else receivers
+
+    def _ask(self, method: str) -> Asked:
+        return {receiver.ask(method): receiver for receiver in self._all}
+
+    def _unsettled(self) -> Asked:
+        if not self._ever or _is_observer_thread():
+            return {}
+        with self._lock:
+            receivers = [receiver for receiver in self._ever if not receiver.is_late]
+        asked = {receiver.ask(): receiver for receiver in receivers}
+        return {future: one for future, one in asked.items() if not future.done()}
+
+    def _wait(self, asked: Asked, seconds: float) -> list[Receiver]:
+        """Wait for futures, and return the receivers that are late."""
+        if _is_observer_thread():
+            return []  # a processor would wait for itself
+        futures.wait(asked, seconds)
+        return _late(asked)
+
+    async def _until(self, asked: Asked, seconds: float) -> list[Receiver]:
+        if asked:
+            await asyncio.wait([asyncio.wrap_future(one) for one in asked], timeout=seconds)
+        return _late(asked)
+
+    def _log_late(self, method: str, late: list[Receiver], seconds: float) -> bool:
+        for receiver in late:
+            logger.warning("%s.%s is not done after %g s", receiver.name, method, seconds)
+        return not late
+
+    def _after_fork(self) -> None:
+        self._lock = threading.Lock()
+        for receiver in self._ever:
+            receiver.forget()
+
+
+def _late(asked: Asked) -> list[Receiver]:
+    late = [receiver for future, receiver in asked.items() if not future.done()]
+    for receiver in late:
+        receiver.mark_late()
+    return late
 
 
 REGISTRATION = Registration()

@@ -30,7 +30,7 @@ from outlast.tracing.kinds import (
     TaskSpanData,
     TurnSpanData,
 )
-from outlast.tracing.receivers import BACKLOG, REGISTRATION
+from outlast.tracing.receivers import REGISTRATION, Inline, Receiver, Receivers
 
 
 class StageSpans:
@@ -44,46 +44,50 @@ class StageSpans:
         self._registry = registry
 
     def __call__(self, state: LoopState, changes: tuple[StageChange, ...]) -> None:
-        """Queue the starts and ends of a run's stages for the processors.
+        """Report the starts and ends of a run's stages to the processors.
 
         Args:
             state: the newest state of the run.
             changes: the stages that started and ended, in order.
         """
-        if REGISTRATION.active:
-            BACKLOG.add(partial(self._tell, state.run_id, state.start, changes))
+        for receiver in REGISTRATION.active:
+            # Spans are made in the thread of the processor, to save the workflow's time.
+            receiver.report(partial(self._tell, receiver, state.run_id, state.start, changes))
 
-    def _tell(self, run_id: str, start: Start, changes: tuple[StageChange, ...]) -> None:
+    def _tell(
+        self, receiver: Receiver, run_id: str, start: Start, changes: tuple[StageChange, ...]
+    ) -> None:
+        receivers = (Inline(receiver),)
         for change in changes:
             scope = _scope(run_id, start, change.stage)
             is_whole = change.stage.kind == "question" and not scope.is_joined
-            span = None if scope.disabled else self._span(scope, change.stage)
+            span = None if scope.disabled else self._span(scope, change.stage, receivers)
             if isinstance(change, StageBegun):
                 if is_whole and not scope.disabled:
-                    scope.trace().start()
+                    scope.trace(receivers).start()
                 if span is not None:
                     span.start(at_seconds=change.stage.since_ms / 1000)
             else:
                 if span is not None:
                     _end(span, scope, change)
                 if is_whole and not scope.disabled:
-                    _end_trace(scope)
+                    _end_trace(scope, receivers)
 
-    def _span(self, scope: TraceScope, stage: Stage) -> Span[Any] | None:
+    def _span(self, scope: TraceScope, stage: Stage, receivers: Receivers) -> Span[Any] | None:
         """Return the span of a stage, or None if tracing is off for this kind of stage."""
         if stage.kind == "question":
             data: SpanData = TaskSpanData(scope.task_name)
-            return _made(scope, data, scope.task_span_id, scope.parent_span_id)
+            return _made(receivers, scope, data, scope.task_span_id, scope.parent_span_id)
         if stage.kind == "agent":
             around = scope.task_span_id or scope.parent_span_id
-            return _made(scope, self._agent(stage.agent), scope.agent_span_id, around)
+            return _made(receivers, scope, self._agent(stage.agent), scope.agent_span_id, around)
         if stage.kind == "turn":
             data = TurnSpanData(stage.turn, stage.agent)
-            return _made(scope, data, scope.turn_span_id, scope.agent_span_id)
+            return _made(receivers, scope, data, scope.turn_span_id, scope.agent_span_id)
         if stage.kind == "handoff":
             data = HandoffSpanData(stage.agent, stage.targets[0])
             span_id = handoff_span_id(scope.run_id, stage.handovers)
-            span = _made(scope, data, span_id, scope.inner_span_id)
+            span = _made(receivers, scope, data, span_id, scope.inner_span_id)
             if span is not None and len(stage.targets) > 1:
                 message = "The model requested several handoffs; only the first takes place."
                 requested: dict[str, Any] = {"requested_agents": list(stage.targets)}
@@ -91,7 +95,7 @@ class StageSpans:
             return span
         data = FunctionSpanData(stage.name, stage.arguments)
         span_id = effect_span_id(scope.run_id, stage.effect, 1, data.type)
-        return _made(scope, data, span_id, scope.inner_span_id)
+        return _made(receivers, scope, data, span_id, scope.inner_span_id)
 
     def _agent(self, name: str) -> AgentSpanData:
         agent_data = AgentSpanData(name)
@@ -117,7 +121,11 @@ def _scope(run_id: str, start: Start, stage: Stage) -> TraceScope:
 
 
 def _made(
-    scope: TraceScope, data: SpanData, span_id: str | None, parent_id: str | None
+    receivers: Receivers,
+    scope: TraceScope,
+    data: SpanData,
+    span_id: str | None,
+    parent_id: str | None,
 ) -> Span[Any] | None:
     if span_id is None:
         return None
@@ -126,7 +134,7 @@ def _made(
         data,
         span_id=span_id,
         parent_id=parent_id,
-        receivers=REGISTRATION.active,
+        receivers=receivers,
         sensitive=scope.sensitive,
         durable=True,
     )
@@ -149,8 +157,8 @@ def _end(span: Span[Any], scope: TraceScope, over: StageEnded) -> None:
     span.finish(at_seconds=over.at_ms / 1000)
 
 
-def _end_trace(scope: TraceScope) -> None:
-    trace = scope.trace()
+def _end_trace(scope: TraceScope, receivers: Receivers) -> None:
+    trace = scope.trace(receivers)
     trace.restore()
     trace.finish()
 

@@ -7,7 +7,7 @@ from outlast.loop.values import JsonObject
 from outlast.tracing import provider
 from outlast.tracing.current import Span, Trace, gen_group_id, gen_span_id, gen_trace_id
 from outlast.tracing.provider import TracingProcessor
-from outlast.tracing.receivers import REGISTRATION
+from outlast.tracing.receivers import REGISTRATION, SHUTDOWN_SECONDS
 
 
 class TraceProvider:
@@ -63,13 +63,25 @@ class TraceProvider:
         """Return a new id for a group of traces."""
         return gen_group_id()
 
+    @property
+    def lost(self) -> int:
+        """How many starts and ends of traces and spans processors have missed.
+
+        A processor misses what does not fit in its queue because it is too slow.
+        """
+        return REGISTRATION.lost
+
     def force_flush(self) -> None:
-        """Make every processor send its pending traces and spans."""
+        """Make every processor send its pending traces and spans; wait at most 30 seconds."""
         provider.flush_traces()
 
-    def shutdown(self) -> None:
-        """Make every processor send all that is left, before the process ends."""
-        REGISTRATION.tell_all("shutdown")
+    def shutdown(self, timeout: float = SHUTDOWN_SECONDS) -> None:
+        """Make every processor send all that is left, before the process ends.
+
+        Args:
+            timeout: how many seconds to wait; what is not sent by then is dropped.
+        """
+        REGISTRATION.shut_down(timeout)
 
 
 _provider = TraceProvider()

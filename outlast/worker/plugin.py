@@ -41,8 +41,7 @@ from outlast.ports.interpreter_end import wait_for_native_threads
 from outlast.ports.model import ModelProvider
 from outlast.ports.notifier import Notifier
 from outlast.ports.session import allow_place
-from outlast.tracing.provider import flush_traces
-from outlast.tracing.receivers import REGISTRATION
+from outlast.tracing.receivers import REGISTRATION, SETTLE_SECONDS, WORKER_END_SECONDS
 from outlast.tracing.stage_spans import StageSpans
 from outlast.worker.attribute_watch import watch_search_attributes
 from outlast.worker.failure_lines import log_failures_in_lines
@@ -104,6 +103,7 @@ class OutlastPlugin(SimplePlugin):
         """
         _prepare_process()
         self.registry = _registry_of(agents)
+        self._flush_seconds = _flush_seconds(agents)
         _add_context_types(self.registry, context_types)
         self._contexts = as_factories(context)
         self.registry.add_references(references)
@@ -149,8 +149,7 @@ class OutlastPlugin(SimplePlugin):
                 if closes_models:
                     await self.models.aclose()
             finally:
-                if REGISTRATION.active:
-                    await asyncio.to_thread(flush_traces)  # sending takes time
+                await REGISTRATION.flushed(self._flush_seconds)
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
         """Add the options that runs need; options set by the user stay.
@@ -222,6 +221,14 @@ def _approvals_of(
     for warning in file.check(approval_points(registry)).warnings:
         logger.warning("%s", warning)
     return file
+
+
+def _flush_seconds(agents: Iterable[Agent[Any]] | Registry) -> float:
+    """Return how long the end of the worker waits for trace processors.
+
+    A program that hosts its own runs goes on after its worker, which ends with each `run_sync`.
+    """
+    return SETTLE_SECONDS if isinstance(agents, Registry) else WORKER_END_SECONDS
 
 
 def _registry_of(agents: Iterable[Agent[Any]] | Registry) -> Registry:

@@ -1,9 +1,12 @@
 """Whoever listens to traces changes nothing in a run: not an event, not a byte."""
 
+import asyncio
 import base64
 import json
 import re
-from collections.abc import Sequence
+import threading
+from asyncio import CancelledError
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any, cast
 
@@ -14,7 +17,8 @@ from temporalio.worker import Replayer
 
 from outlast import Agent, MaxTurnsExceeded, ToolRetry, function_tool
 from outlast.testing import ScriptedModel, SpanCollector, call
-from outlast.tracing import Span, Trace
+from outlast.tracing import Span, Trace, TracingProcessor, add_trace_processor
+from outlast.tracing.receivers import REGISTRATION
 from outlast.worker import OutlastPlugin
 from tests.workflow.desk import Desk
 from tests.workflow.laws import failed_tasks, nested_runs
@@ -112,21 +116,59 @@ async def test_a_history_is_the_same_whether_or_not_anybody_listens(
         assert failed_tasks(listened_to) == []
 
 
-class Faulty(SpanCollector):
+class Faulty(TracingProcessor):
+    """Does the same in each of its methods."""
+
+    def __init__(self, fault: Callable[[], Any]) -> None:
+        self.fault = fault
+
     def on_trace_start(self, trace: Trace) -> None:
-        raise LookupError("no backend")
+        self.fault()
 
     def on_span_start(self, span: Span[Any]) -> None:
-        raise LookupError("no backend")
+        self.fault()
 
-    on_trace_end, on_span_end = on_trace_start, on_span_start
+    def force_flush(self) -> None:
+        self.fault()
+
+    on_trace_end, on_span_end, shutdown = on_trace_start, on_span_start, force_flush
 
 
-async def test_a_processor_that_fails_fails_no_workflow_task(desk: Desk) -> None:
+def fail(error: BaseException) -> Callable[[], Any]:
+    def raise_it() -> None:
+        raise error
+
+    return raise_it
+
+
+def recurse() -> None:
+    recurse()
+
+
+@pytest.fixture
+def released() -> Iterator[threading.Event]:
+    yield (event := threading.Event())
+    event.set()
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [fail(LookupError("no backend")), fail(SystemExit(1)), fail(CancelledError()), recurse, None],
+    ids=["error", "exit", "cancelled", "recursion", "hangs"],
+)
+async def test_whatever_a_processor_does_runs_are_answered_and_their_worker_ends(
+    desk: Desk, released: threading.Event, fault: Callable[[], Any] | None
+) -> None:
     agent, model = answering()
-    await desk.open(agent, model=model)
-    with Faulty():
+    worker = await desk.open(agent, model=model)
+    faulty = Faulty(fault or (lambda: released.wait(600)))
+    add_trace_processor(faulty)
+    try:
         result = await desk.run(agent, id=(run_id := desk.new_id()))
+        async with asyncio.timeout(60):
+            await desk.close(worker)
+    finally:
+        REGISTRATION.remove(faulty)
     assert result.final_output == "Paid."
     for events in await histories(desk, run_id):
         assert failed_tasks(events) == []

@@ -103,6 +103,35 @@ if child == 0:
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
+OBSERVED = """
+import threading
+from outlast import add_trace_processor
+from outlast.tracing import BatchTraceProcessor, TracingExporter, TracingProcessor
+
+class Names(TracingProcessor):
+    names = []
+    def on_trace_start(self, trace): self.names.append("trace")
+    def on_trace_end(self, trace): self.names.append("/trace")
+    def on_span_start(self, span): self.names.append(span.span_data.type)
+    def on_span_end(self, span): self.names.append("/" + span.span_data.type)
+    def force_flush(self): pass
+    def shutdown(self): print("shut down")
+
+class Hangs(Names):
+    def hang(self, *_): threading.Event().wait()
+    on_trace_start = on_trace_end = on_span_start = on_span_end = shutdown = force_flush = hang
+
+class Exporter(TracingExporter):
+    def export(self, items): threading.Event().wait()
+
+for one in (Names(), Hangs(), BatchTraceProcessor(Exporter(), schedule_delay=0)):
+    add_trace_processor(one)
+for question in ("observed-42", "observed-43"):
+    print(Runner.run_sync(helper(), "Where is A-17?", id=question).final_output)
+    print(*Names.names)
+    Names.names.clear()
+"""
+
 LOSE_THE_SERVER = """
 import os, signal
 from outlast.dev import running_server
@@ -227,6 +256,18 @@ async def test_a_program_without_an_event_loop_asks_twice(tmp_path: Path, server
     assert answers == ["It is on its way."] * 2
     database = tmp_path / "data" / "outlast" / "temporal.db"
     assert not database.exists(), "the environment names a server, so none is started"
+
+
+@pytest.mark.full
+async def test_a_script_reads_what_its_processor_got_and_ends_beside_one_that_hangs(
+    tmp_path: Path, server: TemporalServer
+):
+    told = (
+        "trace task agent turn generation /generation function /function /turn "
+        "turn generation /generation /turn /agent /task /trace"
+    )
+    lines = await output_of(OBSERVED, tmp_path, address=server.address)
+    assert lines == ["It is on its way.", told, "It is on its way.", told, "shut down"]
 
 
 @pytest.mark.full

@@ -1,6 +1,7 @@
 """Traces and spans: their life, their ids, and which is the current one."""
 
 import asyncio
+import threading
 from collections.abc import Generator
 from contextvars import copy_context
 from datetime import datetime
@@ -215,9 +216,11 @@ def test_a_cancelled_span_says_so(collected: SpanCollector) -> None:
 
 def test_inputs_outputs_and_words_of_errors_are_dropped_before_anybody_sees_them() -> None:
     seen: list[str] = []
+    has_content = threading.Event()
 
     class Reader(SpanCollector):
         def on_span_start(self, span: Span[FunctionSpanData]) -> None:
+            assert has_content.wait(60)
             seen.append(str(span.export()))
 
         def on_span_end(self, span: Span[FunctionSpanData]) -> None:
@@ -228,6 +231,8 @@ def test_inputs_outputs_and_words_of_errors_are_dropped_before_anybody_sees_them
     def fail() -> None:
         with span_of(trace, sensitive=False) as span:
             span.span_data.input = span.span_data.output = "4111"
+            has_content.set()
+            REGISTRATION.settle(60)
             raise ValueError("4111")
 
     with Reader(), pytest.raises(ValueError, match="4111"):

@@ -1,5 +1,6 @@
 """Traces and spans in batches: what is sent, when, and what happens when it cannot be."""
 
+import asyncio
 import json
 import threading
 import time
@@ -85,9 +86,8 @@ def test_too_many_are_dropped_with_one_warning(caplog: pytest.LogCaptureFixture)
     tell(processor, spans=5)
     processor.shutdown()
     assert exporter.batches == [["Trace", "Span"]]
-    assert [one.message for one in caplog.records] == [
-        "Traces arrive faster than they are exported; some are dropped"
-    ]
+    assert processor.lost == 4
+    assert caplog.messages == ["Collected is too slow: 1 traces and spans were dropped so far"]
 
 
 def test_an_exporter_that_fails_loses_its_batch_and_nothing_else(
@@ -99,6 +99,53 @@ def test_an_exporter_that_fails_loses_its_batch_and_nothing_else(
     processor.shutdown()
     assert len(exporter.batches) == 2
     assert "no way out" in caplog.text
+
+
+@pytest.mark.parametrize("error", [SystemExit(1), asyncio.CancelledError()])
+def test_an_exporter_that_ends_threads_is_asked_again(error: BaseException) -> None:
+    class Ending(Collected):
+        def export(self, items: list[Trace | Span[Any]]) -> None:
+            super().export(items)
+            raise error
+
+    exporter = Ending()
+    processor = BatchTraceProcessor(exporter, max_batch_size=1, schedule_delay=LONG)
+    tell(processor, spans=1)
+    processor.force_flush()
+    assert len(exporter.batches) == processor.lost == 2
+    processor.shutdown()
+
+
+def test_an_exporter_that_hangs_holds_nobody_for_longer_than_asked(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Hanging(Collected):
+        released = threading.Event()
+
+        def export(self, items: list[Trace | Span[Any]]) -> None:
+            self.released.wait(60)
+
+    exporter = Hanging()
+    processor = BatchTraceProcessor(exporter, schedule_delay=0)
+    tell(processor, spans=1)
+    processor.force_flush(timeout=0.01)
+    processor.shutdown(timeout=0.01)
+    assert caplog.messages == ["Hanging did not send 2 traces and spans within 0.01 s"] * 2
+    exporter.released.set()
+
+
+def test_an_exporter_that_opens_traces_does_not_feed_itself() -> None:
+    class Tracing(Collected):
+        def export(self, items: list[Trace | Span[Any]]) -> None:
+            with trace("of the exporter"):
+                pass
+            super().export(items)
+
+    exporter = Tracing()
+    processor = BatchTraceProcessor(exporter, schedule_delay=0)
+    tell(processor, spans=0)
+    processor.shutdown()
+    assert exporter.batches == [["Trace"]]
 
 
 def test_the_console_gets_a_line_of_json_for_each(capsys: pytest.CaptureFixture[str]) -> None:
