@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import cast
 
 from temporalio import activity
+from temporalio.service import RPCError
 
 from outlast.activities.carry_out import FIRST, Attempt
 from outlast.activities.errors import EffectError
@@ -39,9 +40,15 @@ async def notify_people(
         EffectError: a notifier failed, and a retry may help.
     """
     effect = request.effect
-    namespace = activity.info().namespace if activity.in_activity() else "default"
-    pending = [notification(one, effect.run_id, namespace=namespace) for one in effect.notices]
     round_ = _Round(attempt)
+    namespace, execution = "default", ""
+    if activity.in_activity() and worker.notifiers:
+        namespace = activity.info().namespace
+        execution = await _execution(effect.run_id, is_last=round_.is_last)
+    pending = [
+        notification(one, effect.run_id, execution=execution, namespace=namespace)
+        for one in effect.notices
+    ]
     failed = await asyncio.gather(
         *(round_.deliver(notifier, pending) for notifier in worker.notifiers)
     )
@@ -54,6 +61,27 @@ async def notify_people(
             retryable=True,
             retry_after=max(waits, default=None),
         )
+
+
+async def _execution(run_id: str, *, is_last: bool) -> str:
+    """Return the first run id of the run that this activity belongs to; the server says it.
+
+    At the last attempt it may be unknown, and people decide without links and buttons.
+
+    Raises:
+        EffectError: the server does not answer, and a retry may help.
+    """
+    info = activity.info()
+    if info.workflow_id != run_id or info.workflow_run_id is None:
+        return ""
+    handle = activity.client().get_workflow_handle(run_id, run_id=info.workflow_run_id)
+    try:
+        return (await handle.describe()).raw_info.first_run_id
+    except RPCError as error:
+        if is_last:
+            logger.warning("The run %s was not described: %s", run_id, error.message)
+            return ""
+        raise EffectError(failures.INTERNAL, error.message, retryable=True) from error
 
 
 class _Round:

@@ -12,7 +12,7 @@ from outlast.loop.notices import Notice
 from outlast.notifications import texts
 from outlast.notifications.endpoints import HttpReply, header
 from outlast.notifications.links import PARAMETER, Link, LinkRefused, LinkSigner
-from outlast.notifications.requests import Requests
+from outlast.notifications.requests import Requests, find_referred
 from outlast.ports.notifier import Notification, notification
 from outlast.rendering import excerpt
 
@@ -102,7 +102,7 @@ class DecisionPage:
     async def _show(self, fields: Mapping[str, str]) -> HttpReply:
         token = fields.get(PARAMETER, "")
         link = self._signer.read(token)
-        request = await self._requests.find(link.run_id, link.request_id)
+        request = await find_referred(self._requests, link)
         if problem := _problem(request, link):
             return _page(410, "Nothing to decide", problem)
         assert request is not None  # noqa: S101  `_problem` reports a missing one
@@ -117,7 +117,7 @@ class DecisionPage:
         if len(message) > LONGEST_MESSAGE:
             text = f"The message has {len(message):,} characters, of at most {LONGEST_MESSAGE:,}."
             return _page(400, "Not decided", text)
-        request = await self._requests.find(link.run_id, link.request_id)
+        request = await find_referred(self._requests, link)
         if problem := _problem(request, link):
             return _page(410, "Nothing to decide", problem)
         assert request is not None  # noqa: S101  `_problem` reports a missing one
@@ -141,7 +141,7 @@ class DecisionPage:
 def _problem(request: ApprovalRequest | None, link: Link) -> str | None:
     """Return why the link has nothing to decide any more."""
     if request is None:
-        return "The run has no such request."
+        return "The run has no such request; it may be of an earlier run with the same id."
     if request.status != "pending":
         by = request.settled_by
         return f"The request is already {request.status}{f' by {excerpt(by, 100)}' if by else ''}."

@@ -1,8 +1,9 @@
 """Signed links that let one person decide one request, until they expire.
 
-A link names the request, the digest of its arguments and the person. The run itself makes it
-single-use: it takes one decision of a person for a request, and none once the request is settled or
-its arguments have changed. So nothing is stored, and every process that has the key accepts it.
+A link names the request, the execution of its run, the digest of its arguments and the person. The
+run itself makes it single-use: it takes one decision of a person for a request, and none once the
+request is settled or its arguments have changed. So nothing is stored, and every process that has
+the key accepts it.
 """
 
 import base64
@@ -16,6 +17,7 @@ from urllib.parse import urlencode, urlsplit
 from outlast.agents.errors import UserError
 from outlast.loop.values import JsonObject
 from outlast.notifications.http import check_url
+from outlast.notifications.requests import RequestRef
 from outlast.notifications.signatures import check_secret, hmac_hex, is_equal
 from outlast.ports.hosts import is_this_machine
 
@@ -31,21 +33,15 @@ class LinkRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
+class Link(RequestRef):
     """The content of a link.
 
     Attributes:
-        run_id: the run.
-        request_id: the request.
-        args_digest: the digest of the arguments that the mail showed.
         subject: the person who may decide.
         groups: the person's groups when the mail was sent.
         expires_at: when the link ends, in seconds since the epoch.
     """
 
-    run_id: str
-    request_id: str
-    args_digest: str
     subject: str
     groups: tuple[str, ...] = ()
     expires_at: int
@@ -65,7 +61,9 @@ class LinkSigner:
         """Return the token of a link."""
         data = {
             "r": link.run_id,
+            "x": link.execution,
             "q": link.request_id,
+            "t": link.requested_at_ms,
             "d": link.args_digest,
             "s": link.subject,
             "g": list(link.groups),
@@ -123,7 +121,9 @@ def address_of(base: str, token: str) -> str:
 def _link_of(data: JsonObject) -> Link:
     return Link(
         run_id=str(data["r"]),
+        execution=str(data["x"]),
         request_id=str(data["q"]),
+        requested_at_ms=int(data["t"]),
         args_digest=str(data["d"]),
         subject=str(data["s"]),
         groups=tuple(map(str, cast("list[object]", data["g"]))),

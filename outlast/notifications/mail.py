@@ -1,6 +1,7 @@
 """Notifications by mail, with a signed link for each person who may decide."""
 
 import asyncio
+import dataclasses
 import hashlib
 import re
 import smtplib
@@ -18,6 +19,7 @@ from outlast.loop.approvals import Risk
 from outlast.loop.notices import NoticeEvent
 from outlast.notifications import texts
 from outlast.notifications.links import Link, LinkSigner, address_of, check_link_base
+from outlast.notifications.requests import ref_of
 from outlast.notifications.signatures import SeenIds
 from outlast.notifications.texts import Detail
 from outlast.notifications.webhook import check_events
@@ -172,7 +174,7 @@ class MailNotifier(DigestNotifier):
         """Return the link to the decision page, if this person may decide by one."""
         if self._signer is None or self._base is None or not texts.is_open(notice):
             return None
-        if notice.risk not in self._linked:
+        if notice.risk not in self._linked or not notice.execution:
             return None
         if not texts.arguments_shown(notice, texts.LONGEST_ON_PAGE).is_whole:
             return None
@@ -180,9 +182,7 @@ class MailNotifier(DigestNotifier):
         if notice.due_at_ms is not None:
             expires_at = min(expires_at, notice.due_at_ms // 1_000)
         link = Link(
-            run_id=notice.run_id,
-            request_id=notice.request_id,
-            args_digest=notice.args_digest,
+            **dataclasses.asdict(ref_of(notice)),
             subject=to.subject,
             groups=to.groups,
             expires_at=expires_at,

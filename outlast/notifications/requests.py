@@ -1,6 +1,7 @@
 """Access to approval requests for decisions from chats and mails."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from temporalio.client import Client
@@ -9,13 +10,55 @@ from outlast.client.handle import RunHandle
 from outlast.client.identity import signed
 from outlast.contract import names
 from outlast.loop.approvals import ApprovalRequest, Decision
+from outlast.ports.notifier import Notification
 
 MOST_LISTED = 1_000
 """How many runs are searched for requests at most."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestRef:
+    """The one request that a link or a button decides.
+
+    A run's id may be used again, and the ids of its requests count from `a1`: so the reference
+    also names the execution, and when it asked.
+
+    Attributes:
+        run_id: the run.
+        execution: the first run id of the run's execution chain.
+        request_id: the request.
+        requested_at_ms: when the request was made, in milliseconds since the epoch.
+        args_digest: the digest of the arguments that people saw.
+    """
+
+    run_id: str
+    execution: str
+    request_id: str
+    requested_at_ms: int
+    args_digest: str
+
+
+def ref_of(notice: Notification) -> RequestRef:
+    """Return the reference to a notice's request."""
+    return RequestRef(
+        run_id=notice.run_id,
+        execution=notice.execution,
+        request_id=notice.request_id,
+        requested_at_ms=notice.requested_at_ms,
+        args_digest=notice.args_digest,
+    )
+
+
 class Requests(Protocol):
     """Access to the approval requests of runs."""
+
+    async def execution(self, run_id: str) -> str:
+        """Return the first run id of a run's newest execution chain.
+
+        Raises:
+            AgentsException: there is no such run, or the server refused.
+        """
+        ...
 
     async def find(self, run_id: str, request_id: str) -> ApprovalRequest | None:
         """Return a request, or None if the run has no such request.
@@ -38,6 +81,20 @@ class Requests(Protocol):
         ...
 
 
+async def find_referred(requests: Requests, ref: RequestRef) -> ApprovalRequest | None:
+    """Return the request that a reference is for, and not another one with the same ids.
+
+    Raises:
+        AgentsException: there is no such run, or the server refused.
+    """
+    if not ref.execution or await requests.execution(ref.run_id) != ref.execution:
+        return None
+    request = await requests.find(ref.run_id, ref.request_id)
+    if request is None or request.requested_at_ms != ref.requested_at_ms:
+        return None
+    return request
+
+
 class RunRequests:
     """The approval requests of the runs of a Temporal namespace.
 
@@ -49,6 +106,10 @@ class RunRequests:
 
     def __init__(self, client: Client) -> None:
         self._client = client
+
+    async def execution(self, run_id: str) -> str:
+        """Return the first run id of a run; see `Requests.execution`."""
+        return (await RunHandle(self._client, run_id).check()).raw_info.first_run_id
 
     async def find(self, run_id: str, request_id: str) -> ApprovalRequest | None:
         """Return a request of a run; see `Requests.find`."""

@@ -14,7 +14,7 @@ from outlast.agents.logs import get_logger
 from outlast.loop.approvals import Decision, DecisionType
 from outlast.loop.values import JsonObject
 from outlast.notifications.endpoints import LONGEST_BODY, HttpReply, header, plain
-from outlast.notifications.requests import Requests
+from outlast.notifications.requests import Requests, find_referred
 from outlast.notifications.signatures import (
     TOLERANCE,
     SeenIds,
@@ -158,6 +158,8 @@ class SlackApp:
         value = read_value(action.get("value"))
         if value is None:
             return "Not decided: this button is not valid any more. Use the newest message."
+        if await find_referred(self._requests, value) is None:
+            return "Not decided: the run has no such request; it may be of an earlier run."
         groups: Any = await _resolved(self._groups, subject) or ()
         decision = Decision(
             request_id=value.request_id,

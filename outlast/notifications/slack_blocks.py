@@ -7,11 +7,11 @@ escaped.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from outlast.loop.values import JsonObject
 from outlast.notifications import texts
+from outlast.notifications.requests import RequestRef
 from outlast.notifications.texts import Detail
 from outlast.ports.notifier import Notification
 from outlast.rendering import cut, excerpt
@@ -31,15 +31,6 @@ LONGEST_TEXT: Final = 2_900
 
 LONGEST_FALLBACK: Final = 500
 """The length of the line of a push notification."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ButtonValue:
-    """The request that a button decides, for the arguments that its message shows."""
-
-    run_id: str
-    request_id: str
-    args_digest: str
 
 
 def escaped(text: str) -> str:
@@ -86,19 +77,27 @@ def fallback(text: str) -> str:
     return escaped(excerpt(" ".join(text.split()), LONGEST_FALLBACK // 5))
 
 
-def read_value(text: object) -> ButtonValue | None:
-    """Return the value of a button, or None if it is not one of ours."""
+def read_value(text: object) -> RequestRef | None:
+    """Return the request that a button decides, or None if its value is not one of ours."""
     try:
         data: Any = json.loads(text) if isinstance(text, str) else None
     except (ValueError, RecursionError):
         return None
     if not isinstance(data, dict):
         return None
-    fields = [cast("JsonObject", data).get(name) for name in ("run", "request", "digest")]
-    if not all(isinstance(one, str) and one for one in fields):
+    fields = cast("JsonObject", data)
+    asked = fields.get("asked")
+    found = [fields.get(name) for name in ("run", "execution", "request", "digest")]
+    if not isinstance(asked, int) or not all(isinstance(one, str) and one for one in found):
         return None
-    run_id, request_id, digest = map(str, fields)
-    return ButtonValue(run_id=run_id, request_id=request_id, args_digest=digest)
+    run_id, execution, request_id, digest = map(str, found)
+    return RequestRef(
+        run_id=run_id,
+        execution=execution,
+        request_id=request_id,
+        requested_at_ms=asked,
+        args_digest=digest,
+    )
 
 
 def _buttons(notice: Notification, *, decides: bool) -> list[JsonObject]:
@@ -109,11 +108,17 @@ def _buttons(notice: Notification, *, decides: bool) -> list[JsonObject]:
         decides: whether the message shows all that a person needs to decide.
     """
     value = json.dumps(
-        {"run": notice.run_id, "request": notice.request_id, "digest": notice.args_digest}
+        {
+            "run": notice.run_id,
+            "execution": notice.execution,
+            "request": notice.request_id,
+            "asked": notice.requested_at_ms,
+            "digest": notice.args_digest,
+        }
     )
     found: list[JsonObject] = []
-    is_short = bool(notice.request_id) and len(value) <= LONGEST_VALUE
-    if texts.is_open(notice) and decides and is_short:
+    is_named = bool(notice.request_id and notice.execution) and len(value) <= LONGEST_VALUE
+    if texts.is_open(notice) and decides and is_named:
         if "approve" in notice.allow:
             found.append(_button("Approve", APPROVE, value, "primary", asks=notice.risk == "high"))
         if "reject" in notice.allow:

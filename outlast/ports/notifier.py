@@ -31,6 +31,8 @@ class Notification:
         at_ms: when it happened, in milliseconds since the epoch.
         by: the person who caused it, if a person did.
         run_id: the workflow id of the run.
+        execution: the first run id of the run's execution chain, which tells it from another run
+            with the same id; empty for a run in memory.
         request_id: the id of the approval request; empty for an event of the run.
         requested_at_ms: when the request was made.
         status: the status of the request.
@@ -61,6 +63,7 @@ class Notification:
     at_ms: int
     by: str | None = None
     run_id: str
+    execution: str = ""
     request_id: str = ""
     requested_at_ms: int = 0
     status: str = ""
@@ -135,12 +138,15 @@ class Notifier(ABC):
         """Close connections. The program that made the notifier calls it."""
 
 
-def notification(notice: Notice, run_id: str, *, namespace: str = "default") -> Notification:
+def notification(
+    notice: Notice, run_id: str, *, execution: str = "", namespace: str = "default"
+) -> Notification:
     """Return the notification of a notice.
 
     Args:
         notice: the notice.
         run_id: the workflow id of the run.
+        execution: the first run id of the run's execution chain.
         namespace: the Temporal namespace of the run.
     """
     request = notice.request
@@ -153,6 +159,7 @@ def notification(notice: Notice, run_id: str, *, namespace: str = "default") -> 
             at_ms=notice.at_ms,
             by=notice.by,
             run_id=run_id,
+            execution=execution,
             url=url,
         )
     audiences = request.audiences
@@ -164,6 +171,7 @@ def notification(notice: Notice, run_id: str, *, namespace: str = "default") -> 
         at_ms=notice.at_ms,
         by=notice.by,
         run_id=run_id,
+        execution=execution,
         request_id=request.id,
         requested_at_ms=request.requested_at_ms,
         status=request.status,

@@ -14,6 +14,7 @@ CREATED = Notification(
     event="created",
     at_ms=1_000_000,
     run_id="support-42",
+    execution="e-1",
     request_id="a1",
     requested_at_ms=1_000_000,
     status="pending",

@@ -28,15 +28,23 @@ class Runs:
     Attributes:
         requests: the requests by run.
         decided: the decisions that were accepted.
+        executions: the first run id of each run.
         hangs: set to make every decision wait.
     """
 
     def __init__(self, *requests: ApprovalRequest) -> None:
         self.requests = {"support-42": list(requests or (REFUND,))}
+        self.executions = {"support-42": "e-1"}
         self.decided: list[Decision] = []
         self.failure: Exception | None = None
         self.gate = asyncio.Event()
         self.gate.set()
+
+    async def execution(self, run_id: str) -> str:
+        if self.failure is not None:
+            raise self.failure
+        self._of(run_id)
+        return self.executions[run_id]
 
     async def find(self, run_id: str, request_id: str) -> ApprovalRequest | None:
         if self.failure is not None:

@@ -24,7 +24,9 @@ KEY = "the key of the decision links"
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 ANN = Link(
     run_id="support-42",
+    execution="e-1",
     request_id="a1",
+    requested_at_ms=1_000_000,
     args_digest="d" * 64,
     subject="ann",
     expires_at=int(time.time()) + 600,
@@ -146,6 +148,31 @@ async def test_a_link_counts_once() -> None:
     assert len(runs.decided) == 1
 
 
+@pytest.mark.parametrize("used", [True, False])
+@pytest.mark.parametrize("another", ["execution", "request"])
+async def test_a_link_decides_no_later_run_with_the_same_ids_and_arguments(
+    used: bool, another: str
+) -> None:
+    runs = Runs()
+    if used:
+        assert (await post(runs, token()))[0] == 200
+    if another == "execution":
+        runs.executions["support-42"] = "e-2"
+    asked_at_ms = REFUND.requested_at_ms + (another == "request")
+    runs.requests["support-42"] = [replace(REFUND, requested_at_ms=asked_at_ms)]
+    for reply in (await get(runs, token()), await post(runs, token())):
+        assert reply[0] == 410
+        assert "of an earlier run with the same id" in shown(reply)
+    assert len(runs.decided) == used
+
+
+async def test_a_link_without_an_execution_decides_nothing() -> None:
+    runs = Runs()
+    runs.executions["support-42"] = ""
+    assert (await post(runs, token(replace(ANN, execution=""))))[0] == 410
+    assert runs.decided == []
+
+
 async def test_a_person_has_one_vote() -> None:
     runs = Runs(replace(REFUND, terms=replace(REFUND.terms, quorum=2)))
     assert (await post(runs, token()))[0] == 200
@@ -230,7 +257,9 @@ def test_a_signed_token_of_another_version_is_refused(data: str) -> None:
 def test_a_token_keeps_every_text() -> None:
     link = Link(
         run_id=HOSTILE,
+        execution=HOSTILE,
         request_id=HOSTILE,
+        requested_at_ms=2**50,
         args_digest="",
         subject=HOSTILE,
         groups=(HOSTILE, "b"),
@@ -252,7 +281,7 @@ async def test_hostile_text_is_text() -> None:
         terms=replace(
             REFUND.terms, effect=HOSTILE, audience=Audience(subjects=(HOSTILE,), groups=(HOSTILE,))
         ),
-        requested_at_ms=1,
+        requested_at_ms=1_000_000,
     )
     runs = Runs(request)
     pages = [

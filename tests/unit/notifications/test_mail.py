@@ -92,6 +92,7 @@ async def test_everybody_who_may_decide_gets_a_mail_with_a_link(smtp: SmtpServer
         link = LinkSigner(KEY).read(token_in(text))
         assert (link.subject, link.groups) == (person.subject, person.groups)
         assert (link.run_id, link.request_id, link.args_digest) == ("support-42", "a1", "d" * 64)
+        assert (link.execution, link.requested_at_ms) == ("e-1", 1_000_000)
         assert abs(link.expires_at - time.time() - 86_400) < 60
 
 
@@ -118,10 +119,11 @@ async def test_a_request_for_nobody_here_is_refused(smtp: SmtpServer) -> None:
     [
         replace(OPEN, risk="high"),
         replace(OPEN, allow=("edit", "respond")),
+        replace(OPEN, execution=""),
         replace(OPEN, event="decided", status="approved", commands=()),
         replace(OPEN, arguments=json.dumps({"note": "n" * 100_000, "amount": 90_000})),
     ],
-    ids=["high risk", "other decisions", "decided", "more than the page shows"],
+    ids=["high risk", "other decisions", "in memory", "decided", "more than the page shows"],
 )
 async def test_some_mails_have_no_link(smtp: SmtpServer, notice: Notification) -> None:
     await notifier(smtp, ANN).notify(notice)

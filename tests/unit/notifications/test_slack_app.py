@@ -30,7 +30,14 @@ from tests.unit.notifications.slack_server import (
     slack_server,
 )
 
-VALUE = json.dumps({"run": "support-42", "request": "a1", "digest": "d" * 64})
+FIELDS = {
+    "run": "support-42",
+    "execution": "e-1",
+    "request": "a1",
+    "asked": 1_000_000,
+    "digest": "d" * 64,
+}
+VALUE = json.dumps(FIELDS)
 PEOPLE = {"U1": "ann", "U2": "bob", "U3": "mallory"}
 GROUPS = {"bob": ["billing"]}
 
@@ -122,10 +129,19 @@ async def test_two_clicks_are_one_decision(slack: Slack, runs: Runs) -> None:
 
 
 async def test_a_stale_button_decides_nothing(slack: Slack, runs: Runs) -> None:
-    stale = json.dumps({"run": "support-42", "request": "a1", "digest": "e" * 64})
+    stale = json.dumps({**FIELDS, "digest": "e" * 64})
     await send(app_of(slack, runs), click(APPROVE, stale))
     assert runs.decided == []
     assert "other arguments than this call" in slack.ephemeral[0]["text"]
+
+
+@pytest.mark.parametrize("changed", [{"execution": "e-0"}, {"asked": 999_999}, {"request": "a2"}])
+async def test_a_button_of_an_earlier_run_with_the_same_ids_decides_nothing(
+    slack: Slack, runs: Runs, changed: dict[str, Any]
+) -> None:
+    await send(app_of(slack, runs), click(APPROVE, json.dumps({**FIELDS, **changed})))
+    assert runs.decided == []
+    assert "it may be of an earlier run" in slack.ephemeral[0]["text"]
 
 
 @pytest.mark.parametrize("value", ["", "{}", HOSTILE])
@@ -136,7 +152,7 @@ async def test_a_broken_button_decides_nothing(slack: Slack, runs: Runs, value: 
 
 
 async def test_a_refusal_with_hostile_text_is_harmless(slack: Slack, runs: Runs) -> None:
-    value = json.dumps({"run": HOSTILE, "request": HOSTILE, "digest": "x"})
+    value = json.dumps({**FIELDS, "run": HOSTILE, "request": HOSTILE})
     await send(app_of(slack, runs), click(APPROVE, value))
     assert "There is no run" in slack.ephemeral[0]["text"]
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from outlast.agents.errors import UserError
 from outlast.loop.notices import NoticeEvent
 from outlast.notifications import slack_blocks, texts
-from outlast.notifications.slack_blocks import ButtonValue, escaped, read_value
+from outlast.notifications.requests import RequestRef
+from outlast.notifications.slack_blocks import escaped, read_value
 from outlast.notifications.slack_notifier import SlackNotifier
 from outlast.ports.notifier import (
     DigestNotice,
@@ -78,8 +79,12 @@ async def test_a_request_is_a_message_with_buttons(slack: Slack) -> None:
     assert (approve["text"]["text"], reject["text"]["text"]) == ("Approve", "Reject")
     assert "confirm" in approve
     assert opens["url"] == CREATED.url
-    assert read_value(approve["value"]) == ButtonValue(
-        run_id="support-42", request_id="a1", args_digest="d" * 64
+    assert read_value(approve["value"]) == RequestRef(
+        run_id="support-42",
+        execution="e-1",
+        request_id="a1",
+        requested_at_ms=1_000_000,
+        args_digest="d" * 64,
     )
 
 
