@@ -6,14 +6,13 @@ it has its own memory. A session is for memory that belongs to a customer and no
 
 import asyncio
 from pathlib import Path
-from tempfile import gettempdir
 from typing import Any
 
 from outlast import Agent, RunConfig, Runner, SessionSettings, SQLiteSession
 
 desk = Agent(name="Memory desk", instructions="Answer in one sentence. Use what you know already.")
 
-FILE = Path(gettempdir()) / "outlast-sessions.db"
+FILE = Path("sessions.db")  # not in /tmp, where everybody could make the file first
 
 
 def newest_without_greetings(history: list[Any], new: list[Any]) -> list[Any]:

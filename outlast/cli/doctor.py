@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from outlast.agents.errors import AgentsException, ServerUnavailable
+from outlast.agents.errors import AgentsException, ServerUnavailable, UserError
 from outlast.cli import options, server, terminal
 from outlast.cli.dev import DEFAULT_PORT, DEFAULT_UI_PORT
 from outlast.cli.exit_codes import ExitCode
 from outlast.contract import names
 from outlast.dev.data_dir import default_data_dir, running_server
+from outlast.dev.ownership import problem_of
 from outlast.dev.temporal_cli import find_temporal_cli
 from outlast.loop.values import JsonObject
 
@@ -119,7 +120,7 @@ async def examine(address: str | None, namespace: str | None, *, fix: bool) -> l
         python(sys.version_info[:3]),
         *(extra(name) for name in _EXTRAS),
         tool,
-        data_dir(default_data_dir()),
+        data_dir(),
         port(DEFAULT_PORT, "the server"),
         port(DEFAULT_UI_PORT, "its UI"),
         *await temporal_server(address, namespace, can_start_one=tool.level == "ok", fix=fix),
@@ -169,8 +170,17 @@ def temporal_cli() -> Finding:
     return _ok("temporal tool", f"{shown.stdout.strip()} ({path})")
 
 
-def data_dir(path: Path) -> Finding:
-    """Check that the embedded server's directory can be written or created."""
+def data_dir(path: Path | None = None) -> Finding:
+    """Check that the embedded server's directory can be written or created by this user alone."""
+    try:
+        path = (path or default_data_dir()).resolve()
+    except UserError as error:
+        return _optional("data directory", error.message)
+    if os.path.lexists(path) and (problem := problem_of(path)):
+        return _optional(
+            "data directory",
+            f"{path} is not used, because {problem}: `chmod 700` it, or set OUTLAST_DATA_DIR",
+        )
     nearest = next(folder for folder in (path, *path.parents) if folder.exists())
     if nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK):
         return _ok("data directory", f"{path}" + ("" if path.exists() else " (not made yet)"))
@@ -186,7 +196,10 @@ def port(number: int, whose: str) -> Finding:
     what = f"port {number}"
     if server.is_free(number):
         return _ok(what, f"free for {whose}")
-    info = running_server(default_data_dir())
+    try:
+        info = running_server(default_data_dir())
+    except UserError:  # the check of the data directory says it
+        info = None
     used = [info.address, info.ui_url or ""] if info else []
     if any(one.endswith(f":{number}") for one in used):
         return _ok(what, f"used by `outlast dev`, for {whose}")

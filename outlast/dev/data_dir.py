@@ -1,5 +1,8 @@
 """The files of an embedded server: its database, log, address, and two locks.
 
+The directory is this user's alone, because whoever writes to it is trusted: clients connect to the
+address that it holds. One that belongs to somebody else, or that others can write to, is not used.
+
 A server process holds `server.lock` exclusively as long as it lives, so a directory never has two
 servers. Every process that uses the server holds `users.lock` shared. When the last of them ends,
 in any way, the server ends.
@@ -8,15 +11,30 @@ in any way, the server ends.
 import fcntl
 import json
 import os
+import stat
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
+from outlast.agents.errors import UserError
+from outlast.dev.ownership import close_to_others, is_ours, problem_of, write_private
+
 DATA_DIR_VARIABLE: Final = "OUTLAST_DATA_DIR"
 PROJECT_FILE: Final = "pyproject.toml"
 PROJECT_DATA: Final = ".outlast"
+
+_BLOBS: Final = "blobs"
+_DATABASE: Final = "temporal.db"
+_LOG: Final = "server.log"
+_INFO: Final = "server.json"
+_LIFE_LOCK: Final = "server.lock"
+_USERS_LOCK: Final = "users.lock"
+_FILES: Final = (
+    *(f"{_DATABASE}{suffix}" for suffix in ("", "-wal", "-shm")),
+    *(_LOG, _INFO, _LIFE_LOCK, _USERS_LOCK),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,29 +58,70 @@ def default_data_dir() -> Path:
     """Return the data directory of the current project, or else the user's.
 
     Each project has its own runs, so that equal ids in two projects are two runs. The order:
-    `OUTLAST_DATA_DIR`; `.outlast` beside the nearest `pyproject.toml`, if that place can be
-    written; `$XDG_DATA_HOME/outlast`; the platform's default.
+    `OUTLAST_DATA_DIR`; `.outlast` beside the nearest `pyproject.toml`, if this user owns that place
+    and can write to it; `$XDG_DATA_HOME/outlast`; the platform's default.
+
+    Raises:
+        UserError: `OUTLAST_DATA_DIR` names somebody else's directory.
     """
     if chosen := os.environ.get(DATA_DIR_VARIABLE):
-        return Path(chosen).expanduser().resolve()
+        path = Path(chosen).expanduser().resolve()
+        if path.exists() and not is_ours(path):
+            raise UserError(
+                f"{DATA_DIR_VARIABLE} is {path}, which cannot be used: {problem_of(path)}. Set it "
+                "to a directory of your own."
+            )
+        return path
     project = project_dir()
-    if project is not None:
-        found = project / PROJECT_DATA
-        if os.access(found if found.exists() else project, os.W_OK | os.X_OK):
-            return found
+    if project is not None and _is_own_project(project):
+        return project / PROJECT_DATA
     return _user_data_dir()
 
 
+def _is_own_project(project: Path) -> bool:
+    """Whether the data of a project can be kept in it, and nobody else has put it there.
+
+    A folder above the current one may be somebody else's, who can plant a `pyproject.toml` there.
+    """
+    data = project / PROJECT_DATA
+    if os.path.lexists(data):
+        return is_ours(data) and os.access(data, os.W_OK | os.X_OK)
+    is_own = is_ours(project) and is_ours(project / PROJECT_FILE)
+    return is_own and os.access(project, os.W_OK | os.X_OK)
+
+
 def create_data_dir(path: Path) -> None:
-    """Create a data directory; in a project, version control is told to ignore it.
+    """Create a data directory for this user alone; version control is told to ignore it.
 
     Raises:
+        PermissionError: it belongs to somebody else, or others can write to it.
         OSError: it cannot be created.
     """
-    path.mkdir(parents=True, exist_ok=True)
+    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if is_ours(path) and _holds_only_data(path):
+        close_to_others(path)
+    if problem := problem_of(path):
+        raise PermissionError(problem)
+    for name in _FILES:
+        if os.path.lexists(path / name):
+            close_to_others(path / name)
+            if problem := problem_of(path / name):
+                raise PermissionError(f"{name} in it cannot be trusted, because {problem}")
+    blobs = path / _BLOBS
+    blobs.mkdir(exist_ok=True, mode=0o700)
+    if is_ours(blobs):
+        close_to_others(blobs)
     ignored = path / ".gitignore"
     if path.name == PROJECT_DATA and not ignored.exists():
         ignored.write_text("# Made by outlast.\n*\n", encoding="utf-8")
+
+
+def _holds_only_data(path: Path) -> bool:
+    """Whether a directory is for a server's data alone, so that its mode is ours to change."""
+    if path.stat().st_mode & stat.S_ISVTX:
+        return False
+    is_used = (path / _LIFE_LOCK).exists() or path.name == PROJECT_DATA
+    return is_used or not any(path.iterdir())
 
 
 def _user_data_dir() -> Path:
@@ -85,7 +144,7 @@ def project_dir(start: Path | None = None) -> Path | None:
 
 def default_blob_dir() -> Path:
     """Return the directory for large content of runs on the embedded server."""
-    return default_data_dir() / "blobs"
+    return default_data_dir() / _BLOBS
 
 
 def running_server(data_dir: Path) -> ServerInfo | None:
@@ -107,15 +166,17 @@ class DataDir:
 
     def __init__(self, path: Path) -> None:
         self.path = path.expanduser().resolve()
-        self.database = self.path / "temporal.db"
-        self.log = self.path / "server.log"
-        self.life_lock = self.path / "server.lock"
-        self.users_lock = self.path / "users.lock"
-        self._info = self.path / "server.json"
+        self.database = self.path / _DATABASE
+        self.log = self.path / _LOG
+        self.life_lock = self.path / _LIFE_LOCK
+        self.users_lock = self.path / _USERS_LOCK
+        self._info = self.path / _INFO
 
     def running(self) -> ServerInfo | None:
-        """Return the live, ready server, or None."""
+        """Return the live, ready server; None without one that this user started."""
         try:
+            if problem_of(self.path):
+                return None
             life = os.open(self.life_lock, os.O_RDWR)
         except OSError:
             return None
@@ -131,9 +192,7 @@ class DataDir:
 
     def write_info(self, info: ServerInfo) -> None:
         """Publish a ready server. The file is replaced atomically."""
-        draft = self._info.with_suffix(".tmp")
-        draft.write_text(json.dumps(asdict(info)) + "\n", encoding="utf-8")
-        draft.replace(self._info)
+        write_private(self._info, json.dumps(asdict(info)) + "\n")
 
     def remove_info(self) -> None:
         """Remove the description of the previous server."""
@@ -141,6 +200,8 @@ class DataDir:
 
     def _read_info(self) -> ServerInfo | None:
         try:
+            if problem_of(self._info):
+                return None
             fields: dict[str, Any] = json.loads(self._info.read_text(encoding="utf-8"))
             return ServerInfo(**fields)
         except (OSError, ValueError, TypeError):

@@ -154,8 +154,8 @@ class EmbeddedServer:
                 shutil.rmtree(home.path, ignore_errors=True)
             if isinstance(error, OSError):
                 raise ServerUnavailable(
-                    f"The data directory {home.path} cannot be used: {error}. Make it writable, "
-                    "or use another one."
+                    f"The data directory {home.path} cannot be used: {error}. Use one of your "
+                    "own that only you can write to: --data-dir or OUTLAST_DATA_DIR names it."
                 ) from error
             raise
 

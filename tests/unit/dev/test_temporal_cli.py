@@ -2,6 +2,7 @@
 
 import sys
 import tempfile
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
@@ -62,4 +63,55 @@ def test_an_override_that_cannot_be_run_is_named(monkeypatch: pytest.MonkeyPatch
 
 def test_a_machine_without_the_tool_is_told_how_to_get_it():
     with pytest.raises(ServerUnavailable, match=r'pip install "outlast\[dev\]"'):
+        find_temporal_cli()
+
+
+def planted(machine: Path) -> Path:
+    """Make a tool where the Temporal SDK would download it to."""
+    return make_tool(machine / "temporary" / f"temporal-cli-sdk-python-{version('temporalio')}")
+
+
+def test_a_tool_that_somebody_else_has_planted_is_not_run(
+    machine: Path, give_away: Callable[[Path], None]
+):
+    download = planted(machine)
+    (machine / "temporary").chmod(0o1777)
+    give_away(download)
+    with pytest.raises(ServerUnavailable, match=f"{download} is not run, because it belongs to"):
+        find_temporal_cli()
+
+
+def test_no_tool_is_found_where_everything_is_somebody_elses(machine: Path, as_stranger: None):
+    with pytest.raises(ServerUnavailable, match=r'pip install "outlast\[dev\]"'):
+        find_temporal_cli()
+    download = planted(machine)
+    if download.stat().st_uid != 0:  # what root installs is for everybody
+        with pytest.raises(ServerUnavailable, match="is not run, because it belongs to"):
+            find_temporal_cli()
+
+
+@pytest.mark.parametrize("mode", [0o775, 0o757, 0o777])
+def test_a_tool_that_others_can_change_is_not_run(machine: Path, mode: int):
+    planted(machine).chmod(mode)
+    with pytest.raises(ServerUnavailable, match=r"others can write to it \(mode 07"):
+        find_temporal_cli()
+
+
+def test_a_tool_in_a_folder_where_others_can_replace_it_is_not_run(machine: Path):
+    download = planted(machine)
+    (machine / "temporary").chmod(0o777)
+    with pytest.raises(ServerUnavailable, match=f"others can write to the folder {machine}"):
+        find_temporal_cli()
+    (machine / "temporary").chmod(0o1777)
+    assert find_temporal_cli() == download
+    machine.chmod(0o777)
+    with pytest.raises(ServerUnavailable, match=f"others can write to the folder {machine}"):
+        find_temporal_cli()
+
+
+def test_a_link_in_the_temporary_folder_is_not_followed(machine: Path):
+    tool = make_tool(machine / "elsewhere" / "tool")
+    planted(machine).unlink()
+    (machine / "temporary" / f"temporal-cli-sdk-python-{version('temporalio')}").symlink_to(tool)
+    with pytest.raises(ServerUnavailable, match="is not run, because it is a link"):
         find_temporal_cli()
