@@ -22,6 +22,7 @@ from outlast.loop.approvals import (
     DecisionType,
     EscalationStep,
     Person,
+    VoteType,
 )
 from outlast.loop.budgets import Budget
 from outlast.loop.events import (
@@ -227,13 +228,15 @@ def _vote(play: Play, a: int, b: int) -> DecisionReceived | None:
     request = requests[a % len(requests)]
     kinds = request.terms.allow
     first = 0 if b % 3 == 0 else b
-    rotated: list[DecisionType] = [kinds[(first + at) % len(kinds)] for at in range(len(kinds))]
+    rotated: list[VoteType] = [kinds[(first + at) % len(kinds)] for at in range(len(kinds))]
+    if b % 11 == 7:
+        rotated = ["withdraw", *rotated]
     found = acceptable(play, request, rotated, a, b)
     return found or _event(play, fitting(request, rotated[0], NOBODY, a, b), verified=True)
 
 
 def acceptable(
-    play: Play, request: ApprovalRequest, kinds: Sequence[DecisionType], a: int = 1, b: int = 1
+    play: Play, request: ApprovalRequest, kinds: Sequence[VoteType], a: int = 1, b: int = 1
 ) -> DecisionReceived | None:
     """The first fitting vote that the request accepts, by somebody who has not voted yet."""
     own = [_claimer(request, play.now_ms)] if request.claim is not None else []
@@ -258,9 +261,7 @@ def _claimer(request: ApprovalRequest, at_ms: int) -> Person:
     return next((one for one in PEOPLE if one.subject == by), NOBODY)
 
 
-def fitting(
-    request: ApprovalRequest, kind: DecisionType, person: Person, a: int, b: int
-) -> Decision:
+def fitting(request: ApprovalRequest, kind: VoteType, person: Person, a: int, b: int) -> Decision:
     """A decision that fits a request, but perhaps not who makes it."""
     keeps = kind in {"approve", "reject"} and request.kind == "tool" and request.terms.quorum == 1
     return Decision(
@@ -350,7 +351,7 @@ def flawed(play: Play, request: ApprovalRequest, good: DecisionReceived, flaw: s
         "stranger": {"by": "zoe", "groups": ("guests",)},
         "nameless": {"by": None, "groups": ()},
         "requester": {"by": play.state.start.requester or "x", "groups": ("team", "leads")},
-        "voter": {"by": request.votes[-1].decision.by if request.votes else "zoe"},
+        "voter": {"type": "approve", "by": request.votes[-1].decision.by if request.votes else "zoe"},
         "unverified": {},
         "type": {"type": next((x for x in ALL_DECISIONS if x not in request.terms.allow), "edit")},
         "unfit": {"type": "edit", "edited_arguments": {"n": 100, "answer": 1, "extend_by": 0, "x": 1}},
@@ -381,6 +382,7 @@ def _claim(play: Play, a: int, b: int) -> RequestClaimed | None:
         person=(able or people)[0] if b % 6 else (people[0], NOBODY)[a % 2],
         minutes=(1, 5, 0, 10**6)[b % 4],
         force=force,
+        to=PEOPLE[(a + b) % len(PEOPLE)].subject if a % 5 == 3 else "",
         verified=proven,
     )
 

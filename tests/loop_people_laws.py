@@ -161,6 +161,8 @@ def check_votes(timed: LoopState, event: Event, after: LoopState) -> None:
 def _after_vote(request: ApprovalRequest, vote: Vote) -> set[str]:
     """The statuses that a request may have after its newest vote."""
     kind = vote.decision.type
+    if kind == "withdraw":
+        return {"pending"}
     if kind in RUNS and len(distinct_voters(request)) < request.terms.quorum:
         return {"pending"}
     if kind in RUNS and request.edited is not None:
@@ -172,9 +174,22 @@ def distinct_voters(request: ApprovalRequest) -> set[str]:
     """The different people who want what the request asks for now."""
     return {
         vote.decision.by or ""
-        for vote in request.votes
+        for vote in not_withdrawn(request)
         if vote.args_digest == request.args_digest and vote.decision.type in RUNS
     }
+
+
+def not_withdrawn(request: ApprovalRequest) -> list[Vote]:
+    """The votes whose person has not withdrawn after them."""
+    return [
+        vote
+        for at, vote in enumerate(request.votes)
+        if vote.decision.type != "withdraw"
+        and not any(
+            later.decision.type == "withdraw" and later.decision.by == vote.decision.by
+            for later in request.votes[at:]
+        )
+    ]
 
 
 def check_decision(
@@ -199,7 +214,7 @@ def check_decision(
         assert request is None or later == request, f"it counts, although {problem}"
 
 
-def why_not(  # noqa: C901, PLR0911  one rule after the other
+def why_not(  # noqa: C901, PLR0911, PLR0912  one rule after the other
     state: LoopState,
     request: ApprovalRequest,
     decision: Decision,
@@ -213,7 +228,12 @@ def why_not(  # noqa: C901, PLR0911  one rule after the other
         return "the request is settled"
     if not is_other and decision.args_digest not in {None, request.args_digest}:
         return "it was made for other arguments"
-    if decision.type not in terms.allow:
+    if decision.type == "withdraw":
+        if decision.remember:
+            return "it must not be remembered"
+        if not by or by not in {one.decision.by for one in not_withdrawn(request)}:
+            return "there is no vote to withdraw"
+    elif decision.type not in terms.allow:
         return "the terms do not allow it"
     if decision.remember and (
         decision.type not in {"approve", "reject"} or request.kind != "tool" or terms.quorum != 1
@@ -222,8 +242,12 @@ def why_not(  # noqa: C901, PLR0911  one rule after the other
     problem = not_for(terms, request.audiences, by, decision.groups, state, verified=event.verified)
     if problem:
         return problem
-    standing = [one for one in request.votes if one.args_digest == request.args_digest]
-    if by and any(one.decision.by == by for one in standing):
+    standing = [one for one in not_withdrawn(request) if one.args_digest == request.args_digest]
+    own = [one.decision.edited_arguments for one in standing if by and one.decision.by == by]
+    if own and (
+        decision.type == "approve"
+        or (decision.type == "edit" and decision.edited_arguments == own[-1])
+    ):
         return "the same person has voted"
     claim = request.claim
     if claim is not None and claim.until_ms > event.at_ms and claim.by != by:

@@ -17,7 +17,16 @@ from outlast.agents.errors import AgentsException
 from outlast.cli import options, policy, terminal
 from outlast.cli.audit import audit
 from outlast.cli.cancel import cancel
-from outlast.cli.decide import approve, claim, edit, reject, respond, unclaim
+from outlast.cli.decide import (
+    approve,
+    ask,
+    claim,
+    edit,
+    reject,
+    respond,
+    unclaim,
+    withdraw,
+)
 from outlast.cli.demo import demo
 from outlast.cli.dev import dev
 from outlast.cli.doctor import doctor
@@ -165,7 +174,7 @@ _add("Approvals", audit)
 
 inboxes = _add_group("Approvals", inbox, "inbox")
 _add("Look", inbox_show, "show", to=inboxes)
-for action in (approve, edit, reject, respond):
+for action in (approve, edit, reject, respond, ask, withdraw):
     _add("Decide", action, to=inboxes)
 _add("Work on a request", claim, to=inboxes)
 _add("Work on a request", unclaim, to=inboxes)

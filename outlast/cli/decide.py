@@ -217,12 +217,17 @@ async def claim(
     force: Annotated[
         bool, typer.Option("--force", help="Take the request from whoever works on it.")
     ] = False,
+    to: Annotated[
+        str | None, typer.Option("--to", help="The person to whom you hand your claim over.")
+    ] = None,
 ) -> None:
     """Keep a request to yourself for some minutes; nobody else decides it meanwhile."""
     chosen = await _choose(caller, approval, "inbox claim")
     receipt = await caller.send(
         chosen.handle,
-        lambda: chosen.handle.claim(chosen.request, by=caller.person, minutes=minutes, force=force),
+        lambda: chosen.handle.claim(
+            chosen.request, by=caller.person, minutes=minutes, force=force, to=to
+        ),
     )
     until = "" if receipt.until is None else f" until {receipt.until.isoformat(timespec='minutes')}"
     _show_claim(caller, chosen, receipt, f"{receipt.by} works on {chosen.request.id}{until}.")
@@ -242,6 +247,36 @@ async def unclaim(
     )
     done = f"Nobody works on {chosen.request.id} now."
     _show_claim(caller, chosen, receipt, done)
+
+
+@by_person
+async def withdraw(caller: Caller, approval: ApprovalId = None) -> None:
+    """Take your vote back, while a request still needs others; an edit of yours is void, too."""
+    chosen = await _choose(caller, approval, "inbox withdraw")
+    request = chosen.request
+    receipt = await caller.send(
+        chosen.handle, lambda: chosen.handle.withdraw_vote(request, by=caller.person)
+    )
+    now = f"{receipt.votes} of {receipt.votes_needed} votes."
+    caller.show(_receipt_record(caller, request, receipt), f"Withdrawn. {now}")
+
+
+@by_person
+async def ask(
+    caller: Caller,
+    approval: ApprovalId = None,
+    question: Annotated[str, typer.Option("--question", "-q", help="What you want to know.")] = "",
+) -> None:
+    """Ask the agent something instead of deciding: it answers, or asks the user, and calls again."""
+    if not question.strip():
+        raise UserError("Write what you want to know: --question '...'.")
+    chosen = await _choose(caller, approval, "inbox ask")
+    request = chosen.request
+    receipt = await caller.send(
+        chosen.handle, lambda: chosen.handle.ask_back(request, question, by=caller.person)
+    )
+    done = f"Asked. The call does not run now; {request.agent} reads the question."
+    caller.show(_receipt_record(caller, request, receipt), done)
 
 
 # --- The request ----------------------------------------------------------------------------------
@@ -471,6 +506,17 @@ async def _send(
     decision = _decision(caller, request, kind, **fields)
     receipt = await caller.send(chosen.handle, lambda: chosen.handle.decide(decision))
     record = {
+        **_receipt_record(caller, request, receipt),
+        **({} if edited is None else {"edited_arguments": edited}),
+    }
+    sentence = outcome(request, receipt, caller.person.subject)
+    caller.show(record, sentence, _further(request, fields))
+
+
+def _receipt_record(
+    caller: Caller, request: "ApprovalRequest", receipt: "DecisionReceipt"
+) -> JsonObject:
+    return {
         "run_id": caller.run_id,
         "approval": request.id,
         "status": receipt.status,
@@ -479,10 +525,7 @@ async def _send(
         "by": caller.person.subject,
         "tool": request.name,
         "arguments": request.arguments,
-        **({} if edited is None else {"edited_arguments": edited}),
     }
-    sentence = outcome(request, receipt, caller.person.subject)
-    caller.show(record, sentence, _further(request, fields))
 
 
 def outcome(request: "ApprovalRequest", receipt: "DecisionReceipt", by: str) -> str:

@@ -37,6 +37,8 @@ _WAITS: Final[dict[RequestKind, str]] = {
 }
 """What a request waits for, where it is not the call in the line above."""
 
+_VERBS: Final = {"edit": "changes the arguments of", "withdraw": "withdraws their votes for"}
+
 _WRITTEN: Final = frozenset({"text", "arguments", "output", "message", "why"})
 """The data that others have written."""
 
@@ -221,7 +223,7 @@ def _undecided(before: ApprovalRequest | None, request: ApprovalRequest) -> tupl
     if len(request.votes) > len(before.votes):
         decision = request.votes[-1].decision
         count = f"{len(request.standing_votes)} of {request.terms.quorum} votes"
-        verb = "changes the arguments of" if decision.type == "edit" else "votes for"
+        verb = _VERBS.get(decision.type, "votes for")
         return decision.by or "somebody", f"{verb} {request.id}: {count}"
     if request.claim != before.claim:
         if request.claim is not None:

@@ -21,6 +21,7 @@ from outlast.loop.approvals import (
     OnExpiry,
     RequestKind,
     Vote,
+    VoteType,
 )
 from outlast.loop.items import call_id_of, text_of
 from outlast.loop.state import CALL_KINDS, LoopState, released
@@ -43,11 +44,12 @@ SHOWN_WAIT = timedelta(minutes=1)
 """A request that has waited less is shown without its wait."""
 
 _BAR: Final = ("│", "dim")
-_VOTED: Final[dict[DecisionType, str]] = {
+_VOTED: Final[dict[VoteType, str]] = {
     "approve": "approved",
     "edit": "changed the arguments",
     "reject": "rejected",
     "respond": "answered",
+    "withdraw": "withdrew their votes",
 }
 _ON_EXPIRY: Final[dict[OnExpiry, str]] = {
     "reject": "then it is rejected",
@@ -236,7 +238,10 @@ def _who(request: ApprovalRequest) -> str:
 def _vote(vote: Vote, request: ApprovalRequest) -> str:
     decision = vote.decision
     proof = "proven" if vote.verified else "not proven"
-    void = "" if vote.args_digest == request.args_digest else "; void: for earlier arguments"
+    stands = vote in request.standing_votes
+    earlier = vote.args_digest != request.args_digest
+    void = "; void: for earlier arguments" if earlier else "; withdrawn" if not stands else ""
+    void = "" if decision.type == "withdraw" else void
     who, when = decision.by or "somebody", iso_time(vote.at_ms)
     return f"{who} ({proof}) {_VOTED[decision.type]} at {when}{void}"
 

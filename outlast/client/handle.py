@@ -556,6 +556,38 @@ class RunHandle:
         )
         return await self._people.decide(decision, request=request)
 
+    async def withdraw_vote(self, request: RequestOrId, *, by: By) -> DecisionReceipt:
+        """Take one's votes about a request back, while it still needs others.
+
+        An edit that is withdrawn gives the call the arguments back that the model wrote.
+
+        Args:
+            request: as for `approve`.
+            by: who takes them back: a name or a `Person`.
+
+        Raises:
+            DecisionRefused: the request is settled, or this person has no vote.
+        """
+        decision = decision_of(request, "withdraw", by=by)
+        return await self._people.decide(decision, request=request)
+
+    async def ask_back(self, request: RequestOrId, question: str, *, by: By) -> DecisionReceipt:
+        """Ask the agent a question instead of deciding.
+
+        The call does not run now, which the receipt calls `rejected`. The model reads the question,
+        answers it or asks the user, and calls the tool again if that is still right: then there is
+        a new request.
+
+        Args:
+            request: as for `approve`.
+            question: the question.
+            by: who asks: a name or a `Person`.
+
+        Raises:
+            DecisionRefused: as for `approve`, or the request cannot be rejected.
+        """
+        return await self._people.ask_back(request, question, by)
+
     async def decide(self, decision: Decision, *, nested_id: str | None = None) -> DecisionReceipt:
         """Send a decision to the run that made the request.
 
@@ -576,6 +608,7 @@ class RunHandle:
         by: By,
         minutes: float | timedelta = CLAIM_MINUTES,
         force: bool = False,
+        to: By = None,
     ) -> ClaimReceipt:
         """Keep a request to one person for some minutes; nobody else decides it meanwhile.
 
@@ -584,11 +617,12 @@ class RunHandle:
             by: who works on it: a name or a `Person`.
             minutes: for how long, up to a day.
             force: take the request from whoever else has claimed it.
+            to: to whom this person hands their own claim over.
 
         Raises:
             DecisionRefused: the request is settled, for other people, or claimed by somebody else.
         """
-        return await self._people.claim(request, by, minutes, force=force)
+        return await self._people.claim(request, by, minutes, force=force, to=to)
 
     async def unclaim(self, request: RequestOrId, *, by: By, force: bool = False) -> ClaimReceipt:
         """End a claim; everybody may decide the request again.

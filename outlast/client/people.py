@@ -20,7 +20,8 @@ from outlast.client.interruptions import Interruption
 from outlast.client.nested_requests import request_in, run_of_request, state_of
 from outlast.client.run_address import RunAddress
 from outlast.contract import names, records
-from outlast.loop.approvals import ApprovalRequest, ApprovalStatus, Decision, Person
+from outlast.loop import phrases
+from outlast.loop.approvals import ApprovalRequest, ApprovalStatus, Decision, Person, VoteType
 from outlast.loop.events import HoldMode
 from outlast.loop.state import LoopState, Status, has_message
 from outlast.loop.values import JsonObject
@@ -131,9 +132,7 @@ def person_of(by: By) -> Person:
     return Person(subject=by)
 
 
-def decision_of(
-    request: RequestOrId, kind: Literal["approve", "edit", "reject", "respond"], **fields: Any
-) -> Decision:
+def decision_of(request: RequestOrId, kind: VoteType, **fields: Any) -> Decision:
     """Return a decision about a request, by somebody.
 
     Args:
@@ -212,9 +211,10 @@ class People:
         address, settled = await self._run_of(asked, nested_id)
         if settled is not None:
             return _earlier_receipt(settled, decision, address.run_id)
+        again = await self._withdrawals(address, asked, decision)
         try:
             outcome = await self._update(
-                address, names.UPDATE_DECIDE, decision, update_id(decision)
+                address, names.UPDATE_DECIDE, decision, update_id(decision, again)
             )
         except RunClosed:
             settled = await self._settled_in(address, decision.request_id)
@@ -230,6 +230,20 @@ class People:
             by=outcome["by"],
         )
 
+    async def _withdrawals(
+        self, address: RunAddress, request: RequestOrId, decision: Decision
+    ) -> int:
+        """Return how often the person has withdrawn: what they say after that is said anew."""
+        if decision.idempotency_key:
+            return 0
+        seen = seen_request(request)
+        if seen is None:
+            is_own = address is self._address
+            state = await self._state() if is_own else await state_of(address.run_id, self._client)
+            seen = None if state is None else request_in(state, decision.request_id)
+        made = (vote.decision for vote in seen.votes) if seen is not None else ()
+        return sum((one.type, one.by) == ("withdraw", decision.by) for one in made)
+
     async def _settled_in(self, address: RunAddress, request_id: str) -> ApprovalRequest | None:
         """Return the request of a nested run that has ended."""
         if address is self._address:
@@ -238,25 +252,46 @@ class People:
         request = None if nested is None else request_in(nested, request_id)
         return None if request is None or request.status == "pending" else request
 
+    async def ask_back(self, request: RequestOrId, question: str, by: By) -> DecisionReceipt:
+        """Ask the agent something before a decision; see `RunHandle.ask_back`."""
+        if not isinstance(cast("object", question), str) or not question.strip():
+            raise UserError(f"ask_back(question) must be a text that asks, not {question!r:.80}.")
+        seen = seen_request(request)
+        if seen is not None and seen.kind == "budget":
+            raise UserError("No agent can answer about a budget. Extend it, or reject it.")
+        person = person_of(by)
+        who = person.display or person.subject
+        decision = decision_of(
+            request, "reject", by=person, message=phrases.asked_back(who, question)
+        )
+        return await self.decide(decision, request=request)
+
     async def claim(
-        self, request: RequestOrId, by: By, minutes: float | timedelta, *, force: bool
+        self,
+        request: RequestOrId,
+        by: By,
+        minutes: float | timedelta,
+        *,
+        force: bool,
+        to: By = None,
     ) -> ClaimReceipt:
         """Keep a request to a person for some minutes; see `RunHandle.claim`."""
-        return await self._claim(request, by, _claim_minutes(minutes), force=force)
+        length = _claim_minutes(minutes)
+        return await self._claim(request, by, length, force=force, to=person_of(to).subject)
 
     async def unclaim(self, request: RequestOrId, by: By, *, force: bool) -> ClaimReceipt:
         """Let everybody decide a request again; see `RunHandle.unclaim`."""
         return await self._claim(request, by, 0, force=force)
 
     async def _claim(
-        self, request: RequestOrId, by: By, minutes: int, *, force: bool
+        self, request: RequestOrId, by: By, minutes: int, *, force: bool, to: str = ""
     ) -> ClaimReceipt:
         person = person_of(by)
         address, settled = await self._run_of(request)
         if settled is not None:
             raise DecisionRefused(f"Approval {settled.id}{settled_problem(settled)}")
         record = records.ClaimRecord(
-            request_id=id_of(request), minutes=minutes, force=force, **_fields(person)
+            request_id=id_of(request), minutes=minutes, force=force, to=to, **_fields(person)
         )
         outcome = await self._update(address, names.CLAIM, record, f"claim-{_new_id()}")
         until_ms = outcome["until_ms"]
@@ -342,11 +377,11 @@ class People:
         return await address.update(name, records.write(record), update_id)
 
 
-def update_id(decision: Decision) -> str:
+def update_id(decision: Decision, withdrawals: int = 0) -> str:
     """Return the id of a decision's update: a repeated decision is the same decision.
 
     Decisions of different people, or with other content, have other ids: the run accepts or refuses
-    each of them.
+    each of them. So do decisions before and after this person has withdrawn a vote.
     """
     if decision.idempotency_key:
         content: Any = [decision.idempotency_key, decision.by]
@@ -354,6 +389,7 @@ def update_id(decision: Decision) -> str:
         content = records.write(decision)
         for name in _NOT_PART_OF_THE_DECISION:
             content.pop(name, None)
+        content = [content, withdrawals] if withdrawals else content
     text = json.dumps(content, sort_keys=True)
     return f"{decision.request_id:.100}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 

@@ -170,6 +170,7 @@ def _claimed(payload: Json | Unreadable, at_ms: int, *, verified: bool) -> Event
         person=record.person,
         minutes=record.minutes,
         force=record.force,
+        to=record.to,
         verified=verified,
     )
 

@@ -190,11 +190,15 @@ class PersonRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimRecord(PersonRecord):
-    """The payload of `claim`: nobody else decides the request for some minutes; 0 ends that."""
+    """The payload of `claim`: nobody else decides the request for some minutes; 0 ends that.
+
+    With `to`, the sender hands their claim over to that person.
+    """
 
     request_id: str
     minutes: int = 30
     force: bool = False
+    to: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

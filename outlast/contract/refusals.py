@@ -100,10 +100,8 @@ def _problem_of(state: LoopState, event: Event) -> str | None:
             if is_repeated(state.approvals, decision):
                 return None
             return decision_problem(state, decision, at_ms, verified=verified)
-        case RequestClaimed(at_ms=at_ms, verified=verified, force=force):
-            return claim_problem(
-                state, event.request_id, event.person, at_ms, verified=verified, force=force
-            )
+        case RequestClaimed():
+            return claim_problem(state, event)
         case ConversationHeld(person=person, at_ms=at_ms, verified=verified):
             return hold_problem(state, person, at_ms, verified=verified)
         case ConversationReleased(person=person, to=to, at_ms=at_ms, verified=verified):

@@ -14,6 +14,11 @@ from outlast.loop.values import Json, JsonObject
 RequestKind: TypeAlias = Literal["tool", "handoff", "output", "budget"]
 Risk: TypeAlias = Literal["low", "medium", "high"]
 DecisionType: TypeAlias = Literal["approve", "edit", "reject", "respond"]
+"""What a person can decide, as far as the terms of the request allow it."""
+
+VoteType: TypeAlias = Literal["approve", "edit", "reject", "respond", "withdraw"]
+"""What a person can say about a request: a decision, or that their earlier ones are void."""
+
 OnExpiry: TypeAlias = Literal["reject", "escalate", "approve", "fail"]
 ApprovalStatus: TypeAlias = Literal[
     "pending",
@@ -126,7 +131,8 @@ class Decision:
     Attributes:
         request_id: the request it answers.
         type: `approve` runs the call as it is, and `edit` with other arguments; `reject` does not
-            run it; `respond` answers in its place.
+            run it; `respond` answers in its place; `withdraw` takes this person's earlier votes
+            back, which terms always allow.
         message: what the model reads as the output of a rejected call.
         by: who decided.
         display: that person's name for people, if it differs.
@@ -146,7 +152,7 @@ class Decision:
     """
 
     request_id: str
-    type: DecisionType
+    type: VoteType
     message: str | None = None
     by: str | None = None
     display: str | None = None
@@ -274,9 +280,15 @@ class ApprovalRequest:
         """Each person's newest vote for the arguments that the request has now.
 
         An edit voids earlier votes, and an edit back to the same arguments counts nobody twice.
+        A withdrawn vote does not stand, whatever the arguments were.
         """
-        votes = (vote for vote in self.votes if vote.args_digest == self.args_digest)
-        return tuple({vote.decision.by: vote for vote in votes}.values())
+        newest: dict[str | None, Vote] = {}
+        for vote in self.votes:
+            if vote.decision.type == "withdraw":
+                newest.pop(vote.decision.by, None)
+            elif vote.args_digest == self.args_digest:
+                newest[vote.decision.by] = vote
+        return tuple(newest.values())
 
     @property
     def settled_by(self) -> str | None:

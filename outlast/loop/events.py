@@ -134,6 +134,7 @@ class RequestClaimed:
         person: who.
         minutes: for how long nobody else may decide it; 0 gives it back.
         force: take it from whoever else works on it.
+        to: who gets the claim, if the person hands theirs over; empty for the person.
         verified: whether the sender proved who they are.
     """
 
@@ -142,6 +143,7 @@ class RequestClaimed:
     person: Person
     minutes: int
     force: bool = False
+    to: str = ""
     verified: bool = False
 
 

@@ -594,15 +594,13 @@ def _decision_received(state: LoopState, event: DecisionReceived) -> Step:
 
 
 def _request_claimed(state: LoopState, event: RequestClaimed) -> LoopState:
-    request_id, person, at_ms = event.request_id, event.person, event.at_ms
-    problem = claim_problem(
-        state, request_id, person, at_ms, verified=event.verified, force=event.force
-    )
+    problem = claim_problem(state, event)
     if problem is not None:
-        what = f"claim of {request_id:.80}{_by(person)}"
-        return with_ignored(state, at_ms, what, problem)
-    request = next(one for one in state.approvals if one.id == request_id)
-    return _with_request(state, votes.claimed(request, person, event.minutes, at_ms))
+        what = f"claim of {event.request_id:.80}{_by(event.person)}"
+        return with_ignored(state, event.at_ms, what, problem)
+    request = next(one for one in state.approvals if one.id == event.request_id)
+    by = event.to or event.person.subject
+    return _with_request(state, votes.claimed(request, by, event.minutes, event.at_ms))
 
 
 def _conversation_held(state: LoopState, event: ConversationHeld) -> Step:

@@ -54,6 +54,14 @@ def answer_rejected(message: str | None) -> str:
     return f"Your last answer was not approved, and the user has not seen it{why} Answer anew."
 
 
+def asked_back(by: str, question: str) -> str:
+    """Return what a model reads where a person asks something before they decide."""
+    return (
+        f"{by or 'A person'} of the team has not decided about this yet, and asks: {question} "
+        "Answer the question, or ask the user. Then try again, if it is still right."
+    )
+
+
 def released(by: str, note: str) -> str:
     """Return the note for a model after a person gives the conversation back."""
     return (

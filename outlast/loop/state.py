@@ -28,7 +28,7 @@ from outlast.loop.effects import (
     RunHandoff,
     SaveSession,
 )
-from outlast.loop.events import CancelMode, Parent
+from outlast.loop.events import CancelMode, Parent, RequestClaimed
 from outlast.loop.items import Item, Message
 from outlast.loop.values import NO_USAGE, Failure, Json, JsonObject, ServerThread, Usage
 from outlast.loop.view import WHOLE, View, shown
@@ -596,12 +596,17 @@ def decision_problem(
     return refusal(_aged(state, at_ms), decision, sender)
 
 
-def claim_problem(
-    state: LoopState, request_id: str, person: Person, at_ms: int, *, verified: bool, force: bool
-) -> str | None:
-    """Return why a person cannot claim a request at a time, or None if they can."""
-    sender = sender_of(state, at_ms, verified=verified)
-    return claim_refusal(_aged(state, at_ms), request_id, person, sender, force=force)
+def claim_problem(state: LoopState, event: RequestClaimed) -> str | None:
+    """Return why a person cannot claim a request, or hand their claim over; None if they can."""
+    sender = sender_of(state, event.at_ms, verified=event.verified)
+    return claim_refusal(
+        _aged(state, event.at_ms),
+        event.request_id,
+        event.person,
+        sender,
+        force=event.force,
+        to=event.to,
+    )
 
 
 def _aged(state: LoopState, at_ms: int) -> list[ApprovalRequest]:

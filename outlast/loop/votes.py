@@ -18,9 +18,9 @@ from outlast.loop.approvals import (
     Audience,
     Claim,
     Decision,
-    DecisionType,
     Person,
     Vote,
+    VoteType,
     digest,
     reviewed,
     with_redacted,
@@ -36,7 +36,7 @@ SHORTEST_REMINDER_MS: Final = 60_000
 LONGEST_CLAIM_MINUTES: Final = 24 * 60
 """The longest time for which a person keeps a request to themselves."""
 
-_SETTLES: Final[dict[DecisionType, ApprovalStatus]] = {
+_SETTLES: Final[dict[VoteType, ApprovalStatus]] = {
     "approve": "approved",
     "edit": "edited",
     "reject": "rejected",
@@ -72,6 +72,7 @@ def refusal(requests: Sequence[ApprovalRequest], decision: Decision, sender: Sen
         or _other_arguments(request, decision)
         or _not_allowed(request, decision)
         or _not_theirs(request, decision.person, sender)
+        or _voted_already(request, decision)
         or _does_not_fit(request, decision)
     )
     return f"Approval {request.id}{problem}" if problem else None
@@ -95,6 +96,7 @@ def claim_refusal(
     sender: Sender,
     *,
     force: bool = False,
+    to: str = "",
 ) -> str | None:
     """Return why a person cannot claim a request; only those who may decide it can.
 
@@ -104,13 +106,17 @@ def claim_refusal(
         person: who wants to claim it; nobody can without a name.
         sender: the circumstances.
         force: whether a claim of somebody else does not matter.
+        to: the person to whom they hand their claim over; empty if they keep it.
     """
     request = next((one for one in requests if one.id == request_id), None)
     if request is None:
         return _unknown(requests, request_id)
     nameless = None if person.subject else " can only be claimed by name (by=)."
     problem = (
-        settled_problem(request) or nameless or _not_theirs(request, person, sender, force=force)
+        settled_problem(request)
+        or nameless
+        or _not_theirs(request, person, sender, force=force)
+        or (_not_handed_over(request, person, to, sender, force=force) if to else None)
     )
     return f"Approval {request.id}{problem}" if problem else None
 
@@ -139,6 +145,8 @@ def _other_arguments(request: ApprovalRequest, decision: Decision) -> str | None
 
 def _not_allowed(request: ApprovalRequest, decision: Decision) -> str | None:
     allowed = request.terms.allow
+    if decision.type == "withdraw":
+        return ": a withdrawn vote cannot be remembered." if decision.remember else None
     if decision.type not in allowed:
         return f" cannot be decided with {decision.type!r:.40}, only with {', '.join(allowed)}."
     if decision.remember and (decision.type not in {"approve", "reject"} or request.kind != "tool"):
@@ -155,15 +163,52 @@ def _not_theirs(
     problem = person_problem(request.terms, request.audiences, person, sender)
     if problem:
         return problem
-    if (
-        any(vote.decision.by == person.subject for vote in request.standing_votes)
-        and person.subject
-    ):
-        return f": {person.subject} has decided already; a different person has to agree."
     claim = request.claim
     if claim is None or force or claim.until_ms <= sender.at_ms or claim.by == person.subject:
         return None
     return f": {claim.by} is working on it. Claim it with force to take it over."
+
+
+def _not_handed_over(
+    request: ApprovalRequest, person: Person, to: str, sender: Sender, *, force: bool
+) -> str | None:
+    """Return why a claim cannot go to another person, whose groups nobody knows here."""
+    claim, audiences = request.claim, request.audiences
+    if not force and (claim is None or claim.until_ms <= sender.at_ms):
+        return f": {person.subject} has no claim to hand over. Claim it first."
+    if to == sender.requester and request.terms.audience.exclude_requester:
+        return f": {to:.80} asked for this, so somebody else has to decide."
+    only_people = not any(one.groups for one in audiences)
+    named = {name for one in audiences for name in one.subjects}
+    if only_people and named and to not in named:
+        return f": {to:.80} may not do this. It is for {audience_text(audiences)}."
+    return None
+
+
+def _voted_already(request: ApprovalRequest, decision: Decision) -> str | None:
+    """Return why a person who has voted may not say this; they may say anything but the same."""
+    by = decision.by or ""
+    if decision.type == "withdraw":
+        voted = by and any(vote.decision.by == by for vote in _not_withdrawn(request))
+        return None if voted else f": {by or 'nobody'} has no vote to withdraw."
+    votes = (one.decision for one in request.standing_votes if by and one.decision.by == by)
+    standing = next(votes, None)
+    if standing is None or decision.type not in {"approve", "edit"}:
+        return None
+    if decision.type == "approve" or decision.edited_arguments == standing.edited_arguments:
+        return f": {by} has decided already; a different person has to agree."
+    return None
+
+
+def _not_withdrawn(request: ApprovalRequest) -> list[Vote]:
+    """Return the votes that nobody has withdrawn, void or not."""
+    votes: list[Vote] = []
+    for vote in request.votes:
+        if vote.decision.type == "withdraw":
+            votes = [one for one in votes if one.decision.by != vote.decision.by]
+        else:
+            votes.append(vote)
+    return votes
 
 
 def person_problem(
@@ -244,7 +289,8 @@ def voted(
     """Return a request after an accepted decision; it is settled once enough people agree.
 
     What runs the call needs the quorum, for the very same arguments: an edit makes all earlier
-    votes void. What does not run it needs one person.
+    votes void. What does not run it needs one person. Who withdraws the edit that holds gives the
+    call its own arguments back.
 
     Args:
         request: the request.
@@ -261,6 +307,14 @@ def voted(
             arguments=reviewed(edited, request.terms.redact),
             args_digest=digest(edited),
         )
+    withdraws = decision.type == "withdraw"
+    if withdraws and request.edited is not None and _last_editor(request) == decision.by:
+        request = replace(
+            request,
+            edited=None,
+            arguments=reviewed(arguments, request.terms.redact),
+            args_digest=digest(arguments),
+        )
     vote = Vote(
         decision=decision,
         at_ms=sender.at_ms,
@@ -268,6 +322,8 @@ def voted(
         args_digest=request.args_digest,
     )
     request = replace(request, votes=(*request.votes, vote))
+    if withdraws:
+        return request
     runs = decision.type in {"approve", "edit"}
     if runs and len(request.standing_votes) < request.terms.quorum:
         return replace(request, claim=None)  # the next vote is somebody else's
@@ -275,10 +331,16 @@ def voted(
     return replace(request, status=status, decision=decision, decided_at_ms=sender.at_ms)
 
 
-def claimed(request: ApprovalRequest, person: Person, minutes: int, at_ms: int) -> ApprovalRequest:
+def _last_editor(request: ApprovalRequest) -> str | None:
+    """Return who made the newest edit of a request."""
+    edits = (one.decision.by for one in reversed(request.votes) if one.decision.type == "edit")
+    return next(edits, None)
+
+
+def claimed(request: ApprovalRequest, by: str, minutes: int, at_ms: int) -> ApprovalRequest:
     """Return a request that a person works on for some minutes; for 0, that nobody works on."""
     until_ms = at_ms + min(minutes, LONGEST_CLAIM_MINUTES) * 60_000
-    claim = Claim(by=person.subject, until_ms=until_ms) if minutes > 0 else None
+    claim = Claim(by=by, until_ms=until_ms) if minutes > 0 else None
     return replace(request, claim=claim)
 
 

@@ -502,3 +502,55 @@ async def test_after_a_minute_a_claim_ends_and_people_are_reminded(desk: Desk):
         "vote",
         "decided",
     ]
+
+
+@pytest.mark.smoke
+@both_channels
+async def test_a_withdrawn_vote_may_be_cast_again(desk: Desk, channel: str):
+    ran: list[int] = []
+    policy = ApprovalPolicy(audience="billing", quorum=2)
+    handle = await waiting(desk, clerk(policy, ran), ScriptedModel(refunds(50), "Done."))
+    assert await refusal(desk, handle, channel, by(ANN)) is None
+    assert await refusal(desk, handle, channel, by(ANN, "withdraw")) is None
+    state = await desk.until(handle, lambda one: [len(it.votes) for it in one.approvals] == [2])
+    assert state.approvals[0].standing_votes == ()
+    said = await refusal(desk, handle, channel, by(ANN, "withdraw"))
+    assert said == "Approval a1: ann has no vote to withdraw."
+    assert await refusal(desk, handle, channel, by(BOB)) is None
+    await desk.settled(handle)
+    assert ran == [], "one vote stands"
+    assert await refusal(desk, handle, channel, by(ANN)) is None, "it is said anew"
+    await desk.result(handle)
+    assert ran == [50]
+
+
+async def test_a_person_asks_back_and_the_agent_asks_again(desk: Desk):
+    ran: list[int] = []
+    model = ScriptedModel(refunds(50), "For A-17. Again:", refunds(40), "Done.")
+    handle = await waiting(desk, clerk(True, ran), model, keep_open=True)
+    [request] = await handle.approvals()
+    receipt = await handle.ask_back(request, "Which invoice?", by=ANN)
+    assert (receipt.status, receipt.by) == ("rejected", "ann")
+    await desk.until(handle, lambda one: one.status == "idle")
+    output = model.requests[1].input[-1]["output"]
+    assert "ann of the team has not decided about this yet, and asks: Which invoice?" in output
+    await handle.send("Invoice 7.")
+    await desk.until(handle, lambda one: one.status == "waiting")
+    await handle.approve("a2", by=ANN)
+    await desk.until(handle, lambda one: one.status == "idle")
+    assert ran == [40]
+
+
+async def test_a_claim_is_handed_over(desk: Desk):
+    policy = ApprovalPolicy(audience="billing")
+    handle = await waiting(desk, clerk(policy), ScriptedModel(refunds(50), "Done."))
+    [request] = await handle.approvals()
+    await handle.claim(request, by=ANN)
+    with pytest.raises(DecisionRefused, match="ann is working on it"):
+        await handle.claim(request, by=BOB, to="bob")
+    receipt = await handle.claim(request, by=ANN, to=BOB)
+    assert receipt.by == "bob"
+    with pytest.raises(DecisionRefused, match="bob is working on it"):
+        await handle.approve(request, by=ANN)
+    await handle.approve(request, by=BOB)
+    await desk.result(handle)

@@ -17,6 +17,7 @@ from outlast.loop.approvals import (
     DecisionType,
     EscalationStep,
     Person,
+    VoteType,
     digest,
     reviewed,
 )
@@ -73,7 +74,7 @@ ASKED = asked()
 SECOND = replace(ASKED, id="a2")
 
 
-def decision(kind: DecisionType = "approve", by: str | None = None, **fields: Any) -> Decision:
+def decision(kind: VoteType = "approve", by: str | None = None, **fields: Any) -> Decision:
     """A decision that fits the request."""
     if kind == "edit":
         fields.setdefault("edited_arguments", {"order": "A-17", "cents": 400})
@@ -345,12 +346,7 @@ def test_a_decision_with_a_key_is_the_same_decision_again() -> None:
             True,
             ": bob may not do this. It is for ann.",
         ),
-        (
-            after(asked(quorum=2), decision(by="ann")),
-            "ann",
-            False,
-            ": ann has decided already; a different person has to agree.",
-        ),
+        (after(asked(quorum=2), decision(by="ann")), "ann", False, None),
         (
             replace(ASKED, claim=Claim(by="ann", until_ms=NOW + 1)),
             "bob",
@@ -370,12 +366,11 @@ def test_who_could_decide_may_claim_what_nobody_else_works_on(
 
 
 def test_a_claim_ends_by_itself_or_when_it_is_given_back() -> None:
-    ann = Person(subject="ann")
-    taken = claimed(ASKED, ann, 5, ANYWAY.at_ms)
+    taken = claimed(ASKED, "ann", 5, ANYWAY.at_ms)
     assert taken.claim == Claim(by="ann", until_ms=NOW + 5 * MINUTE)
-    assert claimed(taken, ann, 0, ANYWAY.at_ms).claim is None
-    assert claimed(taken, ann, -1, ANYWAY.at_ms).claim is None
-    longest = claimed(ASKED, ann, 10**9, ANYWAY.at_ms).claim
+    assert claimed(taken, "ann", 0, ANYWAY.at_ms).claim is None
+    assert claimed(taken, "ann", -1, ANYWAY.at_ms).claim is None
+    longest = claimed(ASKED, "ann", 10**9, ANYWAY.at_ms).claim
     assert longest == Claim(by="ann", until_ms=NOW + LONGEST_CLAIM_MINUTES * MINUTE)
 
 
@@ -423,13 +418,107 @@ def test_an_edit_makes_earlier_votes_void() -> None:
     assert json.loads(request.edited or "") == {"order": "A-17", "cents": 400}
     assert request.arguments == request.edited
     assert request.args_digest == digest('{"cents": 400, "order": "A-17"}')
-    again = decision(by="bob")
+    again = decision(by="bob", args_digest=request.args_digest)
     assert "bob has decided already" in (refusal([request], again, VERIFIED) or "")
     stale = decision(by="eve", args_digest=ASKED.args_digest)
     assert "other arguments" in (refusal([request], stale, VERIFIED) or "")
     settled = after(request, decision(by="ann", args_digest=request.args_digest))
     assert settled.status == "edited"
     assert settled.edited == request.edited
+
+
+@pytest.mark.parametrize(("kind", "status"), [("reject", "rejected"), ("respond", "responded")])
+def test_who_has_approved_may_still_stop_the_call(kind: VoteType, status: ApprovalStatus) -> None:
+    request = after(asked(quorum=2), decision(by="ann"), decision(kind, by="ann"))
+    assert (request.status, request.settled_by) == (status, "ann")
+
+
+def test_an_edit_of_ones_own_approval_is_still_one_vote() -> None:
+    request = after(asked(quorum=2), decision(by="ann"), decision("edit", by="ann"))
+    assert (request.status, len(request.standing_votes)) == ("pending", 1)
+
+
+def test_a_withdrawn_vote_does_not_count_and_may_be_cast_again() -> None:
+    request = after(asked(quorum=2), decision(by="ann"), decision("withdraw", by="ann"))
+    assert (request.status, request.standing_votes, len(request.votes)) == ("pending", (), 2)
+    request = after(request, decision(by="bob"))
+    assert request.status == "pending", "ann's vote is withdrawn"
+    assert after(request, decision(by="ann")).status == "approved"
+
+
+def test_a_withdrawn_edit_gives_the_call_its_own_arguments_back() -> None:
+    first = asked(quorum=3, redact=("cents",))
+    request = after(first, decision(by="bob"), decision("edit", by="ann"))
+    request = after(request, decision(by="cid", args_digest=request.args_digest))
+    request = after(request, decision("withdraw", by="ann"))
+    assert request.edited is None
+    assert (request.arguments, request.args_digest) == (first.arguments, first.args_digest)
+    assert [one.decision.by for one in request.standing_votes] == ["bob"], "cid saw other ones"
+
+
+def test_a_withdrawn_edit_of_earlier_arguments_leaves_the_newer_edit() -> None:
+    newer: JsonObject = {"order": "A-17", "cents": 300}
+    request = after(asked(quorum=2), decision("edit", by="ann"))
+    request = after(request, decision("edit", by="bob", edited_arguments=newer))
+    request = after(request, decision("withdraw", by="ann"))
+    assert json.loads(request.edited or "") == newer
+    assert [one.decision.by for one in request.standing_votes] == ["bob"]
+
+
+def test_a_vote_withdrawn_for_other_arguments_does_not_come_back_with_them() -> None:
+    request = after(asked(quorum=3), decision(by="ann"), decision("edit", by="bob"))
+    request = after(request, decision("withdraw", by="ann"), decision("withdraw", by="bob"))
+    assert (request.args_digest, request.standing_votes) == (ASKED.args_digest, ())
+
+
+@pytest.mark.parametrize(
+    ("one", "problem"),
+    [
+        (decision("withdraw", by="bob"), ": bob has no vote to withdraw."),
+        (decision("withdraw"), ": nobody has no vote to withdraw."),
+        (decision("withdraw", by="ann", remember=True), ": a withdrawn vote cannot be remembered."),
+        (decision("withdraw", by="ann", args_digest="0"), ": the decision was made for other"),
+    ],
+)
+def test_only_ones_own_votes_can_be_withdrawn(one: Decision, problem: str) -> None:
+    request = after(asked(audience=Audience(subjects=("ann", "bob")), quorum=3), decision(by="ann"))
+    sender = VERIFIED
+    if one.by is None:
+        request = asked()
+    assert f"Approval a1{problem}" in (refusal([request], one, sender) or "")
+
+
+CLAIMED = replace(ASKED, claim=Claim(by="ann", until_ms=NOW + 1))
+
+
+@pytest.mark.parametrize(
+    ("request_", "by", "to", "force", "problem"),
+    [
+        (CLAIMED, "ann", "bob", False, None),
+        (CLAIMED, "eve", "bob", True, None),
+        (CLAIMED, "eve", "bob", False, ": ann is working on it."),
+        (ASKED, "ann", "bob", False, ": ann has no claim to hand over. Claim it first."),
+        (
+            replace(CLAIMED, terms=ApprovalTerms(audience=Audience(exclude_requester=True))),
+            "ann",
+            "rob",
+            False,
+            ": rob asked for this, so somebody else has to decide.",
+        ),
+        (
+            replace(CLAIMED, terms=ApprovalTerms(audience=Audience(subjects=("ann", "eve")))),
+            "ann",
+            "bob",
+            False,
+            ": bob may not do this. It is for ann or eve.",
+        ),
+    ],
+)
+def test_a_claim_is_handed_over_by_whoever_has_it(
+    request_: ApprovalRequest, by: str, to: str, force: bool, problem: str | None
+) -> None:
+    said = claim_refusal([request_], "a1", Person(subject=by), VERIFIED, force=force, to=to)
+    assert said is None if problem is None else f"Approval a1{problem}" in (said or "")
 
 
 def test_an_edit_of_an_edit_keeps_what_its_author_did_not_see() -> None:
