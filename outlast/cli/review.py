@@ -14,11 +14,11 @@ from outlast.cli.durations import iso_time, now_ms, rough
 from outlast.cli.view import WHO_WIDTH, say_facts
 from outlast.contract.blobs import readable
 from outlast.contract.redaction import redaction_of
+from outlast.contract.wording import ON_EXPIRY, budget_line, who_may_decide
 from outlast.loop.approvals import (
     ALL_DECISIONS,
     ApprovalRequest,
     DecisionType,
-    OnExpiry,
     RequestKind,
     Vote,
     VoteType,
@@ -51,12 +51,6 @@ _VOTED: Final[dict[VoteType, str]] = {
     "respond": "answered",
     "withdraw": "withdrew their votes",
 }
-_ON_EXPIRY: Final[dict[OnExpiry, str]] = {
-    "reject": "then it is rejected",
-    "approve": "then it is approved without a decision",
-    "escalate": "then further people may decide",
-    "fail": "then the question fails",
-}
 _COMMANDS: Final[dict[DecisionType, tuple[str, str]]] = {
     "approve": ("approve", ""),
     "reject": ("reject", '--message "..."'),
@@ -77,7 +71,11 @@ def show_approval(
         words: the model's own words; see `model_words`.
     """
     say_facts(console, [_headline(request)])
-    say_arguments(console, request.arguments, run_id)
+    spent = budget_line(request.arguments) if request.kind == "budget" else None
+    if spent is None:
+        say_arguments(console, request.arguments, run_id)
+    else:
+        say_facts(console, [("spent", spent)])
     say_facts(console, _facts(request, now_ms()))
     if words:
         _say_words(console, words)
@@ -209,7 +207,7 @@ def _facts(request: ApprovalRequest, now_ms: int) -> Iterator[tuple[str, str]]:
         yield "effect", terms.effect or "not declared"
     yield "risk", terms.risk
     yield "agents", " → ".join(request.handoff_path) or request.agent
-    yield "for", _who(request)
+    yield "for", who_may_decide(request)
     if terms.quorum > 1 or request.votes:
         standing = f"{len(request.standing_votes)} of {terms.quorum}"
         people = "" if terms.quorum == 1 else ", each by another person"
@@ -224,15 +222,6 @@ def _facts(request: ApprovalRequest, now_ms: int) -> Iterator[tuple[str, str]]:
         yield "policy", terms.policy
     if request.reason:
         yield "why", request.reason
-
-
-def _who(request: ApprovalRequest) -> str:
-    who = audience_text(request.audiences) or "anybody"
-    if request.terms.audience.exclude_requester:
-        who += ", but not the person who asked for the run"
-    if not request.terms.unverified:
-        who += ", with proof of who they are"
-    return who
 
 
 def _vote(vote: Vote, request: ApprovalRequest) -> str:
@@ -265,7 +254,7 @@ def _times(request: ApprovalRequest, now_ms: int) -> Iterator[tuple[str, str]]:
         yield "escalates", f"{_until(at_ms, now_ms)}: {whom} may decide, too"
     if request.expires_at_ms is not None:
         due = _until(request.expires_at_ms, now_ms)
-        yield "due", f"{due}: {_ON_EXPIRY[terms.on_expiry]}"
+        yield "due", f"{due}: {ON_EXPIRY[terms.on_expiry]}"
 
 
 def _until(at_ms: int, now_ms: int) -> str:

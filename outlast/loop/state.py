@@ -593,7 +593,7 @@ def decision_problem(
 ) -> str | None:
     """Return why a decision does not count at a time, or None if it does."""
     sender = sender_of(state, at_ms, verified=verified)
-    return refusal(_aged(state, at_ms), decision, sender)
+    return refusal(_aged(state, at_ms), decision, sender, _of_nested(state))
 
 
 def claim_problem(state: LoopState, event: RequestClaimed) -> str | None:
@@ -606,7 +606,12 @@ def claim_problem(state: LoopState, event: RequestClaimed) -> str | None:
         sender,
         force=event.force,
         to=event.to,
+        nested=_of_nested(state),
     )
+
+
+def _of_nested(state: LoopState) -> list[ApprovalRequest]:
+    return [request for one in state.nested for request in one.requests]
 
 
 def _aged(state: LoopState, at_ms: int) -> list[ApprovalRequest]:

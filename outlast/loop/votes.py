@@ -62,11 +62,23 @@ class Sender:
 # --- Which decisions a request accepts -----------------------------------------------------------
 
 
-def refusal(requests: Sequence[ApprovalRequest], decision: Decision, sender: Sender) -> str | None:
-    """Return why a decision is refused, or None if it is accepted."""
+def refusal(
+    requests: Sequence[ApprovalRequest],
+    decision: Decision,
+    sender: Sender,
+    nested: Sequence[ApprovalRequest] = (),
+) -> str | None:
+    """Return why a decision is refused, or None if it is accepted.
+
+    Args:
+        requests: the run's own requests.
+        decision: the decision.
+        sender: its circumstances.
+        nested: what runs nested in this one have reported, to say where to decide it.
+    """
     request = next((one for one in requests if one.id == decision.request_id), None)
     if request is None:
-        return _unknown(requests, decision.request_id)
+        return _unknown(requests, decision.request_id, nested)
     problem = (
         settled_problem(request)
         or _other_arguments(request, decision)
@@ -97,6 +109,7 @@ def claim_refusal(
     *,
     force: bool = False,
     to: str = "",
+    nested: Sequence[ApprovalRequest] = (),
 ) -> str | None:
     """Return why a person cannot claim a request; only those who may decide it can.
 
@@ -107,10 +120,11 @@ def claim_refusal(
         sender: the circumstances.
         force: whether a claim of somebody else does not matter.
         to: the person to whom they hand their claim over; empty if they keep it.
+        nested: as for `refusal`.
     """
     request = next((one for one in requests if one.id == request_id), None)
     if request is None:
-        return _unknown(requests, request_id)
+        return _unknown(requests, request_id, nested)
     nameless = None if person.subject else " can only be claimed by name (by=)."
     problem = (
         settled_problem(request)
@@ -121,9 +135,18 @@ def claim_refusal(
     return f"Approval {request.id}{problem}" if problem else None
 
 
-def _unknown(requests: Sequence[ApprovalRequest], request_id: str) -> str:
-    pending = ", ".join(one.id for one in requests if one.status == "pending")
-    return f"The run has no approval {request_id!r:.80}. Pending: {pending or 'none'}."
+def _unknown(
+    requests: Sequence[ApprovalRequest], request_id: str, nested: Sequence[ApprovalRequest]
+) -> str:
+    for one in nested:
+        if one.id == request_id:
+            return (
+                f"The approval {request_id} belongs to the nested run {one.run_id!r:.200}, which "
+                f"decides it. Send this to that run, or use `outlast approve`, which does."
+            )
+    pending = [one.id for one in requests if one.status == "pending"]
+    pending += [f"{one.id} in {one.run_id!r:.200}" for one in nested]
+    return f"The run has no approval {request_id!r:.80}. Pending: {', '.join(pending) or 'none'}."
 
 
 def settled_problem(request: ApprovalRequest) -> str | None:

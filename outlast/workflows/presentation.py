@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Final, TypeAlias, get_args
 
 from outlast import rendering
-from outlast.contract import names, policies
+from outlast.contract import names, policies, wording
 from outlast.contract.blobs import readable
 from outlast.contract.effects import kind_of
 from outlast.contract.redaction import Redaction, redaction_of, shown_effect
@@ -49,6 +49,7 @@ SUMMARY_BYTES = 200
 
 EXCERPT_ITEMS = 6
 EXCERPT_LENGTH = 300
+SHOWN_IGNORED = 3
 DECIDED_LENGTH = 2_000
 """How much of a call's arguments the details show while it waits for approval."""
 
@@ -157,7 +158,7 @@ def _wait_line(request: ApprovalRequest) -> str:
         "Waiting for approval",
         f"{whom} ",
         f"{request.id}: ",
-        call_line(request.name, request.arguments),
+        wording.request_line(request),
     )
 
 
@@ -259,6 +260,7 @@ def details(state: LoopState) -> str:
             "The next message retries."
         )
     lines.extend(_to_decide(state, request) for request in state.pending_approvals)
+    lines.extend(_ignored(state, hides))
     lines.extend(
         f"- {inline(_who(item))}: {code(_text(item, hides), EXCERPT_LENGTH)}"
         for item in state.items[: released(state)][-EXCERPT_ITEMS:]
@@ -273,14 +275,64 @@ def _to_decide(state: LoopState, request: ApprovalRequest) -> str:
     where = f" (in the nested run {code(run)})" if request.run_id else ""
     whole = len(request.arguments) <= LONGEST_READ
     shown = rendering.arguments_text(request.arguments) if whole else request.arguments
-    command = rendering.command("approve", run, request.id)
-    decision = json.dumps({"request_id": request.id, "type": "approve"})
-    rest = "" if len(shown) <= DECIDED_LENGTH else "The query `approvals` has them in full. "
+    spent = wording.budget_line(request.arguments) if request.kind == "budget" else None
+    if spent is not None:
+        what = f"Waiting for more of a budget: {inline(spent)}, for {inline(request.agent)}{where}."
+        return f"{what} {_rules(request)} {_way(run, request)}"
+    rest = "" if len(shown) <= DECIDED_LENGTH else " The query `approvals` has them in full."
     return (
         f"Waiting for approval: {code(request.name)} with the arguments "
-        f"{code(shown, DECIDED_LENGTH)}, called by {inline(request.agent)}{where}. {rest}Signal "
-        f'`decide` with {code(decision)} or `"reject"`, or run {code(command)}.'
+        f"{code(shown, DECIDED_LENGTH)}, called by {inline(request.agent)}{where}.{rest} "
+        f"{_rules(request)} {_way(run, request)}"
     )
+
+
+def _rules(request: ApprovalRequest) -> str:
+    """Return for whom a request is, its risk, votes and deadline."""
+    terms, due_ms = request.terms, deadline_ms(request)
+    facts = [f"For {inline(wording.who_may_decide(request))}", f"risk {terms.risk}"]
+    if terms.quorum > 1:
+        facts.append(f"{len(request.standing_votes)} of {terms.quorum} votes")
+    if request.claim is not None:
+        until = _time(request.claim.until_ms)
+        facts.append(f"{inline(request.claim.by)} works on it until {until}")
+    if request.paused_at_ms is not None:
+        facts.append("no time passes while a person has the conversation")
+    elif due_ms is not None and due_ms == request.expires_at_ms:
+        facts.append(f"due {_time(due_ms)}, {wording.ON_EXPIRY[terms.on_expiry]}")
+    elif due_ms is not None:
+        facts.append(f"due {_time(due_ms)}, then further people may decide")
+    return " · ".join(facts) + "."
+
+
+def _way(run_id: str, request: ApprovalRequest) -> str:
+    """Return how to decide, as far as the run accepts it."""
+    verb = "approve" if "approve" in request.terms.allow else "inbox show"
+    digest = request.args_digest
+    command = (
+        rendering.decision_command(verb, run_id, request.id, digest)
+        if verb == "approve"
+        else rendering.command(verb, run_id, request.id)
+    )
+    if not request.terms.unverified:
+        proof = "a signal or update from this page does not count, because it proves no sender"
+        return f"Run {code(command)}; {proof}."
+    record = {"request_id": request.id, "type": request.terms.allow[0], "args_digest": digest}
+    if audience_text(request.audiences):
+        record["by"] = "your name"
+    where = "to this run " if not request.run_id else "to that run "
+    return (
+        f"Run {code(command)}, or send the signal `decide` {where}with {code(json.dumps(record))}."
+    )
+
+
+def _ignored(state: LoopState, hides: Redaction) -> list[str]:
+    """Return the newest attempts of people that had no effect, and why."""
+    return [
+        f"Ignored at {_time(one.at_ms)}: {code(one.what, EXCERPT_LENGTH)}, because "
+        f"{code(hides.text(one.why), EXCERPT_LENGTH)}"
+        for one in state.ignored[-SHOWN_IGNORED:]
+    ]
 
 
 def unsaved_items(state: LoopState) -> int:

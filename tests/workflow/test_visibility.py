@@ -176,7 +176,16 @@ async def test_the_metadata_say_where_the_run_is_and_what_a_person_can_do(desk: 
         'Waiting for approval: `refund` with the arguments `{"order": "A-17"}`, called by Billing'
     )
     assert asked in metadata.current_details
-    assert '{"request_id": "a1", "type": "approve"}' in metadata.current_details
+    [request] = await handle.approvals()
+    seen = request.args_digest
+    assert f"· risk low. Run `outlast approve {handle.id} a1 --digest {seen[:16]}`" in (
+        metadata.current_details
+    )
+    await desk.workflow(handle).signal("decide", {"request_id": "a9", "type": "approve"})
+    later = await metadata_of(desk, handle)
+    assert "`decision approve for a9`, because `The run has no approval 'a9'." in (
+        later.current_details
+    )
     definition = metadata.definition
     queries = {one.name: one.description for one in definition.query_definitions}
     signals = {one.name: one.description for one in definition.signal_definitions}

@@ -398,8 +398,64 @@ def test_the_details_show_the_way_through_the_agents_and_the_newest_items() -> N
 def test_the_details_say_how_to_decide() -> None:
     text = details(play_in("waiting").state)
     assert "Waiting for approval: `refund` with the arguments `{}`, called by Triage." in text
-    assert '`{"request_id": "a1", "type": "approve"}`' in text
-    assert "`outlast approve support-42 a1`" in text
+    assert (
+        "For anybody · risk low. Run `outlast approve support-42 a1 --digest 44136fa355b3678a`"
+        in text
+    )
+    signal = text.partition("the signal `decide` to this run with `")[2].partition("`.")[0]
+    sent = json.loads(signal)
+    assert sent == {"request_id": "a1", "type": "approve", "args_digest": digest("{}")}
+
+
+def asked_under(**terms: Any) -> LoopState:
+    state = play_in("waiting").state
+    (request,) = state.approvals
+    return replace(state, approvals=(replace(request, terms=ApprovalTerms(**terms)),))
+
+
+def test_the_details_say_for_whom_a_request_is_and_until_when() -> None:
+    state = asked_under(
+        audience=Audience(groups=("billing",), exclude_requester=True), risk="high", quorum=2
+    )
+    (request,) = state.approvals
+    due = request.requested_at_ms + 1_000
+    claim = Claim(by="ann", until_ms=due)
+    state = replace(state, approvals=(replace(request, expires_at_ms=due, claim=claim),))
+    text = details(state)
+    at = datetime.fromtimestamp(due / 1000, UTC).isoformat(timespec="seconds")
+    assert (
+        "For the group billing, but not the person who asked for the run · risk high · 0 of 2 votes "
+        f"· ann works on it until {at} · due {at}, then it is rejected." in text
+    )
+    assert '"by": "your name"' in text
+
+
+def test_the_details_name_only_ways_that_count() -> None:
+    text = details(asked_under(unverified=False))
+    assert "For anybody, with proof of who they are · risk low." in text
+    assert "the signal `decide`" not in text
+    assert "a signal or update from this page does not count" in text
+    only = details(asked_under(allow=("respond", "reject")))
+    assert "Run `outlast inbox show support-42 a1`" in only
+
+
+def test_the_details_show_at_once_what_was_ignored() -> None:
+    play = play_in("waiting")
+    play.decided("a7", "approve", by="ann")
+    text = details(play.state)
+    assert "Ignored at 1970-" in text
+    assert "`decision approve for a7 by ann`, because `The run has no approval 'a7'." in text
+
+
+def test_a_budget_is_shown_in_words() -> None:
+    state = play_in("waiting").state
+    (request,) = state.approvals
+    spent = '{"of": "cost_micros", "per": "run", "limit": 250000, "spent": 300001, "extend_by": 5}'
+    budget = replace(request, kind="budget", name="budget", arguments=spent)
+    state = replace(state, approvals=(budget,))
+    words = "$0.300001 of $0.25 per run used; $0.000005 more"
+    assert f"Waiting for more of a budget: `{words}`, for Triage." in details(state)
+    assert waits(state)["a1"].summary == f"`Waiting for approval a1: {words}`"
 
 
 def waiting_further_down() -> Play:
@@ -419,8 +475,13 @@ def test_what_waits_in_a_nested_run_is_shown_with_the_run_that_takes_the_decisio
     ]
     text = details(play.state)
     assert "called by Billing (in the nested run `deep-7`)." in text
-    assert "`outlast approve deep-7 e3.a1`" in text
-    assert "`outlast approve support-42 a1`" in text
+    assert "`outlast approve deep-7 e3.a1 --digest " in text
+    assert "`decide` to that run with" in text
+    assert "`outlast approve support-42 a1 --digest " in text
+    play.decided("e3.a1", "approve")
+    assert "belongs to the nested run 'deep-7', which decides it." in play.state.ignored[-1].why
+    play.decided("e3.a2", "approve")
+    assert play.state.ignored[-1].why.endswith("Pending: a1, e3.a1 in 'deep-7'.")
 
 
 def test_the_details_say_why_a_question_has_no_answer() -> None:
