@@ -4,6 +4,7 @@ No message ever contains an API key.
 """
 
 import math
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -192,6 +193,21 @@ def closed_socket(target: Target, closing: str) -> ModelError:
     )
 
 
+def foreign_event(target: Target, kind: str | None) -> ModelError:
+    """Return the failure for an event of another response than the one in progress.
+
+    Args:
+        target: the destination of the call.
+        kind: the type of the event.
+    """
+    return ModelError(
+        f"The model provider at {target.base_url} sent an event of an earlier response"
+        f" ({target.quote(kind or 'without a type')}) over the WebSocket, which was closed.",
+        code="bad_response",
+        retryable=True,
+    )
+
+
 def oversized_frame(target: Target, *, is_request: bool) -> ModelError:
     """Return the failure for a request or response that is too large for one WebSocket frame."""
     problem = (
@@ -314,6 +330,36 @@ def _duration(seconds: float) -> timedelta | None:
         return timedelta(seconds=seconds)
     except OverflowError:
         return None
+
+
+def wrong_redirect(target: Target, location: str, status: int) -> ModelError:
+    """Return the failure for a WebSocket's handshake that is redirected to what is no WebSocket.
+
+    Args:
+        target: the destination of the call.
+        location: the address that the server named.
+        status: the HTTP status.
+    """
+    address = location.partition("?")[0]  # its query may hold secrets
+    return bad_response(
+        target, f"a redirect to {address}, which is no WebSocket, such as to a login", status=status
+    )
+
+
+def unread_handshake(error: BaseException, target: Target) -> ModelError:
+    """Return the failure for an answer to a WebSocket's handshake that is not HTTP/1.1.
+
+    Load balancers answer with HTTP/1.0 while no server is behind them.
+    """
+    cause = str(_root(error))
+    found = _HTTP_1_0.search(cause)
+    if found is None:
+        return bad_response(target, f"{type(error).__name__}: {error}: {cause}")
+    return reported_failure(found[2].strip() or None, target, status=int(found[1]))
+
+
+_HTTP_1_0 = re.compile(r"HTTP/1\.0 ([1-5][0-9]{2})\b ?(.*)")
+"""The first line of an answer, as the error of the package `websockets` quotes it."""
 
 
 def _root(error: BaseException) -> BaseException:

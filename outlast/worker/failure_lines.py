@@ -6,6 +6,7 @@ this package. The level DEBUG of the logger `outlast` logs the trace again.
 
 import asyncio
 import logging
+from datetime import timedelta
 from typing import Final
 
 from temporalio import activity
@@ -13,6 +14,7 @@ from temporalio.exceptions import ApplicationError
 
 from outlast.activities.attempt_error import AttemptError
 from outlast.activities.failure_words import failure_words, one_line
+from outlast.activities.retry_delay import next_attempt_in
 from outlast.agents.logs import logs_exception_texts
 from outlast.contract import names
 
@@ -51,27 +53,31 @@ def _is_ours() -> bool:
 
 def _line(error: BaseException) -> str:
     most = _most_attempts(error)
+    asked = None
     if isinstance(error, ApplicationError):
-        text, final = error.message, error.non_retryable
+        text, final, asked = error.message, error.non_retryable, error.next_retry_delay
     else:
         text, final = f"{type(error).__name__}: {error}", False
     last = final or activity.info().attempt == most
-    return _log_line("failed", failure_words(text, error), most=most, last=last)
+    message = failure_words(text, error)
+    return _log_line("failed", message, most=most, delay=None if last else next_attempt_in(asked))
 
 
 def _line_of_timeout() -> str:
     """Return the line of an attempt that timed out at the server."""
     most = _attempts_of_policy()
     message = "no heartbeat for too long: this process or the server stood still"
-    return _log_line("was stopped", message, most=most, last=activity.info().attempt == most)
+    delay = None if activity.info().attempt == most else next_attempt_in(None)
+    return _log_line("was stopped", message, most=most, delay=delay)
 
 
-def _log_line(what_happened: str, message: str, *, most: int, last: bool) -> str:
+def _log_line(what_happened: str, message: str, *, most: int, delay: timedelta | None) -> str:
+    """Return the line of an attempt, and when the next one follows; None for the last attempt."""
     info = activity.info()
     tries = f"attempt {info.attempt} of {most}" if most else f"attempt {info.attempt}"
     what = one_line(info.activity_type.removeprefix(names.TOOL_PREFIX))
     run_id = one_line(info.workflow_id or "")
-    ending = "" if last else "; will be retried"
+    ending = "" if delay is None else f"; will be retried in {delay.total_seconds():g} s"
     return f"outlast: {what} {what_happened} in {run_id} ({tries}): {message}{ending}"
 
 

@@ -9,6 +9,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import (
     ConnectionClosed,
     InvalidHandshake,
+    InvalidMessage,
     InvalidStatus,
     InvalidURI,
     SecurityError,
@@ -21,7 +22,9 @@ from outlast.models.failures import (
     connection_failure,
     reported_failure,
     timeout_failure,
+    unread_handshake,
     unsendable_key,
+    wrong_redirect,
 )
 from outlast.models.json_values import as_object
 from outlast.ports.model import ModelError
@@ -147,11 +150,18 @@ async def open_socket(
             report, target, status=response.status_code, headers=dict(response.headers.raw_items())
         ) from error
     except InvalidURI as error:
+        if isinstance(redirect := error.__context__, InvalidStatus):
+            answer = redirect.response
+            raise wrong_redirect(
+                target, answer.headers.get("location", ""), answer.status_code
+            ) from None
         raise UserError(f"{target.base_url!r} is not the address of a WebSocket.") from error
     except TimeoutError as error:
         raise timeout_failure(target) from error
     except OSError as error:
         raise connection_failure(error, target) from error
+    except InvalidMessage as error:
+        raise unread_handshake(error, target) from error
     except (InvalidHandshake, SecurityError, EOFError, ValueError) as error:
         raise bad_response(target, f"{type(error).__name__}: {error}") from error
 

@@ -23,11 +23,14 @@ from outlast.models.failures import (
     bad_response,
     closed_socket,
     connection_failure,
+    foreign_event,
     oversized_frame,
     refused_request,
     reported_failure,
     request_failure,
     timeout_failure,
+    unread_handshake,
+    wrong_redirect,
 )
 from outlast.models.json_values import as_count, as_object, as_objects, as_text
 from outlast.models.loop_values import LoopValues
@@ -39,6 +42,7 @@ from outlast.models.openai.sockets import (
     PoolLimits,
     Socket,
     SocketPool,
+    response_id_of,
 )
 from outlast.ports.model import ModelError
 
@@ -283,6 +287,8 @@ class _Call:
             event = None
         if event is None:
             raise bad_response(self.target, "expected events of JSON objects")
+        if not socket.belongs(event):
+            raise foreign_event(self.target, as_text(event.get("type")))
         return event
 
     def _limit(self) -> float | None:
@@ -338,7 +344,7 @@ class _RequestText:
     def held_with(self, event: JsonObject) -> HeldResponse | None:
         """Return the server's state after the last event, if a request can continue it."""
         response = as_object(event.get("response")) or {}
-        response_id = as_text(response.get("id"))
+        response_id = response_id_of(event)
         output = as_objects(response.get("output"))
         if not self._can_be_held or not output or response_id is None:
             return None
@@ -458,13 +464,17 @@ def _failures(target: Target) -> Generator[None]:
         raise _refused_handshake(error, target) from None
     except sockets.ConnectionClosed as error:
         raise _closed(error, target) from None
-    except (sockets.InvalidURI, httpx2.InvalidURL):
+    except (sockets.InvalidURI, httpx2.InvalidURL) as error:
+        if isinstance(redirect := error.__context__, sockets.InvalidStatus):
+            raise _redirected(redirect, target) from None
         raise bad_address(target) from None
     except sockets.ProxyError as error:
         raise connection_failure(error, target) from None
     except sockets.InvalidHandshake as error:
         if isinstance(error.__cause__, EOFError | OSError):
             raise connection_failure(error, target) from None
+        if isinstance(error, sockets.InvalidMessage):
+            raise unread_handshake(error, target) from None
         raise bad_response(target, f"{type(error).__name__}: {error}") from None
     except TimeoutError:
         raise timeout_failure(target) from None
@@ -472,6 +482,12 @@ def _failures(target: Target) -> Generator[None]:
         raise connection_failure(error, target) from None
     except (openai.OpenAIError, TypeError, ValueError) as error:
         raise request_failure(error, target) from None
+
+
+def _redirected(error: "InvalidStatus", target: Target) -> ModelError:
+    """Return the failure for a redirect to what is no WebSocket."""
+    response = error.response
+    return wrong_redirect(target, response.headers.get("location", ""), response.status_code)
 
 
 def _refused_handshake(error: "InvalidStatus", target: Target) -> ModelError:

@@ -11,6 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from outlast.loop.values import JsonObject
+from outlast.models.json_values import as_object, as_text
+
 if TYPE_CHECKING:
     from ssl import SSLContext
 
@@ -34,6 +37,9 @@ class PoolLimits:
 
 DEFAULT_LIMITS: Final = PoolLimits()
 
+_BEGINNING: Final = "response.created"
+"""The type of a response's first event."""
+
 
 @dataclass(frozen=True, slots=True)
 class HeldResponse:
@@ -53,6 +59,10 @@ class HeldResponse:
 class Socket:
     """One connection, which carries one response at a time.
 
+    A server may send events of an ended response again. Taken for those of the next response, they
+    would answer its request. So events are matched by the id of their response, and a socket with
+    an event of another one is not used any more.
+
     Attributes:
         route: what the connection was opened with; requests with the same route can share it.
         run_id: the run of its last request.
@@ -67,23 +77,51 @@ class Socket:
         self.opened_at = asyncio.get_running_loop().time()
         self.expiry: asyncio.TimerHandle | None = None
         self._connection = connection
+        self._current: str | None = None
+        self._ended: set[str] = set()
 
     async def send(self, text: str) -> None:
-        """Send a text frame."""
+        """Send the text frame of a request; the response before has ended."""
+        if self._current:
+            self._ended.add(self._current)
+        self._current = None
         await self._connection.send_raw(text)
+
+    def belongs(self, event: JsonObject) -> bool:
+        """Whether an event is not known to be of another response than that of the request.
+
+        Most events do not name their response. They belong to it once it has been named.
+        """
+        response_id = response_id_of(event)
+        if response_id is None:
+            if self._current is None and event.get("type") == _BEGINNING:
+                self._current = ""
+            is_before = self._current is None and bool(self._ended)
+            return not (is_before and is_of_response(event))
+        if not self._current and response_id not in self._ended:
+            self._current = response_id
+        return response_id == self._current
 
     async def receive(self) -> bytes:
         """Return the data of the next frame."""
         return await self._connection.recv_bytes()
 
     async def is_usable(self) -> bool:
-        """Whether the connection is still open; frames that have come since are dropped."""
+        """Whether the connection is still open, and the ended response has no more events.
+
+        Other frames that have come since are dropped.
+        """
+        from pydantic_core import from_json
         from websockets.exceptions import ConnectionClosed
 
         try:
             async with asyncio.timeout(0):
                 while True:
-                    await self._connection.recv_bytes()
+                    event = as_object(from_json(await self._connection.recv_bytes()))
+                    if event is None or is_of_response(event):
+                        return False
+        except ValueError:
+            return False
         except TimeoutError:
             return True
         except ConnectionClosed:
@@ -93,6 +131,17 @@ class Socket:
         """Close the connection in any state."""
         with suppress(Exception):
             await self._connection.close()
+
+
+def is_of_response(event: JsonObject) -> bool:
+    """Whether an event concerns a response, by its type."""
+    return str(event.get("type")).startswith("response.")
+
+
+def response_id_of(event: JsonObject) -> str | None:
+    """Return the id of an event's response, if the event names it."""
+    response = as_object(event.get("response")) or {}
+    return as_text(response.get("id")) or as_text(event.get("response_id"))
 
 
 class SocketPool:

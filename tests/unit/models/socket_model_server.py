@@ -76,16 +76,23 @@ class SocketModelServer(SocketServer):
 
     async def serve(self, socket: ServerSocket) -> None:
         self.connections += 1
+        number = 0
         async for body in socket:
+            number += 1
             request: JsonObject = {**body}
             assert request.pop("type") == "response.create"
             self.requests.append(Received(socket.path, socket.query, socket.headers, request))
             answer = self._answers.popleft() if self._answers else _Frames([], cut=True)
             answer.played.set()
             for frame in answer.frames:
-                await socket.send(frame)
+                await socket.send(_numbered(frame, number))
             if answer.cut:
                 await socket.close(1006)
                 return
             if answer.hang:
                 await socket.receive()  # until the other side has had enough
+
+
+def _numbered(frame: str | bytes, number: int) -> str | bytes:
+    """Give each response of a connection its own id, as servers do; that of tests is `resp_1`."""
+    return frame.replace('"resp_1"', f'"resp_{number}"') if isinstance(frame, str) else frame

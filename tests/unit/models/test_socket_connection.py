@@ -26,7 +26,7 @@ from outlast.models import OpenAIConnection, OpenAIProvider, ResponsesModel
 from outlast.models.openai.socket_connection import SocketConnection
 from outlast.models.openai.sockets import DEFAULT_LIMITS, PoolLimits
 from outlast.ports.model import ModelError, ModelRequest, ModelResponse
-from outlast.testing import call, paced, run_in_memory, wait_for
+from outlast.testing import call, paced, run_in_memory, say, wait_for
 from outlast.testing.responses_server import ScriptedResponsesServer
 from tests.unit.models.conftest import KEY
 from tests.unit.models.responses_api import message, response
@@ -294,11 +294,115 @@ async def test_events_between_two_responses_are_dropped(
 ) -> None:
     model = ResponsesModel("gpt-test", sockets)
     last = {"type": "response.completed", "response": response(message("hi"))}
-    for _ in range(2):
+    for sent in range(2):
         socket_server.stream([last, {"type": "rate_limits.updated"}, {"type": "error"}])
-        assert await collect(model.stream_response(asking())) == [last]
-        await asyncio.sleep(0.02)
+        (event,) = await collect(model.stream_response(asking()))
+        assert event["type"] == "response.completed"
+        await socket_server.until_sent("error", sent + 1)
     assert socket_server.connections == 1
+
+
+def answering(*texts: str) -> Callable[[ModelRequest], Any]:
+    """Answers question after question; a test may do something before each."""
+    rest = list(texts)
+    return lambda _: say(rest.pop(0))
+
+
+async def repeat(server: ScriptedResponsesServer, *kinds: str) -> None:
+    """Send the last events of these kinds once more, as some gateways do."""
+    for kind in kinds:
+        await server.sockets[-1].send(server.sent(kind)[-1])
+
+
+async def until_read(server: ScriptedResponsesServer) -> None:
+    """Wait until the client has read all that was sent: it answers a ping in its turn."""
+    connection: Any = server.sockets[-1]
+    await (await connection._connection.ping())
+
+
+TAIL = ("response.output_item.done", "response.completed")
+
+
+@pytest.mark.parametrize("kinds", [TAIL[1:], TAIL, ("response.created", *TAIL)])
+async def test_a_last_event_that_comes_again_between_two_questions_answers_none(
+    kinds: tuple[str, ...],
+) -> None:
+    async with (
+        ScriptedResponsesServer(always=answering("One.", "Two.")) as server,
+        model_of(server) as model,
+    ):
+        first = await model.get_response(asking())
+        await repeat(server, *kinds)
+        await until_read(server)
+        second = await model.get_response(asking(*first.output, MORE))
+        assert second.output[0]["content"][0]["text"] == "Two."
+        assert len(server.sockets) == 2, "such a socket is not used again"
+        assert len(created(server)) == 2
+
+
+@pytest.mark.parametrize("kinds", [TAIL[:1], TAIL[1:], TAIL])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_last_event_that_comes_again_after_the_next_question_answers_none(
+    kinds: tuple[str, ...], stream: bool
+) -> None:
+    async def reply(request: ModelRequest) -> Any:
+        if len(created(server)) == 2:
+            await repeat(server, *kinds)  # when the question has come, and before the answer
+        return say(f"Answer {len(created(server))}.")
+
+    async with ScriptedResponsesServer(always=reply) as server, model_of(server) as model:
+        first = await model.get_response(asking())
+        request = asking(*first.output, MORE)
+        if stream:
+            said, failure = await collect_until_failure(model.stream_response(request))
+            assert said == []
+        else:
+            failure = await fail(model, request)
+        assert (failure.code, failure.retryable) == ("bad_response", True)
+        assert "an event of an earlier response" in failure.message
+        assert (await model.get_response(request)).output[0]["content"][0]["text"] == "Answer 3."
+        assert len(server.sockets) == 2, "such a socket is not used again"
+
+
+async def test_a_last_event_that_comes_again_within_the_next_answer_fails_it(
+    sockets: SocketConnection, socket_server: SocketModelServer
+) -> None:
+    model = ResponsesModel("gpt-test", sockets)
+    socket_server.answer(response(message("hi")))
+    first = await model.get_response(asking())
+    begun = {"type": "response.created", "response": {"id": "resp_of_its_own"}}
+    again = {
+        "type": "response.completed",
+        "response": response(message("hi"), id=first.response_id),
+    }
+    socket_server.stream([begun, again])
+    said, failure = await collect_until_failure(model.stream_response(asking(*first.output, MORE)))
+    assert (said, failure.retryable) == ([begun], True)
+
+
+@pytest.mark.smoke
+async def test_tools_run_once_where_last_events_come_again() -> None:
+    ran: list[str] = []
+
+    @function_tool
+    def pay(order: str) -> str:
+        ran.append(order)
+        return "paid"
+
+    async def reply(request: ModelRequest) -> Any:
+        paid = sum(item.get("type") == "function_call_output" for item in request.input)
+        if paid and paid not in repeated:
+            repeated.append(paid)
+            await repeat(server, *TAIL)
+        return say("Done.") if paid == 3 else [call("pay", f"c{paid}", order=f"A-{paid}")]
+
+    repeated: list[int] = []
+    agent = Agent(name="Desk", tools=[pay])
+    async with ScriptedResponsesServer(always=reply) as server, model_of(server) as model:
+        result = await run_in_memory(agent, "Pay.", model=model)
+    assert result.final_output == "Done."
+    assert ran == ["A-0", "A-1", "A-2"]
+    assert repeated == [1, 2, 3]
 
 
 # --- Errors ---------------------------------------------------------------------------------------
@@ -396,7 +500,7 @@ async def test_unknown_events_are_passed_on(
     sockets: SocketConnection, socket_server: SocketModelServer
 ) -> None:
     model = ResponsesModel("gpt-test", sockets)
-    last = {"type": "response.completed", "response": response(message("hi"))}
+    last: JsonObject = {"type": "response.completed", "response": response(message("hi"))}
     events: list[JsonObject] = [{"type": "x.y.delta", "z": 1}, {"type": "surprise"}, last]
     socket_server.stream(events)
     assert await collect(model.stream_response(ASK)) == events
@@ -751,6 +855,44 @@ async def test_a_redirect_to_another_server_is_not_followed(
     failure = await fail(ResponsesModel("gpt-test", sockets))
     assert (failure.code, failure.retryable) == ("bad_response", True)
     assert "redirect" in failure.message
+
+
+@pytest.mark.parametrize("location", ["https://login.example/in?key=1", "http://127.0.0.1:1/"])
+async def test_a_redirect_to_what_is_no_websocket_is_no_fault_of_the_address(
+    sockets: SocketConnection, socket_server: SocketModelServer, location: str
+) -> None:
+    socket_server.refuse_connection(302, headers={"location": location})
+    failure = await fail(ResponsesModel("gpt-test", sockets))
+    assert (failure.code, failure.status, failure.retryable) == ("bad_response", 302, True)
+    assert f"HTTP 302. Its message: a redirect to {location.partition('?')[0]}" in failure.message
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "message"),
+    [
+        (b"HTTP/1.0 503 Service Unavailable\r\n\r\n", "overloaded", "HTTP 503. Its message: Serv"),
+        (b"HTTP/1.0 302 Found\r\nlocation: /in\r\n\r\n", "bad_response", "HTTP 302."),
+        (b"HTTP/1.0 429 \r\n\r\n", "rate_limited", "HTTP 429."),
+        (b"220 mail server ready\r\n\r\n", "bad_response", "220 mail server ready"),
+        (b"HTTP/1.1 503 X\r\ncontent-length: 9999999\r\n\r\n", "bad_response", "body too large"),
+    ],
+)
+async def test_an_answer_to_the_handshake_that_is_not_of_http_1_1_says_what_it_says(
+    answer: bytes, code: str, message: str
+) -> None:
+    async def serve_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(serve_once, "127.0.0.1", 0) as server:
+        url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        http = OpenAIConnection(api_key=KEY, websocket_base_url=url)
+        failure = await fail(ResponsesModel("m", SocketConnection(http=http)))
+        await http.aclose()
+    assert (failure.code, failure.retryable) == (code, True)
+    assert message in failure.message
 
 
 async def test_a_last_event_without_a_response_is_a_bad_response(

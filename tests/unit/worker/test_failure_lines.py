@@ -98,11 +98,24 @@ def test_an_attempt_that_failed_is_one_line_with_the_place_in_the_users_code(
     assert f"outlast: look_up failed in support-42 {tries}: look_up raised ValueError" in line
     assert "No such order (test_failure_lines.py:" in line
     assert " in users_code)" in line
-    assert line.endswith("; will be retried") == again
+    assert ("; will be retried in " in line) == again
 
 
 def test_what_is_ours_has_no_place(caplog: pytest.LogCaptureFixture) -> None:
-    assert told(ApplicationError("Refused."), caplog).endswith("Refused; will be retried")
+    assert told(ApplicationError("Refused."), caplog).endswith("Refused; will be retried in 1 s")
+
+
+@pytest.mark.parametrize(
+    ("attempt", "asked", "seconds"),
+    [(1, None, "1"), (2, None, "2"), (5, None, "16"), (9999, None, "100"), (2, 300.0, "300")],
+)
+def test_a_line_says_when_the_next_attempt_follows(
+    caplog: pytest.LogCaptureFixture, attempt: int, asked: float | None, seconds: str
+) -> None:
+    delay = None if asked is None else timedelta(seconds=asked)
+    error = ApplicationError("Too busy.", next_retry_delay=delay)
+    line = told(error, caplog, attempt=attempt, most=0)
+    assert line.endswith(f"Too busy; will be retried in {seconds} s")
 
 
 def test_who_looks_for_a_mistake_gets_the_stack_trace(caplog: pytest.LogCaptureFixture) -> None:
@@ -130,7 +143,9 @@ def test_a_second_call_changes_nothing() -> None:
         LOGGER.filters[:] = before
 
 
-@pytest.mark.parametrize(("attempt", "ending"), [(1, "; will be retried"), (3, "stood still")])
+@pytest.mark.parametrize(
+    ("attempt", "ending"), [(1, "; will be retried in 1 s"), (3, "stood still")]
+)
 def test_an_attempt_that_was_silent_for_too_long_is_a_line_too(
     caplog: pytest.LogCaptureFixture, attempt: int, ending: str
 ) -> None:
@@ -144,7 +159,7 @@ def test_an_error_that_is_none_of_the_effects_is_a_line_too(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     assert told(ValueError("bad payload"), caplog).endswith(
-        "ValueError: bad payload; will be retried"
+        "ValueError: bad payload; will be retried in 1 s"
     )
 
 

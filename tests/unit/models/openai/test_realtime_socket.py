@@ -106,6 +106,29 @@ async def test_the_key_is_not_sent_to_another_server() -> None:
             assert server.sockets[0].query == {"moved": ["1"]}
 
 
+async def test_a_redirect_to_what_is_no_websocket_is_no_fault_of_the_address() -> None:
+    async with ScriptedRealtimeServer() as server:
+        server.refuse_connection(302, headers={"Location": "https://login.example/in"})
+        with pytest.raises(
+            ModelError, match=r"HTTP 302\. Its message: a redirect to https://login"
+        ):
+            async with connected(server):
+                pass
+
+
+async def test_a_load_balancer_without_a_server_is_too_busy() -> None:
+    async def serve_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.0 503 Service Unavailable\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(serve_once, "127.0.0.1", 0) as server:
+        url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        with pytest.raises(ModelError, match=r"too busy .* HTTP 503\."):
+            await OpenAIRealtimeWebSocketModel().connect({"url": url, "api_key": "k"})
+
+
 async def test_a_key_that_no_header_can_hold_is_refused_without_being_shown(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -1,0 +1,24 @@
+"""When the engine makes the next attempt of an activity."""
+
+from datetime import timedelta
+
+from temporalio import activity
+
+
+def next_attempt_in(asked: timedelta | None) -> timedelta:
+    """Return how long after the present attempt the next one begins.
+
+    Args:
+        asked: the delay that the attempt's failure asks for, if any.
+    """
+    info = activity.info()
+    policy = info.retry_policy
+    if asked is not None or policy is None:
+        return asked or timedelta(0)
+    longest = policy.maximum_interval or 100 * policy.initial_interval
+    delay = policy.initial_interval
+    for _ in range(info.attempt - 1):
+        if delay >= longest:
+            break
+        delay *= policy.backoff_coefficient
+    return min(delay, longest)
