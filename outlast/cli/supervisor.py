@@ -29,9 +29,19 @@ LONGEST_DELAY_SECONDS: Final = 30.0
 STEADY_SECONDS: Final = 60.0
 """A worker that lived this long begins a new row."""
 
-STOPPING: Final = "stopping: running calls have 30 s to finish; Ctrl-C ends them now"
+DEFAULT_GRACE_SECONDS: Final = 30.0
+"""How long running calls have to finish, where the application does not say."""
+
+AFTER_GRACE_SECONDS: Final = 8.0
+"""How long a worker may take to end after that, such as to flush its exporters. Then it is killed:
+it may be stopped by a debugger or a signal, and would keep this process from ending."""
 
 logger = get_logger(__name__)
+
+
+def stop_message(grace_seconds: float) -> str:
+    """Return what a stopped worker says."""
+    return f"stopping: running calls have {grace_seconds:g} s to finish; Ctrl-C ends them now"
 
 
 def supervise(arguments: Sequence[str], count: int) -> int:
@@ -114,10 +124,21 @@ class _Supervisor:
         return worker
 
     async def _retire_when_stopped(self) -> None:
+        """End the workers in order, and kill those that have not ended after their grace."""
         await self._stop.wait()
-        terminal.say(terminal.err(), STOPPING)
+        grace = max((one.grace_seconds for one in self._workers), default=DEFAULT_GRACE_SECONDS)
+        terminal.say(terminal.err(), stop_message(grace))
         for worker in self._workers:
             worker.retire()
+        await asyncio.sleep(grace + AFTER_GRACE_SECONDS)
+        for worker in self._workers:
+            if not worker.has_ended:
+                logger.warning(
+                    "the worker process %d has not ended %g s after its grace and is killed; what "
+                    "it did is tried again elsewhere",
+                    *(worker.pid, AFTER_GRACE_SECONDS),
+                )
+                worker.kill()
 
     def _kill(self) -> None:
         for worker in self._workers:
@@ -129,15 +150,17 @@ class _Worker:
 
     Attributes:
         ready: whether it polled for work, known as soon as it does or ends.
+        grace_seconds: how long its running calls have to finish, as it says when it is ready.
     """
 
-    def __init__(self, process: asyncio.subprocess.Process, ready: "asyncio.Future[bool]") -> None:
+    def __init__(self, process: asyncio.subprocess.Process, ours: socket.socket) -> None:
         self._process = process
-        self.ready = ready
+        self.grace_seconds = DEFAULT_GRACE_SECONDS
+        self.ready = self._hears(ours)
 
     @classmethod
     async def start(cls, arguments: Sequence[str], environment: dict[str, str]) -> "_Worker":
-        """Start a worker, which sends a byte through a socket when it is ready."""
+        """Start a worker, which sends its grace through a socket when it is ready."""
         ours, theirs = socket.socketpair()
         with theirs:
             process = await asyncio.create_subprocess_exec(
@@ -148,12 +171,17 @@ class _Worker:
                 start_new_session=True,
                 env={**os.environ, **environment},
             )
-        return cls(process, _hears(ours))
+        return cls(process, ours)
 
     @property
     def pid(self) -> int:
         """The process id."""
         return self._process.pid
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process has ended."""
+        return self._process.returncode is not None
 
     @property
     def end(self) -> str:
@@ -181,18 +209,20 @@ class _Worker:
         with suppress(ProcessLookupError):
             self._process.kill()
 
+    def _hears(self, worker: socket.socket) -> "asyncio.Future[bool]":
+        """Return whether a socket receives something before its end, once that is known."""
+        loop = asyncio.get_running_loop()
+        found: asyncio.Future[bool] = loop.create_future()
 
-def _hears(worker: socket.socket) -> "asyncio.Future[bool]":
-    """Return whether a socket receives something before its end, once that is known."""
-    loop = asyncio.get_running_loop()
-    found: asyncio.Future[bool] = loop.create_future()
+        def read() -> None:
+            loop.remove_reader(worker)
+            with worker, suppress(ConnectionError):
+                said = worker.recv(64)
+                if said:
+                    self.grace_seconds = float(said)
+                found.set_result(bool(said))
+            if not found.done():
+                found.set_result(False)
 
-    def read() -> None:
-        loop.remove_reader(worker)
-        with worker, suppress(ConnectionError):
-            found.set_result(bool(worker.recv(1)))
-        if not found.done():
-            found.set_result(False)
-
-    loop.add_reader(worker, read)
-    return found
+        loop.add_reader(worker, read)
+        return found

@@ -15,7 +15,7 @@ import typer
 from outlast.agents.errors import AgentsException, ServerUnavailable, UserError
 from outlast.cli import event_loop, options, server, terminal
 from outlast.cli.signals import EndOfInput, stop_requested
-from outlast.cli.supervisor import STOPPING, supervise
+from outlast.cli.supervisor import DEFAULT_GRACE_SECONDS, stop_message, supervise
 from outlast.loop.values import JsonObject
 from outlast.rendering import LogFormatter
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from outlast.worker import AgentWorker, AgentWorkerConfig
 
 _READY_POLL_SECONDS = 0.02
-_GRACE = timedelta(seconds=30)
+_GRACE = timedelta(seconds=DEFAULT_GRACE_SECONDS)
 _AFTER_GRACE = timedelta(seconds=15)
 """How long a worker without a parent may take to end when its grace is over."""
 
@@ -198,6 +198,7 @@ async def _serve(
     from outlast.worker import AgentWorker
 
     task_queue = config.get("task_queue", options.DEFAULT_TASK_QUEUE)
+    grace = config.get("graceful_shutdown_timeout", _GRACE)
     try:
         await server.pollers(client, task_queue)  # fails if the namespace does not exist
     except RPCError as error:
@@ -211,12 +212,12 @@ async def _serve(
         if not stop.is_set():
             if mode.ready_fd is not None:
                 with socket.socket(fileno=mode.ready_fd) as parent:
-                    parent.send(b"ready")
+                    parent.send(f"{grace.total_seconds()}".encode())
             _show_ready(agent_worker, client, found, as_json=mode.as_json)
         await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if not running.done():
             if not mode.is_child:  # the parent says it
-                terminal.say(terminal.err(), STOPPING)
+                terminal.say(terminal.err(), stop_message(grace.total_seconds()))
             await agent_worker.shutdown()
         await running
     except (RuntimeError, RPCError) as error:

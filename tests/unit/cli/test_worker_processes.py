@@ -8,12 +8,14 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic
 from typing import Any, TypeAlias
 
 import pytest
 from temporalio.client import Client
 
 from outlast.cli.server import pollers
+from outlast.cli.supervisor import AFTER_GRACE_SECONDS
 from outlast.client.runner import Runner
 from outlast.dev import EmbeddedServer
 from tests.unit.cli.conftest import Invoke, eventually
@@ -264,6 +266,26 @@ async def test_a_second_signal_ends_all_at_once(
     assert await group.end() == 130
     await eventually(lambda: not any(alive(pid) for pid in pids))
     await client.get_workflow_handle(handle.id).terminate()
+
+
+async def test_a_worker_that_is_stopped_does_not_keep_the_parent_from_ending(
+    start: Start,
+) -> None:
+    group = await start("q-stopped", GRACE="1")
+    (first, second) = [record["pid"] for record in await group.ready(2)]
+    os.kill(second, signal.SIGSTOP)
+
+    began = monotonic()
+    group.process.send_signal(signal.SIGTERM)
+
+    await group.line_with("running calls have 1 s")
+    assert await group.end() == 1
+    assert 1 + AFTER_GRACE_SECONDS <= monotonic() - began < 30
+    assert not alive(first)
+    assert not alive(second)
+    killed = [line for line in group.log if "is killed" in line]
+    assert len(killed) == 1
+    assert f"the worker process {second} has not ended" in killed[0]
 
 
 async def test_signals_to_the_whole_service_still_end_it_in_order(
