@@ -139,8 +139,9 @@ async def test_an_answer_that_is_no_stream_is_a_bad_response(
 async def test_a_stream_read_to_its_end_leaves_the_connection_usable(
     model: ResponsesModel, server: ModelServer, transport: str
 ) -> None:
-    last: JsonObject = {"type": "response.completed", "response": response(message("hi"))}
-    for _ in range(3):
+    for number in range(3):
+        answer = response(message("hi"), id=f"resp_of_{number}")
+        last: JsonObject = {"type": "response.completed", "response": answer}
         server.stream([last, {"type": "something.after.the.end"}])
         assert await collect(model.stream_response(ask())) == [{**last, **named(transport)}]
     assert server.connections <= 1
