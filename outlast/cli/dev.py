@@ -18,6 +18,7 @@ from outlast.cli.target import Location, locate
 from outlast.contract import names
 from outlast.dev.data_dir import default_data_dir
 from outlast.loop.values import JsonObject
+from outlast.ports.hosts import LARGEST_PORT
 from outlast.rendering import command
 
 if TYPE_CHECKING:
@@ -43,11 +44,18 @@ def dev(
     app_dir: options.AppDir = Path(),
     port: Annotated[
         int | None,
-        typer.Option("--port", min=0, help=f"Default: {DEFAULT_PORT}, or a free one. 0: free."),
+        typer.Option(
+            "--port",
+            min=0,
+            max=LARGEST_PORT,
+            help=f"Default: {DEFAULT_PORT}, or a free one. 0: free.",
+        ),
     ] = None,
     ui_port: Annotated[
         int | None,
-        typer.Option("--ui-port", min=0, help=f"Default: {DEFAULT_UI_PORT}, or a free one."),
+        typer.Option(
+            "--ui-port", min=0, max=LARGEST_PORT, help=f"Default: {DEFAULT_UI_PORT}, or a free one."
+        ),
     ] = None,
     data_dir: Annotated[
         Path | None,

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from outlast.agents.errors import ServerUnavailable
+from outlast.agents.errors import ServerUnavailable, UserError
 from outlast.demo.responses_server import (
     LOOPBACK,
     InvalidRequest,
@@ -272,7 +272,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         server = ResponsesServer(answer, host=options.host, port=options.port)
-    except ServerUnavailable as error:
+    except (ServerUnavailable, UserError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
     with server, suppress(KeyboardInterrupt):

@@ -18,6 +18,7 @@ from typing import Any, Self, TypeAlias, cast
 from outlast.agents.errors import ServerUnavailable
 from outlast.contract.reply_events import reply_events, response_object
 from outlast.loop.values import JsonObject, Usage
+from outlast.ports.hosts import check_port
 
 Answer: TypeAlias = Callable[[JsonObject], Sequence[JsonObject]]
 """Returns the output items for a request's body, or raises `InvalidRequest`."""
@@ -69,6 +70,7 @@ class ResponsesServer:
 
     Raises:
         ServerUnavailable: the port is in use.
+        UserError: the port is no port.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class ResponsesServer:
         port: int = 0,
         delay: timedelta = timedelta(0),
     ) -> None:
+        check_port(port, "port")
         try:
             self._server = _Server((host, port), _Handler)
         except OSError as error:

@@ -23,6 +23,7 @@ from outlast.dev.data_dir import (
 )
 from outlast.dev.server_process import HOST, POLL_SECONDS, ServerProcess, ServerSettings
 from outlast.dev.temporal_cli import find_temporal_cli
+from outlast.ports.hosts import check_port
 from outlast.visibility.search_attributes import ensure_search_attributes
 
 if TYPE_CHECKING:
@@ -63,6 +64,9 @@ class EmbeddedServer:
             are added, even to an existing database.
         cli: the `temporal` tool; by default, the result of `find_temporal_cli`.
         start_timeout: how long the server may take until it responds.
+
+    Raises:
+        UserError: a port is no port.
     """
 
     def __init__(
@@ -77,8 +81,8 @@ class EmbeddedServer:
         start_timeout: timedelta = timedelta(seconds=60),
     ) -> None:
         self._data_dir = data_dir
-        self._port = port
-        self._ui_port = ui_port
+        self._port = check_port(port, "port")
+        self._ui_port = None if ui_port is None else check_port(ui_port, "ui_port")
         self._namespace = namespace
         self._search_attributes = dict(search_attributes or {})
         self._cli = cli

@@ -8,7 +8,7 @@ from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import aiohttp
 
@@ -71,7 +71,7 @@ def check_url(url: object, name: str) -> str:
     Raises:
         UserError: it is none, or has a password, which would appear in logs.
     """
-    parts = urlsplit(url) if isinstance(url, str) else None
+    parts = _parts(url)
     if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname:
         raise UserError(
             f"{name}= must be an address such as https://example.com/hook, not {url!r}."
@@ -79,6 +79,18 @@ def check_url(url: object, name: str) -> str:
     if parts.username or parts.password:
         raise UserError(f"{name}= must not hold a user or password. Send them as a header.")
     return str(url)
+
+
+def _parts(url: object) -> SplitResult | None:
+    """Return the parts of an address; None if it cannot be one."""
+    if not isinstance(url, str):
+        return None
+    try:
+        parts = urlsplit(url)
+        is_port = parts.port != 0
+    except ValueError:  # a port above 65,535, or half a pair of brackets
+        return None
+    return parts if is_port else None
 
 
 async def post(

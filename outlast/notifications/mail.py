@@ -23,7 +23,7 @@ from outlast.notifications.requests import ref_of
 from outlast.notifications.signatures import SeenIds
 from outlast.notifications.texts import Detail
 from outlast.notifications.webhook import check_events
-from outlast.ports.hosts import is_this_machine
+from outlast.ports.hosts import check_port, is_this_machine
 from outlast.ports.notifier import (
     DigestNotice,
     DigestNotifier,
@@ -110,6 +110,7 @@ class MailNotifier(DigestNotifier):
             raise UserError(
                 "password= would travel without encryption. Use security='starttls' or 'tls'."
             )
+        check_port(port, "port", least=1)
         self._server = _Server(host, port, security, username, password, tls_context)
         self._sender = _checked_address(sender, "sender")
         self._to = _checked_recipients(to)

@@ -1,6 +1,11 @@
-"""Tells this machine from others by the name of a host."""
+"""Tells this machine from others by the name of a host, and ports from other numbers."""
 
 from ipaddress import ip_address
+from typing import Final
+
+from outlast.agents.errors import UserError
+
+LARGEST_PORT: Final = 65_535
 
 
 def is_this_machine(host: str) -> bool:
@@ -11,3 +16,19 @@ def is_this_machine(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def check_port(port: object, name: str, *, least: int = 0) -> int:
+    """Return the number of a port.
+
+    Args:
+        port: the number.
+        name: the argument's name, for the error.
+        least: the least number; 0 takes a free port.
+
+    Raises:
+        UserError: it is no port.
+    """
+    if isinstance(port, bool) or not isinstance(port, int) or not least <= port <= LARGEST_PORT:
+        raise UserError(f"{name}= must be a port, from {least} to {LARGEST_PORT}, not {port!r}.")
+    return port

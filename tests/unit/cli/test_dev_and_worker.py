@@ -149,6 +149,15 @@ async def test_memory_has_no_directory(cli: Invoke) -> None:
     assert "leave out --data-dir" in done.stderr
 
 
+@pytest.mark.parametrize("option", ["--port", "--ui-port"])
+@pytest.mark.parametrize("port", ["-1", "65536", "70000", "99999999999999999999"])
+async def test_a_number_that_is_no_port_is_named(cli: Invoke, option: str, port: str) -> None:
+    done = await cli("dev", "--in-memory", option, port)
+
+    assert done.exit_code == 2
+    assert f"Invalid value for '{option}'" in done.stderr
+
+
 def test_the_usual_port_is_taken_where_it_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     for is_free, port in ((True, 7233), (False, 0)):
 

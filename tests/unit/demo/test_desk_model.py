@@ -248,6 +248,13 @@ def test_calls_and_outputs_that_do_not_fit_are_refused() -> None:
         answer({"input": [{"type": "function_call_output", "call_id": "c", "output": ""}]})
 
 
+def test_a_number_that_is_no_port_is_an_error_in_one_sentence(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["--port", "70000"]) == 1
+    assert capsys.readouterr().err == "port= must be a port, from 0 to 65535, not 70000.\n"
+
+
 def test_a_port_in_use_is_an_error_in_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "outlast.demo.desk_model"], stdout=subprocess.PIPE, text=True

@@ -204,6 +204,15 @@ async def test_a_child_of_the_owner_neither_ends_nor_keeps_the_server(tmp_path: 
     await other.wait()
 
 
+@pytest.mark.parametrize("port", [-1, 65_536, 70_000, 2**64, "7233", True, None, 1.5])
+def test_a_number_that_is_no_port_is_an_error(port: Any):
+    with pytest.raises(UserError, match=r"^port= must be a port, from 0 to 65535, not"):
+        EmbeddedServer(port=port)
+    if port is not None:
+        with pytest.raises(UserError, match=r"^ui_port= must be a port, from 0 to 65535, not"):
+            EmbeddedServer(ui_port=port)
+
+
 @pytest.mark.parametrize("which", ["port", "ui_port"])
 async def test_a_port_in_use_is_named(tmp_path: Path, which: str):
     with socket.socket() as taken:

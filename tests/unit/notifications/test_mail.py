@@ -290,7 +290,13 @@ async def test_a_takeover_goes_to_everybody(smtp: SmtpServer) -> None:
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any], problem: str) -> None:
     with pytest.raises(UserError, match=problem):
-        notifier(SmtpServer(), **options)
+        notifier(SmtpServer(port=25), **options)
+
+
+@pytest.mark.parametrize("port", [0, 70_000])
+def test_a_number_that_is_no_port_is_refused(port: int) -> None:
+    with pytest.raises(UserError, match=f"port= must be a port, from 1 to 65535, not {port}"):
+        notifier(SmtpServer(port=port))
 
 
 def test_a_password_needs_encryption() -> None:
@@ -299,7 +305,7 @@ def test_a_password_needs_encryption() -> None:
 
 
 def test_links_on_this_machine_need_no_encryption() -> None:
-    notifier(SmtpServer(), link_base="http://localhost:8000/decide")
+    notifier(SmtpServer(port=25), link_base="http://localhost:8000/decide")
 
 
 async def test_a_delivery_that_was_broken_off_is_tried_again(smtp: SmtpServer) -> None:

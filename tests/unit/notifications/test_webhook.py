@@ -227,6 +227,9 @@ async def test_an_endless_answer_is_not_read_to_its_end(monkeypatch: pytest.Monk
     [
         ({"url": "ftp://example.com"}, "url= must be an address"),
         ({"url": "example.com/hook"}, "url= must be an address"),
+        ({"url": "https://example.com:70000/hook"}, "url= must be an address"),
+        ({"url": "https://example.com:0/hook"}, "url= must be an address"),
+        ({"url": "https://[::1/hook"}, "url= must be an address"),
         ({"url": None}, "url= must be an address"),
         ({"url": "https://ann:secret@example.com"}, "must not hold a user or password"),
         ({"secret": "short"}, "secret= must be a text of at least 16 characters"),
