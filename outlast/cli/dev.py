@@ -5,7 +5,7 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 import typer
 
@@ -31,6 +31,25 @@ _LIFE_CHECK_SECONDS = 2.0
 
 _Found = TypeVar("_Found")
 
+Port: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--port",
+        min=0,
+        max=LARGEST_PORT,
+        help=f"Default: {DEFAULT_PORT}, or a free one. 0: free.",
+    ),
+]
+UIPort: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--ui-port",
+        min=0,
+        max=LARGEST_PORT,
+        help=f"Default: {DEFAULT_UI_PORT}, or a free one.",
+    ),
+]
+
 
 def dev(
     target: Annotated[
@@ -42,21 +61,8 @@ def dev(
         ),
     ] = None,
     app_dir: options.AppDir = Path(),
-    port: Annotated[
-        int | None,
-        typer.Option(
-            "--port",
-            min=0,
-            max=LARGEST_PORT,
-            help=f"Default: {DEFAULT_PORT}, or a free one. 0: free.",
-        ),
-    ] = None,
-    ui_port: Annotated[
-        int | None,
-        typer.Option(
-            "--ui-port", min=0, max=LARGEST_PORT, help=f"Default: {DEFAULT_UI_PORT}, or a free one."
-        ),
-    ] = None,
+    port: Port = None,
+    ui_port: UIPort = None,
     data_dir: Annotated[
         Path | None,
         typer.Option("--data-dir", help="The database. Default: in the project, or your home."),
