@@ -23,6 +23,7 @@ from outlast.contract.records import (
     CancelRecord,
     ClaimRecord,
     HoldRecord,
+    LeftRecord,
     LineReplyRecord,
     NestedRecord,
     ReleaseRecord,
@@ -96,6 +97,7 @@ def started(run_id: str, record: RunInput, at_ms: int, chain_id: str = "") -> Ru
         requester=requester_of(record.settings),
         takeover=takeover_of(record.settings),
         budgets=budgets_of(record.settings),
+        remembered=record.remembered,
     )
 
 
@@ -250,7 +252,10 @@ def failed(
     if isinstance(effect, RunAgent) and engine.spent is not None:
         with suppress(UnreadableRecordError):
             usage = read(Usage, engine.spent)
-            result = AgentResult(status="failed", failure=failure, usage=usage)
+            remembered = read(LeftRecord, engine.spent).remembered
+            result = AgentResult(
+                status="failed", failure=failure, usage=usage, remembered=remembered
+            )
             return AgentFinished(at_ms=at_ms, effect=effect.effect, result=result)
     return EffectFailed(at_ms=at_ms, effect=effect.effect, failure=failure)
 

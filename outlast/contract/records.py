@@ -27,7 +27,13 @@ from outlast.contract.names import (
     question_key,
 )
 from outlast.contract.stages import Stage
-from outlast.loop.approvals import DEFAULT_TERMS, ApprovalRequest, ApprovalTerms, Person
+from outlast.loop.approvals import (
+    DEFAULT_TERMS,
+    ApprovalRequest,
+    ApprovalTerms,
+    Person,
+    Remembered,
+)
 from outlast.loop.budgets import Budget
 from outlast.loop.calls import ModelReply
 from outlast.loop.effects import RunAgent
@@ -116,6 +122,7 @@ class RunInput:
         thread: how the provider's server keeps the conversation.
         handled: codes of the failures that a handler may turn into answers.
         parent: the parent of a nested run.
+        remembered: the decisions of the parent's conversation that apply to a nested run.
         carried: the state of the run that this one continues.
         stages: what was under way in that run, and since when.
         schema_version: the version of this record.
@@ -136,6 +143,7 @@ class RunInput:
     thread: ServerThread | None = None
     handled: tuple[str, ...] = ()
     parent: Parent | None = None
+    remembered: tuple[Remembered, ...] = ()
     carried: JsonObject | None = None
     stages: tuple[Stage, ...] | None = None
     schema_version: int = SCHEMA_VERSION
@@ -291,7 +299,7 @@ class NestedRecord:
 class RunResultRecord:
     """The workflow's result: small, because the transcript is in the history.
 
-    `context` is the parent's, for a nested run.
+    `context` is the parent's, for a nested run, as are the decisions in `remembered`.
     """
 
     status: Literal["completed", "failed", "cancelled"]
@@ -301,6 +309,22 @@ class RunResultRecord:
     turns: int = 0
     usage: Usage = field(default_factory=Usage)
     context: Json = None
+    remembered: tuple[Remembered, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftRecord:
+    """What a failed nested run leaves its parent beside its usage: what people decided in it."""
+
+    remembered: tuple[Remembered, ...] = ()
+
+
+def spent_of(state: LoopState) -> JsonObject:
+    """Return what a failed nested run leaves its parent."""
+    written = write(state.usage)
+    if state.remembered:
+        written["remembered"] = [write(one) for one in state.remembered]
+    return written
 
 
 def requester_of(settings: JsonObject | None) -> str:
@@ -492,6 +516,7 @@ def nested_input(effect: RunAgent, *, visibility: bool) -> RunInput:
         thread=nested.thread,
         handled=(ANY_FAILURE,),
         parent=Parent(run_id=effect.run_id, prefix=f"{effect.prefix}e{effect.effect}."),
+        remembered=effect.remembered,
         visibility=visibility,
     )
 

@@ -307,6 +307,7 @@ class Remembered:
         args_digest: the calls with these arguments only; None for all.
         question: the question in which it holds, by its number; None for all.
         verified: whether the person proved who they are.
+        run_id: the other run of the conversation that took the decision; empty for the run itself.
     """
 
     agent: str
@@ -315,6 +316,7 @@ class Remembered:
     args_digest: str | None = None
     question: int | None = None
     verified: bool = False
+    run_id: str = ""
 
 
 def digest(arguments: str) -> str:

@@ -6,7 +6,7 @@ The model activity makes the plans (`PlannedCall`); `machine.py` decides when ea
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from outlast.loop.approvals import DEFAULT_TERMS, ApprovalTerms
+from outlast.loop.approvals import DEFAULT_TERMS, ApprovalTerms, Remembered
 from outlast.loop.call_forms import FUNCTION, is_call
 from outlast.loop.changes import Change
 from outlast.loop.checks import GuardrailRecord, RequiredStep
@@ -231,13 +231,17 @@ class HandoffResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentResult:
-    """The result of an agent that is used as a tool."""
+    """The result of an agent that is used as a tool.
+
+    `remembered` has the decisions that also apply to later runs of the agent.
+    """
 
     status: Literal["completed", "failed", "cancelled"] = "completed"
     final_output: Json = None
     failure: Failure | None = None
     usage: Usage = NO_USAGE
     context: Json = None
+    remembered: tuple[Remembered, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

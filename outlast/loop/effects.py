@@ -8,7 +8,7 @@ which activity carries it out, and what answers it.
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from outlast.loop.approvals import ApprovalRequest
+from outlast.loop.approvals import ApprovalRequest, Remembered
 from outlast.loop.call_forms import FUNCTION
 from outlast.loop.calls import (
     DEFAULT_NESTED,
@@ -198,6 +198,7 @@ class RunAgent(AgentEffect):
         nested_id: the id of the nested run.
         nested: how to run the agent.
         prefix: the beginning of this run's approval ids, and so of the nested run's.
+        remembered: the decisions of the conversation that apply to further calls.
     """
 
     target: str
@@ -207,6 +208,7 @@ class RunAgent(AgentEffect):
     nested_id: str
     nested: NestedPlan = DEFAULT_NESTED
     prefix: str = ""
+    remembered: tuple[Remembered, ...] = ()
     kind: Literal["run_agent"] = "run_agent"
 
 

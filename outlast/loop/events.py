@@ -6,7 +6,14 @@ Every event carries its time in milliseconds since the epoch, because the loop h
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from outlast.loop.approvals import DEFAULT_TERMS, ApprovalRequest, ApprovalTerms, Decision, Person
+from outlast.loop.approvals import (
+    DEFAULT_TERMS,
+    ApprovalRequest,
+    ApprovalTerms,
+    Decision,
+    Person,
+    Remembered,
+)
 from outlast.loop.budgets import Budget
 from outlast.loop.calls import ModelReply
 from outlast.loop.effects import EffectEvent
@@ -52,6 +59,7 @@ class RunStarted:
         requester: the person for whom the run works; empty if nobody says.
         takeover: who may take the conversation over.
         budgets: what the run may spend before a person decides whether it goes on.
+        remembered: the decisions of the parent's conversation that apply to a nested run.
     """
 
     at_ms: int
@@ -71,6 +79,7 @@ class RunStarted:
     requester: str = ""
     takeover: ApprovalTerms = DEFAULT_TERMS
     budgets: tuple[Budget, ...] = ()
+    remembered: tuple[Remembered, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -345,6 +345,7 @@ def _run_started(event: RunStarted) -> Step:
         inbox=(event.message,) if event.message is not None else (),
         handoff_path=(event.agent,),
         server=Server(thread=event.thread),
+        remembered=event.remembered,
     )
     return requests.issue(state, requests.preparation(state))
 
@@ -902,6 +903,7 @@ def _tool_finished(state: LoopState, effect: RunTool, result: ToolResult) -> Ste
 def _agent_finished(state: LoopState, effect: RunAgent, result: AgentResult) -> Step:
     """Apply the result of a nested run, with its usage and context changes."""
     state = revised(state, usage=state.usage.plus(result.usage))
+    state = _passed_up(state, effect.nested_id, result.remembered)
     if result.status != "completed":
         message = f"The run of {effect.target} was {result.status}."
         failure = result.failure or Failure(code="tool_failed", message=message)
@@ -911,6 +913,21 @@ def _agent_finished(state: LoopState, effect: RunAgent, result: AgentResult) -> 
     if not is_reference(output):
         output = phrases.as_text(output)
     return _settle(_without_nested(state, effect), effect, output, result.final_output, changes)
+
+
+def _passed_up(state: LoopState, nested_id: str, remembered: Sequence[Remembered]) -> LoopState:
+    """Keep the decisions that a nested run took for further calls of its agents."""
+    question = len(state.answers)
+    kept = (
+        replace(
+            one,
+            question=None if one.question is None else question,
+            run_id="" if one.run_id == state.run_id else one.run_id or nested_id,
+        )
+        for one in remembered
+    )
+    newer = tuple(one for one in kept if one not in state.remembered)
+    return revised(state, remembered=(*state.remembered, *newer)) if newer else state
 
 
 def _call_failed(state: LoopState, effect: RunTool | RunAgent, failure: Failure) -> Step:

@@ -7,6 +7,7 @@ from typing import Any
 from outlast.loop.approvals import (
     ApprovalRequest,
     ApprovalTerms,
+    Remembered,
     digest,
     reviewed,
 )
@@ -108,6 +109,7 @@ def call_run(state: LoopState, index: int) -> RunTool | RunAgent:
             nested_id=f"{state.run_id}/{call.name}-{state.next_effect}",
             nested=call.plan.nested or DEFAULT_NESTED,
             prefix=state.start.parent.prefix if state.start.parent else "",
+            remembered=_passed_down(state),
         )
     return RunTool(
         **_turn_fields(state, context),
@@ -118,6 +120,20 @@ def call_run(state: LoopState, index: int) -> RunTool | RunAgent:
         final=call.plan.final or state.question.judged,
         approved=call.plan.needs_approval,
         policy=call.plan.policy,
+    )
+
+
+def _passed_down(state: LoopState) -> tuple[Remembered, ...]:
+    """Return the decisions that apply in a nested run, which answers its own first question."""
+    question = len(state.answers)
+    return tuple(
+        replace(
+            one,
+            question=None if one.question is None else 0,
+            run_id=one.run_id or state.run_id,
+        )
+        for one in state.remembered
+        if one.question in {None, question}
     )
 
 

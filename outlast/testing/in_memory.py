@@ -245,7 +245,7 @@ class MemoryRun:
                 code=failure.code,
                 message=failure.message,
                 details=failure.details,
-                spent=records.write(state.usage),
+                spent=records.spent_of(state),
             )
             return history.failed(effect, engine, now_ms())
         result = records.RunResultRecord(
@@ -255,6 +255,7 @@ class MemoryRun:
             turns=state.turns,
             usage=state.usage,
             context=state.context,
+            remembered=state.remembered,
         )
         return history.answered(effect, records.write(result), now_ms())
 

@@ -545,7 +545,7 @@ class AgentRun:
                 end_as_cancelled()
         if finish.status == "failed" and finish.failure is not None:
             failure = finish.failure
-            spent = records.write(self._state.usage) if self._state.start.parent else None
+            spent = records.spent_of(self._state) if self._state.start.parent else None
             raise typed_error(failure.code, failure.message, failure.details, spent=spent)
         result = records.RunResultRecord(
             status=finish.status,
@@ -555,6 +555,7 @@ class AgentRun:
             turns=self._state.turns,
             usage=self._state.usage,
             context=self._state.context if self._state.start.parent else None,
+            remembered=self._state.remembered if self._state.start.parent else (),
         )
         return records.write(result)
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from temporalio.client import WorkflowUpdateFailedError
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import DecisionRefused
@@ -16,8 +17,9 @@ from outlast.agents.tools.function_tool import function_tool
 from outlast.client.handle import RunHandle
 from outlast.client.runner import Runner
 from outlast.contract import names, records
+from outlast.loop.approvals import Decision
 from outlast.ports.model import ModelRequest
-from outlast.testing import ScriptedModel, call, say
+from outlast.testing import ScriptedModel, call, refuse, say
 from tests.servers import TemporalServer
 from tests.workflow.desk import PATIENCE_SECONDS, Desk, waits_for
 from tests.workflow.replies import outputs
@@ -268,3 +270,99 @@ async def test_a_cancel_of_a_run_whose_nested_run_waits_ends_both(desk: Desk):
     with pytest.raises(Exception, match="cancelled"):
         await desk.result(nested)
     assert ran == []
+
+
+def _twice(*between: Any) -> ScriptedModel:
+    """Return a model whose nested agent refunds in two questions of its conversation."""
+    return ScriptedModel(
+        [call("ask_refunds", "o1", input="Refund A.")],
+        [call("refund", "n1", order="A")],
+        *between,
+        "Done.",
+        [call("ask_refunds", "o2", input="Refund B.")],
+        [call("refund", "n2", order="B")],
+        "Refunded.",
+        "Done.",
+    )
+
+
+@pytest.mark.smoke
+async def test_what_is_remembered_in_a_nested_run_holds_in_the_next_one(desk: Desk):
+    ran: list[str] = []
+    agent = desk_of(refunds(ran))
+    await desk.open(agent, model=_twice("Refunded."))
+    handle = await desk.start(agent, keep_open=True)
+    await desk.until_status(handle, "waiting")
+    [request] = await handle.approvals()
+    await handle.approve(request, by="ann", always=True)
+    await desk.until_status(handle, "idle")
+    [kept] = (await handle.state()).remembered
+    assert (kept.agent, kept.name, kept.run_id) == ("Refunds", "refund", request.run_id)
+    await handle.send("And B?")
+    await desk.until(handle, lambda one: len(one.answers) == 2)
+    assert ran == ["A", "B"]
+    assert (await handle.state()).remembered == (kept,), "it is kept once"
+
+
+async def test_what_is_remembered_for_a_question_ends_with_it(desk: Desk):
+    ran: list[str] = []
+    agent = desk_of(refunds(ran))
+    model = ScriptedModel(
+        [call("ask_refunds", "o1", input="Refund A.")],
+        [call("refund", "n1", order="A")],
+        "Refunded.",
+        [call("ask_refunds", "o2", input="Refund B.")],
+        [call("refund", "n2", order="B")],
+        "Refunded.",
+        "Done.",
+        [call("ask_refunds", "o3", input="Refund C.")],
+        [call("refund", "n3", order="C")],
+        "Refunded.",
+        "Done.",
+    )
+    await desk.open(agent, model=model)
+    handle = await desk.start(agent, keep_open=True)
+    await desk.until_status(handle, "waiting")
+    [request] = await handle.approvals()
+    decision = Decision(
+        request_id=request.id, type="approve", by="ann", remember=True, remember_until="run"
+    )
+    await handle.decide(decision)
+    await desk.until_status(handle, "idle")
+    assert ran == ["A", "B"], "the second run of the agent belongs to the same question"
+    await handle.send("And C?")
+    await desk.until_status(handle, "waiting")
+    assert ran == ["A", "B"]
+
+
+async def test_what_is_remembered_outlives_a_nested_run_that_fails(desk: Desk):
+    ran: list[str] = []
+    agent = desk_of(refunds(ran))
+    await desk.open(agent, model=_twice(refuse("I cannot do that.")))
+    handle = await desk.start(agent, keep_open=True)
+    await desk.until_status(handle, "waiting")
+    [request] = await handle.approvals()
+    await handle.approve(request, by="ann", always=True)
+    await desk.until_status(handle, "idle")
+    await handle.send("And B?")
+    await desk.until(handle, lambda one: len(one.answers) == 2)
+    assert ran == ["A", "B"]
+
+
+@pytest.mark.parametrize("channel", ["signal", "update"])
+async def test_a_decision_that_reaches_the_root_names_the_run_that_takes_it(
+    desk: Desk, channel: str
+):
+    handle = await waiting(desk, [])
+    [request] = await handle.approvals()
+    record = {"request_id": request.id, "type": "approve"}
+    workflow = desk.workflow(handle)
+    if channel == "signal":
+        await workflow.signal(names.SIGNAL_DECIDE, record)
+        state = await desk.until(handle, lambda one: one.ignored != ())
+        said = state.ignored[-1].why
+    else:
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await workflow.execute_update(names.UPDATE_DECIDE, record)  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
+        said = str(refused.value.cause)
+    assert f"belongs to the nested run '{request.run_id}', which decides it" in said
