@@ -19,7 +19,7 @@ from outlast.contract.blobs import Contents
 from outlast.contract.effects import EffectRequest
 from outlast.loop.call_forms import FORMS, is_call
 from outlast.loop.calls import HandoffResult, ModelReply, PreparedRun, ToolResult
-from outlast.loop.checks import Candidate
+from outlast.loop.checks import Candidate, FinalizedAnswer
 from outlast.loop.effects import (
     CallModel,
     CheckInput,
@@ -40,6 +40,8 @@ logger = get_logger(__name__)
 
 _PLAIN = PrefixCache[None]()
 """The first items of conversations that have no content in the store."""
+
+_NO_STORE = LargeContent(None, threshold=blobs.NEVER)
 
 INLINE_BYTES = 500_000
 """How much text a result may hold inline if every text is below the threshold."""
@@ -63,17 +65,18 @@ async def recorded_result(content: LargeContent, request: EffectRequest[Any], re
     """Return a result with its large content moved to the store.
 
     If the store is unavailable, the content stays inline in the result: finished work, which may
-    have been paid for, is never repeated because of the store.
+    have been paid for, is never repeated because of the store. What tools, models and sessions
+    wrote never reads as a reference, with a store or without.
     """
     if content.store is None:
-        return result
+        return _split(_NO_STORE, request, result, {})
     found: Contents = {}
     made = _split(content, request, result, found)
     try:
         await content.put_all(found)
     except Exception as error:  # noqa: BLE001  any store's error
         logger.warning("large content stays in the history of the run: %s", error)
-        return result
+        return _split(_NO_STORE, request, result, {})
     return made
 
 
@@ -164,27 +167,41 @@ async def _whole_candidate(content: LargeContent, candidate: Candidate) -> Candi
 
 
 def _split(content: LargeContent, request: EffectRequest[Any], result: Any, found: Contents) -> Any:
-    least = content.threshold
+    least, has_store = content.threshold, content.store is not None
     match result:
         case PreparedRun():
             raws = result.input
             if raws is not None:
-                raws = tuple(blobs.split_to_fit(raws, least, INLINE_BYTES, found))
-            return replace(result, input=raws, stores=True)
+                raws = _split_items(raws, least, found)
+            return replace(result, input=raws, stores=has_store)
         case ModelReply():
             items = tuple(_split_reply(raw, least, found) for raw in result.items)
-            return replace(result, items=items, stores=_holds_much(request))
+            stores = has_store and _holds_much(request)
+            return replace(result, items=items, value=blobs.escape(result.value), stores=stores)
         case ToolResult() if isinstance(request.effect, RunTool):
             return _split_output(request.effect, result, least, found)
+        case FinalizedAnswer():
+            message = None if result.message is None else blobs.escape_fields(result.message)
+            return replace(result, output=blobs.escape(result.output), message=message)
         case HandoffResult(edit=ViewEdit() as edit):
             segments = tuple(
-                blobs.split_item(segment, least, found) if isinstance(segment, dict) else segment
+                _split_item(segment, least, found) if isinstance(segment, dict) else segment
                 for segment in edit.segments
             )
-            added = tuple(blobs.split_item(raw, least, found) for raw in edit.added)
+            added = tuple(_split_item(raw, least, found) for raw in edit.added)
             return replace(result, edit=replace(edit, segments=segments, added=added))
         case _:
             return result
+
+
+def _split_items(raws: Sequence[JsonObject], least: int, found: Contents) -> tuple[JsonObject, ...]:
+    if least == blobs.NEVER:
+        return tuple(map(blobs.escape_item, raws))
+    return tuple(blobs.split_to_fit(raws, least, INLINE_BYTES, found))
+
+
+def _split_item(raw: JsonObject, least: int, found: Contents) -> JsonObject:
+    return blobs.escape_item(raw) if least == blobs.NEVER else blobs.split_item(raw, least, found)
 
 
 def _holds_much(request: EffectRequest[Any]) -> bool:
@@ -195,18 +212,14 @@ def _holds_much(request: EffectRequest[Any]) -> bool:
 def _split_reply(raw: JsonObject, least: int, found: Contents) -> JsonObject:
     """Return an item of a reply; calls and messages stay inline for the loop."""
     if is_call(raw) or raw.get("type") == "message":
-        return raw
-    return blobs.split_item(raw, least, found)
+        return blobs.escape_fields(raw)
+    return _split_item(raw, least, found)
 
 
 def _split_output(request: RunTool, result: ToolResult, least: int, found: Contents) -> ToolResult:
     """Return a tool's result; a list that may become the answer stays inline."""
     output, value = result.output, result.value
-    if isinstance(output, str):
-        if FORMS[request.form].text:
-            output = blobs.split(output, least, found)
-    elif not request.final:
-        output = blobs.split(output, least, found)
-    if isinstance(value, str):
-        value = blobs.split(value, least, found)
+    moves = FORMS[request.form].text if isinstance(output, str) else not request.final
+    output = blobs.split(output, least if moves else blobs.NEVER, found)
+    value = blobs.split(value, least if isinstance(value, str) else blobs.NEVER, found)
     return replace(result, output=output, value=value)

@@ -21,17 +21,21 @@ INLINE_BYTES = 500_000
 
 
 async def with_content_stored(client: Any, record: R) -> R:
-    """Return a message with its large content moved to the client's store.
+    """Return a message with its large content moved to the client's store, if it has one.
+
+    What a user wrote never reads as a reference to content, also without a store: a person may
+    send through a program whatever the program passes on.
 
     Raises:
         ContentUnavailable: the store cannot be written.
     """
     content = large_content(client=client)
-    if content.store is None:
-        return record
     items = list(records.messages_of(record.input))
     found: blobs.Contents = {}
-    stored = blobs.split_to_fit(items, content.threshold, INLINE_BYTES, found)
+    if content.store is None:
+        stored = [blobs.escape_item(raw) for raw in items]
+    else:
+        stored = blobs.split_to_fit(items, content.threshold, INLINE_BYTES, found)
     if stored == items:
         return record
     try:

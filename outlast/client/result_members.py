@@ -34,7 +34,7 @@ from outlast.client.interruptions import (
 from outlast.client.local_definitions import LocalDefinitions
 from outlast.client.run_responses import last_turn, run_responses
 from outlast.client.run_state import RunState
-from outlast.contract.blobs import is_plain
+from outlast.contract.blobs import has_references
 from outlast.contract.names import SETTING_AS_TOOL
 from outlast.loop.items import Item, only_text, text_of
 from outlast.loop.state import OUTPUT_KINDS, Answer, LoopState, Status
@@ -306,7 +306,7 @@ class RunResultBase:
             )
         state = self.snapshot
         content = self._definitions.content
-        if not content.has_store and not all(is_plain(item.raw) for item in state.items):
+        if not content.has_store and any(has_references(item.raw) for item in state.items):
             raise ContentUnavailable(
                 f"Large content of the run {self.run_id} is in a blob store, and this process has "
                 "none. Set the workers' store here, too: blob_store=, or OUTLAST_BLOB_STORE."

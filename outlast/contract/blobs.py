@@ -1,12 +1,15 @@
 """Replaces large content of a record by references to blobs, and puts the content back.
 
 A blob holds one text, or a JSON list of texts with an index each. Its key is the SHA-256 of its
-bytes. A user's value with a key like those of references is escaped, so that it is unchanged when
-it comes back. Pure functions: where blobs are kept is not this module's concern.
+bytes. A user's value with a key like those of references is escaped, with a store and without, so
+that it is unchanged when it comes back and reads no blob. A key like ours that is neither a
+reference nor an escape is an ordinary key. Pure functions: where blobs are kept is not this
+module's concern.
 """
 
 import hashlib
 import json
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias, cast
 
@@ -25,6 +28,9 @@ THRESHOLD_BYTES: Final = 64_000
 
 SMALLEST_THRESHOLD: Final = 1_000
 """The lowest threshold that is used to make a message fit."""
+
+NEVER: Final = sys.maxsize
+"""The threshold without a store: all content stays inline."""
 
 PACK_BYTES: Final = 4_000_000
 """The largest size of a blob that holds several texts."""
@@ -75,6 +81,32 @@ def split_item(raw: JsonObject, least: int, blobs: Contents) -> JsonObject:
     return made
 
 
+def escape(value: Json) -> Json:
+    """Return a value whose content stays inline and in which nothing reads as a reference."""
+    return _split(value, NEVER, {}, kept=frozenset()) if _has_own_key(value) else value
+
+
+def escape_item(raw: JsonObject) -> JsonObject:
+    """Return an item whose content stays inline and in which nothing reads as a reference."""
+    return split_item(raw, NEVER, {}) if _has_own_key(raw) else raw
+
+
+def escape_fields(raw: JsonObject) -> JsonObject:
+    """Return an item with escaped fields; the loop reads its keys, which no reference has."""
+    return {name: escape(value) for name, value in raw.items()} if _has_own_key(raw) else raw
+
+
+def _has_own_key(value: Json) -> bool:
+    if isinstance(value, dict):
+        fields = cast("JsonObject", value)
+        return any(map(_is_own, fields)) or any(map(_has_own_key, fields.values()))
+    return isinstance(value, list) and any(map(_has_own_key, cast("list[Any]", value)))
+
+
+def _is_own(key: str) -> bool:
+    return key.startswith(OWN)
+
+
 def _split(value: Json, least: int, blobs: Contents, *, kept: frozenset[str]) -> Json:
     if isinstance(value, str):
         return _moved(value, least, blobs)
@@ -89,7 +121,7 @@ def _split(value: Json, least: int, blobs: Contents, *, kept: frozenset[str]) ->
             else _split(inner, least, blobs, kept=frozenset())
             for key, inner in fields.items()
         }
-        return {ESCAPED: made} if any(key.startswith(OWN) for key in fields) else made
+        return {ESCAPED: made} if any(map(_is_own, fields)) else made
     return value
 
 
@@ -131,18 +163,30 @@ def references(value: Json) -> Iterator[JsonObject]:
         if is_reference(fields):
             yield fields
         else:
-            for inner in fields.values():
+            escaped = _escaped(fields)
+            for inner in (fields if escaped is None else escaped).values():
                 yield from references(inner)
     elif isinstance(value, list):
         for inner in cast("list[Any]", value):
             yield from references(inner)
 
 
+def has_references(value: Json) -> bool:
+    """Whether a value refers to content in a store."""
+    return next(references(value), None) is not None
+
+
+def _escaped(fields: JsonObject) -> JsonObject | None:
+    """Return the dict that an escape wraps; None for any other dict."""
+    inner: Json = fields.get(ESCAPED)
+    return cast("JsonObject", inner) if len(fields) == 1 and isinstance(inner, dict) else None
+
+
 def is_plain(value: Json) -> bool:
     """Whether a value holds neither references nor escaped dicts."""
     if isinstance(value, dict):
         fields = cast("JsonObject", value)
-        if BLOB in fields or ESCAPED in fields:
+        if is_reference(fields) or _escaped(fields) is not None:
             return False
         return all(is_plain(one) for one in fields.values() if isinstance(one, (dict, list)))
     if isinstance(value, list):
@@ -165,10 +209,8 @@ def join(value: Json, text_of: Callable[[JsonObject], Json]) -> Json:
     fields = cast("JsonObject", value)
     if is_reference(fields):
         return text_of(fields)
-    inner: Json = fields.get(ESCAPED)
-    if len(fields) == 1 and isinstance(inner, dict):
-        fields = cast("JsonObject", inner)
-    return {key: join(one, text_of) for key, one in fields.items()}
+    inner = _escaped(fields)
+    return {key: join(one, text_of) for key, one in (fields if inner is None else inner).items()}
 
 
 def address(ref: JsonObject) -> Address:
@@ -242,6 +284,8 @@ def offload(items: Sequence[Item], first: int, least: int, blobs: Contents) -> O
         for path, text in long_texts(item.raw, MOVED_ABOVE):
             if len(moved) + len(pack) >= MOST_MOVED:
                 break
+            if path[-1:] == (ESCAPED,):  # a reference in its place would read as an escape
+                continue
             if len(text) >= least:
                 keys.append(_put(encode(text), blobs))
                 moved.append(Moved(at, path, len(encode(text)), len(keys) - 1))

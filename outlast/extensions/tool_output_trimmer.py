@@ -70,7 +70,7 @@ class ToolOutputTrimmer:
 
     def _trimmed(self, item: JsonObject, name: object) -> JsonObject:
         tools: Any = self.trimmable_tools
-        if item.get("type") not in _OUTPUTS or (tools is not None and name not in tools):
+        if str(item.get("type")) not in _OUTPUTS or (tools is not None and name not in tools):
             return item
         output: Any = item.get("output")
         size = _size(output)
@@ -86,7 +86,7 @@ class ToolOutputTrimmer:
 
 
 def _is_call(item: JsonObject) -> bool:
-    return item.get("type") in _CALLS
+    return str(item.get("type")) in _CALLS
 
 
 def _size(output: object) -> int:

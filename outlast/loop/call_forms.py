@@ -103,7 +103,7 @@ def form_of(raw: JsonObject) -> str:
 
 def is_call(raw: JsonObject) -> bool:
     """Whether an item may be a call of a tool that runs here."""
-    return raw.get("type") in FORMS
+    return str(raw.get("type")) in FORMS
 
 
 def name_of(raw: JsonObject) -> str:

@@ -114,7 +114,7 @@ def _texts_of(raw: JsonObject) -> list[Json]:
     return [
         part.get("text") or ""
         for part in _parts_of(raw)
-        if part.get("type") in {"output_text", "input_text", "text"}
+        if str(part.get("type")) in {"output_text", "input_text", "text"}
     ]
 
 

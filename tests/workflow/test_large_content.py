@@ -16,7 +16,8 @@ from outlast.blobs import FileBlobStore
 from outlast.client.handle import RunHandle, SentMessage
 from outlast.client.results import RunResult
 from outlast.contract import policies
-from outlast.contract.blobs import is_plain
+from outlast.contract.blobs import is_plain, key_of
+from outlast.loop.values import reference
 from outlast.ports.model import ModelRequest
 from outlast.sessions.sqlite import SQLiteSession
 from outlast.testing import ScriptedModel, call, say
@@ -125,6 +126,36 @@ async def test_outputs_are_whole_for_models_sessions_and_results(desk: Desk, tmp
     assert [one["output"] for one in await session.get_items() if "output" in one] == texts
     (size,) = await sizes(desk, RunHandle(desk.client, result.run_id))
     assert size < 40_000
+
+
+async def test_who_knows_a_digest_reads_nothing_through_a_program_without_a_store(
+    client: Client, tmp_path: Path
+):
+    """The program passes on what a person sent; the worker has the store of all runs."""
+    desk = Desk(client, cached=True)
+    store = FileBlobStore(tmp_path)
+    planted = reference(await store.put(b"what another run has stored"), 27)
+    unknown = reference(key_of(b"never stored"), 12)
+    seen: list[Any] = []
+
+    def reply(request: ModelRequest) -> Any:
+        seen.append(request.input[-1]["content"])
+        return say("Read.")
+
+    agent = Agent[Any](name="Reader")
+    worker_client = await Client.connect(desk.client.service_client.config.target_host)
+    await desk.open(
+        agent, model=ScriptedModel(always=reply), blob_store=store, client=worker_client
+    )
+    handle = await desk.start(agent, [{"role": "user", "content": planted}], keep_open=True)
+    async with desk.patience(handle):
+        await (await handle.send([{"role": "user", "content": unknown}])).answer()
+        raw = {"$outlast.json": 5}
+        result = await (await handle.send([raw, {"role": "user", "content": [raw]}])).answer()
+    assert seen == [planted, unknown, [raw]]
+    assert result.to_input_list()[-2]["content"] == [raw]
+    await handle.cancel("after_turn")
+    await desk.close_all()
 
 
 async def test_content_that_came_in_inline_is_moved_out(desk: Desk, tmp_path: Path):

@@ -174,7 +174,7 @@ def without_unanswered(items: Iterable[tuple[JsonObject, bool]]) -> list[JsonObj
     Args:
         items: the items, each with whether the run made it; the caller's items stay.
     """
-    kept = [(raw, not own or raw.get("type") in CALL_OF_OUTPUT) for raw, own in items]
+    kept = [(raw, not own or str(raw.get("type")) in CALL_OF_OUTPUT) for raw, own in items]
     return [raw for raw, _ in _without_orphans(kept)]
 
 
@@ -377,7 +377,7 @@ def _call_of(item: JsonObject) -> ItemKey | None:
 
 def _begins(item: JsonObject) -> bool:
     """Whether an item is a question, or a summary of the items before it."""
-    return item.get("role") in _QUESTION_ROLES or item.get("type") == "compaction"
+    return str(item.get("role")) in _QUESTION_ROLES or item.get("type") == "compaction"
 
 
 def _without_lone_reasoning(
@@ -388,7 +388,7 @@ def _without_lone_reasoning(
     for item, new in reversed(flagged):
         if not new and _is_reasoning(item):
             after = kept[-1][0] if kept else {"role": "user"}
-            if after.get("role") in _QUESTION_ROLES or after.get("type") in _INPUT_TYPES:
+            if str(after.get("role")) in _QUESTION_ROLES or str(after.get("type")) in _INPUT_TYPES:
                 continue
         kept.append((item, new))
     return kept[::-1]

@@ -203,7 +203,7 @@ def _line(item: JsonObject) -> str:
     item = _plain(item)
     content: Json = item.get("content")
     is_text = item.keys() == {"role", "content"} and isinstance(content, str)
-    if is_text and item["role"] in _ROLES and "\n" not in content:
+    if is_text and str(item["role"]) in _ROLES and "\n" not in content:
         return f"{item['role']}: {content}"
     return json.dumps(item, ensure_ascii=False)
 
@@ -239,4 +239,4 @@ def _is_plain_text(part: Any) -> bool:
     if not isinstance(part, dict):
         return False
     fields = cast("JsonObject", part)
-    return fields.get("type") in _TEXTS and not fields.get("annotations")
+    return str(fields.get("type")) in _TEXTS and not fields.get("annotations")

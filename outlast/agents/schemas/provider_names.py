@@ -64,7 +64,7 @@ def _is_mark(character: str) -> bool:
 
 
 def _rename(item: JsonObject, rename: Callable[[str], str]) -> JsonObject:
-    name = item.get("name") if item.get("type") in _NAMED else None
+    name = item.get("name") if str(item.get("type")) in _NAMED else None
     if not isinstance(name, str) or (new := rename(name)) == name:
         return item
     return {**item, "name": new}

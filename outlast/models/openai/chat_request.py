@@ -254,8 +254,8 @@ def _plain_text(content: object) -> str:
 _TEXT_KINDS = frozenset({"input_text", "output_text", "text"})
 
 
-def _kind(part: JsonObject) -> object:
-    return part.get("type")
+def _kind(part: JsonObject) -> str | None:
+    return as_text(part.get("type"))
 
 
 def _part(part: JsonObject) -> JsonObject:

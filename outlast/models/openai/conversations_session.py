@@ -186,7 +186,7 @@ async def start_openai_conversations_session(openai_client: "AsyncOpenAI | None"
 def _row(item: object) -> JsonObject | None:
     """Return an item as the API accepts it; None for reasoning that it cannot store."""
     row = as_input(plain_item(as_json(item), what="add_items"))
-    kept = row.get("type") in _WITH_ID and not is_invented(row.get("id"))
+    kept = str(row.get("type")) in _WITH_ID and not is_invented(row.get("id"))
     dropped = {PROVIDER_DATA} if kept else {PROVIDER_DATA, "id"}
     row = {name: value for name, value in row.items() if name not in dropped}
     if row.get("type") == "reasoning" and not (row.get("id") or row.get("encrypted_content")):

@@ -207,4 +207,14 @@ def test_references_of_other_code_harm_nothing():
 def test_a_value_that_is_no_object_and_no_list_has_nothing_to_put_back() -> None:
     plain: list[Json] = ["a", 1, None, True, [], {}, ["a", {"b": [1]}]]
     assert all(map(blobs.is_plain, plain))
-    assert not blobs.is_plain(["a", {"b": [{BLOB: {}}]}])
+    markers_of_others: list[Json] = [{BLOB: {}}, {blobs.ESCAPED: 5}, {blobs.ESCAPED: {}, "a": 1}]
+    assert all(map(blobs.is_plain, markers_of_others))
+    for ours in (reference(KEY, 1), {blobs.ESCAPED: {BLOB: 5}}):
+        assert not blobs.is_plain(["a", {"b": [ours]}])
+
+
+def test_an_escaped_reference_needs_no_content() -> None:
+    """Reading it would ask the store for what nobody wants, again and again."""
+    escaped = blobs.escape({"a": [reference(KEY, 1)]})
+    assert not blobs.has_references(escaped)
+    assert blobs.join(escaped, lambda ref: pytest.fail(str(ref))) == {"a": [reference(KEY, 1)]}
