@@ -20,6 +20,7 @@ from outlast.agents.config.run_config import (
     as_run_config,
     is_provider,
 )
+from outlast.agents.config.secret_settings import secret_in
 from outlast.agents.config.session_input import SessionSettings
 from outlast.agents.errors import UserError
 from outlast.agents.references import register
@@ -113,7 +114,18 @@ def write_run_config(config: RunConfig | Mapping[str, Any] | None) -> JsonObject
     for name, default in _PLAIN.items():
         if (value := getattr(config, name)) != default:
             settings[name] = _plain(name, value)
+    _refuse_secrets(settings)
     return settings | _write_names(config)
+
+
+def _refuse_secrets(settings: JsonObject) -> None:
+    place = secret_in(settings)
+    if place is not None:
+        raise UserError(
+            f"RunConfig: {place} looks like a secret, which would be written into the run's "
+            "history, where it can be read. Configure it where the worker runs: in the agent's own "
+            "ModelSettings, in the provider of its models, or in the processor of its traces."
+        )
 
 
 def _sparse(record: Any) -> JsonObject:
@@ -213,11 +225,6 @@ def _name_of(value: object) -> str:
 
 def _plain(name: str, value: object) -> object:
     """Return a field's value, or refuse it if it is not JSON."""
-    if name == "tracing" and "api_key" in cast("Mapping[str, Any]", value):
-        raise UserError(
-            "RunConfig(tracing={'api_key': ...}) would write the key into the run's history, where "
-            "it can be read. Configure it at the worker, whose trace processors send traces."
-        )
     if isinstance(value, tuple):
         value = list(cast("tuple[object, ...]", value))
     try:

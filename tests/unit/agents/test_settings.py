@@ -185,7 +185,6 @@ def test_what_was_typed_by_hand_holds_no_names(settings: Any) -> None:
         ({"model_settings": ModelSettings(extra_body={"x": b"1"})}, "must be plain data"),
         ({"heartbeat_timeout": 5}, r"heartbeat_timeout=\.\.\.\) must be a timedelta, not 5"),
         ({"trace_metadata": {"x": object()}}, r"trace_metadata=...\) must be plain data"),
-        ({"tracing": {"api_key": "sk-1"}}, "would write the key into the run's history"),
     ],
 )
 def test_what_cannot_travel_is_refused_before_the_run_starts(
@@ -195,10 +194,64 @@ def test_what_cannot_travel_is_refused_before_the_run_starts(
         write_run_config(RunConfig(**config))
 
 
-def test_a_key_that_is_refused_is_not_repeated() -> None:
+SECRET = "t0p-s3cret"
+
+
+@pytest.mark.parametrize(
+    ("config", "place"),
+    [
+        ({"tracing": {"api_key": SECRET}}, "tracing.api_key"),
+        *(
+            ({"model_settings": {"extra_headers": {name: SECRET}}},
+             f"model_settings.extra_headers.{name}")
+            for name in (
+                "Authorization", "authorization", "Proxy-Authorization", "Cookie", "X-Api-Key",
+                "x-goog-api-key", "api-key", "Ocp-Apim-Subscription-Key", "X-Auth-Token",
+                "X-Vault-Token", "X-Amz-Security-Token", "cf-aig-authorization",
+            )
+        ),
+        *(
+            ({"model_settings": {"extra_headers": {"X-Team": value}}},
+             "model_settings.extra_headers.X-Team")
+            for value in (
+                f"Bearer {SECRET}", "Basic dTpw", "sk-proj-0123456789abcdefghij",
+                "sk-ant-api03-0123456789abcdefghij", "ghp_0123456789abcdefghijklmnop",
+                "xoxb-0123456789-abc", "AIza0123456789abcdefghijklmnopqrstu",
+                "AKIA0123456789ABCDEF", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhbm4ifQ.c2ln",
+                "-----BEGIN RSA PRIVATE KEY-----\nMII", f"https://ann:{SECRET}@models.internal",
+            )
+        ),
+        ({"model_settings": ModelSettings(extra_query={"access_token": SECRET})},
+         "model_settings.extra_query.access_token"),
+        ({"model_settings": ModelSettings(extra_body={"tools": [{"apiKey": SECRET}]})},
+         "model_settings.extra_body.tools[0].apiKey"),
+        ({"model_settings": ModelSettings(extra_args={"aws": {"secret_access_key": SECRET}})},
+         "model_settings.extra_args.aws.secret_access_key"),
+        ({"model_settings": ModelSettings(metadata={"password": SECRET})},
+         "model_settings.metadata.password"),
+        ({"trace_metadata": {"token": SECRET}}, "trace_metadata.token"),
+        ({"group_id": f"Bearer {SECRET}"}, "group_id"),
+    ],
+)  # fmt: skip
+def test_secrets_do_not_travel(config: dict[str, Any], place: str) -> None:
     with pytest.raises(UserError) as caught:
-        write_run_config(RunConfig(tracing={"api_key": "sk-secret"}))
-    assert "sk-secret" not in str(caught.value)
+        write_run_config(RunConfig(**config))
+    assert f"RunConfig: {place} looks like a secret" in str(caught.value)
+    assert SECRET not in str(caught.value)
+
+
+def test_settings_that_only_sound_like_secrets_travel() -> None:
+    settings = ModelSettings(
+        max_tokens=100,
+        prompt_cache_key="customer-7",
+        extra_headers={"Idempotency-Key": "order-7", "X-Team": "billing", "Authorization": ""},
+        extra_body={"stop_token_ids": [1], "eos_token": "</s>", "max_completion_tokens": 9},
+        extra_query={"api-version": "2026-01-01"},
+    )
+    written = write_run_config(
+        RunConfig(model_settings=settings, trace_metadata={"task": "Basic", "secrets": 2})
+    )
+    assert read_model_settings(written["model_settings"]) == settings
 
 
 def test_what_travelled_is_read() -> None:
