@@ -33,6 +33,7 @@ ROOMS = {
     "outlast/cli": ["cli", "dev", "speed"],
     "outlast/client/identity.py": ["identity"],
     "outlast/dev": ["dev"],
+    "outlast/encryption.py": ["encrypt"],
     "outlast/mcp": ["mcp"],
     "outlast/models/openai": ["realtime"],
     "outlast/notifications/slack_socket.py": ["realtime"],

@@ -166,7 +166,7 @@ def test_other_first_lines_are_found(line: str) -> None:
 
 
 ROOMS = [
-    "blobs", "client", "client.audit", "client.identity", "decorators", "dev", "extensions",
+    "blobs", "client", "client.audit", "client.identity", "decorators", "dev", "encryption", "extensions",
     "extensions.approvals.elicitation", "extensions.approvals.langchain", "extensions.handoff_filters",
     "extensions.handoff_prompt", "mcp", "models", "notifications", "realtime", "realtime.testing",
     "sessions", "testing", "tracing", "worker",
