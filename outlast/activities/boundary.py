@@ -5,7 +5,9 @@ Everything that effects need from Temporal is here.
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Generator, Sequence
+from datetime import timedelta
 from functools import partial
 from typing import Any, cast
 
@@ -16,7 +18,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.activities.attempt_error import AttemptError
 from outlast.activities.carry_out import Attempt, carry_out
-from outlast.activities.content import recorded_result, whole_request
+from outlast.activities.content import ATTEMPTS, recorded_result, whole_request
 from outlast.activities.engine_heartbeat import (
     began_in_time,
     heartbeat_timeout,
@@ -38,6 +40,9 @@ from outlast.loop.values import Json, JsonObject
 
 CLAIM_ATTEMPTS = 20
 CLAIM_WAIT_SECONDS = 0.25
+
+RECORDING_SECONDS = 2.0
+"""How long before its time-out an attempt has to be done with its result."""
 
 
 class EffectActivities:
@@ -74,8 +79,11 @@ class EffectActivities:
                     "queue?",
                     retryable=True,
                 )
-            content = self._deps.content
-            request = await whole_request(content, await _request_of(kind, payload))
+            content, ends = self._deps.content, _ends_at(info)
+            request = await _request_of(kind, payload)
+            attempts = kind.policy(request.effect).attempts or ATTEMPTS
+            is_last = info.attempt >= min(attempts, ATTEMPTS)
+            request = await whole_request(content, request, is_last=is_last)
             if isinstance(request.effect, CallModel):
                 result = await self._call_model(request, beat)
             else:
@@ -85,7 +93,8 @@ class EffectActivities:
                     report=None if beat.send is None else partial(_report_progress, beat),
                 )
                 result = await carry_out(self._worker, request, attempt)
-            return records.write(await recorded_result(content, request, result))
+            within = max(ends - time.monotonic(), 0.0)
+            return records.write(await recorded_result(content, request, result, within=within))
 
     async def _call_model(self, request: EffectRequest[CallModel], beat: Beat) -> ModelReply:
         """Carry out a model call, and send its stream with the heartbeats."""
@@ -177,6 +186,12 @@ def _send_heartbeats() -> Generator[Beat]:
         yield beat
     finally:
         heartbeats.remove(beat)
+
+
+def _ends_at(info: activity.Info) -> float:
+    """Return until when a result may be stored, so that the server still waits for it."""
+    longest = info.start_to_close_timeout or timedelta(milliseconds=policies.LONGEST_MS)
+    return time.monotonic() + longest.total_seconds() - RECORDING_SECONDS
 
 
 def _report_progress(beat: Beat, progress: Json) -> None:

@@ -32,7 +32,7 @@ from outlast.loop.items import Item
 from outlast.loop.stored import OFFLOAD_ABOVE, Offload, weight
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.view import ViewEdit
-from outlast.ports.blobs import BlobDamaged, LargeContent
+from outlast.ports.blobs import Gone, LargeContent, StoreTimeout
 
 T = TypeVar("T")
 
@@ -47,33 +47,59 @@ INLINE_BYTES = 500_000
 """How much text a result may hold inline if every text is below the threshold."""
 
 
-async def whole_request(content: LargeContent, request: EffectRequest[Any]) -> EffectRequest[Any]:
+ATTEMPTS = 4
+"""How often content is looked for that the store lacks, or does not return in time."""
+
+
+async def whole_request(
+    content: LargeContent, request: EffectRequest[Any], *, is_last: bool = False
+) -> EffectRequest[Any]:
     """Return a request with all of its content.
+
+    Words take the place of content that is gone for good, so that the conversation continues: of
+    damaged content, and in the last attempt of content that the store lacks.
+
+    Args:
+        content: the store.
+        request: the request.
+        is_last: whether no further attempt looks for content that is missing.
 
     Raises:
         EffectError: the store lacks the content, or is unavailable.
     """
     try:
-        return await _whole(content, request)
+        return await _whole(content, request, "missing" if is_last else "damaged")
     except EffectError:
         raise
     except Exception as error:
         raise _unavailable(error) from error
 
 
-async def recorded_result(content: LargeContent, request: EffectRequest[Any], result: T) -> T:
+async def recorded_result(
+    content: LargeContent,
+    request: EffectRequest[Any],
+    result: T,
+    *,
+    within: float | None = None,
+) -> T:
     """Return a result with its large content moved to the store.
 
     If the store is unavailable, the content stays inline in the result: finished work, which may
     have been paid for, is never repeated because of the store. What tools, models and sessions
     wrote never reads as a reference, with a store or without.
+
+    Args:
+        content: the store.
+        request: the request of the effect.
+        result: its result.
+        within: how many seconds the store may take, so that the result is recorded in time.
     """
     if content.store is None:
         return _split(_NO_STORE, request, result, {})
     found: Contents = {}
     made = _split(content, request, result, found)
     try:
-        await content.put_all(found)
+        await content.put_all(found, within=within)
     except Exception as error:  # noqa: BLE001  any store's error
         logger.warning("large content stays in the history of the run: %s", error)
         return _split(_NO_STORE, request, result, {})
@@ -107,38 +133,42 @@ async def offload_items(
 
 def _unavailable(error: Exception) -> EffectError:
     message = f"The blob store failed: {type(error).__name__}: {error}"
-    retryable = not isinstance(error, BlobDamaged)
-    return EffectError(failures.CONTENT_UNAVAILABLE, message, retryable=retryable)
+    attempts = ATTEMPTS if isinstance(error, StoreTimeout) else None
+    return EffectError(failures.CONTENT_UNAVAILABLE, message, retryable=True, attempts=attempts)
 
 
-async def _whole(content: LargeContent, request: EffectRequest[Any]) -> EffectRequest[Any]:
+async def _whole(
+    content: LargeContent, request: EffectRequest[Any], words_for: Gone
+) -> EffectRequest[Any]:
     effect, items = request.effect, request.items
     match effect:
         case CallModel():
-            items = await _whole_conversation(content, effect.run_id, items)
+            items = await _whole_conversation(content, effect.run_id, items, words_for)
         case OffloadItems():
             pass
         case _:
-            items = await _whole_items(content, items)
+            items = await _whole_items(content, items, words_for)
     match effect:
         case CheckInput():
-            effect = replace(effect, items=await _whole_items(content, effect.items))
+            effect = replace(effect, items=await _whole_items(content, effect.items, words_for))
         case FinalizeAnswer():
-            effect = replace(effect, candidate=await _whole_candidate(content, effect.candidate))
+            candidate = await _whole_candidate(content, effect.candidate, words_for)
+            effect = replace(effect, candidate=candidate)
         case PrepareRun() if effect.input is not None:
-            effect = replace(effect, input=tuple(await content.joined_all(effect.input)))
+            raws = await content.whole_items(effect.input, words_for=words_for)
+            effect = replace(effect, input=tuple(raws))
         case _:
             pass
     return EffectRequest(effect=effect, items=items)
 
 
 async def _whole_conversation(
-    content: LargeContent, run_id: str, items: tuple[Item, ...]
+    content: LargeContent, run_id: str, items: tuple[Item, ...], words_for: Gone
 ) -> tuple[Item, ...]:
     """Return the items of a model call with their content; earlier items are not searched again."""
     count, _ = _PLAIN.find(run_id, items) or (0, None)
     new = items[count:]
-    whole = await _whole_items(content, new)
+    whole = await _whole_items(content, new, words_for)
     if not all(map(is_, whole, new)):
         return (*items[:count], *whole)
     if new:
@@ -146,19 +176,23 @@ async def _whole_conversation(
     return items
 
 
-async def _whole_items(content: LargeContent, items: Sequence[Item]) -> tuple[Item, ...]:
-    raws = await content.joined_all([item.raw for item in items])
+async def _whole_items(
+    content: LargeContent, items: Sequence[Item], words_for: Gone
+) -> tuple[Item, ...]:
+    raws = await content.whole_items([item.raw for item in items], words_for=words_for)
     return tuple(
         item if raw is item.raw else replace(item, raw=raw)
         for raw, item in zip(raws, items, strict=True)
     )
 
 
-async def _whole_candidate(content: LargeContent, candidate: Candidate) -> Candidate:
+async def _whole_candidate(
+    content: LargeContent, candidate: Candidate, words_for: Gone
+) -> Candidate:
     parts: list[Json] = [candidate.output]
     for outcome in candidate.outcomes:
         parts.extend((outcome.output, outcome.value))
-    output, *rest = await content.joined_all(parts)
+    output, *rest = await content.joined_all(parts, words_for=words_for)
     pairs = zip(candidate.outcomes, rest[::2], rest[1::2], strict=True)
     outcomes = tuple(
         replace(outcome, output=output_whole, value=value) for outcome, output_whole, value in pairs

@@ -1,21 +1,34 @@
 """A blob store in a directory."""
 
-import asyncio
 import os
 import secrets
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Final, TypeVar
 
+from outlast.agents.logs import get_logger
+from outlast.agents.threads import run_in_thread
 from outlast.contract.blobs import key_of
 from outlast.ports.blobs import BlobDamaged, BlobNotFound
 
+A = TypeVar("A")
+T = TypeVar("T")
+
+logger = get_logger(__name__)
+
 DIGEST_LENGTH = 64
+
+MOST_CALLS: Final = 256
+"""How many calls wait for the file system; one that hangs must not take all threads and memory."""
 
 
 class FileBlobStore:
     """Stores each blob in a file named by its digest, also on network file systems.
 
     A file is written under a temporary name, synced and renamed, so readers never see a partial
-    blob, even after a crash. Content is checked against its digest when it is read.
+    blob, even after a crash. Content is checked against its digest when it is read, and when it is
+    stored again: a damaged file is replaced.
 
     Args:
         directory: where the blobs are; created when the first blob is stored.
@@ -23,13 +36,14 @@ class FileBlobStore:
 
     def __init__(self, directory: str | Path) -> None:
         self.directory = Path(directory).expanduser().absolute()
+        self._free = threading.Semaphore(MOST_CALLS)
 
     def __repr__(self) -> str:
         return f"FileBlobStore({str(self.directory)!r})"
 
     async def put(self, data: bytes) -> str:
         """Store a blob durably and return its key."""
-        return await asyncio.to_thread(self._put, data)
+        return await self._call(self._put, data)
 
     async def get(self, key: str) -> bytes:
         """Return a blob.
@@ -38,12 +52,29 @@ class FileBlobStore:
             BlobNotFound: the store has no blob with this key.
             BlobDamaged: the file does not have this digest.
         """
-        return await asyncio.to_thread(self._get, key)
+        return await self._call(self._get, key)
+
+    async def _call(self, function: Callable[[A], T], argument: A) -> T:
+        """Call a function in a thread that no other code needs and no exit waits for.
+
+        Raises:
+            OSError: earlier calls hang.
+        """
+        if not self._free.acquire(blocking=False):
+            raise OSError(f"{MOST_CALLS} calls of {self!r} have not ended: the file system hangs.")
+
+        def call() -> T:
+            try:
+                return function(argument)
+            finally:
+                self._free.release()
+
+        return await run_in_thread(call)
 
     def _put(self, data: bytes) -> str:
         key = key_of(data)
         path = self._path(key)
-        if path.exists() and path.stat().st_size == len(data):
+        if self._is_stored(path, data):
             return key
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_name(f"{path.name}.{secrets.token_hex(6)}.tmp")
@@ -56,6 +87,19 @@ class FileBlobStore:
         finally:
             draft.unlink(missing_ok=True)
         return key
+
+    def _is_stored(self, path: Path, data: bytes) -> bool:
+        """Whether the file has this content, in full and undamaged."""
+        try:
+            if path.stat().st_size == len(data) and path.read_bytes() == data:
+                return True
+        except FileNotFoundError:
+            return False
+        except OSError as error:  # such as a bad sector: the new file gets another
+            logger.warning("the blob %s cannot be read and is stored again: %s", path, error)
+            return False
+        logger.warning("the blob %s was damaged and is stored again", path)
+        return False
 
     def _get(self, key: str) -> bytes:
         try:

@@ -1,20 +1,22 @@
 """Stores large content before sending, and reads it back for results."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from outlast.agents.errors import AgentsException, ContentUnavailable
 from outlast.blobs import large_content
 from outlast.contract import blobs, records
 from outlast.loop.items import Item
-from outlast.loop.values import Json
+from outlast.loop.values import Json, JsonObject
 from outlast.ports.blobs import LargeContent
 
 R = TypeVar("R", records.RunInput, records.SendRecord)
+T = TypeVar("T")
 
 INLINE_BYTES = 500_000
 """The maximum size of JSON that a message holds inline if there is a blob store."""
@@ -76,20 +78,37 @@ class ContentReader:
         Raises:
             ContentUnavailable: the store lacks the content, or cannot be read.
         """
-        return self.all_whole([value])[0]
+        return self._read([value], self._content.joined_all)[0]
 
-    def all_whole(self, values: list[Json]) -> list[Json]:
-        """Return values with their content; like `whole`, but reads all of it at once.
+    def whole_raws(self, raws: list[JsonObject]) -> list[JsonObject]:
+        """Return raw items with their content; words take the place of damaged content.
 
         Raises:
-            ContentUnavailable: the store lacks the content, or cannot be read.
+            ContentUnavailable: as for `whole`.
         """
+        return self._read(raws, partial(self._content.whole_items, words_for="damaged"))
+
+    def whole_item(self, item: Item) -> Item:
+        """Return an item with its content; see `whole_raws`."""
+        return self.whole_items([item])[0]
+
+    def whole_items(self, items: Sequence[Item]) -> tuple[Item, ...]:
+        """Return items with their content; see `whole_raws`. Reads all of it at once."""
+        raws = self.whole_raws([item.raw for item in items])
+        return tuple(
+            item if raw is item.raw else replace(item, raw=raw)
+            for item, raw in zip(items, raws, strict=True)
+        )
+
+    def _read(
+        self, values: list[T], read: Callable[[list[T]], Coroutine[Any, Any, list[T]]]
+    ) -> list[T]:
         if all(blobs.is_plain(value) for value in values):
             return values
         if self._content.store is None:
-            return [blobs.readable(value) for value in values]
+            return [cast("T", blobs.readable(value)) for value in values]
         with ThreadPoolExecutor(1) as elsewhere:  # an event loop may be running in this thread
-            reading = elsewhere.submit(asyncio.run, self._content.joined_all(values))
+            reading = elsewhere.submit(asyncio.run, read(values))
             try:
                 return reading.result()
             except Exception as error:
@@ -97,27 +116,6 @@ class ContentReader:
                     f"Content of the run that is stored in {self._content.store!r} cannot be read: "
                     f"{type(error).__name__}: {error}"
                 ) from error
-
-    def whole_item(self, item: Item) -> Item:
-        """Return an item with its content.
-
-        Raises:
-            ContentUnavailable: as for `whole`.
-        """
-        raw = self.whole(item.raw)
-        return item if raw is item.raw else replace(item, raw=raw)
-
-    def whole_items(self, items: Sequence[Item]) -> tuple[Item, ...]:
-        """Return items with their content; reads all of it at once.
-
-        Raises:
-            ContentUnavailable: as for `whole`.
-        """
-        raws = self.all_whole([item.raw for item in items])
-        return tuple(
-            item if raw is item.raw else replace(item, raw=raw)
-            for item, raw in zip(items, raws, strict=True)
-        )
 
 
 def reader_of(client: Any) -> ContentReader:

@@ -376,7 +376,7 @@ class RunResultBase:
         return replace(state, items=(*state.items[:start], *new, *state.items[stop:]))
 
     def _input_items(self) -> list[JsonObject]:
-        stored = self._definitions.content.all_whole(self._stored_input())
+        stored = self._definitions.content.whole_raws(self._stored_input())
         return [in_written_order(raw) for raw in stored]
 
     def _stored_input(self) -> list[JsonObject]:

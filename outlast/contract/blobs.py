@@ -45,6 +45,18 @@ Address: TypeAlias = tuple[str, bool]
 """The key of a blob, and whether it holds several texts."""
 
 
+class LostText(str):
+    """The words in place of content that is gone for good."""
+
+    __slots__ = ()
+
+
+_FREE_TEXTS: Final = frozenset(
+    {"text", "content", "output", "refusal", "arguments", "input", "stdout", "stderr"}
+)
+"""Fields that may hold any text. Providers refuse words in others, such as `image_url`."""
+
+
 def key_of(data: bytes) -> str:
     """Return the key of a blob."""
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
@@ -216,6 +228,52 @@ def join(value: Json, text_of: Callable[[JsonObject], Json]) -> Json:
 def address(ref: JsonObject) -> Address:
     """Return the blob that a reference needs, and whether the blob holds several texts."""
     return ref[BLOB], "part" in ref
+
+
+def lost_text(ref: JsonObject, why: str) -> LostText:
+    """Return the words in place of a reference whose content is gone for good."""
+    return LostText(f"[{ref['bytes']:,} bytes of content were here and are lost: {why}]")
+
+
+def sendable(raw: JsonObject) -> JsonObject:
+    """Return an item that providers accept although it has lost content.
+
+    Words take the place of a text. Where words cannot stand, such as for an image, a part with the
+    words replaces the whole part, or a note of the developer the whole item.
+    """
+    if next(_lost_in(raw), None) is None:
+        return raw
+    kind = "output_text" if raw.get("role") == "assistant" else "input_text"
+    made = {
+        name: [_part(part, kind) for part in cast("list[Any]", value)]
+        if name in {"content", "output"} and isinstance(value, list)
+        else value
+        for name, value in raw.items()
+    }
+    if all(name in _FREE_TEXTS for name, _ in _lost_in(made)):
+        return made
+    words = dict.fromkeys(words for _, words in _lost_in(raw))
+    return {"role": "developer", "content": "\n".join(words)}
+
+
+def _part(part: Json, kind: str) -> Json:
+    lost = list(_lost_in(part))
+    if all(name in _FREE_TEXTS for name, _ in lost):
+        return part
+    words: JsonObject = {"type": kind, "text": "\n".join(dict.fromkeys(text for _, text in lost))}
+    return {**words, "annotations": []} if kind == "output_text" else words
+
+
+def _lost_in(value: Json, name: str = "") -> Iterator[tuple[str, LostText]]:
+    """Yield the words for lost content in a value, with the name of each one's field."""
+    if isinstance(value, LostText):
+        yield name, value
+    elif isinstance(value, dict):
+        for key, inner in cast("JsonObject", value).items():
+            yield from _lost_in(inner, key)
+    elif isinstance(value, list):
+        for inner in cast("list[Any]", value):
+            yield from _lost_in(inner)
 
 
 def readable(value: Json) -> Json:

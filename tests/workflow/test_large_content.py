@@ -1,9 +1,12 @@
 """Large content is kept outside of histories and states, and is whole wherever it is read."""
 
+import asyncio
 import json
 import random
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from temporalio.client import Client
@@ -12,12 +15,13 @@ from outlast.agents.agent import Agent
 from outlast.agents.config.run_config import RunConfig, ToolExecutionConfig
 from outlast.agents.errors import ConversationFull
 from outlast.agents.tools.function_tool import function_tool
-from outlast.blobs import FileBlobStore
+from outlast.blobs import FileBlobStore, locations
 from outlast.client.handle import RunHandle, SentMessage
 from outlast.client.results import RunResult
 from outlast.contract import policies
 from outlast.contract.blobs import is_plain, key_of
 from outlast.loop.values import reference
+from outlast.ports.blobs import LargeContent
 from outlast.ports.model import ModelRequest
 from outlast.sessions.sqlite import SQLiteSession
 from outlast.testing import ScriptedModel, call, say
@@ -126,6 +130,79 @@ async def test_outputs_are_whole_for_models_sessions_and_results(desk: Desk, tmp
     assert [one["output"] for one in await session.get_items() if "output" in one] == texts
     (size,) = await sizes(desk, RunHandle(desk.client, result.run_id))
     assert size < 40_000
+
+
+async def test_a_flipped_bit_costs_a_photo_and_not_its_conversation(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The model reads that the photo is lost; sending it again heals it."""
+    forgets = partial(LargeContent, cache_bytes=0)  # as a process that has just started
+    monkeypatch.setattr(locations, "LargeContent", forgets)
+    desk = Desk(client, cached=True)
+    store = FileBlobStore(tmp_path)
+    agent = Agent[Any](name="Looker")
+    texts: list[str] = []
+
+    def reply(request: ModelRequest) -> Any:
+        parts = [part for item in request.input for part in _parts(item)]
+        texts.extend(part["text"] for part in parts if part["type"] == "input_text")
+        return say(f"{len(photos_in(request.input))} photos")
+
+    await desk.open(agent, model=ScriptedModel(always=reply), blob_store=store)
+    handle = await desk.start(agent, photo(0), keep_open=True, blob_store=store)
+    await desk.until_status(handle, "idle")
+    flip_a_bit(tmp_path)
+    async with desk.patience(handle):
+        result = await (await handle.send("And now?")).answer()
+        assert result.final_output == "0 photos"
+        assert any("are lost: the stored copy is damaged" in text for text in texts)
+        assert "are lost" in str(result.to_input_list())
+        result = await (await handle.send(photo(0))).answer()
+    assert result.final_output == "2 photos"
+    await handle.cancel("after_turn")
+    await desk.close_all()
+
+
+def flip_a_bit(directory: Path) -> None:
+    """Change the only file of a store, which keeps its size."""
+    (path,) = [path for path in directory.rglob("*") if path.is_file()]
+    data = bytearray(path.read_bytes())
+    data[1_000] ^= 1
+    path.write_bytes(data)
+
+
+def _parts(item: Any) -> list[Any]:
+    content = item.get("content")
+    return cast("list[Any]", content) if isinstance(content, list) else []
+
+
+class Hanging(FileBlobStore):
+    """A store that does not answer."""
+
+    async def put(self, data: bytes) -> str:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+async def test_a_store_that_hangs_does_not_repeat_the_tool(client: Client, tmp_path: Path):
+    desk = Desk(client, cached=True)
+    calls: list[int] = []
+
+    @function_tool(timeout=timedelta(seconds=6))
+    async def scan(number: int) -> str:
+        calls.append(number)
+        return "x" * 100_000
+
+    def reply(request: ModelRequest) -> Any:
+        found = outputs(request)
+        return say(f"{found}"[-20:]) if found else [call("scan", "c1", number=1)]
+
+    agent = Agent[Any](name="Scanner", tools=[scan])
+    await desk.open(agent, model=ScriptedModel(always=reply), blob_store=Hanging(tmp_path))
+    result = await desk.run(agent, "Go")
+    assert "xxxx" in result.final_output
+    assert calls == [1]
+    await desk.close_all()
 
 
 async def test_who_knows_a_digest_reads_nothing_through_a_program_without_a_store(

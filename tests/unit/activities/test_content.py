@@ -1,5 +1,6 @@
 """What leaves records before they are recorded, and what an outage of the store means."""
 
+import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from outlast.activities.errors import EffectError
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.blobs import FileBlobStore
+from outlast.contract.blobs import key_of
 from outlast.contract.effects import EffectRequest
 from outlast.loop.calls import HandoffResult, ModelReply, PlannedCall, PreparedRun, ToolResult
 from outlast.loop.checks import Candidate, CheckResult, ToolOutcome
@@ -25,7 +27,7 @@ from outlast.loop.effects import (
 )
 from outlast.loop.items import Item
 from outlast.loop.stored import OFFLOAD_ABOVE
-from outlast.loop.values import is_reference
+from outlast.loop.values import is_reference, reference
 from outlast.loop.view import ViewEdit
 from outlast.ports.blobs import LargeContent
 from tests.unit.activities.desk import worker_of
@@ -234,3 +236,61 @@ async def test_items_are_offloaded_where_there_is_a_store(content: LargeContent)
         with pytest.raises(EffectError) as raised:
             await offload_items(deps_of(other), request)
         assert raised.value.retryable
+
+
+def only_file(directory: Path) -> Path:
+    (path,) = [path for path in directory.rglob("*") if path.is_file()]
+    return path
+
+
+async def test_a_conversation_continues_without_content_that_is_gone(tmp_path: Path):
+    """Damaged content at once; missing content when no other worker has it."""
+    content = LargeContent(FileBlobStore(tmp_path), threshold=1_000, cache_bytes=0)
+    part = {"type": "input_image", "image_url": LONG}
+    message = {"role": "user", "content": [part]}
+    made = await recorded_result(content, TOOL, PreparedRun(input=(message,)))
+    assert made.input is not None
+    raw = made.input[0]
+    call = EffectRequest(effect=CallModel(**FIELDS, input_length=1), items=(Item("input", raw),))
+    path = only_file(tmp_path)
+    path.write_bytes(b"y" * 2_000)
+    (item_,) = (await whole_request(content, call)).items
+    words = "[2,000 bytes of content were here and are lost: the stored copy is damaged.]"
+    assert item_.raw == {"role": "user", "content": [{"type": "input_text", "text": words}]}
+    path.unlink()
+    other = LargeContent(FileBlobStore(tmp_path), cache_bytes=0)
+    with pytest.raises(EffectError, match="BlobNotFound") as raised:
+        await whole_request(other, call)
+    assert (raised.value.retryable, raised.value.attempts) == (True, None)
+    (item_,) = (await whole_request(other, call, is_last=True)).items
+    assert "the store no longer has it" in item_.raw["content"][0]["text"]
+    with pytest.raises(EffectError, match="OUTLAST_BLOB_STORE"):
+        await whole_request(LargeContent(None), call, is_last=True)
+    await recorded_result(content, TOOL, ToolResult(output=LONG))
+    (item_,) = (await whole_request(other, call)).items
+    assert item_.raw["content"] == [part], "the same content has healed it"
+
+
+class Hanging(Away):
+    """A store that never answers."""
+
+    async def put(self, data: bytes) -> str:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def get(self, key: str) -> bytes:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+async def test_a_store_that_hangs_holds_up_nothing_for_long():
+    content = LargeContent(Hanging(), threshold=1_000, patience=0.02)
+    result = ToolResult(output=LONG)
+    assert await recorded_result(content, TOOL, result) == result
+    patient = LargeContent(Hanging(), threshold=1_000)
+    assert await recorded_result(patient, TOOL, result, within=0.02) == result
+    raw = item(reference(key_of(LONG.encode()), 2_000))
+    call = EffectRequest(effect=CallModel(**FIELDS, input_length=1), items=(Item("input", raw),))
+    with pytest.raises(EffectError, match="StoreTimeout") as raised:
+        await whole_request(content, call)
+    assert (raised.value.retryable, raised.value.attempts) == (True, 4)

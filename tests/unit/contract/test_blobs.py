@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from outlast.contract import blobs
 from outlast.loop.items import Item
 from outlast.loop.stored import with_references
-from outlast.loop.values import BLOB, Json, is_reference, reference
+from outlast.loop.values import BLOB, Json, JsonObject, is_reference, reference
 from tests.loop_strategies import examples, same_json
 
 KEYS = st.sampled_from(["a", "type", "text", BLOB, "bytes", "part", blobs.ESCAPED, "$outlast.x"])
@@ -172,6 +172,61 @@ KEY = blobs.key_of(b"x")
 )
 def test_what_is_no_reference_is_not_taken_for_one(value: Json):
     assert not is_reference(value)
+
+
+LOST = blobs.lost_text(reference(KEY, 1_800_000), "the stored copy is damaged.")
+WORDS = "[1,800,000 bytes of content were here and are lost: the stored copy is damaged.]"
+
+
+SENDABLE: list[tuple[JsonObject, JsonObject]] = [
+    ({"role": "user", "content": LOST}, {"role": "user", "content": WORDS}),
+    (
+        {"role": "user", "content": [{"type": "input_image", "image_url": LOST}, {"a": 1}]},
+        {"role": "user", "content": [{"type": "input_text", "text": WORDS}, {"a": 1}]},
+    ),
+    (
+        {"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": LOST}}]},
+        {"role": "user", "content": [{"type": "input_text", "text": WORDS}]},
+    ),
+    (
+        {"role": "assistant", "content": [{"type": "output_text", "text": LOST}]},
+        {"role": "assistant", "content": [{"type": "output_text", "text": WORDS}]},
+    ),
+    (
+        {"role": "assistant", "content": [{"type": "output_x", "x": LOST}]},
+        {
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": WORDS, "annotations": []}],
+        },
+    ),
+    (
+        {"type": "function_call_output", "call_id": "c", "output": [{"file_data": LOST}]},
+        {
+            "type": "function_call_output",
+            "call_id": "c",
+            "output": [{"type": "input_text", "text": WORDS}],
+        },
+    ),
+    (
+        {"type": "shell_call_output", "output": [{"stdout": LOST, "stderr": ""}]},
+        {"type": "shell_call_output", "output": [{"stdout": WORDS, "stderr": ""}]},
+    ),
+    (
+        {"type": "computer_call_output", "output": {"image_url": LOST}},
+        {"role": "developer", "content": WORDS},
+    ),
+    (
+        {"type": "reasoning", "encrypted_content": LOST, "summary": [{"text": LOST}]},
+        {"role": "developer", "content": WORDS},
+    ),
+    ({"type": "x", "list": [LOST]}, {"role": "developer", "content": WORDS}),
+    ({"role": "user", "content": "whole"}, {"role": "user", "content": "whole"}),
+]
+
+
+@pytest.mark.parametrize(("raw", "sent"), SENDABLE)
+def test_an_item_with_lost_content_can_be_sent(raw: dict[str, Any], sent: dict[str, Any]):
+    assert blobs.sendable(raw) == sent
 
 
 def test_people_read_a_placeholder():
