@@ -39,6 +39,7 @@ from outlast.loop.effects import (
     ItemsOffloaded,
     LineEnded,
     ModelReplied,
+    NotifyAfterEnd,
     NotifyParent,
     NotifyPeople,
     OffloadItems,
@@ -88,6 +89,7 @@ from tests.loop_step_laws import (
     check_items,
     check_messages,
     check_nothing_happened,
+    check_notices,
     check_readers,
     check_reports,
     check_requests,
@@ -652,6 +654,8 @@ class Play:
                 assert not self.outstanding, "the run ended with effects in flight"
             case CancelEffect():
                 del self.outstanding[command.effect]
+            case NotifyAfterEnd():
+                assert self.state.phase == "closed", "people hear of it while the run goes on"
             case NotifyParent():
                 assert self.state.start.parent is not None
             case _:
@@ -691,6 +695,7 @@ class Play:
         check_calls(after)
         check_approvals(before, after)
         check_reports(after, self.commands)
+        check_notices(before, after, commands)
         check_saves(before, after, self.issued, self.opened)
         check_storage(after)
         check_tool_users(after)

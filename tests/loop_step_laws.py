@@ -26,6 +26,7 @@ from outlast.loop.effects import (
     ItemsOffloaded,
     LineEnded,
     ModelReplied,
+    NotifyAfterEnd,
     NotifyParent,
     NotifyPeople,
     OffloadItems,
@@ -60,6 +61,7 @@ from outlast.loop.events import (
     TimePassed,
 )
 from outlast.loop.items import INTERNAL_KINDS, Message, call_id_of
+from outlast.loop.notices import notices
 from outlast.loop.state import (
     CALL_KINDS,
     LoopState,
@@ -332,6 +334,30 @@ def check_reports(state: LoopState, commands: Sequence[Command]) -> None:
     assert list(told[-1].requests if told else ()) == waiting, "the parent knows something else"
     for earlier, later in pairwise(told):
         assert earlier.requests != later.requests, "the parent was told the same thing twice"
+
+
+def check_notices(before: LoopState, after: LoopState, commands: Sequence[Command]) -> None:
+    """Every notice is on its way until it is delivered, also where its delivery is stopped."""
+    if not after.notifies_later:
+        return
+    at_ms = 0
+    sent = [
+        (one.event, one.request and one.request.id)
+        for command in commands
+        if isinstance(command, NotifyPeople | NotifyAfterEnd)
+        for one in command.notices
+    ]
+    stopped = {one.effect for one in commands if isinstance(one, CancelEffect)}
+    known = {
+        one.effect: one for one in (*before.pending, *commands) if isinstance(one, NotifyPeople)
+    }
+    due = [*notices(before, after, at_ms)]
+    due += [one for effect in stopped & known.keys() for one in known[effect].notices]
+    for one in due:
+        sent.remove((one.event, one.request and one.request.id))
+    assert after.phase != "closed" or not any(
+        isinstance(one, NotifyPeople) for one in after.pending
+    )
 
 
 def check_saves(

@@ -528,7 +528,14 @@ def briefing_of(effect: PrepareRun, b: int) -> PreparedRun:
     """Return what the worker may know: where there is a session, also what was said in it."""
     required_steps = DUTIES[b % len(DUTIES)]
     if effect.input is None or b % 3 == 0:
-        return PreparedRun(model="m", required_steps=required_steps, stores=b % 2 == 0)
+        hears = b % 4 < 2
+        return PreparedRun(
+            model="m",
+            required_steps=required_steps,
+            stores=b % 2 == 0,
+            notifies=hears,
+            notifies_later=hears,
+        )
     old: JsonObject = {"role": "assistant", "content": "said before"}
     content = ((old, *effect.input), (*effect.input, old, *effect.input), ())[b % 3 - 1 + b % 2]
     known = tuple(at for at, raw in enumerate(content) if raw is old)

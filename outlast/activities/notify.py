@@ -1,10 +1,11 @@
 """Carries out `NotifyPeople`: passes notices to each notifier of the worker."""
 
 import asyncio
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import cast
+from typing import Any, Final, cast
 
 from temporalio import activity
 from temporalio.service import RPCError
@@ -13,10 +14,11 @@ from outlast.activities.carry_out import FIRST, Attempt
 from outlast.activities.errors import EffectError
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.logs import get_logger
-from outlast.contract import failures, policies
+from outlast.contract import failures, policies, records
 from outlast.contract.effects import EffectRequest
 from outlast.loop.effects import NotifyPeople
-from outlast.loop.values import Json
+from outlast.loop.notices import Notice, NoticeReceipt, Undelivered, undelivered
+from outlast.loop.values import Json, JsonObject
 from outlast.ports.notifier import (
     Notification,
     Notifier,
@@ -27,14 +29,17 @@ from outlast.ports.notifier import (
 
 logger = get_logger(__name__)
 
+MOST_DELIVERIES: Final = 1_000
+"""How many deliveries of a notifier a process knows."""
+
 
 async def notify_people(
     worker: WorkerDeps, request: EffectRequest[NotifyPeople], attempt: Attempt = FIRST
-) -> None:
+) -> NoticeReceipt:
     """Deliver notices through every notifier of the worker, each in order.
 
     A retry continues where each notifier stopped. What cannot be delivered by the last attempt is
-    logged and left out: a run never fails because of a notification.
+    in the receipt, and logged: a run never fails because of a notification.
 
     Raises:
         EffectError: a notifier failed, and a retry may help.
@@ -45,8 +50,11 @@ async def notify_people(
     if activity.in_activity() and worker.notifiers:
         namespace = activity.info().namespace
         execution = await _execution(effect.run_id, is_last=round_.is_last)
+    if not worker.notifiers:
+        why = "the worker that took it has no notifiers"
+        return NoticeReceipt(undelivered=tuple(undelivered(one, why) for one in effect.notices))
     pending = [
-        notification(one, effect.run_id, execution=execution, namespace=namespace)
+        (one, notification(one, effect.run_id, execution=execution, namespace=namespace))
         for one in effect.notices
     ]
     failed = await asyncio.gather(
@@ -61,6 +69,7 @@ async def notify_people(
             retryable=True,
             retry_after=max(waits, default=None),
         )
+    return NoticeReceipt(undelivered=tuple(round_.lost))
 
 
 async def _execution(run_id: str, *, is_last: bool) -> str:
@@ -90,39 +99,99 @@ class _Round:
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
         self._done = _counts(attempt.progress)
+        self.lost = _lost(attempt.progress)
         self.is_last = attempt.number >= policies.NOTIFY.attempts
 
     async def deliver(
-        self, notifier: Notifier, pending: Sequence[Notification]
+        self, notifier: Notifier, pending: Sequence[tuple[Notice, Notification]]
     ) -> NotifierUnavailable | None:
         """Deliver the remaining notices, and return the error that stopped the notifier."""
         failed: NotifierUnavailable | None = None
-        for at, notice in enumerate(pending):
+        for at, (notice, message) in enumerate(pending):
             if at < self._done.get(notifier.name, 0):
                 continue
-            if notice.event in notifier.events:
-                failed = await self._try(notifier, notice)
+            if message.event in notifier.events:
+                failed = await self._try(notifier, notice, message)
                 if failed is not None and not self.is_last:
                     return failed
             self._done[notifier.name] = at + 1
             if self._attempt.report is not None:
-                self._attempt.report({"done": dict(self._done)})
+                lost = [records.write(one) for one in self.lost]
+                done: JsonObject = {"done": dict(self._done)}
+                self._attempt.report({**done, "lost": lost} if lost else done)
         return failed
 
-    async def _try(self, notifier: Notifier, notice: Notification) -> NotifierUnavailable | None:
+    async def _try(
+        self, notifier: Notifier, notice: Notice, message: Notification
+    ) -> NotifierUnavailable | None:
         """Deliver one notification, and return the failure if a retry may help."""
-        try:
+
+        async def notify() -> None:
             async with asyncio.timeout(notifier.timeout.total_seconds()):
-                await notifier.notify(replace(notice, attempt=self._attempt.number))
+                await notifier.notify(replace(message, attempt=self._attempt.number))
+
+        try:
+            await deliveries.once(notifier, message.id, notify)
         except NotifierRejected as error:
-            logger.warning("%s", _sentence(notifier, notice, "was refused", error))
+            sentence = _sentence(notifier, message, "was refused", error)
+            logger.warning("%s", sentence)
+            self.lost.append(undelivered(notice, sentence, notifier.name))
         except Exception as error:  # noqa: BLE001  a notifier is users' code
-            sentence = _sentence(notifier, notice, "was not delivered", error)
+            sentence = _sentence(notifier, message, "was not delivered", error)
             if self.is_last:
                 logger.warning("%s; this was the last attempt", sentence)
+                self.lost.append(undelivered(notice, sentence, notifier.name))
             after = error.retry_after if isinstance(error, NotifierUnavailable) else None
             return NotifierUnavailable(sentence, retry_after=_bounded(after))
         return None
+
+
+class Deliveries:
+    """The deliveries of this process, so that none is made twice at the same time or in a row.
+
+    The end of a run stops the activity that delivers its notices, and a workflow that outlives the
+    run delivers them again. If both are in one process, the second waits for the first.
+    """
+
+    def __init__(self) -> None:
+        self._made: weakref.WeakKeyDictionary[Notifier, dict[str, asyncio.Task[None]]] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    async def once(
+        self, notifier: Notifier, message_id: str, deliver: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
+        """Deliver a message, or wait for its delivery; a failed one is made again.
+
+        Raises:
+            Exception: the delivery failed.
+        """
+        made = self._made.setdefault(notifier, {})
+        task = made.get(message_id)
+        here = asyncio.get_running_loop()
+        if task is not None and (task.get_loop() is not here or _has_failed(task)):
+            task = None
+        if task is None:
+            task = made[message_id] = asyncio.ensure_future(deliver())
+            while len(made) > MOST_DELIVERIES:
+                del made[next(iter(made))]
+        await asyncio.shield(task)
+
+
+def _has_failed(task: asyncio.Task[None]) -> bool:
+    return task.done() and (task.cancelled() or task.exception() is not None)
+
+
+deliveries: Final = Deliveries()
+
+
+def _lost(progress: Json) -> list[Undelivered]:
+    """Return the notices that earlier attempts could not deliver."""
+    report = cast("dict[str, Json]", progress) if isinstance(progress, dict) else {}
+    try:
+        return list(records.read(tuple[Undelivered, ...], report.get("lost") or []))
+    except records.UnreadableRecordError:
+        return []
 
 
 def _counts(progress: Json) -> dict[str, int]:

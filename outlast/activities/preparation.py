@@ -59,6 +59,7 @@ async def prepare_run(
         input=content,
         old=old,
         notifies=bool(worker.notifiers),
+        notifies_later=bool(worker.notifiers),
     )
 
 

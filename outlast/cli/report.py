@@ -1,5 +1,6 @@
 """The report of `outlast show` on a run, read from its history."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -15,6 +16,7 @@ from outlast.client.handle import RunHandle
 from outlast.client.nested_requests import present_requests
 from outlast.contract.redaction import redaction_of
 from outlast.loop.approvals import ApprovalRequest, Remembered
+from outlast.loop.notices import Undelivered
 from outlast.loop.spending import described, spent
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
@@ -48,6 +50,7 @@ class Report:
         cost: the cost of its model calls; None without a usable price table.
         requests: the pending requests, those of nested runs included.
         words: what the model wrote about each pending request, by the request's id.
+        undelivered: the notices that nobody has heard of.
     """
 
     run_id: str
@@ -60,6 +63,7 @@ class Report:
     cost: Cost | None = None
     requests: tuple[ApprovalRequest, ...] = ()
     words: Mapping[str, str] = field(default_factory=dict[str, str])
+    undelivered: tuple[Undelivered, ...] = ()
 
     def record(self, last: int) -> JsonObject:
         """Return the report for programs."""
@@ -74,6 +78,7 @@ class Report:
             "cost": None
             if self.cost is None
             else {"usd": f"{self.cost.usd}", "unknown_models": list(self.cost.unknown_models)},
+            "undelivered": [dataclasses.asdict(one) for one in self.undelivered],
             "approvals": [presentation.approval_view(self.run_id, one) for one in self.requests],
             "transcript": presentation.transcript_view(self.state, last) if last else [],
         }
@@ -104,6 +109,7 @@ async def read_report(connection: Connection, run_id: str) -> Report:
         cost=Pricing.load().cost_of(state),
         requests=requests,
         words=await review.read_words(handle, state, requests),
+        undelivered=await handle.undelivered() if state.notifies else (),
     )
 
 
@@ -152,6 +158,7 @@ def show_report(report: Report, last: int) -> None:
         ("doing", excerpt(presentation.effect_line(state, effect))) for effect in state.pending
     ]
     rows += [("unread", f"message {message.id}") for message in state.inbox]
+    rows += [("unheard", _unheard_text(one)) for one in report.undelivered]
     rows += [("ignored", f"{one.what}: {hides.text(one.why)}") for one in state.ignored]
     if report.ui:
         rows.append(("UI", report.ui))
@@ -170,6 +177,11 @@ def _budget_text(state: LoopState, index: int) -> str:
     more = sum(amount for at, amount in state.extended if at == index)
     extended = f", {more:,} of them added by people" if more else ""
     return f"{shown} used of {described(state, index)}{extended}"
+
+
+def _unheard_text(one: Undelivered) -> str:
+    of = f" of {one.request_id}" if one.request_id else ""
+    return f"{one.event}{of}: {one.why}"
 
 
 def _remembered_text(kept: Remembered) -> str:

@@ -17,6 +17,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from outlast.agents.errors import AgentsException, RunNotFound
 from outlast.client.history import RunReader
 from outlast.client.run_address import RunAddress
+from outlast.client.undelivered import undelivered_after_end
 from outlast.contract import names
 from outlast.loop.approvals import ApprovalRequest, Decision, Person, Vote
 from outlast.loop.effects import RunAgent
@@ -29,6 +30,7 @@ from outlast.loop.events import (
     RequestClaimed,
     SignalUnreadable,
 )
+from outlast.loop.notices import Undelivered
 from outlast.loop.state import Ignored, LoopState
 from outlast.loop.values import JsonObject
 from outlast.rendering import cut
@@ -49,6 +51,7 @@ AuditEvent: TypeAlias = Literal[
     "held",
     "said",
     "released",
+    "undelivered",
 ]
 
 READ_AT_ONCE: Final = 8
@@ -188,6 +191,19 @@ def records_between(
     yield from (_of_ignored(one, event, blank) for one in ignored)
     if after.hold != before.hold:
         yield from _of_takeover(event, blank)
+    for lost in after.undelivered:
+        if lost not in before.undelivered:
+            yield _of_undelivered(lost, blank)
+
+
+def _of_undelivered(lost: Undelivered, blank: AuditRecord) -> AuditRecord:
+    return replace(
+        blank,
+        at_ms=lost.at_ms,
+        event="undelivered",
+        request_id=_text(lost.request_id),
+        note=_text(f"{lost.event}: {lost.why}"),
+    )
 
 
 def _of_request(
@@ -481,6 +497,14 @@ class _Reading:
                     started = (one for one in after.pending if isinstance(one, RunAgent))
                     nested.update(dict.fromkeys(one.nested_id for one in started))
                     before = after
+            late = await undelivered_after_end(self._client, execution.execution_id)
+            blank = AuditRecord(
+                at_ms=0,
+                event="undelivered",
+                run_id=execution.run_id,
+                root_run_id=execution.root_run_id,
+            )
+            self._records.update(dict.fromkeys(_of_undelivered(one, blank) for one in late))
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 raise RunNotFound("Its history is no longer retained.") from error

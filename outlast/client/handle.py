@@ -41,10 +41,12 @@ from outlast.client.results import RunResult, error_of, result_of, result_of_ans
 from outlast.client.run_address import RunAddress
 from outlast.client.run_state import ENGINE
 from outlast.client.stream import RawResponsesStreamEvent, StreamEvent, changes
+from outlast.client.undelivered import undelivered_after_end
 from outlast.contract import names, records
 from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.loop.events import HoldMode
 from outlast.loop.items import SendMode
+from outlast.loop.notices import Undelivered
 from outlast.loop.state import has_message
 from outlast.loop.values import Json, JsonObject
 from outlast.ports.interpreter_end import wait_for_native_threads
@@ -422,6 +424,19 @@ class RunHandle:
         Each request is read from the run that made it.
         """
         return await present_requests(await self.state(), self.client)
+
+    async def undelivered(self) -> tuple[Undelivered, ...]:
+        """Return the newest notices about this run that nobody has heard of; needs no worker.
+
+        Raises:
+            RunNotFound: there is no such run.
+        """
+        state, description = await self.state(), await self.check()
+        execution = description.run_id
+        if state.outcome is None or not execution:
+            return state.undelivered
+        late = await self._address.ask(lambda: undelivered_after_end(self.client, execution))
+        return (*state.undelivered, *late)
 
     async def approve(
         self,

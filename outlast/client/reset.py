@@ -66,7 +66,8 @@ def _task_of_step(event: HistoryEvent, *, saves: bool) -> int | None:
                 return scheduled.workflow_task_completed_event_id
         case EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED:
             child = event.start_child_workflow_execution_initiated_event_attributes
-            return child.workflow_task_completed_event_id
+            if child.workflow_type.name == names.WORKFLOW:  # and not the notices of the end
+                return child.workflow_task_completed_event_id
         case _:
             pass
     return None

@@ -23,6 +23,7 @@ from outlast.loop.checks import CheckResult, FinalizedAnswer
 from outlast.loop.effects import Effect
 from outlast.loop.events import Event
 from outlast.loop.items import Item
+from outlast.loop.notices import NoticeReceipt
 from outlast.loop.state import LoopState, items_of, items_to_save
 from outlast.loop.stored import Offload
 from outlast.loop.values import Failure
@@ -239,7 +240,7 @@ ROWS: Final = (
         effect=effects.NotifyPeople,
         activity=names.ACTIVITY_NOTIFY,
         function="outlast.activities.notify:notify_people",
-        result=None,
+        result=NoticeReceipt,
         event=effects.PeopleNotified,
         label=lambda _: "The notification of people",
         failure_code=failures.INTERNAL,

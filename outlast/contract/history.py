@@ -44,7 +44,7 @@ from outlast.contract.records import (
 )
 from outlast.loop.approvals import Decision
 from outlast.loop.calls import AgentResult
-from outlast.loop.effects import AgentFinished, Effect, EffectFailed, RunAgent
+from outlast.loop.effects import AgentFinished, Effect, EffectFailed, NotifyPeople, RunAgent
 from outlast.loop.events import (
     CancelRequested,
     ConversationHeld,
@@ -218,8 +218,8 @@ _OF_PEOPLE: Final[dict[str, Callable[..., Event]]] = {
 def answered(effect: Effect, payload: Json | Unreadable, at_ms: int) -> Event:
     """Return the event of an effect's result: an activity's, or a nested run's."""
     kind, number = kind_of(effect), effect.effect
-    if kind.result is None:
-        return kind.event(at_ms=at_ms, effect=number)
+    if kind.result is None or (payload is None and isinstance(effect, NotifyPeople)):
+        return kind.event(at_ms=at_ms, effect=number)  # earlier workers returned no receipt
     try:
         return kind.event(at_ms=at_ms, effect=number, result=read(kind.result, payload))
     except UnreadableRecordError as error:

@@ -8,6 +8,11 @@ SCHEMA_VERSION: Final = 1
 """The schema version of everything in this package. Newer records are refused with a message."""
 
 WORKFLOW: Final = "AgentRun"
+WORKFLOW_NOTICES: Final = "PeopleNotices"
+"""The workflow that delivers the notices which the end of a run leaves."""
+
+WORKFLOWS: Final = frozenset({WORKFLOW, WORKFLOW_NOTICES})
+
 TASK_QUEUE: Final = "outlast"
 """The default task queue of workers and clients."""
 
@@ -128,6 +133,16 @@ ACTIVITY_REFUSE: Final = "refuse_effect"
 """The activity type that fails an effect for whose result the history has no room."""
 TOOL_PREFIX: Final = "tool:"
 HANDOFF_PREFIX: Final = "handoff:"
+
+
+def notices_id(execution: str, number: int = 0) -> str:
+    """Return the id of a workflow that delivers the notices at the end of an execution.
+
+    Args:
+        execution: Temporal's run id of the execution that ended.
+        number: which of its workflows; there are several only for very large notices.
+    """
+    return f"notices-{execution}-{number}"
 
 
 def question_key(run_id: str, started_at_ms: int, question: int) -> str:

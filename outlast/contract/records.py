@@ -8,7 +8,7 @@ import base64
 import json
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Final, Literal, TypeVar, cast, get_args
 
@@ -40,6 +40,7 @@ from outlast.loop.effects import RunAgent
 from outlast.loop.events import HoldMode, Parent
 from outlast.loop.invariants import violations
 from outlast.loop.items import Message, SendMode
+from outlast.loop.notices import Notice
 from outlast.loop.state import LoopState
 from outlast.loop.values import DEFAULT_MAX_TURNS, Failure, Json, JsonObject, ServerThread, Usage
 
@@ -293,6 +294,40 @@ class NestedRecord:
 
     nested_id: str
     requests: tuple[ApprovalRequest, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticesRecord:
+    """The input of the workflow that delivers notices after the end of a run."""
+
+    run_id: str
+    notices: tuple[Notice, ...] = ()
+
+
+def notices_records(run_id: str, notices: Sequence[Notice]) -> list[JsonObject]:
+    """Return the inputs of the workflows that deliver notices, each small enough to be sent."""
+    found: list[list[Notice]] = []
+    room = 0
+    for notice in notices:
+        size = len(_text(write(notice)))
+        if size > PAGE_BYTES:
+            notice, size = _without_content(notice), 0  # noqa: PLW2901  the same notice, smaller
+        if not found or size > room:
+            found.append([])
+            room = PAGE_BYTES
+        found[-1].append(notice)
+        room -= size
+    return [write(NoticesRecord(run_id=run_id, notices=tuple(one))) for one in found]
+
+
+def _without_content(notice: Notice) -> Notice:
+    """Return a notice without the parts of its request that may be of any size."""
+    if notice.request is None:
+        return notice
+    small = replace(
+        notice.request, arguments='"[too large]"', schema=None, edited=None, votes=(), decision=None
+    )
+    return replace(notice, request=small)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

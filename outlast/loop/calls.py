@@ -260,6 +260,7 @@ class PreparedRun:
         old: the indices of the items that the session already has.
         stores: the worker has a blob store.
         notifies: the worker has notifiers.
+        notifies_later: the worker delivers notices after the end of the run, too.
     """
 
     model: str = ""
@@ -270,6 +271,7 @@ class PreparedRun:
     old: tuple[int, ...] = ()
     stores: bool = False
     notifies: bool = False
+    notifies_later: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The commands of the loop: effects, and three further commands.
+"""The commands of the loop: effects, and four further commands.
 
 The shell answers an effect with exactly one event, which carries the effect's number. Effects stay
 in the state, unchanged, until they are answered. `contract/effects.py` has a row for each kind:
@@ -23,7 +23,7 @@ from outlast.loop.calls import (
 )
 from outlast.loop.checks import Candidate, CheckResult, CheckStage, FinalizedAnswer, RequiredStep
 from outlast.loop.items import Item
-from outlast.loop.notices import Notice
+from outlast.loop.notices import ALL_DELIVERED, Notice, NoticeReceipt
 from outlast.loop.stored import Offload
 from outlast.loop.values import NO_USAGE, Failure, Json, JsonObject, Usage
 
@@ -376,6 +376,7 @@ class PeopleNotified:
 
     at_ms: int
     effect: int
+    result: NoticeReceipt = ALL_DELIVERED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -400,6 +401,13 @@ class NotifyParent:
 
     parent: str
     requests: tuple[ApprovalRequest, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotifyAfterEnd:
+    """Deliver notices that the end of the run leaves, without the run waiting for it."""
+
+    notices: tuple[Notice, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -452,4 +460,4 @@ BACKGROUND: Final = frozenset({"save_session", "offload_items", "hold_line", "no
 STOPPED_AT_THE_END: Final = frozenset({"offload_items", "hold_line", "notify_people"})
 """Kinds of effects that the end of a run stops; it waits for all others."""
 
-Command: TypeAlias = Effect | CancelEffect | NotifyParent | Finish
+Command: TypeAlias = Effect | CancelEffect | NotifyParent | NotifyAfterEnd | Finish

@@ -60,7 +60,7 @@ after every event.
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import assert_never
+from typing import Final, assert_never
 
 from outlast.loop import phrases, requests, spending, votes
 from outlast.loop.approvals import (
@@ -102,12 +102,14 @@ from outlast.loop.effects import (
     EffectEvent,
     EffectFailed,
     FinalizeAnswer,
+    Finish,
     HandoffFinished,
     HoldLine,
     InputChecked,
     ItemsOffloaded,
     LineEnded,
     ModelReplied,
+    NotifyAfterEnd,
     NotifyPeople,
     OffloadItems,
     PeopleNotified,
@@ -148,7 +150,7 @@ from outlast.loop.items import (
     refusal_of,
     text_of,
 )
-from outlast.loop.notices import notices
+from outlast.loop.notices import Notice, Undelivered, notices, undelivered
 from outlast.loop.state import (
     Answer,
     Blocked,
@@ -204,6 +206,9 @@ from outlast.loop.transcript import (
 from outlast.loop.values import Failure, Json, JsonObject, is_reference
 from outlast.loop.view import shown
 
+MOST_UNDELIVERED: Final = 50
+"""How many undelivered notices a run keeps."""
+
 
 def advance(state: LoopState, event: Event) -> Step:
     """Return the next state and the commands after one event.
@@ -225,19 +230,47 @@ def advance(state: LoopState, event: Event) -> Step:
     if state is not before:
         state, further = _continue(_without_stale_blocks(state), len(before.items), event.at_ms)
         commands += further
-        state, further = _notify(before, state, event.at_ms)
-        state, commands = spending.with_pauses(state, event.at_ms), commands + further
+        state, commands = _notify(before, state, event, commands)
+        state = spending.with_pauses(state, event.at_ms)
     if state.start.parent is not None and state.pending_approvals != before.pending_approvals:
         commands = (requests.report(state), *commands)
     return state, commands
 
 
-def _notify(before: LoopState, state: LoopState, at_ms: int) -> Step:
-    """Notify people of an event."""
-    if not state.notifies or state.phase in {"closing", "closed"}:
-        return state, ()
-    news = notices(before, state, at_ms)
-    return requests.issue(state, requests.notification(state, news)) if news else (state, ())
+def _notify(
+    before: LoopState, state: LoopState, event: Event, commands: tuple[Command, ...]
+) -> Step:
+    """Notify people of an event; what the end of the run leaves is delivered after it.
+
+    Runs that were prepared by an earlier version drop what their end leaves.
+    """
+    ends = state.phase in {"closing", "closed"}
+    if not state.notifies or (ends and not state.notifies_later):
+        return state, commands
+    news = notices(before, state, event.at_ms)
+    if ends:
+        news = (*_stopped_notices(before, state, event, commands), *news)
+    if not news:
+        return state, commands
+    if state.phase != "closed":
+        state, further = requests.issue(state, requests.notification(state, news))
+        return state, commands + further
+    issued = [one for one in commands if not isinstance(one, NotifyPeople)]
+    finish = [one for one in issued if isinstance(one, Finish)]
+    rest = [one for one in issued if not isinstance(one, Finish)]
+    return state, (*rest, NotifyAfterEnd(notices=news), *finish)
+
+
+def _stopped_notices(
+    before: LoopState, state: LoopState, event: Event, commands: Sequence[Command]
+) -> list[Notice]:
+    """Return the notices whose delivery this step has stopped."""
+    issued = [one for one in commands if isinstance(one, NotifyPeople)]
+    pending = [one for one in before.pending if isinstance(one, NotifyPeople)]
+    answered: int | None = getattr(event, "effect", None)
+    still = {one.effect for one in state.pending} | {answered}
+    stopped = (one for one in (*pending, *issued) if one.effect not in still)
+    return [notice for one in stopped for notice in one.notices]
 
 
 def _without_stale_blocks(state: LoopState) -> LoopState:
@@ -371,13 +404,17 @@ def _effect_answered(state: LoopState, event: EffectEvent) -> Step:
     return _effect_done(rest, effect, event) or (state, ())
 
 
-def _effect_done(  # noqa: PLR0911  a row for each effect
+def _effect_done(  # noqa: C901, PLR0911  a row for each effect
     rest: LoopState, effect: Effect, event: EffectEvent
 ) -> Step | None:
     """Apply the result of an effect; None if the event answers another kind of effect."""
     if isinstance(effect, OffloadItems):
         is_answer = isinstance(event, ItemsOffloaded)
         return (take_offload(rest, effect, event.result), ()) if is_answer else None
+    if isinstance(effect, NotifyPeople):
+        if not isinstance(event, PeopleNotified):
+            return None
+        return _with_undelivered(rest, event.result.undelivered), ()
     match effect, event:
         case PrepareRun(), RunPrepared():
             return _prepared(rest, event.result), ()
@@ -397,8 +434,6 @@ def _effect_done(  # noqa: PLR0911  a row for each effect
             return _session_saved(rest), ()
         case HoldLine(), LineEnded():
             return _reroute_model_call(rest)
-        case NotifyPeople(), PeopleNotified():
-            return rest, ()
         case _:
             return None
 
@@ -423,13 +458,20 @@ def _effect_failed(state: LoopState, effect: Effect, event: EffectFailed) -> Ste
         case HoldLine():  # nobody has heard of the line for too long
             return _reroute_model_call(state)
         case NotifyPeople():  # a run does not depend on who hears of it
-            return state, ()
+            lost = tuple(undelivered(one, failure.message) for one in effect.notices)
+            return _with_undelivered(state, lost), ()
         case OffloadItems():  # large content stays inline until a worker can store it
             return revised(state, stores=False), ()
         case RunTool() | RunAgent():
             return _call_failed(state, effect, failure)
         case _:
             assert_never(effect)
+
+
+def _with_undelivered(state: LoopState, lost: tuple[Undelivered, ...]) -> LoopState:
+    """Keep the newest notices that nobody has heard of."""
+    newest = (*state.undelivered, *lost)[-MOST_UNDELIVERED:]
+    return revised(state, undelivered=newest) if lost else state
 
 
 def _prepared(state: LoopState, prepared: PreparedRun) -> LoopState:
@@ -442,6 +484,7 @@ def _prepared(state: LoopState, prepared: PreparedRun) -> LoopState:
         context=context,
         required_steps=prepared.required_steps,
         notifies=prepared.notifies,
+        notifies_later=prepared.notifies_later,
     )
     if prepared.stores:
         state = storing(state)

@@ -17,6 +17,9 @@ NoticeEvent: TypeAlias = Literal[
     "released",
 ]
 
+LONGEST_REASON: Final = 500
+"""The most characters of the reason why a notice was not delivered."""
+
 ALL_EVENTS: Final[frozenset[NoticeEvent]] = frozenset(get_args(NoticeEvent))
 
 _ENDS: Final[dict[ApprovalStatus, NoticeEvent]] = {
@@ -50,6 +53,46 @@ class Notice:
     request: ApprovalRequest | None = None
     by: str | None = None
     at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undelivered:
+    """A notice that nobody has heard of.
+
+    Attributes:
+        event: what happened.
+        request_id: the request; empty for an event of the run.
+        notifier: the notifier; empty if none has tried.
+        why: why it was not delivered.
+        at_ms: when the event happened.
+    """
+
+    event: NoticeEvent
+    request_id: str = ""
+    notifier: str = ""
+    why: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeReceipt:
+    """What became of notices: all those not in `undelivered` were delivered."""
+
+    undelivered: tuple[Undelivered, ...] = ()
+
+
+ALL_DELIVERED: Final = NoticeReceipt()
+
+
+def undelivered(notice: Notice, why: str, notifier: str = "") -> Undelivered:
+    """Return a notice that was not delivered, and why."""
+    return Undelivered(
+        event=notice.event,
+        request_id="" if notice.request is None else notice.request.id,
+        notifier=notifier,
+        why=why[:LONGEST_REASON],
+        at_ms=notice.at_ms,
+    )
 
 
 class HoldState(Protocol):

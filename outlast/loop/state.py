@@ -30,6 +30,7 @@ from outlast.loop.effects import (
 )
 from outlast.loop.events import CancelMode, Parent, RequestClaimed
 from outlast.loop.items import Item, Message
+from outlast.loop.notices import Undelivered
 from outlast.loop.values import NO_USAGE, Failure, Json, JsonObject, ServerThread, Usage
 from outlast.loop.view import WHOLE, View, shown
 from outlast.loop.votes import Sender, aged, claim_refusal, person_problem, refusal
@@ -356,6 +357,8 @@ class LoopState:
         hold: the person who has the conversation.
         pauses: how long the run has waited for people or messages.
         notifies: whether people hear about requests and takeovers.
+        notifies_later: whether notices are delivered after the end of the run, too.
+        undelivered: the newest notices that nobody has heard of.
         answers: the answers so far.
         final_output: the newest answer.
         failure: why the newest message has no answer, or why the run failed.
@@ -397,6 +400,8 @@ class LoopState:
     hold: Hold | None = None
     pauses: Pauses = Pauses()
     notifies: bool = False
+    notifies_later: bool = False
+    undelivered: tuple[Undelivered, ...] = ()
     answers: tuple[Answer, ...] = ()
     final_output: Json = None
     failure: Failure | None = None

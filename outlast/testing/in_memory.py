@@ -25,7 +25,9 @@ from outlast.loop.effects import (
     Command,
     Effect,
     Finish,
+    NotifyAfterEnd,
     NotifyParent,
+    NotifyPeople,
     RunAgent,
 )
 from outlast.loop.events import CancelRequested, DecisionReceived, Event, NestedReported
@@ -157,6 +159,9 @@ class MemoryRun:
                 pass
             case CancelEffect():
                 self._cancel(command.effect)
+            case NotifyAfterEnd(notices=notices):
+                last = NotifyPeople(effect=0, run_id=self.run_id, notices=notices)
+                self._ending.append(asyncio.create_task(self._perform(last)))
             case NotifyParent():
                 if self.parent is not None:
                     report = NestedReported(

@@ -48,6 +48,7 @@ from outlast.worker.failure_lines import log_failures_in_lines
 from outlast.worker.worker_options import with_defaults
 from outlast.workflows.agent_run import AgentRun
 from outlast.workflows.details import Details
+from outlast.workflows.people_notices import PeopleNotices
 
 logger = get_logger(__name__)
 
@@ -121,7 +122,7 @@ class OutlastPlugin(SimplePlugin):
         )
         super().__init__(  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
             "outlast",
-            workflows=[AgentRun],
+            workflows=[AgentRun, PeopleNotices],
             activities=EffectActivities(deps).all,
             run_context=lambda: self._run_context(closes_models=model_provider is None),
         )

@@ -100,13 +100,13 @@ def _with_behavior(
 
 def _is_ours(workflow: type) -> bool:
     definition: Any = getattr(workflow, "__temporal_workflow_definition", None)
-    return definition is not None and definition.name == names.WORKFLOW
+    return definition is not None and definition.name in names.WORKFLOWS
 
 
 def _is_ours_or_says(workflow: type) -> bool:
     definition: Any = getattr(workflow, "__temporal_workflow_definition", None)
     return definition is None or bool(
-        definition.name == names.WORKFLOW
+        definition.name in names.WORKFLOWS
         or definition.versioning_behavior
         or definition.dynamic_config_fn
     )

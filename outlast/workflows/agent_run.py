@@ -44,6 +44,7 @@ from outlast.loop.effects import (
     Command,
     Effect,
     Finish,
+    NotifyAfterEnd,
     NotifyParent,
     RunAgent,
     RunTool,
@@ -212,7 +213,10 @@ class AgentRun:
                 command = self._commands.pop(0)
                 if isinstance(command, Finish):
                     return self._finish(command)
-                self._carry_out(command)
+                if isinstance(command, NotifyAfterEnd):
+                    await self._notify_after_end(command)
+                else:
+                    self._carry_out(command)
             self._show()
             self._rested = self._state.phase == "idle" and not self._running
 
@@ -387,6 +391,24 @@ class AgentRun:
         record = records.NestedRecord(nested_id=self._id, requests=command.requests)
         with contextlib.suppress(FailureError):
             await parent.signal(names.SIGNAL_NESTED, records.write(record))
+
+    async def _notify_after_end(self, command: NotifyAfterEnd) -> None:
+        """Start the workflow that delivers the last notices, whatever happens meanwhile."""
+        starting = asyncio.create_task(self._start_notices(command))
+        while not starting.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await workflow.wait_condition(starting.done)
+
+    async def _start_notices(self, command: NotifyAfterEnd) -> None:
+        for number, record in enumerate(records.notices_records(self._id, command.notices)):
+            with contextlib.suppress(FailureError):
+                await workflow.start_child_workflow(
+                    names.WORKFLOW_NOTICES,
+                    record,
+                    id=names.notices_id(self._run_id, number),
+                    parent_close_policy=workflow.ParentClosePolicy.ABANDON,
+                    static_summary=presentation.notices_summary(self._id),
+                )
 
     async def _perform(self, effect: Effect) -> None:
         """Run one activity, and make exactly one event from its end.

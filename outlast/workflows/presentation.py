@@ -171,6 +171,11 @@ def summary(state: LoopState, effect: Effect) -> str:
     return inline_within(line, SUMMARY_BYTES)
 
 
+def notices_summary(run_id: str) -> str:
+    """Return one line in Markdown that describes the delivery of a run's last notices."""
+    return inline_within(joined("Notices at the end of ", run_id), SUMMARY_BYTES)
+
+
 def effect_line(state: LoopState, effect: Effect) -> str:
     """Return one line that describes an effect, uncut and unescaped."""
     return kind_of(effect).line(state, shown_effect(state, effect))

@@ -23,6 +23,7 @@ from outlast.loop.invariants import violations
 from outlast.loop.state import LoopState
 from outlast.payloads.readable import readable
 from outlast.workflows.agent_run import AgentRun
+from outlast.workflows.people_notices import PeopleNotices
 from tests.loop_step_laws import check_items
 
 COMMANDS = {
@@ -76,16 +77,20 @@ async def check_run(client: Client, run_id: str) -> None:
 async def replay(client: Client, run_id: str, events: list[HistoryEvent]) -> None:
     """Run the workflow again along its history, as a worker does that has not seen it yet."""
     converter = readable(client.data_converter)
-    replayer = Replayer(workflows=[AgentRun], build_id="test", data_converter=converter)
+    replayer = Replayer(
+        workflows=[AgentRun, PeopleNotices], build_id="test", data_converter=converter
+    )
     await replayer.replay_workflow(WorkflowHistory(run_id, events))
 
 
 def nested_runs(events: list[HistoryEvent]) -> list[str]:
     """Return the ids of the runs that one history has started."""
     return [
-        event.child_workflow_execution_started_event_attributes.workflow_execution.workflow_id
+        started.workflow_execution.workflow_id
         for event in events
         if event.event_type == EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_STARTED
+        and (started := event.child_workflow_execution_started_event_attributes)
+        and started.workflow_type.name == names.WORKFLOW
     ]
 
 

@@ -18,8 +18,9 @@ from temporalio.worker import Worker
 
 from outlast.activities.boundary import _report_progress, _send_heartbeats
 from outlast.agents.agent import Agent
-from outlast.agents.errors import RunNotFound
+from outlast.agents.errors import RunCancelled, RunNotFound
 from outlast.agents.tools.function_tool import function_tool
+from outlast.client.audit import audit_run
 from outlast.client.handle import RunHandle
 from outlast.client.start import run_input
 from outlast.contract import identity, names, records
@@ -37,7 +38,7 @@ from outlast.notifications import (
 )
 from outlast.notifications.links import Link, LinkSigner
 from outlast.notifications.slack_blocks import APPROVE, REJECT
-from outlast.ports.notifier import notification
+from outlast.ports.notifier import Notification, Notifier, NotifierRejected, notification
 from outlast.testing import ScriptedModel, call
 from tests.unit.notifications.receiver import receiving
 from tests.unit.notifications.slack_server import (
@@ -302,3 +303,95 @@ async def test_a_request_of_no_run_is_an_error_and_of_a_run_is_none(desk: Desk) 
     assert await requests.find(handle.id, "a9") is None
     with pytest.raises(RunNotFound):
         await requests.find("no-such-run", "a1")
+
+
+# --- The end of a run ----------------------------------------------------------------------------
+
+
+class Ear(Notifier):
+    """Hears of everything, once somebody lets it."""
+
+    name = "ear"
+
+    def __init__(self, *, deaf: bool = False) -> None:
+        self.heard: list[str] = []
+        self.asked: list[str] = []
+        self.refuses = False
+        self._open = asyncio.Event()
+        if not deaf:
+            self._open.set()
+
+    def listen(self) -> None:
+        self._open.set()
+
+    async def notify(self, notice: Notification) -> None:
+        self.asked.append(notice.event)
+        if self.refuses:
+            raise NotifierRejected("nobody is here")
+        await self._open.wait()
+        self.heard.append(notice.event)
+
+
+async def told(desk: Desk, ear: Ear, *script: Any) -> RunHandle:
+    """Start a run that waits for an approval of which people have heard."""
+    agent = Agent[Any](name="Clerk", tools=[refund])
+    model = ScriptedModel([call("refund", "c1", order="A-1")], *(script or ("Done.",)))
+    await desk.open(agent, model=model, notifiers=[ear])
+    handle = await desk.start(agent)
+    await desk.until(handle, waits_for(1))
+    return handle
+
+
+async def result_of_notices(desk: Desk, handle: RunHandle) -> Any:
+    """Wait for the delivery of what the end of a run left."""
+    execution = (await desk.workflow(handle).describe()).run_id
+    return await desk.client.get_workflow_handle(names.notices_id(execution)).result()
+
+
+@pytest.mark.smoke
+async def test_a_run_ends_before_people_have_heard_and_they_hear_of_its_end(desk: Desk) -> None:
+    ear = Ear(deaf=True)
+    handle = await told(desk, ear)
+    await handle.approve("a1", by="ann")
+    result = await asyncio.wait_for(handle.result(), 30)
+    assert (result.final_output, ear.heard) == ("Done.", [])
+    ear.listen()
+    assert await result_of_notices(desk, handle) == {}
+    assert ear.heard == ["created", "decided"], "each once, although the run's end stopped them"
+
+
+async def test_people_hear_that_the_end_of_a_run_cancels_their_request(desk: Desk) -> None:
+    ear = Ear()
+    handle = await told(desk, ear)
+    await handle.cancel()
+    with pytest.raises(RunCancelled):
+        await handle.result()
+    assert await result_of_notices(desk, handle) == {}
+    assert ear.heard == ["created", "cancelled"]
+
+
+async def test_what_nobody_hears_after_the_end_is_recorded(desk: Desk) -> None:
+    ear = Ear()
+    handle = await told(desk, ear)
+    await desk.until(handle, lambda one: not one.pending)
+    ear.refuses = True
+    await handle.cancel()
+    with pytest.raises(RunCancelled):
+        await handle.result()
+    (lost,) = (await result_of_notices(desk, handle))["undelivered"]
+    assert (lost["event"], lost["request_id"], lost["notifier"]) == ("cancelled", "a1", "ear")
+    found = await handle.undelivered()
+    assert [(one.event, one.why) for one in found] == [("cancelled", lost["why"])]
+    rows = (await audit_run(desk.client, handle.id)).records
+    assert [one.note for one in rows if one.event == "undelivered"] == [f"cancelled: {lost['why']}"]
+
+
+async def test_what_nobody_hears_is_recorded_while_the_run_goes_on(desk: Desk) -> None:
+    ear = Ear()
+    ear.refuses = True
+    handle = await told(desk, ear)
+    state = await desk.until(handle, lambda one: one.undelivered != ())
+    assert [one.event for one in state.undelivered] == ["created"]
+    assert await handle.undelivered() == state.undelivered
+    await handle.approve("a1", by="ann")
+    await desk.result(handle)

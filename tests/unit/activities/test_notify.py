@@ -28,7 +28,7 @@ from outlast.loop.approvals import (
     EscalationStep,
     Vote,
 )
-from outlast.loop.notices import Notice, NoticeEvent
+from outlast.loop.notices import Notice, NoticeEvent, NoticeReceipt
 from outlast.loop.values import Json
 from outlast.ports.notifier import (
     Notification,
@@ -71,10 +71,12 @@ class Recorder(Notifier):
         self._outcomes = list(outcomes)
         self.delivered: list[str] = []
         self.attempts: list[int] = []
+        self.called = asyncio.Event()
 
     async def notify(self, notice: Notification) -> None:
         outcome = self._outcomes.pop(0) if self._outcomes else None
         self.attempts.append(notice.attempt)
+        self.called.set()
         if isinstance(outcome, Exception):
             raise outcome
         if outcome is not None:
@@ -98,13 +100,15 @@ async def deliver(
     reported: list[Json] = [progress]
     attempt = Attempt(number=number, progress=progress, report=reported.append)
     try:
-        await notify_people(worker, EffectRequest(effect=effect or Effect()), attempt)  # pyright: ignore[reportArgumentType]  of this effect
+        receipt = await notify_people(worker, EffectRequest(effect=effect or Effect()), attempt)  # pyright: ignore[reportArgumentType]  of this effect
+        receipts.append(receipt)
     except EffectError as error:
         deliver_errors.append(error)
     return reported[-1]
 
 
 deliver_errors: list[EffectError] = []
+receipts: list[NoticeReceipt] = []
 
 
 @pytest.fixture(autouse=True)
@@ -160,10 +164,40 @@ async def test_a_rejected_notification_is_not_tried_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     chat = Recorder("chat", NotifierRejected("no such channel"))
-    assert await deliver(chat) == {"done": {"chat": 2}}
+    progress = await deliver(chat)
     assert deliver_errors == []
     assert chat.delivered == ["reminder 2"]
     assert "created/1@1000 was refused by chat: no such channel" in caplog.text
+    (lost,) = receipts[-1].undelivered
+    assert (lost.event, lost.request_id, lost.notifier) == ("created", "a1", "chat")
+    assert lost.why.endswith("was refused by chat: no such channel")
+    await deliver(chat, number=2, progress=progress)
+    assert receipts[-1].undelivered == (lost,), "the attempts after it know of it"
+
+
+async def test_a_worker_without_notifiers_says_what_it_did_not_deliver() -> None:
+    await deliver()
+    assert [one.event for one in receipts[-1].undelivered] == ["created", "reminder"]
+
+
+async def test_what_is_being_delivered_is_not_delivered_a_second_time() -> None:
+    """The end of a run stops the attempt that delivers its notices, and another one begins."""
+    chat = Recorder("chat", 0.2)
+    first = asyncio.create_task(deliver(chat))
+    async with asyncio.timeout(10):
+        await chat.called.wait()
+    first.cancel()
+    await deliver(chat)
+    assert chat.delivered == ["created 1", "reminder 2"]
+    await deliver(chat)
+    assert len(chat.attempts) == 2
+
+
+async def test_a_delivery_that_failed_is_made_again() -> None:
+    chat = Recorder("chat", RuntimeError("down"))
+    await deliver(chat, number=2)
+    await deliver(chat, number=3)
+    assert (chat.attempts, chat.delivered) == ([2, 3, 3], ["created 1", "reminder 2"])
 
 
 async def test_the_last_attempt_logs_what_it_cannot_deliver_and_never_fails(

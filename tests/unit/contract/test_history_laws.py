@@ -139,7 +139,11 @@ def deed_of(
     }
     match event:
         case RequestClaimed():
-            claim = {"request_id": event.request_id, "minutes": event.minutes}
+            claim = {
+                "request_id": event.request_id,
+                "minutes": event.minutes,
+                "to": event.to,
+            }
             return "claim", {**who, **claim, "force": event.force}
         case ConversationHeld():
             return "hold", {**who, "mode": event.mode}

@@ -7,7 +7,15 @@ from typing import Any, get_args
 import pytest
 
 from outlast.loop import effects
-from outlast.loop.effects import CancelEffect, Command, Effect, EffectEvent, Finish, NotifyParent
+from outlast.loop.effects import (
+    CancelEffect,
+    Command,
+    Effect,
+    EffectEvent,
+    Finish,
+    NotifyAfterEnd,
+    NotifyParent,
+)
 from tests.loop_driver import play_with_everything
 from tests.loop_step_laws import ANSWER_OF
 
@@ -26,7 +34,13 @@ def test_the_unions_name_every_command_there_is() -> None:
     shared = {effects.AgentEffect, effects.TurnEffect}
     assert set(get_args(EffectEvent)) < own
     own -= set(get_args(EffectEvent))
-    assert own - shared == {*EFFECT_CLASSES, CancelEffect, NotifyParent, Finish}
+    assert own - shared == {
+        *EFFECT_CLASSES,
+        CancelEffect,
+        NotifyParent,
+        NotifyAfterEnd,
+        Finish,
+    }
     assert set(get_args(Command)) == own - shared
     assert set(ANSWER_OF) == set(EFFECT_CLASSES)
 

@@ -1,6 +1,13 @@
 """What people hear of a run, and that the run does not depend on it."""
 
-from outlast.loop.effects import CancelEffect, NotifyPeople
+from outlast.loop.effects import (
+    CancelEffect,
+    Command,
+    NotifyAfterEnd,
+    NotifyPeople,
+    PeopleNotified,
+)
+from outlast.loop.notices import NoticeEvent, NoticeReceipt, Undelivered
 from tests.loop_driver import Play, gated, said
 
 
@@ -61,3 +68,61 @@ def test_a_failed_question_leaves_notifications_alone_and_the_end_of_the_run_sto
     commands = play.cancelled()
     assert CancelEffect(effect=effect) in commands
     assert play.state.outcome == "cancelled"
+
+
+def heard(commands: tuple[Command, ...]) -> list[NoticeEvent]:
+    return [
+        notice.event
+        for one in commands
+        if isinstance(one, NotifyAfterEnd | NotifyPeople)
+        for notice in one.notices
+    ]
+
+
+def test_the_end_of_a_run_leaves_its_notices_to_what_outlives_it() -> None:
+    play = Play()
+    play.prepared(notifies=True, notifies_later=True)
+    play.replies(gated("refund", "c1"))
+    effect = play.only(NotifyPeople).effect
+    commands = play.cancelled()
+    assert CancelEffect(effect=effect) in commands
+    (last,) = (one for one in commands if isinstance(one, NotifyAfterEnd))
+    assert [one.event for one in last.notices] == ["created", "cancelled"]
+    assert commands.index(last) == len(commands) - 2, "the end comes last"
+
+
+def test_a_notice_under_way_at_the_answer_outlives_the_run() -> None:
+    play = Play()
+    play.prepared(notifies=True, notifies_later=True)
+    play.replies(gated("refund", "c1"))
+    play.notified()
+    play.decided("a1", by="ann")
+    play.returns("c1", "refunded")
+    commands = play.replies(said("Done."))
+    assert play.state.outcome == "completed"
+    assert heard(commands) == ["decided"]
+
+
+def test_a_run_that_was_prepared_by_an_earlier_version_ends_as_it_did() -> None:
+    play = listened()
+    play.replies(gated("refund", "c1"))
+    assert heard(play.cancelled()) == []
+
+
+def test_what_nobody_has_heard_of_is_kept() -> None:
+    play = listened()
+    play.replies(gated("refund", "c1"))
+    play.fails(play.only(NotifyPeople), text="No worker.")
+    (lost,) = play.state.undelivered
+    assert (lost.event, lost.request_id, lost.notifier, lost.why) == (
+        "created",
+        "a1",
+        "",
+        "No worker.",
+    )
+    play.decided("a1", by="ann")
+    refused = Undelivered(event="decided", request_id="a1", notifier="chat", why="410", at_ms=5)
+    effect = play.only(NotifyPeople).effect
+    receipt = NoticeReceipt(undelivered=(refused,))
+    play.take(PeopleNotified(at_ms=play.now_ms, effect=effect, result=receipt))
+    assert play.state.undelivered == (lost, refused)

@@ -20,6 +20,7 @@ from outlast.ports.notifier import Notification, Notifier
 from outlast.testing import ScriptedModel, SpanCollector
 from outlast.worker.plugin import OutlastPlugin
 from outlast.workflows.agent_run import AgentRun
+from outlast.workflows.people_notices import PeopleNotices
 from tests.mcp_servers import Shelf
 
 
@@ -45,7 +46,7 @@ def test_it_knows_the_agents_and_what_they_hand_over_to() -> None:
 
 def test_it_brings_the_workflow_and_the_activities() -> None:
     plugin: Any = OutlastPlugin([A])
-    assert plugin.workflows == [AgentRun]
+    assert plugin.workflows == [AgentRun, PeopleNotices]
     assert len(plugin.activities) == 2, "one for all effects, one that refuses what no worker knows"
 
 

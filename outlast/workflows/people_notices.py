@@ -1,0 +1,73 @@
+"""The workflow that delivers the notices which the end of a run leaves.
+
+A run does not wait for those who hear of it, so its last notices are delivered by a workflow that
+outlives it. Its result says what was not delivered.
+"""
+
+from datetime import timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import RawValue
+from temporalio.exceptions import FailureError
+
+from outlast.contract import names, policies, records
+from outlast.contract.effects import kind_of
+from outlast.loop.effects import NotifyPeople
+from outlast.loop.notices import NoticeReceipt, undelivered
+from outlast.loop.values import JsonObject
+from outlast.payloads.failures import engine_failure
+from outlast.payloads.readable import json_of
+from outlast.rendering import inline_within, joined
+from outlast.workflows.translation import retry_policy, typed_error
+
+LONGEST_SUMMARY: int = 200
+
+
+@workflow.defn(name=names.WORKFLOW_NOTICES, sandboxed=False)
+class PeopleNotices:
+    """Delivers notices of one run, and returns a `NoticeReceipt`."""
+
+    @workflow.run
+    async def run(self, payload: RawValue) -> JsonObject:
+        """Deliver the notices through the worker's notifiers, with retries.
+
+        Raises:
+            ApplicationError: the input is unreadable.
+        """
+        try:
+            record = records.read(records.NoticesRecord, _json(payload))
+        except records.UnreadableRecordError as error:
+            raise typed_error("user_error", f"The notices are unreadable: {error}") from None
+        effect = NotifyPeople(effect=1, run_id=record.run_id, notices=record.notices)
+        kind = kind_of(effect)
+        policy = kind.policy(effect)
+        summary = joined("Notify people of the end of ", record.run_id)
+        try:
+            result = await workflow.execute_activity(
+                names.ACTIVITY_NOTIFY,
+                records.write(effect),
+                activity_id="1",
+                result_type=RawValue,
+                start_to_close_timeout=timedelta(
+                    milliseconds=policy.timeout_ms + policies.SLACK_MS
+                ),
+                schedule_to_close_timeout=timedelta(milliseconds=policies.LONGEST_MS),
+                heartbeat_timeout=timedelta(
+                    milliseconds=policies.heartbeat_ms(None, kind.heartbeat_ms)
+                ),
+                retry_policy=retry_policy(policy),
+                summary=inline_within(summary, LONGEST_SUMMARY),
+            )
+            receipt = records.read(NoticeReceipt, _json(result))
+        except (FailureError, records.UnreadableRecordError) as error:
+            why = engine_failure(error).message if isinstance(error, FailureError) else str(error)
+            why = why or "no worker delivered it in time"
+            receipt = NoticeReceipt(
+                undelivered=tuple(undelivered(one, why) for one in record.notices)
+            )
+        return records.write(receipt)
+
+
+def _json(value: Any) -> Any:
+    return json_of(workflow.payload_converter(), value)
