@@ -93,7 +93,7 @@ def dev(
             if target is None or location is None:
                 if not as_json:
                     _show_next(server, is_default=is_default)
-                await _until_stopped(stop, server.address)
+                await _until_stopped(stop, server)
             else:
                 arguments = [target, "--app-dir", str(app_dir), "--address", server.address]
                 worker = DevWorker([*arguments, "--namespace", server.info.namespace], location)
@@ -151,7 +151,7 @@ async def _work(
             _show_worker(location, found, server, address)
         if not reloads:
             terminal.say(console, 'Saving does not reload: pip install "outlast[dev]" first.')
-        await _until_stopped(stop, server.address, reloading)
+        await _until_stopped(stop, server, reloading)
     finally:
         if reloading is not None:
             reloading.cancel()
@@ -172,7 +172,9 @@ async def _unless_stopped(
 
 
 async def _until_stopped(
-    stop: asyncio.Event, address: str, reloading: "asyncio.Task[None] | None" = None
+    stop: asyncio.Event,
+    server: "EmbeddedServer",
+    reloading: "asyncio.Task[None] | None" = None,
 ) -> None:
     while not stop.is_set():
         if reloading is not None and reloading.done():
@@ -180,10 +182,12 @@ async def _until_stopped(
         with suppress(TimeoutError):
             async with asyncio.timeout(_LIFE_CHECK_SECONDS):
                 await stop.wait()
-        if not stop.is_set() and not await asyncio.to_thread(answers, address):
+        if not stop.is_set() and not await asyncio.to_thread(answers, server.address):
+            problem = server.problem_of_writing()
+            because = f", because {problem}" if problem else ""
             raise ServerUnavailable(
-                f"The Temporal server at {address} has ended. Runs continue when `outlast "
-                "dev` starts it again."
+                f"The Temporal server at {server.address} has ended{because}. Runs continue when "
+                "`outlast dev` starts it again."
             )
 
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from outlast.agents.errors import ServerUnavailable
@@ -16,8 +17,11 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
     from outlast.client.handle import RunHandle
+    from outlast.dev.disk_watch import DiskWatch
 
 LOOPBACK = "127.0.0.1"
+
+_watched: "dict[Path, DiskWatch]" = {}
 
 HINT_AFTER = timedelta(seconds=2)
 """A running worker has picked up a run well before this."""
@@ -74,7 +78,19 @@ async def connect(address: str | None = None, namespace: str | None = None) -> C
         from outlast.blobs import use_local_store
 
         use_local_store(client, default_blob_dir())
+        _watch_disk(default_data_dir())
     return Connection(client=client, ui_url=embedded.ui_url if embedded and at_home else None)
+
+
+def _watch_disk(path: Path) -> None:
+    """Warn, as long as this process lives, when the embedded server has no room to write."""
+    from outlast.dev.disk_watch import DiskWatch
+
+    def say(text: str) -> None:
+        terminal.say(terminal.err(), ("warning: ", "bold yellow"), text)
+
+    if path not in _watched:
+        _watched[path] = DiskWatch(path, say)
 
 
 async def _check_owner(client: "Client") -> None:

@@ -21,6 +21,7 @@ from outlast.dev.data_dir import (
     running_server,
     try_lock,
 )
+from outlast.dev.disk_watch import DiskWatch, problem_of_writing
 from outlast.dev.server_process import HOST, POLL_SECONDS, ServerProcess, ServerSettings
 from outlast.dev.temporal_cli import find_temporal_cli
 from outlast.ports.hosts import check_port
@@ -91,6 +92,7 @@ class EmbeddedServer:
         self._process: ServerProcess | None = None
         self._users: int | None = None
         self._info: ServerInfo | None = None
+        self._watch: DiskWatch | None = None
 
     @property
     def info(self) -> ServerInfo:
@@ -128,6 +130,10 @@ class EmbeddedServer:
         found = DataDir(self._data_dir).running()
         return found is not None and found.pid == self._info.pid
 
+    def problem_of_writing(self) -> str | None:
+        """Return why the server cannot write to its data directory, in words; None if it can."""
+        return None if self._data_dir is None else problem_of_writing(self._data_dir)
+
     async def __aenter__(self) -> Self:
         await self.start()
         return self
@@ -152,6 +158,7 @@ class EmbeddedServer:
         try:
             create_data_dir(home.path)
             await self._start_in(home)
+            self._watch = DiskWatch(home.path)
         except BaseException as error:
             await self.stop(now=True)
             if self._data_dir is None:
@@ -169,6 +176,7 @@ class EmbeddedServer:
         Args:
             now: shut it down even if it has other users. This never affects a joined server.
         """
+        self._stop_watching()
         process, users = self._process, self._users
         self._process = self._users = self._info = None
         shared = users is not None and _others_use(users)
@@ -186,11 +194,17 @@ class EmbeddedServer:
 
         Until then, new users of the directory join the server. Call this instead of `stop`.
         """
+        self._stop_watching()
         process, self._process, self._info = self._process, None, None
         # The lock's descriptor stays open until the kernel closes it at the end of the process.
         self._users = None
         if process is not None:
             process.leave_running()
+
+    def _stop_watching(self) -> None:
+        if self._watch is not None:
+            self._watch.stop()
+            self._watch = None
 
     async def _start_in(self, home: DataDir) -> None:
         life = open_lock(home.life_lock)
@@ -201,14 +215,27 @@ class EmbeddedServer:
                 info, client = await self._launch_ready(home, life)
             else:
                 client = await self._ready_client(home, info)
-            await ensure_search_attributes(client, self._search_attributes)
+            await self._prepare(home, client)
             if self._process is not None:
-                await _describe_namespace(client, home.path if self._data_dir else None)
                 home.write_info(info)
             self._info = info
         finally:
             # From now on, the server and its guard hold the lock themselves.
             os.close(life)
+
+    async def _prepare(self, home: DataDir, client: "Client") -> None:
+        """Add the search attributes, and describe the namespace of a new server."""
+        from temporalio.service import RPCError
+
+        try:
+            await ensure_search_attributes(client, self._search_attributes)
+            if self._process is not None:
+                await _describe_namespace(client, home.path if self._data_dir else None)
+        except RPCError as error:
+            raise ServerUnavailable(
+                f"Temporal's development server answers, and cannot be used: {error.message}\n"
+                f"{_advice('', home)}"
+            ) from error
 
     async def _join_or_own(self, home: DataDir, users: int, life: int) -> ServerInfo | None:
         """Register this process as a user of the running server, and return the server.
@@ -377,6 +404,8 @@ def _require_free(port: int | None) -> None:
 
 
 def _advice(words: str, home: DataDir) -> str:
+    if problem := problem_of_writing(home.path):
+        return f"It cannot record anything: {problem}. Make room there, or use another directory."
     if _PORT_TAKEN in words:
         return "Choose another port; 0 takes a free one."
     if "unknown flag" in words or "unknown command" in words:
