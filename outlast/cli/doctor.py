@@ -22,7 +22,13 @@ from outlast.cli import options, server, terminal
 from outlast.cli.dev import DEFAULT_PORT, DEFAULT_UI_PORT
 from outlast.cli.exit_codes import ExitCode
 from outlast.contract import names
-from outlast.dev.data_dir import default_data_dir, running_server
+from outlast.dev.data_dir import (
+    DATA_DIR_VARIABLE,
+    default_data_dir,
+    problem_of_project,
+    project_dir,
+    running_server,
+)
 from outlast.dev.ownership import problem_of
 from outlast.dev.temporal_cli import find_temporal_cli
 from outlast.loop.values import JsonObject
@@ -183,12 +189,22 @@ def data_dir(path: Path | None = None) -> Finding:
         )
     nearest = next(folder for folder in (path, *path.parents) if folder.exists())
     if nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK):
-        return _ok("data directory", f"{path}" + ("" if path.exists() else " (not made yet)"))
+        made = "" if path.exists() else " (not made yet)"
+        return _ok("data directory", f"{path}{made}{_unused_project(path)}")
     return _optional(
         "data directory",
         f"{nearest} cannot be written to: change that, set OUTLAST_DATA_DIR, or use `outlast dev "
         "--data-dir`",
     )
+
+
+def _unused_project(path: Path) -> str:
+    """Return why the data is not in the project that this is in, if it is in one."""
+    project = project_dir()
+    if project is None or path.parent == project or os.environ.get(DATA_DIR_VARIABLE):
+        return ""
+    problem = problem_of_project(project)
+    return f"; not in the project, because {problem}" if problem else ""
 
 
 def port(number: int, whose: str) -> Finding:

@@ -73,21 +73,24 @@ def default_data_dir() -> Path:
             )
         return path
     project = project_dir()
-    if project is not None and _is_own_project(project):
+    if project is not None and problem_of_project(project) is None:
         return project / PROJECT_DATA
     return _user_data_dir()
 
 
-def _is_own_project(project: Path) -> bool:
-    """Whether the data of a project can be kept in it, and nobody else has put it there.
+def problem_of_project(project: Path) -> str | None:
+    """Return why the data of a project is not kept in it; None if it is.
 
     A folder above the current one may be somebody else's, who can plant a `pyproject.toml` there.
     """
     data = project / PROJECT_DATA
-    if os.path.lexists(data):
-        return is_ours(data) and os.access(data, os.W_OK | os.X_OK)
-    is_own = is_ours(project) and is_ours(project / PROJECT_FILE)
-    return is_own and os.access(project, os.W_OK | os.X_OK)
+    places = (data,) if os.path.lexists(data) else (project, project / PROJECT_FILE)
+    for place in places:
+        if not is_ours(place):
+            return f"{place} is somebody else's"
+    if not os.access(places[0], os.W_OK | os.X_OK):
+        return f"{places[0]} cannot be written to"
+    return None
 
 
 def create_data_dir(path: Path) -> None:
@@ -111,6 +114,8 @@ def create_data_dir(path: Path) -> None:
     blobs.mkdir(exist_ok=True, mode=0o700)
     if is_ours(blobs):
         close_to_others(blobs)
+    if problem := problem_of(blobs):
+        raise PermissionError(f"{_BLOBS} in it cannot be trusted, because {problem}")
     ignored = path / ".gitignore"
     if path.name == PROJECT_DATA and not ignored.exists():
         ignored.write_text("# Made by outlast.\n*\n", encoding="utf-8")

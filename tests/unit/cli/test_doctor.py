@@ -111,6 +111,22 @@ def test_a_data_directory_of_somebody_else_is_told(
     assert module.port(7233, "the server").level == "ok"
 
 
+def test_a_project_of_somebody_else_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pyproject.toml").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OUTLAST_DATA_DIR", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+
+    assert module.data_dir().detail == f"{tmp_path}/.outlast (not made yet)"
+    monkeypatch.setattr(os, "geteuid", lambda: 12_345)
+    assert module.data_dir().detail == (
+        f"{tmp_path}/home/outlast (not made yet); not in the project, because {tmp_path} is "
+        "somebody else's"
+    )
+
+
 def test_a_data_directory_that_cannot_be_is_told(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()

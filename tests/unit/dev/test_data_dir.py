@@ -288,11 +288,16 @@ def test_the_temporary_folder_is_never_closed(tmp_path: Path):
     assert mode_of(tmp_path) == 0o1777
 
 
-@pytest.mark.parametrize("name", ["temporal.db", "server.log", "server.json", "users.lock"])
+@pytest.mark.parametrize(
+    "name", ["temporal.db", "server.log", "server.json", "users.lock", "blobs"]
+)
 def test_files_that_somebody_else_has_planted_are_refused(
     tmp_path: Path, give_away: Callable[[Path], None], name: str
 ):
-    (tmp_path / name).touch()
+    if name == "blobs":
+        (tmp_path / name).mkdir()
+    else:
+        (tmp_path / name).touch()
     give_away(tmp_path / name)
     with pytest.raises(PermissionError, match=f"{name} in it cannot be trusted"):
         create_data_dir(tmp_path)
