@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 READ_AT_ONCE = 8
 """How many runs are read at a time."""
 
+TOKENS_UP_TO = 50
+"""The longest list whose tokens are read unasked: each run's history is read for them."""
+
 READ_SECONDS = 10
 """The time limit for reading the tokens of one run."""
 
@@ -84,6 +87,14 @@ def list_runs(
         bool, typer.Option("--waiting", help="Only runs that wait for a person's approval.")
     ] = False,
     limit: Annotated[int, typer.Option("--limit", min=1, help="The maximum number of runs.")] = 20,
+    tokens: Annotated[
+        bool | None,
+        typer.Option(
+            "--tokens/--no-tokens",
+            help="Read each run's history for its tokens; the default is to do so for up to "
+            f"{TOKENS_UP_TO} runs.",
+        ),
+    ] = None,
     address: options.Address = None,
     namespace: options.Namespace = None,
     as_json: options.AsJson = False,
@@ -95,11 +106,18 @@ def list_runs(
         criteria = Filter(status=status, agent=agent, waiting=waiting)
         async with terminal.waiting(terminal.err(), "listing runs"):
             found = await find_runs(connection.client, criteria, limit=limit)
-            rows = await with_tokens(connection.client, found)
+            reads = len(found) <= TOKENS_UP_TO if tokens is None else tokens
+            rows = await with_tokens(connection.client, found) if reads else found
         if as_json:
             terminal.print_json([row.record() for row in rows])
         else:
             _show_rows(rows, limit)
+        if not reads and tokens is None:
+            terminal.say(
+                terminal.err(),
+                f"Tokens are left out of a list of more than {TOKENS_UP_TO} runs: "
+                "--tokens reads them.",
+            )
 
     asyncio.run(list_all())
 

@@ -5,7 +5,7 @@ from pydantic import BaseModel
 from outlast.agents.config.run_error import RunErrorDetails
 from outlast.agents.errors import UserError
 from outlast.client.result_members import RunResultBase
-from outlast.rendering import visible, visible_lines
+from outlast.rendering import visible
 
 
 def result_summary(title: str, result: RunResultBase, *progress: str) -> str:
@@ -68,5 +68,12 @@ def _output_text(result: RunResultBase) -> str:
     except UserError as error:  # the answer does not fit the type, and `print` must not raise
         return f"Final output: {visible(str(error))}"
     text = output.model_dump_json(indent=2) if isinstance(output, BaseModel) else str(output)
-    indented = [f"    {line}" for line in visible_lines(text.replace("\r\n", "\n").rstrip("\n"))]
+    indented = [
+        f"    {_with_tabs(line)}" for line in text.replace("\r\n", "\n").rstrip("\n").split("\n")
+    ]
     return "\n".join([f"Final output ({type(output).__name__}):", *indented])
+
+
+def _with_tabs(line: str) -> str:
+    """Return a line made visible, except for its tabs."""
+    return "\t".join(visible(part) for part in line.split("\t"))

@@ -86,6 +86,10 @@ _SENTENCES: Mapping[str, str] = {
 }
 
 
+_SHORTEST_KEY = 8
+"""Shorter keys are placeholders, such as those of local servers: removing them garbles words."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """The destination of a call, described for error messages.
@@ -103,7 +107,7 @@ class Target:
 
     def quote(self, words: str) -> str:
         """Return a provider's text on one line, truncated, without the key."""
-        if self.key:
+        if self.key and len(self.key) >= _SHORTEST_KEY:
             words = words.replace(self.key, "[API key]")
         line = " ".join(words.split())
         return line if len(line) <= _LONGEST_QUOTE else line[:_LONGEST_QUOTE] + "…"

@@ -236,6 +236,49 @@ async def test_a_blocked_answer_is_not_saved(executor: Executor, tmp_path: Path)
     assert await saved(session) == ["Hello"]
 
 
+@row(24)
+async def test_people_see_the_reply_to_a_question_that_was_blocked_after_it(
+    executor: Executor,
+) -> None:
+    tool_ran = asyncio.Event()
+
+    @function_tool
+    async def act() -> str:
+        tool_ran.set()  # so the reply with the call is recorded
+        return "acted"
+
+    @outlast.input_guardrail
+    async def late(_context: Any, _agent: Any, _input: Any) -> Any:
+        await soon(tool_ran)
+        return _verdict(True)
+
+    agent = Agent("A", tools=[act], input_guardrails=[late])
+    model = ScriptedModel([*say("The code is 1234."), call("act", "c1")], always="done")
+    with pytest.raises(outlast.InputGuardrailTripwireTriggered) as caught:
+        await executor.execute(agent, model=model)
+
+    run = caught.value.run_data
+    assert "1234" in str(run.new_items[0].raw_item)
+    assert "1234" in str(run.raw_responses[0].output)
+
+
+@row(28)
+async def test_only_the_state_of_a_run_has_an_answer_that_was_blocked(executor: Executor) -> None:
+    @outlast.output_guardrail
+    async def judge(_context: Any, _agent: Any, _output: Any) -> Any:
+        return _verdict(True)
+
+    agent = Agent("A", output_guardrails=[judge])
+    with pytest.raises(outlast.OutputGuardrailTripwireTriggered) as caught:
+        await executor.execute(agent, model=ScriptedModel("The code is 1234."))
+
+    run = caught.value.run_data
+    assert "1234" not in str([item.raw_item for item in run.new_items])
+    assert "1234" not in str([reply.output for reply in run.raw_responses])
+    assert "1234" not in str(run.result.items)
+    assert "1234" in repr(run.result.snapshot)
+
+
 @row(29)
 @pytest.mark.parametrize("message", [None, "withheld"])
 async def test_a_blocked_tool_output_is_saved_as_a_placeholder(

@@ -18,10 +18,10 @@ from outlast.loop.values import JsonObject
 # Keywords that hold no schemas and are kept unchanged.
 _PLAIN = frozenset({
     "type", "enum", "const", "description", "pattern", "format", "multipleOf", "minimum", "maximum",
-    "exclusiveMinimum", "exclusiveMaximum", "minItems", "maxItems",
+    "exclusiveMinimum", "exclusiveMaximum", "minItems", "maxItems", "minLength", "maxLength",
 })  # fmt: skip
 # Keywords that move into the description.
-_NOTED = ("default", "minLength", "maxLength", "uniqueItems", "minProperties", "maxProperties")
+_NOTED = ("default", "uniqueItems", "minProperties", "maxProperties")
 _FORMATS = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}
 )
@@ -83,7 +83,16 @@ def strict_form(schema: JsonObject, *, owner: str) -> JsonObject:
         NoStrictForm: a part of the schema cannot be strict, and is not an object with free keys.
         UserError: the schema as a whole cannot be strict, or has an object with free keys.
     """
-    strict = _Strictness(owner)
+    try:
+        return _strict_form(schema, _Strictness(owner))
+    except RecursionError:
+        raise UserError(
+            f"{owner}: the schema is nested too deeply. Use a model that refers to itself "
+            "($ref), or switch strict mode off (strict_mode=False)."
+        ) from None
+
+
+def _strict_form(schema: JsonObject, strict: "_Strictness") -> JsonObject:
     root = dict(schema) or {"type": "object"}
     definitions = {key: root.pop(key) for key in ("$defs", "definitions") if key in root}
     root = _root(root, definitions)

@@ -49,8 +49,8 @@ def strict_property(schema: JsonObject) -> JsonObject:
         ),
         pytest.param(
             {"type": "string", "minLength": 1, "maxLength": 9, "format": "uri"},
-            {"type": "string", "description": '(minLength: 1; maxLength: 9; format: "uri")'},
-            id="refused narrowing is told",
+            {"type": "string", "minLength": 1, "maxLength": 9, "description": '(format: "uri")'},
+            id="refused narrowing is told, and limits of length stay",
         ),
         pytest.param(
             {"type": "string", "pattern": "^(?!-)a"},
@@ -383,3 +383,14 @@ def test_a_schema_that_was_made_by_hand_becomes_strict() -> None:
     assert (made["required"], made["additionalProperties"]) == (["a"], False)
     with pytest.raises(UserError, match=r"^The schema"):
         ensure_strict_json_schema({"type": "object", "additionalProperties": {"type": "string"}})
+
+
+def test_a_schema_that_is_nested_too_deeply_is_a_user_error() -> None:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(20_000):
+        schema = {"type": "object", "properties": {"inner": schema}}
+
+    with pytest.raises(UserError, match="Tool 'dig': the schema is nested too deeply") as caught:
+        strict_schema(schema, owner="Tool 'dig'")
+
+    assert caught.value.__suppress_context__

@@ -1,5 +1,6 @@
 import asyncio
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -245,3 +246,42 @@ async def test_a_narrow_terminal_has_fewer_columns_and_whole_ids(
     _, lines = await listed(20)
     assert "".join(line[:11].strip() for line in lines) == one.run_id
     assert lines[0].split()[-1] == "waiting"
+
+
+async def test_the_histories_of_a_long_list_are_only_read_on_request(
+    cli: Invoke, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    read: list[str] = []
+
+    async def find_runs(*_: Any, limit: int) -> list[Row]:
+        return [
+            Row(
+                run_id=f"run-{number}",
+                status="completed",
+                agent="Desk",
+                approvals=0,
+                started=moment,
+                closed=moment,
+            )
+            for number in range(limit)
+        ]
+
+    async def with_tokens(_client: Client, rows: list[Row]) -> list[Row]:
+        read.extend(row.run_id for row in rows)
+        return [replace(row, tokens=15) for row in rows]
+
+    monkeypatch.setattr("outlast.cli.list_runs.find_runs", find_runs)
+    monkeypatch.setattr("outlast.cli.list_runs.with_tokens", with_tokens)
+
+    async def tokens(*options: str) -> tuple[set[int | None], str]:
+        done = await cli("list", "--json", *options)
+        return {row["tokens"] for row in json.loads(done.stdout)}, done.stderr
+
+    assert await tokens("--limit", "50") == ({15}, "")
+    assert len(read) == 50
+    unread, remark = await tokens("--limit", "1000")
+    assert (unread, len(read)) == ({None}, 50)
+    assert "--tokens reads them" in remark
+    assert await tokens("--limit", "51", "--no-tokens") == ({None}, "")
+    assert await tokens("--limit", "51", "--tokens") == ({15}, "")

@@ -95,6 +95,10 @@ def test_an_output_cannot_move_the_cursor() -> None:
     assert output_lines("a\x1b[2J") == ["- Final output (str):", "    a\\u001b[2J"]
 
 
+def test_the_tabs_of_an_output_stay() -> None:
+    assert output_lines("a\tb\n\tc\x1b") == ["- Final output (str):", "    a\tb", "    \tc\\u001b"]
+
+
 def test_an_output_that_does_not_fit_its_type_is_said_and_not_raised() -> None:
     @dataclass
     class Misfit(Outcome):

@@ -334,3 +334,9 @@ async def test_an_answer_that_is_no_json_is_a_bad_response(
 
 def test_a_target_does_not_show_its_key() -> None:
     assert KEY not in repr(Target(base_url="http://x", path="/y", model="m", key=KEY))
+
+
+@pytest.mark.parametrize("key", ["a", "x", "dummy", "EMPTY"])
+def test_a_placeholder_for_a_key_does_not_garble_messages(key: str) -> None:
+    target = Target(base_url="http://localhost", path="/v1", model="m", key=key)
+    assert target.quote("fatal: extra dummy EMPTY") == "fatal: extra dummy EMPTY"
