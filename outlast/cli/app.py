@@ -16,6 +16,7 @@ import outlast
 from outlast.agents.errors import AgentsException
 from outlast.cli import options, policy, terminal
 from outlast.cli.audit import audit
+from outlast.cli.bulk import approve_all, reject_all
 from outlast.cli.cancel import cancel
 from outlast.cli.decide import (
     approve,
@@ -176,6 +177,8 @@ inboxes = _add_group("Approvals", inbox, "inbox")
 _add("Look", inbox_show, "show", to=inboxes)
 for action in (approve, edit, reject, respond, ask, withdraw):
     _add("Decide", action, to=inboxes)
+_add("Decide", approve_all, "approve-all", to=inboxes)
+_add("Decide", reject_all, "reject-all", to=inboxes)
 _add("Work on a request", claim, to=inboxes)
 _add("Work on a request", unclaim, to=inboxes)
 

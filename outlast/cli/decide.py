@@ -11,7 +11,7 @@ import typer
 
 from outlast.agents.errors import DecisionRefused, UserError
 from outlast.cli import terminal
-from outlast.cli.durations import now_ms
+from outlast.cli.durations import now_ms, shown_time
 from outlast.cli.exit_codes import ExitCode
 from outlast.cli.sender import Caller, by_person
 from outlast.loop.values import Json, JsonObject
@@ -138,6 +138,15 @@ async def edit(
             help="All arguments, as JSON, or @FILE. Default: an editor opens.",
         ),
     ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="One argument; the others stay. Repeat it for more. Money of a budget: "
+            "extend_by=0.50usd.",
+        ),
+    ] = None,
     message: Message = None,
     yes: Yes = False,
     digest: Digest = None,
@@ -147,16 +156,22 @@ async def edit(
     The editor is that of VISUAL or EDITOR. Leave redacted values as they are to keep them.
     """
     from outlast.cli import editor
+    from outlast.cli.argument_changes import with_changes
     from outlast.cli.json_values import json_object, json_option
 
     consent, wanted = Consent(yes, digest), None
+    if arguments is not None and changes:
+        raise UserError("Write either all arguments (--arguments) or single ones (--set).")
     if arguments is not None:
         wanted = json_object(json_option(arguments, "--arguments"), "--arguments")
-    elif not editor.is_interactive():
+    elif not changes and not editor.is_interactive():
         raise UserError(
-            "Write the arguments: --arguments '{...}', @FILE, or @- for standard input."
+            "Write the arguments: --set amount=350, or --arguments '{...}', @FILE, or @- for "
+            "standard input."
         )
     chosen = await _choose(caller, approval, "inbox edit", consent)
+    if changes:
+        wanted = with_changes(chosen.request, changes)
     if wanted is None:
         chosen.check(caller)
         wanted = await editor.edit_arguments(
@@ -229,7 +244,9 @@ async def claim(
             chosen.request, by=caller.person, minutes=minutes, force=force, to=to
         ),
     )
-    until = "" if receipt.until is None else f" until {receipt.until.isoformat(timespec='minutes')}"
+    until = ""
+    if receipt.until is not None:
+        until = f" until {shown_time(int(receipt.until.timestamp() * 1000))}"
     _show_claim(caller, chosen, receipt, f"{receipt.by} works on {chosen.request.id}{until}.")
 
 

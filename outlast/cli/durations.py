@@ -26,6 +26,14 @@ def iso_time(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
+def shown_time(at_ms: int) -> str:
+    """Return a time for people: in UTC, and in the time zone of this machine if that is another."""
+    here = datetime.fromtimestamp(at_ms / 1000, UTC).astimezone()
+    if not here.utcoffset():
+        return iso_time(at_ms)
+    return f"{iso_time(at_ms)} ({here:%Y-%m-%d %H:%M %Z})"
+
+
 def past_time(text: str, now: datetime) -> datetime:
     """Return the time that an option such as `--since` names: `30d` before now, or a date.
 

@@ -15,11 +15,12 @@ from outlast.cli import options, server, terminal
 from outlast.cli.decide import ApprovalId, find_requests
 from outlast.cli.durations import now_ms, rough
 from outlast.cli.list_runs import READ_AT_ONCE, READ_SECONDS
+from outlast.contract.wording import request_line
 from outlast.loop.values import JsonObject
-from outlast.rendering import call_line, command, cut, excerpt
+from outlast.rendering import command, counted, cut, excerpt
 
 if TYPE_CHECKING:
-    from outlast.client.inbox import Inbox, InboxEntry
+    from outlast.client.inbox import HeldConversation, Inbox, InboxEntry
     from outlast.loop.approvals import ApprovalRequest, Person, Risk
 
 LONGEST_CALL = 60
@@ -29,13 +30,13 @@ LONGEST_REASON = 60
 _COLUMNS = (
     terminal.Column(name="DUE IN", numbers=True),
     terminal.Column(name="RISK"),
-    terminal.Column(name="FOR", folds=True, left_out=2),
+    terminal.Column(name="FOR", folds=True, left_out=2, below="WHAT"),
     terminal.Column(name="RUN", folds=True),
     terminal.Column(name="REQUEST"),
     terminal.Column(name="WHAT", folds=True),
-    terminal.Column(name="WHY", folds=True, left_out=1),
+    terminal.Column(name="WHY", folds=True, left_out=1, below="WHAT"),
 )
-_RISK_STYLES = {"high": "bold red", "medium": "yellow", "low": ""}
+_RISK_STYLES = {"high": "bold red", "medium": "yellow", "low": "", "": ""}
 _NOTHING = "Nothing waits for people."
 
 
@@ -71,7 +72,8 @@ def inbox(
 ) -> None:
     """List what waits for people, the most urgent first; needs no worker.
 
-    The list is a moment behind. `outlast inbox show` has the requests of a run in full; the other
+    Conversations that a person has taken over are part of it, first where the user waits for an
+    answer. The list is a moment behind. `outlast inbox show` has the requests of a run in full; the other
     commands decide them. With --watch, a terminal shows a live table, and a pipe gets a line for
     each change.
     """
@@ -191,6 +193,7 @@ class _Listed:
 
     entry: "InboxEntry"
     requests: "tuple[ApprovalRequest, ...] | None"
+    hold: "HeldConversation | None" = None
 
     def record(self) -> JsonObject:
         """Return the entry for programs."""
@@ -208,6 +211,7 @@ class _Listed:
             "risk": entry.risk,
             "due": entry.due.isoformat() if entry.due is not None else None,
             "started": entry.started.isoformat(),
+            "held": None if self.hold is None else _hold_record(self.hold),
             "requests": None
             if found is None
             else [approval_view(entry.run_id, one) for one in found],
@@ -217,7 +221,8 @@ class _Listed:
         """Return a line for each request; one for the run if it cannot be read."""
         if self.requests is None:
             return [_line_of_run(self.entry)]
-        return [_line_of(self.entry, request) for request in self.requests]
+        held = [] if self.hold is None else [_line_of_hold(self.entry, self.hold)]
+        return [*held, *(_line_of(self.entry, request) for request in self.requests)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,9 +273,42 @@ def _line_of(entry: "InboxEntry", request: "ApprovalRequest") -> Line:
         whom=excerpt(audience_text(request.audiences) or "anybody", LONGEST_REASON),
         run_id=entry.run_id,
         request_id=request.id,
-        what=excerpt(call_line(request.name, request.arguments), LONGEST_CALL),
+        what=excerpt(request_line(request), LONGEST_CALL),
         why="; ".join(cut(one, LONGEST_REASON) for one in facts if one),
     )
+
+
+def _hold_record(hold: "HeldConversation") -> JsonObject:
+    waiting = hold.waiting_since
+    return {
+        "by": hold.by,
+        "since": hold.since.isoformat(),
+        "messages": hold.messages,
+        "waiting_since": None if waiting is None else waiting.isoformat(),
+    }
+
+
+def _line_of_hold(entry: "InboxEntry", hold: "HeldConversation") -> Line:
+    """Return the line of a conversation that a person has; due if its user waits."""
+    waiting = hold.waiting_since
+    held = f"held for {_age(hold.since)}"
+    what = "nobody waits"
+    if waiting is not None:
+        verb = "waits" if hold.messages == 1 else "wait"
+        what = f"{counted(hold.messages, 'message')} of the user {verb} for {_age(waiting)}"
+    return Line(
+        due_ms=None if waiting is None else int(waiting.timestamp() * 1000),
+        risk="",
+        whom=excerpt(hold.by or "a person", LONGEST_REASON),
+        run_id=entry.run_id,
+        request_id="held",
+        what=what,
+        why=held,
+    )
+
+
+def _age(since: datetime) -> str:
+    return rough(_now() - since)
 
 
 def _line_of_run(entry: "InboxEntry") -> Line:
@@ -289,10 +327,12 @@ async def _read(entry: "InboxEntry", wanted: _Wanted) -> _Listed:
     """Read the requests of an entry."""
     try:
         async with asyncio.timeout(READ_SECONDS):
-            found = await entry.requests()
+            held = entry.status == "held"
+            found = () if held and not entry.pending else await entry.requests()
+            hold = await entry.hold() if held else None
     except (AgentsException, TimeoutError):  # encrypted, deleted, or too slow
         return _Listed(entry, None)
-    return _Listed(entry, tuple(one for one in found if wanted.accepts(one)))
+    return _Listed(entry, tuple(one for one in found if wanted.accepts(one)), hold)
 
 
 def _lines(found: "Iterable[_Listed]") -> list[Line]:
@@ -302,11 +342,12 @@ def _lines(found: "Iterable[_Listed]") -> list[Line]:
 
 async def _list(box: "Inbox", wanted: _Wanted, limit: int, *, as_json: bool) -> None:
     async with terminal.waiting(terminal.err(), "reading the inbox"):
-        page = await box.list(
+        entries = await box.urgent(
             group=wanted.group,
             risk=wanted.risk,
             mine=wanted.person,
             due_before=wanted.due_before,
+            held=True,
             limit=limit,
         )
         turn = asyncio.Semaphore(READ_AT_ONCE)
@@ -315,7 +356,7 @@ async def _list(box: "Inbox", wanted: _Wanted, limit: int, *, as_json: bool) -> 
             async with turn:
                 return await _read(entry, wanted)
 
-        found = await asyncio.gather(*map(read, page))
+        found = await asyncio.gather(*map(read, entries))
     if as_json:
         terminal.print_json([one.record() for one in found])
         return
@@ -325,14 +366,18 @@ async def _list(box: "Inbox", wanted: _Wanted, limit: int, *, as_json: bool) -> 
         return
     terminal.say_table(terminal.out(), _COLUMNS, [line.cells(at_ms) for line in lines])
     _say_how(lines)
-    if page.next is not None:
-        terminal.say(terminal.err(), f"There are more than {limit}; --limit shows them.")
+    if len(entries) == limit:
+        more = f"These are the {limit} most urgent runs; --limit shows more."
+        terminal.say(terminal.err(), more)
 
 
 def _say_how(lines: Sequence[Line]) -> None:
     first = lines[0]
     operands = [first.run_id, *([first.request_id] if first.request_id else [])]
-    look = command("inbox show", *operands)
+    if first.request_id == "held":
+        look = command("show", first.run_id)
+    else:
+        look = command("inbox show", *operands)
     terminal.say(terminal.err(), "Look, and decide: `", look, "`.")
 
 
@@ -351,6 +396,7 @@ async def _watch(box: "Inbox", wanted: _Wanted, *, as_json: bool) -> None:
         risk=wanted.risk,
         mine=wanted.person,
         due_before=wanted.due_before,
+        held=True,
     )
     live = terminal.LiveTable(console, _COLUMNS, rows, _NOTHING) if is_table else nullcontext()
     with live as table:

@@ -8,7 +8,7 @@ from typing import Final
 from temporalio.client import WorkflowExecutionStatus
 
 from outlast.cli import review, terminal, view
-from outlast.cli.durations import iso_time, now_ms
+from outlast.cli.durations import iso_time, now_ms, shown_time
 from outlast.cli.events import RunEvent
 from outlast.cli.follower import Follower
 from outlast.cli.server import Connection
@@ -128,7 +128,7 @@ def show_report(report: Report, last: int) -> None:
         ("used", ", ".join(used)),
     ]
     if state.hold is not None and state.outcome is None:
-        since = iso_time(state.hold.at_ms)
+        since = shown_time(state.hold.at_ms)
         rows.append(("held by", f"{state.hold.by or 'a person'}, since {since}"))
     rows += [
         ("budget", _budget_text(state, at))
@@ -144,11 +144,11 @@ def show_report(report: Report, last: int) -> None:
         if hint := view.after_failure(report.run_id, state):
             rows.append(("next", hint))
     rows += [
-        ("blocked", f"no worker can continue since {iso_time(one.at_ms)}: {one.lacks}")
+        ("blocked", f"no worker can continue since {shown_time(one.at_ms)}: {one.lacks}")
         for one in state.blocked
     ]
     if state.saving.save_failure is not None:
-        since = iso_time(state.saving.save_failure.at_ms)
+        since = shown_time(state.saving.save_failure.at_ms)
         problem = state.saving.save_failure.failure.message
         items = presentation.unsaved_items(state)
         rows.append(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from outlast import rendering
 from outlast.cli import terminal
-from outlast.cli.durations import iso_time, now_ms, rough
+from outlast.cli.durations import now_ms, rough, shown_time
 from outlast.cli.view import WHO_WIDTH, say_facts
 from outlast.contract.blobs import readable
 from outlast.contract.redaction import redaction_of
@@ -231,7 +231,7 @@ def _vote(vote: Vote, request: ApprovalRequest) -> str:
     earlier = vote.args_digest != request.args_digest
     void = "; void: for earlier arguments" if earlier else "; withdrawn" if not stands else ""
     void = "" if decision.type == "withdraw" else void
-    who, when = decision.by or "somebody", iso_time(vote.at_ms)
+    who, when = decision.by or "somebody", shown_time(vote.at_ms)
     return f"{who} ({proof}) {_VOTED[decision.type]} at {when}{void}"
 
 
@@ -239,10 +239,10 @@ def _times(request: ApprovalRequest, now_ms: int) -> Iterator[tuple[str, str]]:
     """Yield the claim and the times of a pending request, by this machine's clock."""
     claim, terms = request.claim, request.terms
     if claim is not None and claim.until_ms > now_ms:
-        yield "claimed", f"{claim.by} works on it until {iso_time(claim.until_ms)}"
+        yield "claimed", f"{claim.by} works on it until {shown_time(claim.until_ms)}"
     waited = timedelta(milliseconds=now_ms - request.requested_at_ms)
     if waited >= SHOWN_WAIT:
-        yield "waiting", f"{rough(waited)}, since {iso_time(request.requested_at_ms)}"
+        yield "waiting", f"{rough(waited)}, since {shown_time(request.requested_at_ms)}"
     if request.reminders:
         yield "reminded", counted(request.reminders, "time")
     if request.paused_at_ms is not None:
@@ -258,7 +258,7 @@ def _times(request: ApprovalRequest, now_ms: int) -> Iterator[tuple[str, str]]:
 
 
 def _until(at_ms: int, now_ms: int) -> str:
-    return f"in {rough(timedelta(milliseconds=at_ms - now_ms))}, at {iso_time(at_ms)}"
+    return f"in {rough(timedelta(milliseconds=at_ms - now_ms))}, at {shown_time(at_ms)}"
 
 
 def say_arguments(

@@ -26,7 +26,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from outlast.rendering import json_text, visible, visible_lines
+from outlast.rendering import joined, json_text, visible, visible_lines
 
 Screen: TypeAlias = Console
 """An output stream; other modules only pass it on and read its size."""
@@ -174,12 +174,14 @@ class Column:
         folds: whether the cells wrap; cells of other columns are cut if there is no room.
         left_out: the position in the order in which columns are dropped on a narrow terminal; 0
             for never.
+        below: the column below whose cells its cells stand where it is dropped; empty for nowhere.
     """
 
     name: str
     numbers: bool = False
     folds: bool = False
     left_out: int = 0
+    below: str = ""
 
 
 def say_table(
@@ -203,9 +205,34 @@ def _fitting(
     losses = sorted((line for line in kept if columns[line].left_out), key=_order_of(columns))
     table = _table(columns, rows, kept)
     while losses and _width(console, table) > console.width:
-        kept.remove(losses.pop(0))
+        dropped = losses.pop(0)
+        kept.remove(dropped)
+        rows = _with_cell_below(columns, rows, dropped)
         table = _table(columns, rows, kept)
     return table
+
+
+def _with_cell_below(
+    columns: Sequence[Column], rows: Sequence[Sequence[Part | list[Part]]], dropped: int
+) -> Sequence[Sequence[Part | list[Part]]]:
+    """Return rows in which the cells of a dropped column stand below those of another one."""
+    column = columns[dropped]
+    at = next((at for at, one in enumerate(columns) if column.below == one.name), None)
+    if at is None:
+        return rows
+    moved: list[list[Part | list[Part]]] = []
+    for row in rows:
+        cells = list(row)
+        upper, lower = _lines_of(cells[at]), _lines_of(cells[dropped])
+        label = f"{column.name.lower()}: "
+        texts = (one if isinstance(one, str) else one[0] for one in lower)
+        cells[at] = [*upper, *(joined(label, text) for text in texts if text)]
+        moved.append(cells)
+    return moved
+
+
+def _lines_of(cell: Part | list[Part]) -> list[Part]:
+    return cell if isinstance(cell, list) else [cell]
 
 
 def _order_of(columns: Sequence[Column]) -> Callable[[int], int]:

@@ -5,6 +5,7 @@ the requests themselves are read from the run's history.
 """
 
 import asyncio
+import heapq
 import json
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
@@ -24,6 +25,7 @@ from outlast.client.people import By, DecisionReceipt, person_of
 from outlast.contract import names
 from outlast.contract.searchability import searchable
 from outlast.loop.approvals import ApprovalRequest, Risk
+from outlast.loop.state import LoopState
 from outlast.ports.engine import check_client
 from outlast.visibility.queries import equals, is_any_of, search_error
 
@@ -37,6 +39,7 @@ AT_ONCE: Final = 8
 SHORTEST_POLL: Final = timedelta(seconds=0.1)
 
 _APPROVAL_OF: Final = "approval of "
+_HELD_BY: Final = "person: "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +58,7 @@ class InboxEntry:
         for_anybody: anybody may decide one of the requests, or not all people are listed.
         risk: the highest risk of the requests.
         due: when the first request expires or goes to further people; None for never.
+        held_by: the person who has the conversation; empty for nobody.
         started: when the run started, or its newest history.
         client: connected to the run's server.
     """
@@ -68,6 +72,7 @@ class InboxEntry:
     for_anybody: bool = False
     risk: Risk = "low"
     due: datetime | None = None
+    held_by: str = ""
     started: datetime
     client: Client = field(repr=False, compare=False)
 
@@ -83,6 +88,52 @@ class InboxEntry:
             RunNotFound: there is no such run any more.
         """
         return await self.handle.approvals()
+
+    async def hold(self) -> "HeldConversation | None":
+        """Return what a person has to do in the conversation, or None if nobody holds it.
+
+        Raises:
+            RunNotFound: there is no such run any more.
+        """
+        return held_conversation(await self.handle.state())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldConversation:
+    """A conversation that a person has taken over.
+
+    Attributes:
+        by: the person; empty if nobody said.
+        since: when they took it.
+        messages: how many messages of the user nobody has answered.
+        waiting_since: since when the user waits; None if they do not.
+    """
+
+    by: str
+    since: datetime
+    messages: int = 0
+    waiting_since: datetime | None = None
+
+
+def held_conversation(state: LoopState) -> HeldConversation | None:
+    """Return what a person has to do in a conversation, or None if nobody holds it."""
+    hold, question = state.hold, state.question
+    if hold is None or state.outcome is not None:
+        return None
+    messages = len(question.answering) + len(state.inbox)
+    began_ms = question.began_ms if question.answering else hold.at_ms
+    if not question.answering and state.inbox:
+        began_ms = state.inbox[0].at_ms
+    return HeldConversation(
+        by=hold.by,
+        since=_time(hold.at_ms),
+        messages=messages,
+        waiting_since=_time(began_ms) if messages else None,
+    )
+
+
+def _time(at_ms: int) -> datetime:
+    return datetime.fromtimestamp(at_ms / 1000, UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +164,21 @@ class InboxChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BulkStep:
+    """What a bulk decision does to one request.
+
+    Attributes:
+        entry: the entry.
+        request: the request with its arguments; None if the run could not be read.
+        problem: why it is not decided together with others; None if it is.
+    """
+
+    entry: InboxEntry
+    request: ApprovalRequest | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BulkOutcome:
     """The outcome of a bulk decision for one request.
 
@@ -137,14 +203,24 @@ class _Filter:
     risk: Risk | None
     mine: tuple[str, ...] | None
     due_before: datetime | None
+    held: bool = False
+    person: str = ""
 
     def query(self) -> str:
         """Return the filter in Temporal's query language; `accepts` is stricter."""
-        terms: list[str | None] = [
-            f"WorkflowType = '{names.WORKFLOW}'",
-            "ExecutionStatus = 'Running'",
-            f"{names.ATTRIBUTE_APPROVALS} > 0",
-        ]
+        base = f"WorkflowType = '{names.WORKFLOW}' AND ExecutionStatus = 'Running'"
+        asks = self._of_requests()
+        if not self._lists_held:
+            return f"{base} AND {asks}"
+        return f"{base} AND (({asks}) OR {names.ATTRIBUTE_STATUS} = 'held')"
+
+    @property
+    def _lists_held(self) -> bool:
+        """Whether runs are listed that a person holds; they have no group, risk or deadline."""
+        return self.held and (self.group, self.risk, self.due_before) == (None, None, None)
+
+    def _of_requests(self) -> str:
+        terms: list[str | None] = [f"{names.ATTRIBUTE_APPROVALS} > 0"]
         if self.group is not None:
             terms.append(is_any_of(names.ATTRIBUTE_GROUPS, [searchable(self.group)]))
         if self.mine is not None:
@@ -156,8 +232,12 @@ class _Filter:
             terms.append(f"{names.ATTRIBUTE_DUE} < '{until}'")
         return " AND ".join(term for term in terms if term is not None)
 
-    def accepts(self, listed: Sequence[str]) -> bool:
-        """Whether the groups and people of a run fit, as the server lists them."""
+    def accepts(self, entry: InboxEntry, listed: Sequence[str]) -> bool:
+        """Whether a run fits, with its groups and people as the server lists them."""
+        if self._lists_held and entry.status == "held":
+            is_theirs = self.mine is None or searchable(self.person) == entry.held_by
+            if is_theirs or not entry.pending:
+                return is_theirs
         if self.group is not None and searchable(self.group) not in listed:
             return False
         return self.mine is None or not set(self.mine).isdisjoint(listed)
@@ -187,6 +267,7 @@ class Inbox:
         risk: Risk | None = None,
         mine: By = None,
         due_before: datetime | None = None,
+        held: bool = False,
         limit: int = PAGE,
         page: bytes | None = None,
     ) -> InboxPage:
@@ -198,6 +279,8 @@ class Inbox:
             mine: only what this person may decide: as this person, as a member of the person's
                 groups, or because anybody may. The run checks it again.
             due_before: only what expires or goes to further people before this time.
+            held: also conversations that a person has taken over, without requests; with `mine`
+                those of this person.
             limit: the most entries of a page, up to 1,000.
             page: `InboxPage.next` of the page before.
 
@@ -205,16 +288,17 @@ class Inbox:
             UserError: an argument does not fit, or the namespace lacks the search attributes.
             ServerUnavailable: the server does not answer.
         """
-        criteria = _filter(group, risk, mine, due_before)
+        criteria = _filter(group, risk, mine, due_before, held=held)
         _check_limit(limit)
         while True:
             listed, page = await self._fetch(criteria.query(), limit, page)
-            entries = tuple(
-                _entry(execution, attributes, self._client)
+            found = (
+                (_entry(execution, attributes, self._client), _texts(attributes))
                 for execution in listed
                 if not _is_nested(execution)
-                and criteria.accepts(_texts(attributes := _attributes(execution)))
+                for attributes in (_attributes(execution),)
             )
+            entries = tuple(entry for entry, texts in found if criteria.accepts(entry, texts))
             if entries or page is None:
                 return InboxPage(entries, page)
 
@@ -225,6 +309,7 @@ class Inbox:
         risk: Risk | None = None,
         mine: By = None,
         due_before: datetime | None = None,
+        held: bool = False,
     ) -> AsyncGenerator[InboxEntry]:
         """Yield every entry, page by page; the arguments are those of `list`."""
         page: bytes | None = None
@@ -234,6 +319,7 @@ class Inbox:
                 risk=risk,
                 mine=mine,
                 due_before=due_before,
+                held=held,
                 limit=LARGEST_PAGE,
                 page=page,
             )
@@ -242,6 +328,39 @@ class Inbox:
             if (page := found.next) is None:
                 return
 
+    async def urgent(
+        self,
+        *,
+        group: str | None = None,
+        risk: Risk | None = None,
+        mine: By = None,
+        due_before: datetime | None = None,
+        held: bool = False,
+        limit: int = PAGE,
+    ) -> tuple[InboxEntry, ...]:
+        """Return the most urgent entries, however old: what is due first, then what is held.
+
+        Entries without a deadline follow by risk, and then by age. Every entry is listed for that,
+        but no history is read.
+
+        Args:
+            group: as for `list`.
+            risk: as for `list`.
+            mine: as for `list`.
+            due_before: as for `list`.
+            held: as for `list`.
+            limit: the most entries, up to 1,000.
+
+        Raises:
+            UserError: as for `list`.
+            ServerUnavailable: the server does not answer.
+        """
+        _check_limit(limit)
+        entries = self.all(group=group, risk=risk, mine=mine, due_before=due_before, held=held)
+        async with aclosing(entries) as found:
+            every = [entry async for entry in found]
+        return tuple(heapq.nsmallest(limit, every, key=_urgency))
+
     async def watch(
         self,
         *,
@@ -249,6 +368,7 @@ class Inbox:
         risk: Risk | None = None,
         mine: By = None,
         due_before: datetime | None = None,
+        held: bool = False,
         every: timedelta = timedelta(seconds=2),
     ) -> AsyncGenerator[InboxChange]:
         """Yield every entry as added, and then each change, without end.
@@ -258,6 +378,7 @@ class Inbox:
             risk: as for `list`.
             mine: as for `list`.
             due_before: as for `list`.
+            held: as for `list`.
             every: the time between two looks at visibility.
 
         Raises:
@@ -271,7 +392,7 @@ class Inbox:
         known: dict[str, InboxEntry] = {}
         while True:
             present: dict[str, InboxEntry] = {}
-            entries = self.all(group=group, risk=risk, mine=mine, due_before=due_before)
+            entries = self.all(group=group, risk=risk, mine=mine, due_before=due_before, held=held)
             async with aclosing(entries) as found:
                 async for entry in found:
                     present[entry.run_id] = entry
@@ -286,7 +407,7 @@ class Inbox:
         """Approve the requests of several entries that may be decided together: one vote each.
 
         A request needs a decision of its own unless its policy allows bulk decisions and its risk
-        is low.
+        is low. `plan_bulk` says first what will happen.
 
         Args:
             entries: the entries.
@@ -295,19 +416,59 @@ class Inbox:
         Returns:
             What became of each request, in the order of the entries.
         """
+        return await self.decide_all(await self.plan_bulk(entries), "approve", by=by)
+
+    async def plan_bulk(self, entries: Sequence[InboxEntry] | InboxPage) -> tuple[BulkStep, ...]:
+        """Return the requests of several entries, and which may be decided together.
+
+        Args:
+            entries: the entries.
+
+        Returns:
+            A step for each request, in the order of the entries.
+        """
+        turn = asyncio.Semaphore(AT_ONCE)
+
+        async def read(entry: InboxEntry) -> list[BulkStep]:
+            async with turn:
+                try:
+                    found = await entry.requests()
+                except AgentsException as error:
+                    return [BulkStep(entry=entry, problem=str(error))]
+                return [
+                    BulkStep(entry=entry, request=one, problem=bulk_problem(one)) for one in found
+                ]
+
+        steps = await asyncio.gather(*map(read, entries))
+        return tuple(one for of_entry in steps for one in of_entry)
+
+    async def decide_all(
+        self,
+        plan: Sequence[BulkStep],
+        decision: Literal["approve", "reject"],
+        *,
+        by: By,
+        message: str | None = None,
+    ) -> tuple[BulkOutcome, ...]:
+        """Decide what a plan allows: one vote for each request, for the arguments in the plan.
+
+        Args:
+            plan: what `plan_bulk` returned, whole or in part.
+            decision: the decision.
+            by: who decides: a name or a `Person`.
+            message: the reason of a rejection, for the models to read.
+
+        Returns:
+            What became of each step, in order.
+        """
         person = person_of(by)
         turn = asyncio.Semaphore(AT_ONCE)
 
-        async def approve(entry: InboxEntry) -> list[BulkOutcome]:
+        async def vote(step: BulkStep) -> BulkOutcome:
             async with turn:
-                try:
-                    requests = await entry.requests()
-                except AgentsException as error:
-                    return [BulkOutcome(run_id=entry.run_id, request_id="", refused=str(error))]
-                return [await _vote(entry, request, person) for request in requests]
+                return await _vote(step, decision, person, message)
 
-        outcomes = await asyncio.gather(*map(approve, entries))
-        return tuple(one for of_entry in outcomes for one in of_entry)
+        return tuple(await asyncio.gather(*map(vote, plan)))
 
     async def _fetch(
         self, query: str, limit: int, page: bytes | None
@@ -341,17 +502,40 @@ def bulk_problem(request: ApprovalRequest) -> str | None:
     return None
 
 
-async def _vote(entry: InboxEntry, request: ApprovalRequest, by: By) -> BulkOutcome:
-    refused, receipt = bulk_problem(request), None
+async def _vote(
+    step: BulkStep, decision: Literal["approve", "reject"], by: By, message: str | None
+) -> BulkOutcome:
+    entry, request, receipt = step.entry, step.request, None
+    if request is None:
+        return BulkOutcome(run_id=entry.run_id, request_id="", refused=step.problem)
+    refused = bulk_problem(request)
     if refused is None:
         try:
-            receipt = await entry.handle.approve(request, by=by)
+            if decision == "approve":
+                receipt = await entry.handle.approve(request, by=by)
+            else:
+                receipt = await entry.handle.reject(request, message=message, by=by)
         except AgentsException as error:
             refused = str(error)
     return BulkOutcome(run_id=entry.run_id, request_id=request.id, receipt=receipt, refused=refused)
 
 
-def _filter(group: str | None, risk: Risk | None, mine: By, due_before: datetime | None) -> _Filter:
+def _urgency(entry: InboxEntry) -> tuple[bool, float, bool, int, datetime]:
+    """Return a sort key of an entry; the smallest is the most urgent."""
+    due = entry.due.timestamp() if entry.due is not None else 0.0
+    risks: tuple[Risk, ...] = get_args(Risk)
+    harm = -risks.index(entry.risk)
+    return entry.due is None, due, entry.status != "held", harm, entry.started
+
+
+def _filter(
+    group: str | None,
+    risk: Risk | None,
+    mine: By,
+    due_before: datetime | None,
+    *,
+    held: bool = False,
+) -> _Filter:
     """Return the criteria.
 
     Raises:
@@ -368,12 +552,18 @@ def _filter(group: str | None, risk: Risk | None, mine: By, due_before: datetime
             f"due_before= must be a datetime with a time zone, not {due_before!r:.80}. Write such as "
             "datetime.now(UTC) + timedelta(hours=1)."
         )
-    listed = None
+    listed, person = None, person_of(mine)
     if mine is not None:
-        person = person_of(mine)
         mentioned = (names.ANYBODY_MAY, person.subject, *person.groups)
         listed = tuple(searchable(one) for one in dict.fromkeys(mentioned) if one)
-    return _Filter(group=group, risk=risk, mine=listed, due_before=due_before)
+    return _Filter(
+        group=group,
+        risk=risk,
+        mine=listed,
+        due_before=due_before,
+        held=held,
+        person=person.subject,
+    )
 
 
 def _check_limit(limit: object) -> None:
@@ -421,6 +611,7 @@ def _entry(execution: WorkflowExecutionInfo, found: _Attributes, client: Client)
         for_anybody=names.ANYBODY_MAY in listed,
         risk=found.get(names.ATTRIBUTE_RISK) or "low",
         due=found.get(names.ATTRIBUTE_DUE),
+        held_by=waits_for.removeprefix(_HELD_BY) if waits_for.startswith(_HELD_BY) else "",
         started=execution.start_time.ToDatetime(UTC),
         client=client,
     )

@@ -248,6 +248,13 @@ def _notify(
     if not state.notifies or (ends and not state.notifies_later):
         return state, commands
     news = notices(before, state, event.at_ms)
+    if (
+        state.notifies_later
+        and before.hold is not None
+        and (_waits_for_holder(state) and not _waits_for_holder(before))
+    ):
+        at_ms, by = event.at_ms, before.hold.by
+        news += (Notice(event="waiting", number=at_ms, by=by, at_ms=at_ms),)
     if ends:
         news = (*_stopped_notices(before, state, event, commands), *news)
     if not news:
@@ -259,6 +266,11 @@ def _notify(
     finish = [one for one in issued if isinstance(one, Finish)]
     rest = [one for one in issued if not isinstance(one, Finish)]
     return state, (*rest, NotifyAfterEnd(notices=news), *finish)
+
+
+def _waits_for_holder(state: LoopState) -> bool:
+    """Whether the user waits for the person who has the conversation."""
+    return state.hold is not None and bool(state.inbox or state.question.answering)
 
 
 def _stopped_notices(

@@ -15,6 +15,7 @@ NoticeEvent: TypeAlias = Literal[
     "cancelled",
     "held",
     "released",
+    "waiting",
 ]
 
 LONGEST_REASON: Final = 500
@@ -39,7 +40,8 @@ class Notice:
 
     Attributes:
         event: what happened. `changed`: a person has edited the arguments of a request that still
-            needs votes, so that earlier votes are void.
+            needs votes, so that earlier votes are void. `waiting`: the user wrote, and a person has
+            the conversation.
         number: tells repeated events apart. For those of a request from 1: the number of the
             reminder, of the step of the escalation, or of the vote that changed the arguments. For
             a takeover its time.

@@ -44,6 +44,7 @@ _HEADLINES: Final[dict[NoticeEvent, str]] = {
     "cancelled": "A decision is no longer needed",
     "held": "A person has taken a conversation over",
     "released": "A person has given a conversation back to the agent",
+    "waiting": "The user has written, and waits for the person who has the conversation",
 }
 
 _DECISIONS: Final = {

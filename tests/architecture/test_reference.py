@@ -21,7 +21,7 @@ def test_the_api_reference_has_every_public_name_once() -> None:
 
 
 def test_the_reference_has_every_command_with_its_options() -> None:
-    row = r"^\| `outlast ([a-z]+(?: [a-z]+)*)[^|]*\|([^\n]*)$"
+    row = r"^\| `outlast ([a-z]+(?: [a-z-]+)*)[^|]*\|([^\n]*)$"
     rows = dict(re.findall(row, COMMANDS, re.MULTILINE))
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)

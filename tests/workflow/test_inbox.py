@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -55,6 +56,50 @@ async def entry_of(desk: Desk, handle: RunHandle, **filters: Any) -> InboxEntry:
 
 
 # --- What is listed ------------------------------------------------------------------------------
+
+
+async def test_a_held_conversation_is_listed_with_how_long_its_user_waits(desk: Desk):
+    agent = clerk(True)
+    await desk.open(agent, model=ScriptedModel("Hello."))
+    handle = await desk.start(agent, keep_open=True)
+    await desk.until_status(handle, "idle")
+    await handle.hold(by=ANN)
+    entry = await entry_of(desk, handle, held=True, mine=ANN)
+    assert (entry.status, entry.held_by, entry.pending) == ("held", "ann", 0)
+    hold = await entry.hold()
+    assert hold is not None
+    assert (hold.by, hold.messages, hold.waiting_since) == ("ann", 0, None)
+    assert handle.id not in await listed(desk, lambda _: True, held=True, mine=BOB)
+    assert handle.id not in await listed(desk, lambda _: True)
+    await handle.send("Are you there?")
+    hold = await entry.hold()
+    assert hold is not None
+    assert hold.messages == 1
+    assert hold.waiting_since is not None
+    assert hold.waiting_since >= hold.since
+    await handle.say("Yes.", by=ANN)
+    hold = await entry.hold()
+    assert hold is not None
+    assert hold.messages == 0
+    urgent = await Inbox(desk.client).urgent(held=True, mine=ANN, limit=1_000)
+    assert handle.id in [one.run_id for one in urgent]
+
+
+async def test_an_urgent_request_is_found_behind_newer_ones(desk: Desk):
+    group = f"group-{desk.queue}"
+    audience = Audience(groups=[group])
+    soon = clerk(ApprovalPolicy(audience=audience, expires_in=timedelta(hours=1)))
+    later = replace(clerk(ApprovalPolicy(audience=audience)), name="Later")
+    await desk.open(soon, later, model=ScriptedModel(always=lambda _: refunds(50)))
+    urgent = await desk.start(soon)
+    await desk.until_status(urgent, "waiting")
+    for _ in range(2):
+        await desk.until_status(await desk.start(later), "waiting")
+    await listed(desk, lambda found: len(found) == 3, group=group)
+    box = Inbox(desk.client)
+    (first,) = await box.urgent(group=group, limit=1)
+    assert first.run_id == urgent.id
+    assert (await box.list(group=group, limit=1)).entries[0].run_id != urgent.id
 
 
 @pytest.mark.smoke

@@ -13,8 +13,10 @@ from outlast.agents.agent import Agent
 from outlast.agents.approvals.budget import Budget
 from outlast.agents.approvals.policy import ApprovalPolicy, Audience
 from outlast.agents.config.run_config import RunConfig
+from outlast.agents.errors import UserError
 from outlast.agents.tools.function_tool import function_tool
 from outlast.cli import decide, editor, terminal
+from outlast.cli.argument_changes import with_changes
 from outlast.client.handle import RunHandle
 from outlast.client.identity import os_user, person
 from outlast.client.people import DecisionReceipt
@@ -95,6 +97,61 @@ async def test_a_vote_is_withdrawn_a_claim_handed_over_and_the_agent_asked(
     assert asked.stdout == "Asked. The call does not run now; Payer reads the question.\n"
     await handle.result()
     assert "and asks: Whose IBAN? Answer the question" in model.requests[-1].input[-1]["output"]
+
+
+@pytest.mark.smoke
+async def test_one_argument_is_changed_by_its_name(
+    cli: Invoke, client: Client, open_desk: Open, run_id: str
+) -> None:
+    handle, _ = await paying_run(client, open_desk, run_id, redact=["iban"], unverified=True)
+
+    wrong = [
+        await cli("inbox", "edit", run_id, "--set", change)
+        for change in ("amount", "sum=3", "amount=much")
+    ]
+    both = await cli("inbox", "edit", run_id, "--set", "amount=3", "--arguments", "{}")
+    done = await cli("inbox", "edit", run_id, "--set", "amount=350")
+
+    assert [one.exit_code for one in (*wrong, both)] == [2, 2, 5, 2]
+    assert "must be NAME=VALUE" in wrong[0].stderr
+    assert "pay has no argument 'sum', only iban, amount." in wrong[1].stderr
+    assert "the edited arguments do not fit" in wrong[2].stderr
+    assert '"iban": "[redacted]"' in done.stderr, "what is hidden stays"
+    assert done.stdout.startswith("Approved with changes by ")
+    result = await handle.result()
+    (output,) = [one for one in result.new_items if one.type == "tool_call_output_item"]
+    assert str(output.output).endswith("350 EUR to DE02")
+
+
+def test_a_change_is_json_or_a_text_as_the_schema_says() -> None:
+    schema = {"properties": {"text": {"type": "string"}, "n": {"type": "number"}, "list": {}}}
+    request = asked_for('{"text": "a", "n": 1}', schema=schema)
+    changes = ["text=350", "n=2.5", 'list=["b"]']
+    assert with_changes(request, changes) == {"text": "350", "n": 2.5, "list": ["b"]}
+    assert with_changes(request, ["text="]) == {"text": "", "n": 1}
+
+
+def test_money_of_a_budget_is_given_in_dollars() -> None:
+    spent = '{"of": "cost_micros", "per": "run", "limit": 5, "spent": 6, "extend_by": 5}'
+    request = asked_for(spent, kind="budget")
+    assert with_changes(request, ["extend_by=0.50usd"])["extend_by"] == 500_000
+    assert with_changes(request, ["extend_by=$1.5"])["extend_by"] == 1_500_000
+    assert with_changes(request, ["extend_by=7"])["extend_by"] == 7
+    with pytest.raises(UserError, match="an amount such as"):
+        with_changes(request, ["extend_by=lots"])
+
+
+def asked_for(arguments: str, **fields: Any) -> ApprovalRequest:
+    return ApprovalRequest(
+        id="a1",
+        call_id="c1",
+        name="pay",
+        agent="Payer",
+        arguments=arguments,
+        args_digest="d",
+        requested_at_ms=1,
+        **fields,
+    )
 
 
 async def test_a_person_is_asked_first(
@@ -277,7 +334,7 @@ async def test_arguments_that_are_not_json_are_found_before_anything_is_sent(
     assert "@none.json' cannot be read: " in await edit("@none.json")
     done = await cli("inbox", "edit", "r1")
     assert done.exit_code == 2
-    assert "Write the arguments: --arguments" in done.stderr
+    assert "Write the arguments: --set amount=350, or --arguments" in done.stderr
     piped = await cli("inbox", "edit", "r1", "--arguments", "@-", input="{1}")
     assert "'@-' is not JSON: line 1, column 2" in piped.stderr
 

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import sys
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
@@ -19,6 +20,7 @@ from outlast.agents.approvals.policy import ApprovalPolicy, Audience
 from outlast.agents.tools.function_tool import function_tool
 from outlast.cli import inbox, terminal
 from outlast.cli.app import app
+from outlast.cli.durations import shown_time
 from outlast.client.handle import RunHandle
 from outlast.client.identity import os_user
 from outlast.client.inbox import InboxChange, InboxEntry
@@ -391,3 +393,128 @@ def test_a_live_table_prints_nothing_in_a_pipe(capsys: pytest.CaptureFixture[str
     with terminal.LiveTable(terminal.out(), [], list, "Nothing.") as table:
         table.update()
     assert capsys.readouterr().out == ""
+
+
+# --- Many at once ---------------------------------------------------------------------------------
+
+
+async def test_many_are_decided_after_a_list_of_what_will_happen(
+    cli: Invoke,
+    client: Client,
+    open_desk: Open,
+    run_id: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    group = os_user().groups[0]
+    together = ApprovalPolicy(
+        audience=Audience(groups=[group]), risk="low", bulk=True, unverified=True
+    )
+    alone = ApprovalPolicy(audience=Audience(groups=[group]), unverified=True)
+
+    @function_tool(needs_approval=together)
+    def tidy(text: str) -> str:
+        """Tidy up."""
+        return text
+
+    @function_tool(needs_approval=alone)
+    def pay(amount: int) -> str:
+        """Pay."""
+        return str(amount)
+
+    calls = [
+        call("tidy", "c1", text="x"),
+        call("pay", "c2", amount=3),
+        call("tidy", "c3", text="y"),
+    ]
+    agent = Agent[Any](name="Desk", instructions="Help.", tools=[tidy, pay])
+    queue = await open_desk(ScriptedModel(calls, "Done."), agent)
+    handle = await Runner.start("Desk", "Go", id=run_id, client=client, task_queue=queue)
+    await handle.wait(lambda state: state.status == "waiting")
+    monkeypatch.setenv("COLUMNS", "200")
+
+    async def list_of_run(*options: str, answer: str = "n\n") -> Any:
+        async with asyncio.timeout(30):  # visibility is a moment behind
+            while True:
+                done = await cli("inbox", "approve-all", "--limit", "1000", *options, input=answer)
+                if run_id in done.stderr or done.exit_code == 0:
+                    return done
+                await asyncio.sleep(0.1)
+
+    listed = await list_of_run()
+    lines = [one for one in listed.stderr.splitlines() if run_id in one]
+    assert [re.split(r"\s{2,}", one)[1:3] for one in lines] == [
+        ["a1", 'tidy(text="x")'],
+        ["a2", "pay(amount=3)"],
+        ["a3", 'tidy(text="y")'],
+    ]
+    assert [("is approved" in one, "stays: Its policy allows" in one) for one in lines] == [
+        (True, False),
+        (False, True),
+        (True, False),
+    ]
+    assert listed.stderr.endswith("Nothing was decided.\n")
+    assert all(one.votes == () for one in (await handle.state()).approvals)
+
+    blind = await cli("inbox", "approve-all", "--yes")
+    other = await list_of_run("--yes", "--digest", "0" * 16)
+    assert (blind.exit_code, other.exit_code) == (2, 5)
+    assert "another one than you have seen" in other.stderr
+    done = await list_of_run(answer="y\n")
+    assert done.exit_code == 0, done.stderr
+    state = await handle.state()
+    assert [one.status for one in state.approvals] == ["approved", "pending", "approved"]
+    await handle.cancel()
+
+
+async def test_where_there_is_little_room_the_reason_stands_below_the_call(
+    cli: Invoke, client: Client, open_desk: Open, run_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle = await listed_run(cli, client, open_desk, run_id)
+    monkeypatch.setenv("COLUMNS", "90")
+    shown = await cli("inbox", "--limit", "1000")
+    assert "WHY" not in shown.stdout.splitlines()[0]
+    text = re.sub(r"\s+", " ", shown.stdout)
+    assert "for: the group billing" in text
+    assert "why: external_reversible; above 100 EUR; 0 of 2 votes" in text
+    await handle.cancel()
+
+
+async def test_a_held_conversation_is_in_the_list(
+    cli: Invoke, client: Client, open_desk: Open, run_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "1000")
+    queue = await open_desk(ScriptedModel("Hello."), desk())
+    handle = await Runner.start(
+        "Desk", "Hi", id=run_id, client=client, task_queue=queue, keep_open=True
+    )
+    await handle.wait(lambda state: state.status == "idle")
+    await handle.hold(by="ann")
+    await handle.send("Are you there?")
+
+    async def entry_of_run() -> Any:
+        found = json.loads((await cli("inbox", "--json", "--limit", "1000")).stdout)
+        return next((one for one in found if one["run_id"] == run_id), None)
+
+    async with asyncio.timeout(30):  # visibility is a moment behind
+        while await entry_of_run() is None:  # noqa: ASYNC110  nothing announces it
+            await asyncio.sleep(0.1)
+    held = (await entry_of_run())["held"]
+    assert (held["by"], held["messages"]) == ("ann", 1)
+    shown = await cli("inbox", "--limit", "1000")
+    (line,) = [one for one in shown.stdout.splitlines() if run_id in one]
+    assert re.split(r"\s{2,}", line.strip())[:4] == ["now", "ann", run_id, "held"]
+    assert "1 message of the user waits for" in line
+    await handle.cancel()
+
+
+def test_times_are_shown_in_utc_and_in_local_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        assert shown_time(0) == "1970-01-01T00:00:00.000+00:00 (1970-01-01 01:00 CET)"
+        monkeypatch.setenv("TZ", "UTC")
+        time.tzset()
+        assert shown_time(0) == "1970-01-01T00:00:00.000+00:00"
+    finally:
+        monkeypatch.undo()
+        time.tzset()

@@ -18,7 +18,7 @@ B, C = replace(A, run_id="b"), replace(A, run_id="c")
 
 
 def query(**criteria: Any) -> str:
-    options = {"group": None, "risk": None, "mine": None, "due_before": None, **criteria}
+    options: dict[str, Any] = dict.fromkeys(("group", "risk", "mine", "due_before")) | criteria
     return module._filter(**options).query()
 
 
@@ -40,12 +40,34 @@ def test_what_no_server_can_search_for_is_compared_here() -> None:
     odd = 'the "team"'
     assert query(group=odd) == query()
     criteria = module._filter(odd, None, None, None)
-    assert criteria.accepts([odd, "x"])
-    assert not criteria.accepts(["the 'team'"])
+    assert criteria.accepts(B, [odd, "x"])
+    assert not criteria.accepts(B, ["the 'team'"])
     mine = module._filter(None, None, Person(subject="ann", groups=(odd,)), None)
-    assert mine.accepts(["*"])
-    assert mine.accepts([odd])
-    assert not mine.accepts(["billing"])
+    assert mine.accepts(B, ["*"])
+    assert mine.accepts(B, [odd])
+    assert not mine.accepts(B, ["billing"])
+
+
+def test_held_conversations_are_listed_where_no_criterion_is_about_requests() -> None:
+    held = replace(B, status="held", held_by="ann", pending=0)
+    ann, bob = Person(subject="ann"), Person(subject="bob")
+    everybodys = module._filter(None, None, None, None, held=True)
+    assert "OR OutlastStatus = 'held')" in everybodys.query()
+    assert everybodys.accepts(held, [])
+    assert module._filter(None, None, ann, None, held=True).accepts(held, [])
+    assert not module._filter(None, None, bob, None, held=True).accepts(held, [])
+    high = module._filter(None, "high", None, None, held=True)
+    assert "held" not in high.query()
+    assert "held" not in module._filter(None, None, None, None).query()
+
+
+def test_the_most_urgent_entry_is_first_however_old() -> None:
+    due = replace(B, due=NOW, started=NOW - timedelta(days=9))
+    held = replace(B, status="held", held_by="ann")
+    high = replace(B, risk="high")
+    old = replace(B, started=B.started - timedelta(days=1))
+    found = sorted([B, old, high, held, due], key=module._urgency)
+    assert found == [due, held, high, old, B]
 
 
 def test_a_watcher_gets_the_differences_between_two_looks() -> None:

@@ -126,3 +126,18 @@ def test_what_nobody_has_heard_of_is_kept() -> None:
     receipt = NoticeReceipt(undelivered=(refused,))
     play.take(PeopleNotified(at_ms=play.now_ms, effect=effect, result=receipt))
     assert play.state.undelivered == (lost, refused)
+
+
+def test_the_person_who_has_the_conversation_hears_that_its_user_waits() -> None:
+    play = Play(keep_open=True)
+    play.prepared(notifies=True, notifies_later=True)
+    play.replies(said("Hello."))
+    play.holds("ann")
+    play.notified()
+    (waiting,) = play.hears("m1", "Are you there?")
+    assert isinstance(waiting, NotifyPeople)
+    assert [(one.event, one.by) for one in waiting.notices] == [("waiting", "ann")]
+    play.notified()
+    assert heard(play.hears("m2", "Hello?")) == [], "they know"
+    play.says("Yes.", "ann")
+    assert heard(play.hears("m3", "Good.")) == ["waiting"]
