@@ -67,6 +67,12 @@ COMPRESS_ABOVE_BYTES = 250_000
 """Larger states are compressed when a run continues as new."""
 
 
+LARGEST_UNPACKED_BYTES: Final = 48_000_000
+"""The most JSON of a carried state: its content has at most `policies.MAY_BE_CARRIED` characters."""
+
+MOST_PARTS: Final = 4_000_000
+"""How many brackets a carried state has at most, in texts too: each may become an object."""
+
 LARGEST_BYTES: Final = 1_900_000
 """Servers record payloads of up to 2 MB. A server delivers a larger update to the run, whose worker
 can then never complete its workflow task: the run would be stuck."""
@@ -492,15 +498,31 @@ def read_state(payload: JsonObject) -> LoopState:
     """
     try:
         if "zlib" in payload:
-            payload = json.loads(zlib.decompress(base64.b64decode(str(payload["zlib"]))))
+            payload = json.loads(_unpacked(base64.b64decode(str(payload["zlib"]))))
         state: LoopState = adapter(LoopState).validate_python(payload)
     except ValidationError as error:
         raise UnreadableRecordError(_explain("RunState", error)) from None
-    except (ValueError, zlib.error) as error:
+    except (ValueError, RecursionError, zlib.error) as error:
         raise UnreadableRecordError(f"The carried state cannot be unpacked: {error}") from None
     if state.phase == "new":
         raise UnreadableRecordError("The carried RunState has not started.")
     return state
+
+
+def _unpacked(data: bytes) -> bytes:
+    """Return compressed JSON, of at most `LARGEST_UNPACKED_BYTES`.
+
+    Raises:
+        ValueError: it is larger, has more parts than any state, or is cut off.
+        zlib.error: it is not compressed data.
+    """
+    unpacking = zlib.decompressobj()
+    unpacked = unpacking.decompress(data, LARGEST_UNPACKED_BYTES)
+    if not unpacking.eof:
+        raise ValueError(f"it is cut off, or has more than {LARGEST_UNPACKED_BYTES:,} bytes")
+    if unpacked.count(b"[") + unpacked.count(b"{") > MOST_PARTS:
+        raise ValueError(f"it has more than {MOST_PARTS:,} lists and objects")
+    return unpacked
 
 
 def read_carried(payload: JsonObject) -> LoopState:

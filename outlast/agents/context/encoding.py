@@ -104,13 +104,21 @@ def _read_bytearray(text: str) -> bytearray:
     return bytearray(base64.b64decode(text))
 
 
+def _read_fraction(text: str) -> Fraction:
+    """Return a fraction as `str` writes it; `Fraction` would also compute 10 to any power."""
+    numerator, _, denominator = text.partition("/")
+    return Fraction(int(numerator), int(denominator or "1"))
+
+
 def _write_pattern(value: re.Pattern[str]) -> str:
     return f"{value.flags}:{value.pattern}"
 
 
 def _read_pattern(text: str) -> re.Pattern[str]:
     flags, _, pattern = text.partition(":")
-    return re.compile(pattern, int(flags))
+    if len(pattern) > LONGEST_PATTERN:
+        raise ValueError(f"the pattern has more than {LONGEST_PATTERN:,} characters")
+    return re.compile(pattern, int(flags) & ~re.DEBUG)  # which would print it
 
 
 def _write_timezone(value: timezone) -> str:
@@ -142,7 +150,7 @@ _STANDARD: Final = {
     "$bytearray": _Standard(bytearray, _write_bytes, _read_bytearray, plain=False),
     "$float": _Standard(float, str, float, plain=False),  # nan and infinity; JSON has the others
     "$complex": _Standard(complex, str, complex, plain=False),
-    "$fraction": _Standard(Fraction, str, Fraction, plain=False),
+    "$fraction": _Standard(Fraction, str, _read_fraction, plain=False),
     "$pattern": _Standard(re.Pattern, _write_pattern, _read_pattern, plain=False),
     "$zone": _Standard(ZoneInfo, str, ZoneInfo, plain=False),
     "$timezone": _Standard(timezone, _write_timezone, _read_timezone, plain=False),
@@ -158,6 +166,16 @@ _FACTORIES: Final[dict[str, type]] = {
     kind.__name__: kind for kind in (list, dict, set, str, int, float, bool, tuple)
 }
 _SCALARS: Final = (str, int, float)
+
+
+_UNREADABLE: Final = (
+    ValueError, TypeError, AttributeError, KeyError, ArithmeticError, OSError, RecursionError,
+    re.error,
+)  # fmt: skip
+"""What reading a text that no writer wrote may raise."""
+
+LONGEST_PATTERN: Final = 100_000
+"""The longest regular expression that is compiled when a context is read."""
 
 
 class _NotData(Exception):
@@ -477,7 +495,7 @@ def _decoded(fields: JsonObject, hint: Any, live: Mapping[ValuePath, Any], path:
             return _record(fields, kind, live, path)
         try:
             return _read_tag(tag, fields, hint, path)
-        except (ValueError, TypeError, KeyError, ArithmeticError) as error:
+        except _UNREADABLE as error:
             raise UserError(f"{_place(path)} is not a valid {tag}: {error}") from None
     kind = origin_of(hint)
     if isinstance(kind, type) and (is_record_class(kind) or is_plain_class(kind)):
@@ -548,7 +566,7 @@ def _read_scalar(value: Any, hint: Any, path: ValuePath) -> Any:
         if row is not None and row.plain and isinstance(value, str):
             return row.read(value)
         return kind(value) if issubclass(kind, Enum) else value
-    except (ValueError, ArithmeticError) as error:
+    except _UNREADABLE as error:
         raise UserError(f"{_place(path)} is not a valid {kind.__name__}: {error}") from None
 
 

@@ -241,10 +241,13 @@ def _retry(retry: ToolRetry, annotations: Any) -> ToolRetry:
 
 
 def _strict(schema: JsonObject, owner: str) -> JsonObject | None:
-    """Return the strict form of a schema, or None if there is none."""
+    """Return the strict form of a schema, or None if there is none.
+
+    A server's schema may be anything, so that what it lacks to be a schema is no error of the agent.
+    """
     try:
         return strict_schema(schema, owner=owner)
-    except UserError:
+    except (UserError, TypeError, AttributeError, ValueError, KeyError, RecursionError):
         return None
 
 

@@ -333,6 +333,39 @@ def test_json_that_cannot_be_read_is_an_error_with_its_path(value: Json, problem
         read_context(value, None)
 
 
+NO_WRITERS: list[tuple[str, Json]] = [
+    ("$fraction", "1e99999999"),
+    ("$fraction", "1/0"),
+    ("$fraction", "9" * 100_000),
+    ("$pattern", "0:("),
+    ("$pattern", "0:" + "(" * 20_000),
+    ("$pattern", "0:" + "x" * 200_000),
+    ("$zone", "America"),
+    ("$zone", "x" * 10_000),
+    ("$datetime", "2026-11-22T00:00[America]"),
+    ("$timedelta", "P" + "9" * 4_000 + "DT0.000000S"),
+    ("$decimal", "much"),
+    ("$tuple", 5),
+    ("$dict", ["a"]),
+    ("$deque", []),
+    ("$date", 5),
+    ("$set", [{"$dict": {}}]),
+]
+
+
+@pytest.mark.parametrize(("tag", "text"), NO_WRITERS)
+def test_a_tag_that_no_writer_wrote_is_refused_at_once(tag: str, text: Json) -> None:
+    """It would raise what nobody expects, or compute for hours."""
+    with pytest.raises(UserError, match=rf"context's a is not a valid \{tag}"):
+        read_context({"a": {tag: text}}, None)
+
+
+def test_a_pattern_is_read_without_being_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    read = read_context({"a": {"$pattern": f"{re.DEBUG.value}:x+"}}, None)
+    assert read["a"].pattern == "x+"
+    assert capsys.readouterr().out == ""
+
+
 def test_an_unknown_tag_is_a_key() -> None:
     assert read_context({"$price": 3, "a": {"$x": [1]}}, None) == {"$price": 3, "a": {"$x": [1]}}
 

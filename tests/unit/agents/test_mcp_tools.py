@@ -109,6 +109,26 @@ async def test_schemas_are_strict_where_that_is_wanted_and_possible() -> None:
     assert note.params_json_schema == free
 
 
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"allOf": [5]},
+        {"type": "object", "properties": 5},
+        {"type": "object", "properties": {"a": {"allOf": ["x"]}}},
+        {"type": "object", "properties": {"a": {"anyOf": 5}}},
+        {"type": "object", "properties": {"a": {"type": 5}}},
+        {"$ref": "#/$defs/a", "$defs": {"a": 5}},
+        {"$ref": "#/$defs/a", "$defs": 5},
+    ],
+    ids=str,
+)
+async def test_a_broken_schema_costs_its_server_nothing_but_strict_mode(broken: JsonObject) -> None:
+    shelf = Shelf(tool("find", inputSchema=broken), tool("note", inputSchema=TITLE))
+    find, note = await tools_of(shelf, mcp_config={"convert_schemas_to_strict": True})
+    assert not find.strict_json_schema
+    assert note.strict_json_schema
+
+
 async def test_names_can_tell_the_server_and_keep_clear_of_the_agents_own() -> None:
     @function_tool(name_override="mcp_x__find")
     def own() -> str:

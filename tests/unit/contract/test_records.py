@@ -424,6 +424,27 @@ def test_a_state_that_cannot_be_read_is_refused_in_words(payload: dict[str, Any]
         read_state(payload)
 
 
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (b'"' + b"0" * 60_000_000 + b'"', "more than 48,000,000 bytes"),
+        (b"[" + b"[]," * 4_000_000 + b"[]]", "more than 4,000,000 lists and objects"),
+        (b"[" * 100_000, "cannot be unpacked"),
+    ],
+    ids=["long", "wide", "deep"],
+)
+def test_a_small_payload_never_becomes_a_state_without_bound(data: bytes, problem: str) -> None:
+    """Two megabytes may hold two gigabytes, for whoever reads the run."""
+    with pytest.raises(UnreadableRecordError, match=problem):
+        read_state({"zlib": packed(data)})
+
+
+def test_a_state_that_was_cut_off_is_refused() -> None:
+    whole = zlib.compress(b'{"phase": "idle"}')
+    with pytest.raises(UnreadableRecordError, match="it is cut off"):
+        read_state({"zlib": base64.b64encode(whole[:-4]).decode()})
+
+
 # --- Requests and pages --------------------------------------------------------------------------
 
 

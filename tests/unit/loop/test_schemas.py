@@ -122,6 +122,43 @@ def test_a_schema_that_refers_to_itself_for_ever_ends() -> None:
     assert problem_of(1, loop) is None
 
 
+LOOP: dict[str, Any] = {"$ref": "#"}
+
+
+ENDLESS: list[tuple[Json, dict[str, Any]]] = [
+    (1, {"anyOf": [LOOP, LOOP]}),
+    (1, {"oneOf": [LOOP, LOOP], "type": "string"}),
+    (1, {"allOf": [LOOP, LOOP, LOOP]}),
+    ({"a": {"a": {}}}, {"additionalProperties": LOOP, "allOf": [LOOP, LOOP]}),
+    ([[]] * 1_000, {"items": {"anyOf": [LOOP] * 1_000}}),
+    ([{}] * 30_000, {"items": {"required": [f"{number}" for number in range(30_000)]}}),
+    ([1] * 30_000, {"items": {"enum": list(range(2, 30_000))}}),
+    ([1] * 30_000, {"items": {"type": ["string"] * 30_000}}),
+    ([1] * 30_000, {"items": {"$ref": "#" + "/a" * 100_000}}),
+]
+
+
+@pytest.mark.parametrize(("value", "schema"), ENDLESS)
+def test_a_schema_with_more_branches_than_anybody_can_visit_costs_little(
+    value: Json, schema: dict[str, Any]
+) -> None:
+    """Each would take hours, and stall every run of its process."""
+    problem_of(value, schema)
+
+
+def test_a_value_with_more_entries_than_steps_is_accepted_beyond_them() -> None:
+    rule = {"items": {"type": "integer"}}
+    assert problem_of([1] * 20_000 + ["x"], rule) == "[20000] must be of type integer."
+    assert problem_of([1] * 60_000 + ["x"], rule) is None
+
+
+@pytest.mark.parametrize("word", ["properties", "required", "type", "anyOf", "items", "enum"])
+@pytest.mark.parametrize("nonsense", [5, "x", [5, None], {"a": 5}, [[]], None])
+def test_a_keyword_of_any_shape_raises_nothing(word: str, nonsense: Any) -> None:
+    for value in ({"a": 1}, [1], 1, "x"):
+        problem_of(value, {word: nonsense})
+
+
 def test_a_value_deeper_than_the_bound_is_accepted_below_it() -> None:
     value: Json = {"n": "not a number"}
     for _ in range(60):
