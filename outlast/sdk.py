@@ -25,6 +25,7 @@ MODULES = {
     "exceptions": "",
     "extensions.memory": "sessions",
     "extensions.memory.encrypt_session": "sessions",
+    "extensions.memory.redis_session": "sessions",
     "extensions.memory.sqlalchemy_session": "sessions",
     "extensions.models": "models",
     "extensions.models.any_llm_model": "models",

@@ -1,7 +1,7 @@
 """Sessions store conversations between runs: adapters for `outlast.ports.session`.
 
-The names are listed in `__init__.pyi` and loaded on first use, because only `SQLAlchemySession`
-needs SQLAlchemy.
+The names are listed in `__init__.pyi` and loaded on first use, because some of
+their modules need packages of extras.
 """
 
 from outlast import lazy

@@ -40,6 +40,7 @@ ROOMS = {
     "outlast/realtime": ["realtime"],
     "outlast/testing": ["realtime"],
     "outlast/sessions/encrypted.py": ["encrypt"],
+    "outlast/sessions/redis.py": ["redis"],
     "outlast/sessions/sql_alchemy.py": ["sqlalchemy"],
     "outlast/models/gateways/litellm.py": ["litellm"],
     "outlast/models/gateways/any_llm.py": ["any-llm"],

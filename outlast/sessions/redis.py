@@ -1,0 +1,261 @@
+"""Sessions in Redis, or in a server that speaks its protocol, such as Valkey.
+
+The URL and the client contain secrets, so a session has no `describe`: each worker creates its own.
+"""
+
+import contextlib
+import secrets
+from collections.abc import AsyncGenerator, Mapping
+from datetime import timedelta
+from typing import Any, cast
+
+try:
+    from redis.asyncio import Redis
+    from redis.asyncio.client import Pipeline
+    from redis.asyncio.cluster import RedisCluster
+    from redis.exceptions import RedisError, WatchError
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "RedisSession needs redis: pip install 'outlast[redis]'", name=error.name
+    ) from error
+
+from outlast.agents.config.session_input import SessionSettings
+from outlast.agents.config.settings_field import as_settings
+from outlast.agents.errors import UserError
+from outlast.ports.session import SessionABC, item_limit
+from outlast.sessions.rows import read_rows, rows_after, write_row
+
+REPEATS_FOR = timedelta(minutes=10)
+"""How long a call of `add_items` is remembered. The client repeats commands whose reply was lost."""
+
+_ADD = """
+local seconds, once, key = tonumber(ARGV[1]), ARGV[2] == 'once', ARGV[3]
+if once then
+  if redis.call('SADD', KEYS[3], key) == 0 then return 0 end
+elseif not redis.call('SET', KEYS[4], '1', 'NX', 'EX', ARGV[4]) then
+  return 0
+end
+local now = redis.call('TIME')[1]
+redis.call('HSET', KEYS[1], 'session_id', ARGV[5], 'updated_at', now)
+redis.call('HSETNX', KEYS[1], 'created_at', now)
+for at = 6, #ARGV do redis.call('RPUSH', KEYS[2], ARGV[at]) end
+if seconds > 0 then
+  for at = 1, 3 do redis.call('EXPIRE', KEYS[at], seconds) end
+end
+return 1
+"""
+"""Add rows and their key in one step. KEYS: the session, its rows, its keys, this call."""
+
+
+class RedisSession(SessionABC):
+    """A session in Redis.
+
+    Any number of sessions and processes may use the same server at the same time. The items of one
+    call of `add_items` stay together. The rows are those of the OpenAI Agents SDK: a list of JSON
+    texts under `{key_prefix}:{session_id}:messages`.
+
+    Redis keeps data in memory: switch its persistence on (`appendonly yes`), or a restart of the
+    server loses conversations.
+
+    It needs the extra `redis`.
+
+    Args:
+        session_id: the id of the conversation.
+        redis_client: a client of `redis.asyncio`, which its creator must close.
+        key_prefix: the beginning of the names of the session's keys. On a cluster, a part in braces
+            keeps the keys of a session together, such as `agents:{eu}`.
+        ttl: the time in seconds after which the server forgets the session, from its last write;
+            None keeps it.
+        session_settings: how to read the session, unless the run has its own settings.
+
+    Raises:
+        UserError: an argument is invalid.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        *,
+        redis_client: "Redis | RedisCluster",
+        key_prefix: str = "agents:session",
+        ttl: int | None = None,
+        session_settings: SessionSettings | Mapping[str, Any] | None = None,
+    ) -> None:
+        if not isinstance(cast("object", session_id), str) or not session_id:
+            raise UserError("RedisSession: session_id must be a non-empty string.")
+        if not callable(getattr(redis_client, "register_script", None)):
+            raise UserError(
+                "RedisSession: redis_client must be a client of redis.asyncio, not "
+                f"{type(redis_client).__name__}."
+            )
+        is_ttl = isinstance(ttl, int) and not isinstance(ttl, bool) and ttl > 0
+        if ttl is not None and not is_ttl:
+            raise UserError(f"RedisSession: ttl must be a positive number of seconds, not {ttl!r}.")
+        self.session_id = session_id
+        self.session_settings = as_settings(SessionSettings, session_settings or {})
+        self._client: Any = redis_client
+        self._owns_client = False
+        self._ttl = ttl
+        self._key = f"{key_prefix}:{session_id}"
+        self._rows = f"{self._key}:messages"
+        self._saved = f"{self._key}:saved"
+        self._add = self._client.register_script(_ADD)
+
+    @classmethod
+    def from_url(
+        cls,
+        session_id: str,
+        *,
+        url: str,
+        redis_kwargs: dict[str, Any] | None = None,
+        session_settings: SessionSettings | Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> "RedisSession":
+        """Return a session with a new client, which `close` closes.
+
+        Args:
+            session_id: the id of the conversation.
+            url: the server's URL, such as `redis://localhost:6379/0`.
+            redis_kwargs: passed to `redis.asyncio.from_url`.
+            session_settings: how to read the session, unless the run has its own settings.
+            **kwargs: passed to `RedisSession`.
+
+        Raises:
+            UserError: there is no client for the URL.
+        """
+        try:
+            client = cast("Any", Redis).from_url(url, **(redis_kwargs or {}))
+        except ValueError:  # the message may contain a password
+            scheme = str(url).partition("://")[0][:40]
+            raise UserError(
+                f"RedisSession: the URL begins with {scheme!r} and cannot be read. It needs one of "
+                "redis://, rediss:// and unix://."
+            ) from None
+        session = cls(session_id, redis_client=client, session_settings=session_settings, **kwargs)
+        session._owns_client = True
+        return session
+
+    @property
+    def client(self) -> Any:
+        """The client, for other sessions."""
+        return self._client
+
+    async def get_items(self, limit: int | None = None) -> list[Any]:
+        """Return the newest items, at most `limit` of them, oldest first.
+
+        Rows that are no JSON objects are skipped with a warning in the log, and not counted.
+
+        Args:
+            limit: the maximum number of items; None for the limit of the session's settings, if
+                any, else for all items.
+        """
+        count = item_limit(limit, self.session_settings)
+        if count == 0:
+            return []
+        at_most = count or 0
+        while True:
+            rows = await self._client.lrange(self._rows, -at_most, -1)
+            items = read_rows(map(_text, rows), session_id=self.session_id)
+            if count is None:
+                return items
+            if len(items) >= count or len(rows) < at_most:
+                return items[-count:]
+            at_most *= 2
+
+    async def add_items(self, items: list[Any]) -> None:
+        """Append items, all of them or none.
+
+        Raises:
+            UserError: an item is no JSON object.
+        """
+        rows = [write_row(item) for item in items]
+        if rows:
+            await self._append(rows, key=None)
+
+    async def add_items_once(self, key: str, items: list[Any]) -> bool:
+        """Append items, unless items were saved with this key before.
+
+        The items and the key are written in one step.
+
+        Returns:
+            Whether the items were stored now.
+
+        Raises:
+            UserError: an item is no JSON object.
+        """
+        return await self._append([write_row(item) for item in items], key=key)
+
+    async def replace_items(self, old: list[Any], new: list[Any]) -> bool:
+        """Replace the oldest items in one step, and keep the newer ones.
+
+        The keys of saved items stay, so that a repeated save stays without effect.
+
+        Args:
+            old: the oldest items, as `get_items` returned them.
+            new: the items to put in their place.
+
+        Returns:
+            Whether they were replaced; false if the session no longer begins with the old items.
+        """
+        added = [write_row(item) for item in new]
+        while True:
+            async with self._watching() as pipeline:
+                rows = [_text(row) for row in await pipeline.lrange(self._rows, 0, -1)]
+                newer = rows_after(rows, old, session_id=self.session_id)
+                if newer is None:
+                    return False
+                pipeline.multi()
+                pipeline.delete(self._rows)
+                for row in [*added, *newer]:
+                    pipeline.rpush(self._rows, row)
+                if self._ttl is not None:
+                    pipeline.expire(self._rows, self._ttl)
+                with contextlib.suppress(WatchError):  # another writer came first
+                    await pipeline.execute()
+                    return True
+
+    async def pop_item(self) -> Any | None:
+        """Remove and return the newest item; None if the session is empty.
+
+        Newer rows that are no JSON objects are removed, too.
+        """
+        while (row := await self._client.rpop(self._rows)) is not None:
+            if items := read_rows([_text(row)], session_id=self.session_id):
+                return items[0]
+        return None
+
+    async def clear_session(self) -> None:
+        """Delete all items of the session and the keys of saved items."""
+        await self._client.delete(self._key, self._rows, self._saved)
+
+    async def ping(self) -> bool:
+        """Return whether the server answers."""
+        try:
+            return bool(await self._client.ping())
+        except RedisError:
+            return False
+
+    async def close(self) -> None:
+        """Close the client, if `from_url` created it."""
+        if self._owns_client:
+            await self._client.aclose()
+
+    async def _append(self, rows: list[str], *, key: str | None) -> bool:
+        call = f"{self._key}:call:{secrets.token_hex(8)}"
+        seconds = int(REPEATS_FOR.total_seconds())
+        way, name = ("call", "") if key is None else ("once", key)
+        keys = [self._key, self._rows, self._saved, call]
+        arguments = [self._ttl or 0, way, name, seconds, self.session_id, *rows]
+        return bool(await self._add(keys=keys, args=arguments))
+
+    @contextlib.asynccontextmanager
+    async def _watching(self) -> AsyncGenerator["Pipeline"]:
+        """Return a pipeline whose `execute` fails if the session's rows have changed meanwhile."""
+        async with self._client.pipeline(transaction=True) as pipeline:
+            await pipeline.watch(self._rows)
+            yield pipeline
+
+
+def _text(row: bytes | str) -> str:
+    """Return a row as text, whether or not the client decodes replies."""
+    return row if isinstance(row, str) else row.decode(errors="replace")
