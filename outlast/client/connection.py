@@ -31,7 +31,7 @@ def is_configured() -> bool:
     Raises:
         UserError: the configuration cannot be read.
     """
-    return bool(_configuration())
+    return bool(configuration())
 
 
 async def connect(address: str | None = None, namespace: str | None = None) -> Client:
@@ -45,7 +45,7 @@ async def connect(address: str | None = None, namespace: str | None = None) -> C
         ServerUnavailable: no server answers at the address.
         UserError: the configuration cannot be read, or OUTLAST_CODEC names no codec.
     """
-    options = _configuration()
+    options = configuration()
     if address is not None:
         options["target_host"] = address
     options.setdefault("target_host", DEFAULT_ADDRESS)
@@ -93,7 +93,12 @@ def _reason(error: Exception) -> str:
     return found[-1] if found else text.rstrip(".")
 
 
-def _configuration() -> dict[str, Any]:
+def configuration() -> dict[str, Any]:
+    """Return the arguments of `Client.connect` that the environment and the profile file name.
+
+    Raises:
+        UserError: the configuration cannot be read.
+    """
     try:
         return dict(ClientConfig.load_client_connect_config())
     except Exception as error:  # noqa: BLE001  the core raises different types

@@ -67,7 +67,7 @@ class Webhook(DigestNotifier):
         self.events = check_events(events)
         self.name = name
         self._timeout = timeout
-        self._allow_private = allow_private
+        self.allow_private = allow_private
 
     async def notify(self, notice: Notification) -> None:
         """Send a notification.
@@ -94,7 +94,7 @@ class Webhook(DigestNotifier):
             body,
             signed_headers(self._secret, notice_id, body, int(time.time())),
             within=self._timeout,
-            allow_private=self._allow_private,
+            allow_private=self.allow_private,
         )
         check_status(answer, "The receiver")
 

@@ -42,17 +42,23 @@ def _secrets(value: Json, place: str) -> Iterator[str]:
     if isinstance(value, dict):
         for key, inner in cast("JsonObject", value).items():
             inside = f"{place}.{key}" if place else key
-            if _is_secret_name(key) and isinstance(inner, str) and inner.strip():
+            if is_secret_name(key) and isinstance(inner, str) and inner.strip():
                 yield inside
             else:
                 yield from _secrets(inner, inside)
     elif isinstance(value, list):
         for number, inner in enumerate(cast("list[Json]", value)):
             yield from _secrets(inner, f"{place}[{number}]")
-    elif isinstance(value, str) and _SECRET_VALUE.search(value):
+    elif isinstance(value, str) and is_secret_text(value):
         yield place
 
 
-def _is_secret_name(key: str) -> bool:
+def is_secret_text(text: str) -> bool:
+    """Whether a text has the form of a key or token, or is a URL with a password."""
+    return _SECRET_VALUE.search(text) is not None
+
+
+def is_secret_name(key: str) -> bool:
+    """Whether a header, parameter, field or variable of this name holds a secret."""
     spelled = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", key).lower()
     return _SECRET_NAME.fullmatch(re.sub(r"[\W_]+", "-", spelled)) is not None

@@ -1,0 +1,488 @@
+"""`outlast doctor --security`: weaknesses of an installation, and their fixes.
+
+A check is a row of `CHECKS`: a name, a sentence about what it found in order, and a function that
+returns the weaknesses. It reads a `Situation` and changes nothing.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from outlast.agents.approvals.policy import ApprovalPolicy, policy_of
+from outlast.agents.approvals.policy_file import ApprovalFile, ApprovalPoint
+from outlast.agents.config.secret_settings import is_secret_name, is_secret_text
+from outlast.agents.errors import UserError
+from outlast.client.codecs import CODEC_VARIABLE, load_converter
+from outlast.contract.identity import KEY_VARIABLE
+from outlast.dev.data_dir import default_data_dir
+from outlast.loop.values import JsonObject
+from outlast.ports.hosts import is_this_machine
+
+if TYPE_CHECKING:
+    from temporalio.converter import PayloadCodec
+
+COMPOSE_FILES: Final = (
+    "compose.yaml",
+    "compose.yml",
+    "docker-compose.yaml",
+    "docker-compose.yml",
+)
+"""What Docker Compose reads where nobody names a file."""
+
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+_KEY_FILES: Final = (".env", ".env.*", "*.pem", "*.key", "keys.toml", "*.keys.toml")
+_KEY_PATH: Final = re.compile(r"(?:_KEY_PATH|_KEY_FILE|_KEYS|_CONFIG_FILE|_CREDENTIALS)$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weakness:
+    """Something that makes an attack easier.
+
+    Attributes:
+        what: the thing, as its owner calls it.
+        detail: what is wrong with it.
+        fix: what to do, as an imperative.
+    """
+
+    what: str
+    detail: str
+    fix: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Situation:
+    """What the checks read.
+
+    Attributes:
+        environment: the variables that a worker here would have.
+        folder: the folder whose compose file and key files are checked.
+        data_dir: the folder of the embedded server.
+        connection: the settings of the connection to Temporal; `target_host` is absent where none
+            is named, so that scripts use the embedded server.
+        config: the arguments of the `AgentWorker`; None without a target.
+        approvals: the operators' file of approval policies.
+    """
+
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    folder: Path = field(default_factory=Path)
+    data_dir: Path | None = None
+    connection: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    config: Mapping[str, Any] | None = None
+    approvals: Path | None = None
+
+    @property
+    def server(self) -> str | None:
+        """The server that is named; None for an embedded one."""
+        return self.connection.get("target_host")
+
+    @cached_property
+    def compose(self) -> Path | None:
+        """The compose file of the folder."""
+        found = (self.folder / name for name in COMPOSE_FILES)
+        return next((path for path in found if path.is_file()), None)
+
+    @cached_property
+    def policies(self) -> ApprovalFile | None:
+        """The operators' policies."""
+        place = self.approvals or (self.config or {}).get("approvals")
+        return None if place is None else ApprovalFile.load(place)
+
+    @cached_property
+    def points(self) -> tuple[ApprovalPoint, ...]:
+        """Everything that a policy may be about on the worker."""
+        from outlast.agents.approval_points import approval_points
+        from outlast.agents.registry import Registry
+
+        return (
+            () if self.config is None else approval_points(Registry(self.config["agents"])).points
+        )
+
+    def policies_in_force(self) -> Iterator[tuple[ApprovalPoint, ApprovalPolicy]]:
+        """Yield what needs approval, with the policy that the code and the operators make."""
+        for point in self.points:
+            setting = point.setting
+            if self.policies is not None:
+                setting = self.policies.needs_approval(
+                    point.kind, point.agent, point.name, setting, point.effect
+                )
+            policy = policy_of(setting)
+            if policy is not None:
+                yield point, policy
+
+
+def _open_files(situation: Situation) -> Iterator[Weakness]:
+    folder = situation.data_dir or _own_data_dir()
+    if folder is not None and (problem := _readable(folder)):
+        yield Weakness(
+            what=f"the data folder {folder}",
+            detail=f"holds runs, and {problem}",
+            fix=f"chmod 700 {folder}",
+        )
+    for path in _key_files(situation):
+        if problem := _readable(path):
+            yield Weakness(
+                what=f"the file {path}",
+                detail=f"may hold keys, and {problem}",
+                fix=f"chmod 600 {path}",
+            )
+    for place in (situation.config or {}).get("sessions", ()):
+        if problem := _readable(Path(place)):
+            yield Weakness(
+                what=f"the sessions in {place}",
+                detail=f"are conversations, and {problem}",
+                fix=f"chmod go= {place}",
+            )
+
+
+def _own_data_dir() -> Path | None:
+    try:
+        return default_data_dir()
+    except UserError:  # `outlast doctor` says why
+        return None
+
+
+def _key_files(situation: Situation) -> Iterable[Path]:
+    named = [
+        Path(value)
+        for name, value in situation.environment.items()
+        if value and _KEY_PATH.search(name)
+    ]
+    kept = [path for form in _KEY_FILES for path in sorted(situation.folder.glob(form))]
+    return [path for path in dict.fromkeys([*named, *kept]) if path.is_file()]
+
+
+def _readable(path: Path) -> str | None:
+    """Return how others reach a file or folder; None if they do not."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    # A mounted secret belongs to root, and is readable by the group of the container.
+    is_ours = found.st_uid == os.geteuid()
+    others = found.st_mode & (_OTHERS if is_ours else stat.S_IRWXO | stat.S_IWGRP)
+    return f"its mode {stat.S_IMODE(found.st_mode):04o} lets others in" if others else None
+
+
+def _keys_in_environment(situation: Situation) -> Iterator[Weakness]:
+    for name, value in sorted(situation.environment.items()):
+        if value and not _KEY_PATH.search(name) and _is_secret(name, value):
+            yield Weakness(
+                what=f"the variable {name}",
+                detail="is a secret that every tool of the worker, and every program that a tool "
+                "starts, can read",
+                fix="mount it as a file that your program reads, such as for "
+                "OpenAIProvider(api_key=...), and unset the variable",
+            )
+
+
+def _is_secret(name: str, value: str) -> bool:
+    return (
+        is_secret_name(name)
+        or name == KEY_VARIABLE
+        or name.endswith(("_TOKEN", "_PASSWORD", "_SECRET"))
+        or is_secret_text(value)
+    )
+
+
+def _without_tls(situation: Situation) -> Iterator[Weakness]:
+    address = situation.server
+    if address is None or is_this_machine(address.rpartition(":")[0].strip("[]")):
+        return
+    tls = situation.connection.get("tls")
+    if not tls and (tls is False or not situation.connection.get("api_key")):
+        yield Weakness(
+            what=f"the connection to {address}",
+            detail="has no TLS: whoever is on the way reads and changes what runs do",
+            fix="set TEMPORAL_TLS=true, and TEMPORAL_TLS_CLIENT_CERT_PATH and _KEY_PATH for mTLS",
+        )
+
+
+def _without_codec(situation: Situation) -> Iterator[Weakness]:
+    if situation.server is None:
+        return  # the embedded server's data are in the data folder
+    codec = _codec(situation)
+    if codec is None:
+        yield Weakness(
+            what="the payloads of runs",
+            detail="are not encrypted: the server, its database and its backups can be read",
+            fix=f"set {CODEC_VARIABLE}=outlast.encryption:codec, and give it a file of keys",
+        )
+    elif getattr(codec, "accepts_plain", False):
+        yield Weakness(
+            what="the payload codec",
+            detail="also accepts payloads that are not encrypted",
+            fix="remove accept_plain when the runs from before have ended",
+        )
+
+
+def _codec(situation: Situation) -> "PayloadCodec | None":
+    if codec := (situation.config or {}).get("codec"):
+        return codec
+    name = situation.environment.get(CODEC_VARIABLE)
+    return load_converter(name).payload_codec if name else None
+
+
+def _notifiers(situation: Situation) -> Iterator[Weakness]:
+    for notifier in (situation.config or {}).get("notifiers", ()):
+        url, what = getattr(notifier, "url", None), f"the notifier {_named(notifier)}"
+        if not isinstance(url, str):
+            continue
+        host = re.sub(r"^\w+://(?:[^/@]*@)?|[:/].*$", "", url)
+        if url.lower().startswith("http:") and not is_this_machine(host):
+            yield Weakness(
+                what=what,
+                detail="sends requests and arguments over http, where they can be read",
+                fix="give it an https:// address",
+            )
+        if getattr(notifier, "allow_private", False) and not is_this_machine(host):
+            yield Weakness(
+                what=what,
+                detail="has allow_private=True: its address may lead into your network",
+                fix="set allow_private=False, unless the receiver is inside of your network",
+            )
+
+
+def _named(notifier: object) -> str:
+    name = getattr(notifier, "name", None)
+    return repr(name) if isinstance(name, str) and name else type(notifier).__name__
+
+
+def _policies(situation: Situation) -> Iterator[Weakness]:
+    for point, policy in situation.policies_in_force():
+        risk = policy.risk_of(point.effect)
+        if risk == "high" and policy.audience is None:
+            yield Weakness(
+                what=point.title,
+                detail="has high risk, and anybody may decide about it",
+                fix="set audience= in its ApprovalPolicy",
+            )
+        # Low risk is not signed by default, which nobody said in so many words.
+        if policy.unverified and cast("object", policy.unverified) != "deny":
+            yield Weakness(
+                what=point.title,
+                detail="counts decisions of people who did not prove who they are",
+                fix="leave unverified= out of its ApprovalPolicy, and give clients a key",
+            )
+
+
+def _loosening_tables(situation: Situation) -> Iterator[Weakness]:
+    file = situation.policies
+    if file is None:
+        return
+    found: dict[tuple[str, str], None] = {}
+    for point in situation.points:
+        for change in file.changes(
+            point.kind, point.agent, point.name, point.setting, point.effect
+        ):
+            for text in change.loosened.values():
+                found[change.table.title, f"{point.title}: {text}"] = None
+    for title, text in found:
+        yield Weakness(
+            what=f"{title} in {file.source}",
+            detail=f"loosens the code's policy of {text}",
+            fix="remove what loosens, or change the policy in the code, where it is reviewed",
+        )
+
+
+def _compose_ports(situation: Situation) -> Iterator[Weakness]:
+    for line in _compose_lines(situation):
+        if published := _published_everywhere(line):
+            yield Weakness(
+                what=f"port {published} in {situation.compose}, line {line.number}",
+                detail="is published on all addresses of the machine, past its firewall",
+                fix=f'write "127.0.0.1:{published}:..." (host_ip: 127.0.0.1 in the long form)',
+            )
+
+
+def _compose_passwords(situation: Situation) -> Iterator[Weakness]:
+    for line in _compose_lines(situation):
+        found = _VARIABLE.match(line.text)
+        value = found["value"].strip("\"'") if found else ""
+        if found is None or not _PASSWORD.search(found["name"]):
+            continue
+        default = _REFERENCE.fullmatch(value)
+        if default is None and value and "$" not in value:
+            how = "is written in the file"
+        elif default is not None and default["default"]:
+            how = "has a default that everybody knows"
+        else:
+            continue
+        yield Weakness(
+            what=f"{found['name']} in {situation.compose}, line {line.number}",
+            detail=how,
+            fix=f"write ${{{default['name'] if default else found['name']}:?}}, and set it outside "
+            "of the file",
+        )
+
+
+_VARIABLE: Final = re.compile(
+    r"\s*(?:-\s+[\"']?)?(?P<name>[A-Z][A-Z0-9_]*)\s*[:=]\s*(?P<value>.*?)\s*$"
+)
+_PASSWORD: Final = re.compile(r"PASSWORD|PASSWD|PWD\b|SECRET|_PASS\b|^PGPASS")
+_REFERENCE: Final = re.compile(r"\$\{(?P<name>\w+)(?::?-(?P<default>[^}]*)|[^}]*)\}")
+_DEFAULT: Final = re.compile(r"\$\{\w+:?-([^}]*)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line of a compose file, and the keys that it is below."""
+
+    number: int
+    text: str
+    below: tuple[str, ...]
+    siblings: str
+
+
+def _compose_lines(situation: Situation) -> Iterator[_Line]:
+    """Yield the lines without comments. YAML is read by its indentation only."""
+    if situation.compose is None:
+        return
+    above: list[tuple[int, str]] = []
+    lines = situation.compose.read_text(encoding="utf-8", errors="replace").splitlines()
+    for number, raw in enumerate(lines, start=1):
+        text = re.sub(r"(^|\s)#.*$", "", raw).rstrip()
+        if not text.strip():
+            continue
+        indent = len(text) - len(text.lstrip())
+        is_entry = text.lstrip().startswith("-")
+        while above and (above[-1][0] > indent or (above[-1][0] == indent and not is_entry)):
+            above.pop()
+        yield _Line(number, text, tuple(key for _, key in above), _entry_of(lines, number, indent))
+        if key := re.match(r"\s*([\w.-]+):", text):
+            above.append((indent, key[1]))
+
+
+def _entry_of(lines: list[str], number: int, indent: int) -> str:
+    """Return an entry of a list with the lines that belong to it."""
+    rest: list[str] = [lines[number - 1]]
+    for line in lines[number:]:
+        if line.strip() and len(line) - len(line.lstrip()) <= indent:
+            break
+        rest.append(line)
+    return "\n".join(rest)
+
+
+def _published_everywhere(line: _Line) -> str | None:
+    """Return a port that a line publishes on all addresses; None if it does not."""
+    if flow := re.match(r"\s*ports:\s*\[(.*)\]", line.text):
+        entries = [one.strip(" \"'") for one in flow[1].split(",")]
+    elif "ports" in line.below and line.text.lstrip().startswith("-"):
+        entries = [line.text.lstrip(" -").strip(" \"'")]
+        if re.search(r"^\s*-?\s*(?:target|published|mode|protocol|name|host_ip)\s*:", line.text):
+            long = re.search(r"published:\s*[\"']?([\d-]+)", line.siblings)
+            host = re.search(r"host_ip:\s*[\"']?([^\s\"']+)", line.siblings)
+            is_open = host is None or not is_this_machine(host[1].strip("[]"))
+            return long[1] if long and is_open else None
+    else:
+        return None
+    for written in entries:
+        entry = _DEFAULT.sub(r"\1", written)
+        host, _, ports = re.sub(r"/\w+$", "", entry).rpartition(":")
+        address, _, published = host.rpartition(":")
+        if not re.search(r"\d", ports):
+            continue
+        if not host:
+            return f"{ports}, which gets a port of the machine,"
+        if not address or not is_this_machine(address.strip("[]")):
+            return published
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One row: something that is checked.
+
+    Attributes:
+        name: the check in the JSON of `--security`, and in the hardening guide.
+        fine: what is true where nothing was found.
+        find: returns the weaknesses.
+        needs_target: whether it reads the worker's agents and settings.
+    """
+
+    name: str
+    fine: str
+    find: Callable[[Situation], Iterable[Weakness]]
+    needs_target: bool = False
+
+
+CHECKS: Final = (
+    Check(name="open-files", fine="others read neither data nor key files", find=_open_files),
+    Check(name="environment", fine="no keys in the environment", find=_keys_in_environment),
+    Check(name="tls", fine="no connection without TLS leaves this machine", find=_without_tls),
+    Check(name="codec", fine="payloads are encrypted, or stay here", find=_without_codec),
+    Check(
+        name="notifiers",
+        fine="notices are encrypted and stay outside of your network",
+        find=_notifiers,
+        needs_target=True,
+    ),
+    Check(
+        name="policies",
+        fine="high risk has an audience, and people prove who they are",
+        find=_policies,
+        needs_target=True,
+    ),
+    Check(
+        name="loosening",
+        fine="no table of the operators loosens the code's policies",
+        find=_loosening_tables,
+        needs_target=True,
+    ),
+    Check(name="ports", fine="compose publishes ports on this machine only", find=_compose_ports),
+    Check(name="passwords", fine="compose has no known passwords", find=_compose_passwords),
+)
+"""Every check of `outlast doctor --security`. A new one is a row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The result of one check for one thing.
+
+    Attributes:
+        level: `ok`; `weak`; `unknown`, where the check could not be made.
+        check: the name of the check.
+        what: the thing.
+        detail: its state.
+        fix: what to do; empty if nothing.
+    """
+
+    level: str
+    check: str
+    what: str
+    detail: str
+    fix: str = ""
+
+    def record(self) -> JsonObject:
+        """Return the verdict for programs."""
+        return asdict(self)
+
+
+def examine(situation: Situation, checks: Iterable[Check] = CHECKS) -> list[Verdict]:
+    """Make every check.
+
+    A check that cannot be made is `unknown`, and never fine.
+    """
+    verdicts: list[Verdict] = []
+    for check in checks:
+        if check.needs_target and situation.config is None:
+            detail, fix = "not checked", "add the target that your worker runs"
+            verdicts.append(
+                Verdict(level="unknown", check=check.name, what="", detail=detail, fix=fix)
+            )
+            continue
+        try:
+            found = list(check.find(situation))
+        except (UserError, OSError) as error:
+            detail = f"could not be checked: {error}"
+            verdicts.append(Verdict(level="unknown", check=check.name, what="", detail=detail))
+            continue
+        verdicts += [
+            Verdict(level="weak", check=check.name, what=one.what, detail=one.detail, fix=one.fix)
+            for one in found
+        ] or [Verdict(level="ok", check=check.name, what="", detail=check.fine)]
+    return verdicts

@@ -1,0 +1,317 @@
+"""`outlast doctor --security`: a sound installation is fine, and each planted weakness is found."""
+
+import base64
+import json
+import os
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outlast import Agent, ApprovalPolicy, Audience, function_tool
+from outlast.cli.security import CHECKS, Check, Situation, Verdict, Weakness, examine
+from outlast.encryption import EncryptionCodec
+from outlast.notifications import Webhook
+from tests.unit.cli.conftest import Invoke
+
+SECRET = "a-secret-of-the-receiver"
+KEYS = {"k": os.urandom(32)}
+SOUND_COMPOSE = """\
+services:
+  db:
+    environment:
+      POSTGRES_PASSWORD: ${POSTGRES_PASSWORD:?}
+      PGDATA: /data  # PASSWORD: here
+  ui:
+    ports:
+      - "127.0.0.1:8080:8080"
+      - target: 80
+        host_ip: 127.0.0.1
+        published: "8081"
+      - "[::1]:8082:8082"
+      - "${BIND:-127.0.0.1}:8083:8083"
+  other:
+    ports: ["127.0.0.1:8084:8084"]
+"""
+
+
+def desk(policy: ApprovalPolicy) -> Agent[Any]:
+    @function_tool(needs_approval=policy, effect="irreversible")
+    async def refund(euros: int) -> str:
+        return "paid"
+
+    return Agent(name="Desk", tools=[refund])
+
+
+SOUND_POLICY = ApprovalPolicy(risk="high", audience=Audience(groups=["billing"]), quorum=2)
+
+
+@pytest.fixture
+def sound(tmp_path: Path) -> Situation:
+    """Return an installation without a weakness."""
+    data_dir = tmp_path / "data"
+    data_dir.mkdir(mode=0o700)
+    (tmp_path / "docker-compose.yml").write_text(SOUND_COMPOSE)
+    (tmp_path / ".env").touch(mode=0o600)
+    sessions = tmp_path / "sessions.db"
+    sessions.touch(mode=0o600)
+    approvals = tmp_path / "approvals.toml"
+    approvals.write_text("[tool.refund]\nquorum = 3\n")
+    return Situation(
+        environment={"PATH": "/bin", "TEMPORAL_ADDRESS": "temporal.example.com:7233"},
+        folder=tmp_path,
+        data_dir=data_dir,
+        connection={"target_host": "temporal.example.com:7233", "tls": True},
+        config={
+            "agents": [desk(SOUND_POLICY)],
+            "codec": EncryptionCodec(KEYS, "k"),
+            "notifiers": [Webhook("https://example.com/hook", SECRET, allow_private=False)],
+            "sessions": [sessions],
+        },
+        approvals=approvals,
+    )
+
+
+def config(**changes: Any) -> Callable[[Situation], Situation]:
+    return lambda sound: replace(sound, config={**(sound.config or {}), **changes})
+
+
+def policy(**changes: Any) -> Callable[[Situation], Situation]:
+    return config(agents=[desk(replace(SOUND_POLICY, **changes))])
+
+
+def environment(**variables: str) -> Callable[[Situation], Situation]:
+    return lambda sound: replace(sound, environment={**sound.environment, **variables})
+
+
+def mode(name: str, bits: int) -> Callable[[Situation], Situation]:
+    def change(sound: Situation) -> Situation:
+        path = sound.folder / name
+        path.touch()
+        path.chmod(bits)
+        return sound
+
+    return change
+
+
+def connection(**changes: Any) -> Callable[[Situation], Situation]:
+    return lambda sound: replace(sound, connection={**sound.connection, **changes})
+
+
+def compose(before: str, after: str) -> Callable[[Situation], Situation]:
+    def change(sound: Situation) -> Situation:
+        assert before in SOUND_COMPOSE
+        (sound.folder / "docker-compose.yml").write_text(SOUND_COMPOSE.replace(before, after))
+        return sound
+
+    return change
+
+
+def table(text: str) -> Callable[[Situation], Situation]:
+    def change(sound: Situation) -> Situation:
+        assert sound.approvals is not None
+        sound.approvals.write_text(text)
+        return sound
+
+    return change
+
+
+def key_path(sound: Situation) -> Situation:
+    path = sound.folder / "client"
+    path.touch(mode=0o600)
+    path.chmod(0o644)
+    return environment(TEMPORAL_TLS_CLIENT_KEY_PATH=str(path))(sound)
+
+
+def webhook(url: str, **options: Any) -> Callable[[Situation], Situation]:
+    return config(notifiers=[Webhook(url, SECRET, name="ops", **options)])
+
+
+PLANTED: list[tuple[str, Callable[[Situation], Situation], str]] = [
+    ("open-files", mode("data", 0o755), r"the data folder \S+/data holds runs.*mode 0755"),
+    ("open-files", mode("data", 0o770), r"the data folder .*mode 0770"),
+    ("open-files", mode(".env", 0o644), r"the file \S+/\.env .*mode 0644.*chmod 600"),
+    ("open-files", mode(".env.production", 0o640), r"the file \S+/\.env\.production"),
+    ("open-files", mode("server.pem", 0o604), r"the file \S+/server\.pem"),
+    ("open-files", mode("keys.toml", 0o644), r"the file \S+/keys\.toml"),
+    ("open-files", mode("sessions.db", 0o644), r"the sessions in \S+/sessions\.db"),
+    ("open-files", key_path, r"the file \S+/client .*mode 0644"),
+    *(
+        ("environment", environment(**{name: "x"}), f"the variable {name} is a secret")
+        for name in (
+            "OPENAI_API_KEY", "TEMPORAL_API_KEY", "AWS_SECRET_ACCESS_KEY", "OUTLAST_IDENTITY_KEY",
+            "DATABASE_PASSWORD", "SLACK_BOT_TOKEN", "GITHUB_TOKEN",
+        )
+    ),
+    (
+        "environment",
+        environment(DATABASE_URL="postgresql://shop:hunter2@db/shop"),
+        "the variable DATABASE_URL is a secret",
+    ),
+    ("tls", connection(tls=None), r"temporal\.example\.com:7233 has no TLS"),
+    ("tls", connection(tls=False, api_key="k"), "has no TLS"),
+    ("codec", config(codec=None), "payloads of runs are not encrypted"),
+    (
+        "codec",
+        config(codec=EncryptionCodec(KEYS, "k", accept_plain=True)),
+        "also accepts payloads that are not encrypted",
+    ),
+    ("notifiers", webhook("http://example.com/hook", allow_private=False), "'ops' .*over http"),
+    ("notifiers", webhook("https://example.com/hook"), "'ops' has allow_private=True"),
+    ("policies", policy(audience=None), "'refund' has high risk, and anybody may decide"),
+    ("policies", policy(unverified=True), "'refund' counts decisions of people who did not prove"),
+    (
+        "policies",
+        table('[tool.refund]\nrisk = "low"\nunverified = true\nloosens = true\n'),
+        "'refund' counts decisions",
+    ),
+    ("loosening", table("[tool.refund]\nquorum = 1\nloosens = true\n"), r"\[tool\.refund\] in"),
+    ("loosening", table("[tool.refund]\nneeds_approval = false\nloosens = true\n"), "nobody is asked"),
+    ("ports", compose('"127.0.0.1:8080:8080"', '"8080:8080"'), "port 8080 in .*line 8"),
+    ("ports", compose('"127.0.0.1:8080:8080"', "0.0.0.0:8080:8080"), "port 8080"),
+    ("ports", compose('"127.0.0.1:8080:8080"', '"192.168.1.2:8080:8080/tcp"'), "port 8080"),
+    ("ports", compose('"127.0.0.1:8080:8080"', '"8080"'), "port 8080, which gets"),
+    ("ports", compose('"127.0.0.1:8080:8080"', '"9000-9005:9000-9005"'), "port 9000-9005"),
+    ("ports", compose('"[::1]:8082:8082"', '"[::]:8082:8082"'), "port 8082"),
+    ("ports", compose("        host_ip: 127.0.0.1\n", ""), "port 8081"),
+    ("ports", compose("host_ip: 127.0.0.1", "host_ip: 0.0.0.0"), "port 8081"),
+    ("ports", compose("${BIND:-127.0.0.1}", "${BIND:-0.0.0.0}"), "port 8083"),
+    ("ports", compose('["127.0.0.1:8084', '["8084'), "port 8084"),
+    ("passwords", compose("${POSTGRES_PASSWORD:?}", "temporal"), "POSTGRES_PASSWORD .*written"),
+    ("passwords", compose("${POSTGRES_PASSWORD:?}", "${P:-temporal}"), r"default.*\$\{P:\?\}"),
+    (
+        "passwords",
+        compose("POSTGRES_PASSWORD: ${POSTGRES_PASSWORD:?}", '- "POSTGRES_PWD=temporal"'),
+        "POSTGRES_PWD .*written",
+    ),
+]  # fmt: skip
+
+
+def test_a_sound_installation_is_fine(sound: Situation) -> None:
+    verdicts = examine(sound)
+    assert [(one.check, one.level, one.detail) for one in verdicts] == [
+        (check.name, "ok", check.fine) for check in CHECKS
+    ]
+
+
+@pytest.mark.parametrize(
+    ("check", "plant", "says"), PLANTED, ids=[f"{one[0]}-{at}" for at, one in enumerate(PLANTED)]
+)
+def test_a_planted_weakness_is_found(
+    sound: Situation, check: str, plant: Callable[[Situation], Situation], says: str
+) -> None:
+    weak = [one for one in examine(plant(sound)) if one.level != "ok"]
+    assert weak
+    found = [one for one in weak if re.search(says, f"{one.what} {one.detail}: {one.fix}")]
+    assert len(found) == 1, weak
+    assert (found[0].level, found[0].check) == ("weak", check)
+    assert found[0].fix
+
+
+def test_every_check_has_a_planted_weakness_and_a_place_in_the_guide() -> None:
+    names = [check.name for check in CHECKS]
+    assert {check for check, *_ in PLANTED} == set(names)
+    guide = Path(__file__).parents[3] / "docs" / "how-to" / "hardening.md"
+    assert re.findall(r"^\| `([a-z-]+)` \|", guide.read_text(), re.MULTILINE) == names
+
+
+def test_secrets_themselves_are_not_shown(sound: Situation) -> None:
+    planted = environment(OPENAI_API_KEY="sk-very-secret")(sound)
+    planted = compose("${POSTGRES_PASSWORD:?}", "hunter2")(planted)
+    shown = repr(examine(planted))
+    assert "sk-very-secret" not in shown
+    assert "hunter2" not in shown
+
+
+@pytest.mark.parametrize(
+    "server", [{}, {"target_host": "localhost:7233"}, {"target_host": "[::1]:7"}]
+)
+def test_this_machine_needs_no_tls(sound: Situation, server: dict[str, str]) -> None:
+    verdicts = examine(replace(sound, connection=server))
+    assert all(one.level == "ok" for one in verdicts)
+
+
+def test_an_api_key_brings_tls_and_an_embedded_server_needs_no_codec(sound: Situation) -> None:
+    keyed = connection(tls=None, api_key="k")(sound)
+    assert all(one.level == "ok" for one in examine(keyed))
+    embedded = replace(config(codec=None)(sound), connection={})
+    assert all(one.level == "ok" for one in examine(embedded))
+
+
+def test_a_mounted_secret_is_no_weakness(sound: Situation) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root gives files away")
+    mode("keys.toml", 0o440)(sound)
+    os.chown(sound.folder / "keys.toml", 12345, 12345)
+    assert all(one.level == "ok" for one in examine(sound))
+
+
+def test_what_cannot_be_checked_is_never_fine(sound: Situation) -> None:
+    levels = {one.check: one.level for one in examine(replace(sound, config=None))}
+    assert {name for name, level in levels.items() if level == "unknown"} == {
+        check.name for check in CHECKS if check.needs_target
+    }
+    broken = table("[tool.refund")(sound)
+    assert {one.check for one in examine(broken) if one.level == "unknown"} == {
+        "policies",
+        "loosening",
+    }
+
+
+def test_a_check_is_a_row(sound: Situation) -> None:
+    def find(_: Situation) -> list[Weakness]:
+        return [Weakness(what="the key", detail="is old", fix="rotate it")]
+
+    assert examine(sound, [Check(name="age", fine="new", find=find)]) == [
+        Verdict(level="weak", check="age", what="the key", detail="is old", fix="rotate it")
+    ]
+
+
+TARGET = """\
+from outlast import Agent, ApprovalPolicy, function_tool
+
+@function_tool(needs_approval=ApprovalPolicy(risk="high"))
+async def refund(euros: int) -> str:
+    return "paid"
+
+agents = [Agent(name="Desk", tools=[refund])]
+"""
+
+
+async def test_the_command_finds_them_where_the_worker_runs(
+    cli: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if re.search("KEY|TOKEN|SECRET|PASS", name)]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OUTLAST_DATA_DIR", str(tmp_path / "data"))
+    (tmp_path / "data").mkdir(mode=0o755)
+    (tmp_path / "data").chmod(0o755)
+    (tmp_path / "target_of_security.py").write_text(TARGET)
+    keys = tmp_path / "keys.toml"
+    keys.touch(mode=0o600)
+    keys.write_text(f'current = "k"\n[keys]\nk = "{base64.b64encode(KEYS["k"]).decode()}"\n')
+    monkeypatch.setenv("OUTLAST_ENCRYPTION_KEYS", str(keys))
+    monkeypatch.setenv("OUTLAST_CODEC", "outlast.encryption:codec")
+    command = ("doctor", "--security", "target_of_security.py", "--address", "10.1.2.3:7233")
+    done = await cli(*command, "--json")
+    assert done.exit_code == 1
+    weak = {one["check"] for one in json.loads(done.stdout) if one["level"] == "weak"}
+    assert weak == {"open-files", "tls", "policies"}
+    shown = await cli(*command)
+    assert shown.exit_code == 1
+    assert re.search(r"weak +policies +agent 'Desk', tool 'refund' has high risk", shown.stdout)
+
+    (tmp_path / "data").chmod(0o700)
+    done = await cli("doctor", "--security", "--address", "127.0.0.1:7233")
+    assert done.exit_code == 0
+    assert re.search(r"unknown +policies +not checked: add the target", done.stdout)
+
+
+async def test_a_target_without_security_is_a_mistake(cli: Invoke) -> None:
+    done = await cli("doctor", "desk.py")
+    assert done.exit_code == 2
+    assert "A target is for `outlast doctor --security`" in done.stderr
