@@ -78,6 +78,10 @@ from outlast.workflows.translation import (
 LARGEST_CARRIED_BYTES = 1_900_000
 """The maximum compressed size. The server takes payloads of 2 MB, and histories of 50 MB."""
 
+LISTED_FOR_MS = 10_000
+"""A wait for approval stays listed for this time at least: each change of search attributes and each
+timer is billed, and a run whose calls are approved at once would change them twice a turn."""
+
 DEFECTS = (
     ArithmeticError,
     AssertionError,
@@ -141,6 +145,9 @@ def described_update(name: str, description: str) -> Any:
 @workflow.defn(name=names.WORKFLOW, sandboxed=False, failure_exception_types=DEFECTS)
 class AgentRun:
     """One run of an agent: one question and its answer, or a conversation that stays open."""
+
+    _shown_at = 0
+    _shows_later: asyncio.Task[None] | None = None
 
     @workflow.init
     @takes_raw_value
@@ -562,7 +569,7 @@ class AgentRun:
         changed = presentation.attributes(self._state) != self._shown
         is_cancelled = finish.status == "cancelled"
         if changed or is_cancelled:
-            self._show()
+            self._show(at_once=True)
             if is_cancelled:
                 end_as_cancelled()
         if finish.status == "failed" and finish.failure is not None:
@@ -636,7 +643,7 @@ class AgentRun:
             size = workflow.info().get_current_history_size()
             self._carries_from = size + policies.TRIED_AGAIN_AFTER_BYTES
             return
-        self._show()
+        self._show(at_once=True)
         unlisted = self._visibility and not self._writes_attributes()
         record = records.RunInput(
             agent=self._state.agent,
@@ -654,17 +661,39 @@ class AgentRun:
 
     # --- What people see --------------------------------------------------------------------------
 
-    def _show(self) -> None:
-        attributes = presentation.attributes(self._state)
-        updates: list[SearchAttributeUpdate[Any]] = [
-            attribute_update(name, value)
-            for name, value in attributes.items()
-            if value != self._shown.get(name)
-        ]
-        if updates and self._writes_attributes():
-            workflow.upsert_search_attributes(updates)  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
-        self._shown = attributes
-        self._bars.show(presentation.waits(self._state), self._now_ms())
+    def _show(self, *, at_once: bool = False) -> None:
+        """Show what the run waits for: in its search attributes, and as bars of the timeline."""
+        attributes, now_ms = presentation.attributes(self._state), self._now_ms()
+        was_brief = not at_once and self._was_brief(attributes, now_ms)
+        if attributes != self._shown and not was_brief:
+            updates: list[SearchAttributeUpdate[Any]] = [
+                attribute_update(name, value)
+                for name, value in attributes.items()
+                if value != self._shown.get(name)
+            ]
+            if self._writes_attributes():
+                workflow.upsert_search_attributes(updates)  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
+            self._shown, self._shown_at = attributes, now_ms
+        self._bars.show(presentation.waits(self._state), now_ms, may_return=was_brief)
+
+    def _was_brief(self, attributes: presentation.Attributes, now_ms: int) -> bool:
+        """Whether an approval took so little time that its end is shown later.
+
+        It is shown after `LISTED_FOR_MS`, or with the next wait before, or at the run's end.
+        """
+        status = names.ATTRIBUTE_STATUS
+        is_over = self._shown.get(status) == "waiting" and attributes[status] is None
+        left_ms = self._shown_at + LISTED_FOR_MS - now_ms
+        if not is_over or left_ms <= 0 or not self._visibility or self._unlisted:
+            return False
+        if self._shows_later is None:
+            self._shows_later = asyncio.create_task(self._show_in(left_ms))
+        return True
+
+    async def _show_in(self, after_ms: int) -> None:
+        await workflow.sleep(timedelta(milliseconds=after_ms))
+        self._shows_later = None
+        self._news = True
 
     def _writes_attributes(self) -> bool:
         """Whether to write search attributes now; after one no, this history writes none.

@@ -57,6 +57,7 @@ LATEST_MS: Final = 7_258_118_400_000
 """The year 2200. Stores count nanoseconds in 64 bits, which ends in 2262."""
 
 AttributeValue: TypeAlias = str | int | datetime | list[str] | None
+Attributes: TypeAlias = dict[str, AttributeValue]
 
 _RISKS: Final = get_args(Risk)
 """From the lowest to the highest."""
@@ -65,7 +66,7 @@ TRANSCRIPT_ITEM_BYTES = 4_000
 """Items in the answer to the query `transcript` are cut to this: a payload is limited to 2 MB."""
 
 
-def attributes(state: LoopState) -> dict[str, AttributeValue]:
+def attributes(state: LoopState) -> Attributes:
     """Return the search attributes of a state; None for an unset one.
 
     The status says what an open run waits for. For running and ended runs, Temporal's own
@@ -80,7 +81,7 @@ def attributes(state: LoopState) -> dict[str, AttributeValue]:
     }
 
 
-def _attributes_of(pending: Sequence[ApprovalRequest]) -> dict[str, AttributeValue]:
+def _attributes_of(pending: Sequence[ApprovalRequest]) -> Attributes:
     """Return the search attributes of waiting requests.
 
     They change where a request is made, settled, escalated or extended, and not with a reminder, a
@@ -135,31 +136,28 @@ def _waits_for(state: LoopState) -> str:
             return ""
 
 
-def waits(state: LoopState) -> dict[str, Wait]:
-    """Return the run's waits for people by id: requests, and a takeover."""
-    bars = {
-        request.id: Wait(
+def waits(state: LoopState) -> list[Wait]:
+    """Return the run's waits for people: requests, and a takeover."""
+    bars = [
+        Wait(
             summary=inline_within(_wait_line(request), SUMMARY_BYTES),
             due_ms=next_due_ms(request),
         )
         for request in state.pending_approvals
         if not request.run_id  # a nested run shows its own
-    }
+    ]
     if state.hold is not None:
         line = joined("Held by ", state.hold.by or "a person")
-        bars["hold"] = Wait(summary=inline_within(line, SUMMARY_BYTES))
+        bars.append(Wait(summary=inline_within(line, SUMMARY_BYTES)))
     return bars
 
 
 def _wait_line(request: ApprovalRequest) -> str:
+    """Return the same line for requests of the same kind, which then have one bar together."""
     people = audience_text(request.audiences)
     whom = f" by {people}" if people else ""
-    return joined(
-        "Waiting for approval",
-        f"{whom} ",
-        f"{request.id}: ",
-        wording.request_line(request),
-    )
+    line = wording.request_line(request) if request.kind == "budget" else request.name
+    return joined("Waiting for approval", whom, ": ", line)
 
 
 def summary(state: LoopState, effect: Effect) -> str:

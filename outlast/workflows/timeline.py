@@ -1,7 +1,7 @@
 """Bars of the Temporal UI's timeline for waits that are no activity: timers with a summary."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
@@ -21,7 +21,9 @@ class Wait:
 
 
 class WaitBars:
-    """The bars of a run's present waits. The timer of a bar fires when something is due.
+    """The bars of a run's present waits: one for all that say the same and are due at the same time.
+
+    The timer of a bar fires when something is due.
 
     Args:
         on_due: called when a timer fires.
@@ -29,28 +31,30 @@ class WaitBars:
 
     def __init__(self, on_due: Callable[[], None]) -> None:
         self._on_due = on_due
-        self._bars: dict[tuple[str, int | None], asyncio.Task[None]] = {}
+        self._bars: dict[Wait, asyncio.Task[None]] = {}
 
-    def show(self, waits: Mapping[str, Wait], now_ms: int) -> None:
+    def show(self, waits: Collection[Wait], now_ms: int, *, may_return: bool = False) -> None:
         """Start a bar for each new wait, and end the bars of waits that are over.
 
         A wait whose next due time changes gets a new bar.
 
         Args:
-            waits: the waits by an id.
+            waits: the waits.
             now_ms: the workflow's time, in milliseconds since the epoch.
+            may_return: keep the bars of waits that are over, except where something was due.
         """
-        present = {(name, wait.due_ms): wait for name, wait in waits.items()}
-        for bar in [one for one in self._bars if one not in present]:
-            self._bars.pop(bar).cancel()
-        for bar, wait in present.items():
-            if bar not in self._bars:
-                self._bars[bar] = asyncio.create_task(self._run(bar, wait, now_ms))
+        over = [one for one in self._bars if one not in waits]
+        for wait in over:
+            if wait.due_ms is not None or not may_return:
+                self._bars.pop(wait).cancel()
+        for wait in waits:
+            if wait not in self._bars:
+                self._bars[wait] = asyncio.create_task(self._run(wait, now_ms))
 
-    async def _run(self, bar: tuple[str, int | None], wait: Wait, now_ms: int) -> None:
+    async def _run(self, wait: Wait, now_ms: int) -> None:
         lasts = LONGEST_BAR
         if wait.due_ms is not None:
             lasts = min(timedelta(milliseconds=max(wait.due_ms - now_ms, 1)), LONGEST_BAR)
         await workflow.sleep(lasts, summary=wait.summary)
-        self._bars.pop(bar, None)  # a wait that goes on gets another bar
+        self._bars.pop(wait, None)  # a wait that goes on gets another bar
         self._on_due()

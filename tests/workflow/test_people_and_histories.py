@@ -72,7 +72,7 @@ async def test_a_new_history_has_the_same_requests_votes_claims_and_times(desk: 
         for event in (await desk.all_events(handle))[-1]
         if event.HasField("timer_started_event_attributes")
     ]
-    assert len(timers) >= 2
+    assert timers
     assert all(29 * 60_000 < one <= 30 * 60_000 for one in timers), "due as before"
 
     said = await refusal(desk, handle, channel, by(ANN, idempotency_key="again"))

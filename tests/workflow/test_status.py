@@ -1,18 +1,23 @@
 """What a run waits for, and how it ended, is the same wherever one looks."""
 
+import asyncio
 import json
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowExecutionStatus
 
+from benchmarks.actions import count_actions
 from outlast.agents.agent import Agent
 from outlast.agents.errors import RunCancelled, RunClosed, RunTerminated
 from outlast.agents.tools.function_tool import function_tool
 from outlast.client.handle import RunHandle
 from outlast.contract import names
+from outlast.loop.state import LoopState
 from outlast.testing import ScriptedModel, call
+from outlast.workflows import agent_run
 from tests.workflow.desk import Desk
 
 SHOWN = (
@@ -57,19 +62,90 @@ async def test_the_status_says_what_an_open_run_waits_for(desk: Desk):
     await desk.open(agent, model=model)
     await desk.until_status(handle, "waiting")
     assert await _shown(desk, handle) == ["Billing", "waiting", 1, "approval of refund"]
-    assert await _timers(desk, handle) == {
-        "TIMER_STARTED": ['Waiting for approval a1: refund(order="A-17")']
-    }
+    assert await _timers(desk, handle) == {"TIMER_STARTED": ["Waiting for approval: refund"]}
     await handle.approve("a1")
     await desk.until_status(handle, "idle")
     assert await _shown(desk, handle) == ["Billing", "idle", 0, "message"]
     assert await _timers(desk, handle) == {
-        "TIMER_STARTED": ['Waiting for approval a1: refund(order="A-17")'],
-        "TIMER_CANCELED": ['Waiting for approval a1: refund(order="A-17")'],
+        "TIMER_STARTED": ["Waiting for approval: refund", ""],
+        "TIMER_CANCELED": ["Waiting for approval: refund"],
     }
     await handle.cancel("after_turn")
     await desk.result(handle)
     assert await _shown(desk, handle) == ["Billing", None, 0, None]
+
+
+async def test_approvals_at_once_share_what_is_billed(desk: Desk):
+    """Eight turns with seven approved calls: one write and one bar for all of them."""
+    turns = [[call("refund", f"c{number}", order=f"A-{number}")] for number in range(7)]
+    agent = Agent(name="Billing", tools=[refund])
+    await desk.open(agent, model=ScriptedModel(*turns, "Done."))
+    handle = await desk.start(agent)
+    for number in range(1, 8):
+        await desk.until(handle, lambda state, wanted=f"a{number}": _is_pending(state, wanted))
+        await handle.approve(f"a{number}")
+    await desk.result(handle)
+    events = [event async for event in desk.workflow(handle).fetch_history_events()]
+    actions = count_actions(events)
+    assert actions["upsert_workflow_search_attributes"] == 2, "the wait, and the end"
+    assert actions["start_timer"] == 2, "the bar, and the time until its end would be shown"
+    assert actions.total() <= 31, actions
+    assert await _shown(desk, handle) == ["Billing", None, 0, None]
+
+
+def _is_pending(state: LoopState, request_id: str) -> bool:
+    return any(one.id == request_id for one in state.pending_approvals)
+
+
+@pytest.mark.parametrize(("listed_for_ms", "is_listed"), [(600_000, True), (0, False)])
+async def test_a_brief_wait_stays_listed_and_a_longer_one_does_not(
+    monkeypatch: pytest.MonkeyPatch, desk: Desk, listed_for_ms: int, is_listed: bool
+):
+    monkeypatch.setattr(agent_run, "LISTED_FOR_MS", listed_for_ms)
+    working = await _approved_and_working(desk)
+    expected = ["A", "waiting", 1, "approval of slow"] if is_listed else ["A", None, 0, None]
+    assert await _shown(desk, working.handle) == expected
+    working.may_end.set()
+    await desk.result(working.handle)
+    assert await _shown(desk, working.handle) == ["A", None, 0, None]
+
+
+async def test_the_end_of_a_brief_wait_is_listed_while_the_run_still_works(
+    monkeypatch: pytest.MonkeyPatch, desk: Desk
+):
+    monkeypatch.setattr(agent_run, "LISTED_FOR_MS", 1_500)
+    working = await _approved_and_working(desk)
+    async with asyncio.timeout(20):
+        while await _shown(desk, working.handle) != ["A", None, 0, None]:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    assert (await working.handle.state()).pending_approvals == ()
+    working.may_end.set()
+    await desk.result(working.handle)
+
+
+@dataclass
+class _Working:
+    handle: RunHandle
+    may_end: asyncio.Event
+
+
+async def _approved_and_working(desk: Desk) -> _Working:
+    """Return a run whose approved call has begun, and does not end by itself."""
+    began, may_end = asyncio.Event(), asyncio.Event()
+
+    @function_tool(needs_approval=True)
+    async def slow() -> str:
+        began.set()
+        await may_end.wait()
+        return "done"
+
+    agent = Agent(name="A", tools=[slow])
+    await desk.open(agent, model=ScriptedModel([call("slow", "c1")], "Done."))
+    handle = await desk.start(agent)
+    await desk.until_status(handle, "waiting")
+    await handle.approve("a1")
+    await asyncio.wait_for(began.wait(), 20)
+    return _Working(handle, may_end)
 
 
 async def test_a_run_that_never_waits_writes_no_status(desk: Desk):

@@ -156,10 +156,10 @@ def test_the_agent_that_is_found_is_the_active_one() -> None:
 def test_a_run_says_what_it_waits_for() -> None:
     play = play_in("waiting")
     assert attributes(play.state)[names.ATTRIBUTE_WAITS_FOR] == "approval of refund"
-    assert waits(play.state) == {"a1": Wait(summary="Waiting for approval a1: refund()")}
+    assert waits(play.state) == [Wait(summary="Waiting for approval: refund")]
     both = waiting_further_down().state
     assert attributes(both)[names.ATTRIBUTE_WAITS_FOR] == "approval of refund, refund"
-    assert list(waits(both)) == ["a1"], "the nested run shows its own"
+    assert waits(both) == waits(play.state), "the nested run shows its own"
     assert attributes(anywhere("idle"))[names.ATTRIBUTE_WAITS_FOR] == "message"
     assert attributes(conversation())[names.ATTRIBUTE_WAITS_FOR] is None
 
@@ -455,7 +455,7 @@ def test_a_budget_is_shown_in_words() -> None:
     state = replace(state, approvals=(budget,))
     words = "$0.300001 of $0.25 per run used; $0.000005 more"
     assert f"Waiting for more of a budget: `{words}`, for Triage." in details(state)
-    assert waits(state)["a1"].summary == f"`Waiting for approval a1: {words}`"
+    assert waits(state)[0].summary == f"`Waiting for approval: {words}`"
 
 
 def waiting_further_down() -> Play:
