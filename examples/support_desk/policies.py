@@ -54,10 +54,10 @@ large_refund = ApprovalPolicy(
 )
 
 human_wanted = ApprovalPolicy(
-    reason="The customer wants a human. Hold the conversation, then approve.",
+    reason="The customer wants a human: take the conversation over.",
     risk="medium",
     audience=LEADS,
-    allow=["approve", "reject"],
+    takeover=True,  # who approves is there: the customer never hears of a colleague who is not
     remind_every=timedelta(minutes=5),
     expires_in=timedelta(minutes=30),  # nobody is free: the model reads that, and says so
 )

@@ -22,6 +22,8 @@ async def hold(
     receipt = await caller.send(handle, lambda: handle.hold(by=caller.person, mode=mode))
     now = "waits" if cancel else "finishes a turn under way, and then waits"
     done = f"{receipt.by} has the conversation. The agent {receipt.agent} {now}."
+    if receipt.approved:
+        done += f" That approved {', '.join(receipt.approved)}."
     _show(caller, receipt, done)
 
 
@@ -56,5 +58,6 @@ def _show(caller: Caller, receipt: "TakeoverReceipt", sentence: str) -> None:
         "status": receipt.status,
         "held_by": receipt.by,
         "agent": receipt.agent,
+        **({"approved": list(receipt.approved)} if receipt.approved else {}),
     }
     caller.show(record, sentence)

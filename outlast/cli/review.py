@@ -99,6 +99,9 @@ def show_how_to_decide(
         terminal.say(console, (joined(run_id, " waits for a person:"), "bold yellow"))
         show_approval(console, request, run_id, (words or {}).get(request.id, ""))
         for kind in _shown_decisions(request):
+            if kind == "approve" and request.terms.takeover:
+                terminal.say(console, "  ", rendering.command("hold", run_id))
+                continue
             verb, option = _COMMANDS[kind]
             line = rendering.decision_command(
                 verb, run_id, request.id, request.args_digest, options=option

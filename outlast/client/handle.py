@@ -655,7 +655,8 @@ class RunHandle:
     async def hold(self, *, by: By, mode: HoldMode = "finish") -> TakeoverReceipt:
         """Take the conversation over: the agent does nothing until `release`.
 
-        Messages that arrive meanwhile are for the person, who answers with `say`.
+        Messages that arrive meanwhile are for the person, who answers with `say`. Requests for a
+        person, of policies with `takeover=True`, are approved by it.
 
         Args:
             by: who takes it: a name or a `Person`.

@@ -8,7 +8,8 @@ import json
 import math
 import secrets
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
@@ -17,7 +18,7 @@ from temporalio.client import Client
 from outlast.agents.errors import DecisionRefused, RunClosed, UserError
 from outlast.client.identity import signed
 from outlast.client.interruptions import Interruption
-from outlast.client.nested_requests import request_in, run_of_request, state_of
+from outlast.client.nested_requests import present_requests, request_in, run_of_request, state_of
 from outlast.client.run_address import RunAddress
 from outlast.contract import names, records
 from outlast.loop import phrases
@@ -87,12 +88,14 @@ class TakeoverReceipt:
         status: the run's status: `held` from the hold on, also while the turn under way ends.
         by: the person who has the conversation; None for nobody.
         agent: the agent that answers when nobody has it.
+        approved: the requests that taking it has approved; see `ApprovalPolicy(takeover=True)`.
     """
 
     run_id: str
     status: Status
     by: str | None = None
     agent: str = ""
+    approved: tuple[str, ...] = ()
 
 
 MessageStatus: TypeAlias = Literal[
@@ -325,7 +328,19 @@ class People:
         """Take the conversation over; see `RunHandle.hold`."""
         _check_choice("hold(mode=...)", mode, HoldMode)
         record = records.HoldRecord(mode=mode, **_fields(person_of(by)))
-        return await self._take_over(names.HOLD, record, f"hold-{_new_id()}")
+        receipt = await self._take_over(names.HOLD, record, f"hold-{_new_id()}")
+        return replace(receipt, approved=await self._approve_by_holding(by))
+
+    async def _approve_by_holding(self, by: By) -> tuple[str, ...]:
+        """Approve what waits for somebody to take the conversation; each is a decision of its own."""
+        found = await present_requests(await self._state(), self._client)
+        waiting = [one for one in found if one.terms.takeover]
+        approved: list[str] = []
+        for request in waiting:
+            with suppress(DecisionRefused):  # of others, who may not decide it
+                await self.decide(decision_of(request, "approve", by=by), request=request)
+                approved.append(request.id)
+        return tuple(approved)
 
     async def say(self, text: str, by: By, message_id: str | None) -> TakeoverReceipt:
         """Answer the user; see `RunHandle.say`."""

@@ -314,7 +314,6 @@ class Story:
             "is silent."
         )
         await handle.hold(by=lead)
-        await handle.approve(request, by=lead)
         await feed.reach("end of the agent's turn", lambda state: state.phase == "held")
         text = await self.staff.write(f"You are {name}. What do you say to Mara?", GREETING)
         await handle.say(text, by=lead)

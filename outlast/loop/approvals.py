@@ -82,6 +82,7 @@ class ApprovalTerms:
         escalations: who may decide later, in order of time.
         redact: names of arguments that reviewers do not see.
         bulk: whether the request may be decided together with others.
+        takeover: whether taking the conversation over is the approval: only who holds it approves.
         response_schema: JSON Schema of the answer of a `respond` decision; None for a text.
         policy: the name of the policy in the operators' file, if it comes from there.
     """
@@ -98,6 +99,7 @@ class ApprovalTerms:
     escalations: tuple[EscalationStep, ...] = ()
     redact: tuple[str, ...] = ()
     bulk: bool = False
+    takeover: bool = False
     response_schema: JsonObject | None = None
     policy: str = ""
 

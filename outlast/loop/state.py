@@ -590,7 +590,8 @@ def retry_problem(state: LoopState, answers: int) -> str | None:
 
 def sender_of(state: LoopState, at_ms: int, *, verified: bool) -> Sender:
     """Return the circumstances of what a person does in a run."""
-    return Sender(at_ms=at_ms, verified=verified, requester=state.start.requester)
+    holder = None if state.start.parent is not None else state.hold.by if state.hold else ""
+    return Sender(at_ms=at_ms, verified=verified, requester=state.start.requester, holder=holder)
 
 
 def decision_problem(

@@ -52,11 +52,14 @@ class Sender:
         at_ms: when the run takes it, in milliseconds since the epoch.
         verified: whether the sender proved who they are.
         requester: the person for whom the run works; empty if the run does not say.
+        holder: the person who has the conversation; empty for nobody, and None where it cannot be
+            taken over, as in a nested run.
     """
 
     at_ms: int
     verified: bool = False
     requester: str = ""
+    holder: str | None = None
 
 
 # --- Which decisions a request accepts -----------------------------------------------------------
@@ -84,6 +87,7 @@ def refusal(
         or _other_arguments(request, decision)
         or _not_allowed(request, decision)
         or _not_theirs(request, decision.person, sender)
+        or _not_taken_over(request, decision, sender)
         or _voted_already(request, decision)
         or _does_not_fit(request, decision)
     )
@@ -190,6 +194,17 @@ def _not_theirs(
     if claim is None or force or claim.until_ms <= sender.at_ms or claim.by == person.subject:
         return None
     return f": {claim.by} is working on it. Claim it with force to take it over."
+
+
+def _not_taken_over(request: ApprovalRequest, decision: Decision, sender: Sender) -> str | None:
+    """Return why an approval does not count where taking the conversation over is the approval."""
+    stops = decision.type not in {"approve", "edit"}
+    if not request.terms.takeover or stops or sender.holder in {None, decision.by}:
+        return None
+    return (
+        ": who approves this takes the conversation over, so that the user meets a person. Use "
+        "`outlast hold`, or hold(), which approves it."
+    )
 
 
 def _not_handed_over(

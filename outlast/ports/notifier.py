@@ -11,7 +11,7 @@ from urllib.parse import quote
 from outlast.loop.approvals import ApprovalRequest, DecisionType, Risk
 from outlast.loop.notices import ALL_EVENTS, Notice, NoticeEvent
 from outlast.loop.values import JsonObject
-from outlast.rendering import decision_command
+from outlast.rendering import command, decision_command
 
 UI_URL: Final = "OUTLAST_UI_URL"
 """The environment variable with the address of the Temporal UI, for links to runs."""
@@ -188,7 +188,7 @@ def notification(
         groups=tuple(dict.fromkeys(one for who in audiences for one in who.groups)),
         quorum=request.terms.quorum,
         votes=len(request.standing_votes),
-        allow=request.terms.allow,
+        allow=_allowed(request),
         due_at_ms=request.expires_at_ms,
         message=request.decision.message if request.decision is not None else None,
         url=url,
@@ -199,9 +199,18 @@ def notification(
 def _commands(request: ApprovalRequest, run_id: str) -> tuple[str, ...]:
     if request.status != "pending":
         return ()
-    verbs = [verb for verb in ("approve", "reject") if verb in request.terms.allow]
+    verbs = [verb for verb in ("approve", "reject") if verb in _allowed(request)]
     digest = request.args_digest
-    return tuple(str(decision_command(verb, run_id, request.id, digest)) for verb in verbs)
+    decisions = (str(decision_command(verb, run_id, request.id, digest)) for verb in verbs)
+    holds = [str(command("hold", run_id))] if request.terms.takeover else []
+    return (*holds, *decisions)
+
+
+def _allowed(request: ApprovalRequest) -> tuple[DecisionType, ...]:
+    """Return what a button or a link may decide: no takeover, which is more than an approval."""
+    return tuple(
+        one for one in request.terms.allow if one != "approve" or not request.terms.takeover
+    )
 
 
 def _run_url(run_id: str, namespace: str) -> str | None:

@@ -317,6 +317,9 @@ def _way(run_id: str, request: ApprovalRequest) -> str:
         if verb == "approve"
         else rendering.command(verb, run_id, request.id)
     )
+    if request.terms.takeover and not request.run_id:
+        command = rendering.command("hold", run_id)
+        return f"Run {code(command)}: taking the conversation over is the approval."
     if not request.terms.unverified:
         proof = "a signal or update from this page does not count, because it proves no sender"
         return f"Run {code(command)}; {proof}."
@@ -396,6 +399,7 @@ def approval_view(run_id: str, request: ApprovalRequest) -> JsonObject:
         "expires_at_ms": request.expires_at_ms,
         "on_expiry": request.terms.on_expiry,
         "allowed_decisions": list(request.terms.allow),
+        "takeover": request.terms.takeover,
         "response_schema": request.terms.response_schema,
     }
 

@@ -394,3 +394,33 @@ async def test_an_interruption_leaves_the_request_of_a_nested_run(desk: Desk):
     assert (await sent.answer()).final_output == "Both."
     assert ran == [50]
     await handle.cancel("after_turn")
+
+
+@pytest.mark.smoke
+async def test_taking_the_conversation_is_the_decision_where_the_policy_says_so(desk: Desk):
+    ran: list[int] = []
+    policy = ApprovalPolicy(audience="billing", takeover=True, expires_in=timedelta(hours=1))
+    agent = clerk(policy, ran)
+    model = ScriptedModel(refunds(50), "A colleague is here.", "Bye.")
+    handle = await waiting(desk, agent, model, keep_open=True)
+    [request] = await handle.approvals()
+    assert request.terms.allow == ("approve", "reject")
+    with pytest.raises(DecisionRefused, match="who approves this takes the conversation over"):
+        await handle.approve(request, by=ANN)
+    await desk.settled(handle)
+    assert ran == [], "nobody is told of a colleague who is not there"
+    receipt = await handle.hold(by=BOB)
+    assert (receipt.by, receipt.approved) == ("bob", ("a1",))
+    state = await desk.until(handle, lambda one: one.phase == "held")
+    assert ran == [50]
+    assert [(one.status, one.settled_by) for one in state.approvals] == [("approved", "bob")]
+
+
+async def test_a_person_who_may_not_approve_only_takes_the_conversation(desk: Desk):
+    policy = ApprovalPolicy(audience="billing", takeover=True)
+    handle = await waiting(desk, clerk(policy), ScriptedModel(refunds(50), "Bye."), keep_open=True)
+    assert (await handle.hold(by=EVE)).approved == ()
+    assert [one.status for one in (await handle.state()).approvals] == ["pending"]
+    await handle.release(by=EVE)
+    await handle.reject("a1", by=ANN, message="Nobody is free.")
+    await desk.until_status(handle, "idle")

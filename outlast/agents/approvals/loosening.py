@@ -114,6 +114,11 @@ def _bulk(before: ApprovalPolicy, after: ApprovalPolicy, _: str | None) -> str:
     return "many may be decided at once" if after.bulk and not before.bulk else ""
 
 
+def _takeover(before: ApprovalPolicy, after: ApprovalPolicy, _: str | None) -> str:
+    is_looser = before.takeover and not after.takeover
+    return "people approve without taking the conversation over" if is_looser else ""
+
+
 def _unverified(before: ApprovalPolicy, after: ApprovalPolicy, tool_effect: str | None) -> str:
     # Where it follows the risk, a lower risk is reported by itself.
     was, now = (policy.terms(tool_effect).unverified for policy in (before, after))
@@ -138,6 +143,7 @@ _COMPARED: Final[dict[str, Compare]] = {
     "allow": _allow,
     "redact": _redact,
     "bulk": _bulk,
+    "takeover": _takeover,
     "unverified": _unverified,
     "response_schema": _response,
 }

@@ -155,6 +155,8 @@ class ApprovalPolicy:
         allow: the types of decision; None: every type that fits the call.
         redact: names of arguments whose values reviewers do not see.
         bulk: whether a request may be decided together with others; only where the risk is low.
+        takeover: whether taking the conversation over is the approval, as where the user wants a
+            human: only who holds the conversation approves, and `hold` does it.
         unverified: whether a decision counts whose sender did not prove who they are, such as a
             signal from the Temporal UI; None: only where the risk is low.
         when: which calls need approval: a predicate called with (context, arguments, call id), as
@@ -175,6 +177,7 @@ class ApprovalPolicy:
     allow: Sequence[DecisionType] | None = None
     redact: Sequence[str] = ()
     bulk: bool = False
+    takeover: bool = False
     unverified: bool | None = None
     when: Callable[[RunContextWrapper[Any], Any, str], bool | Awaitable[bool]] | None = None
     reason: str | None = None
@@ -194,6 +197,11 @@ class ApprovalPolicy:
             raise UserError(
                 f"{_place('bulk')} decides many requests at once, which is for low risk only; this "
                 f"policy's risk is {self.risk_of(None)}. Leave bulk out, or set risk='low'."
+            )
+        if self.takeover and (self.quorum > 1 or self.bulk or self.on_expiry == "approve"):
+            raise UserError(
+                f"{_place('takeover')} makes one person's takeover the approval, so the policy has "
+                "no quorum, no bulk, and no on_expiry='approve'. Leave them out."
             )
         self._check_times()
         self._check_people()
@@ -273,6 +281,8 @@ class ApprovalPolicy:
         risk = self.risk_of(tool_effect)
         audience = cast("Audience | None", self.audience)
         allow = possible if self.allow is None else self.allow
+        if self.takeover:
+            allow = [one for one in allow if one in WITHOUT_ARGUMENTS]
         return ApprovalTerms(
             effect=self.effect or tool_effect,
             risk=risk,
@@ -287,6 +297,7 @@ class ApprovalPolicy:
             escalations=tuple(step.record for step in self.escalate),
             redact=tuple(self.redact),
             bulk=self.bulk and risk == "low",
+            takeover=self.takeover,
             response_schema=self.response_schema,
             policy=self.name,
         )
@@ -409,6 +420,7 @@ _FIELD_CHECKS: Final[dict[str, Callable[[str, Any], object]]] = {
     "allow": _decisions,
     "redact": names_of,
     "bulk": check_flag,
+    "takeover": check_flag,
     "unverified": check_flag,
     "when": _check_when,
     "reason": check_name,

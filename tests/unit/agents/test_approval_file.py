@@ -10,6 +10,7 @@ import pytest
 from outlast.agents.agent import Agent
 from outlast.agents.approval_points import approval_points
 from outlast.agents.approvals.conditions import Condition
+from outlast.agents.approvals.loosening import _COMPARED
 from outlast.agents.approvals.policy import ApprovalPolicy, Audience, Escalation
 from outlast.agents.approvals.policy_file import LARGEST_BYTES, ApprovalFile
 from outlast.agents.durations import parse_duration
@@ -471,3 +472,11 @@ def test_a_group_that_only_one_side_names_is_a_warning() -> None:
 def test_durations_are_written_with_units(text: str, seconds: float | None) -> None:
     expected = None if seconds is None else timedelta(seconds=seconds)
     assert parse_duration(text) == expected
+
+
+def test_a_table_that_ends_a_takeover_loosens() -> None:
+    before, after = ApprovalPolicy(takeover=True), ApprovalPolicy()
+    assert _COMPARED["takeover"](before, after, None) == (
+        "people approve without taking the conversation over"
+    )
+    assert _COMPARED["takeover"](after, before, None) == ""

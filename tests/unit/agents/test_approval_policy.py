@@ -146,6 +146,8 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"redact": [5]}, "redact=.*: each name must be a non-empty string"),
     ({"bulk": "yes"}, "bulk=.* must be True or False"),
     ({"bulk": True, "risk": "high"}, "which is for low risk only"),
+    ({"takeover": 1}, "takeover=.* must be True or False"),
+    ({"takeover": True, "quorum": 2}, "the policy has no quorum, no bulk"),
     ({"bulk": True, "effect": "irreversible"}, "this policy's risk is high"),
     ({"unverified": "no"}, "unverified=.* must be True or False"),
     ({"when": True}, "when=.* must be a callable"),

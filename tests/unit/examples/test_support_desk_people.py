@@ -210,8 +210,10 @@ async def test_a_customer_who_asks_for_a_human_gets_one(open_desk: Any) -> None:
 
     with pytest.raises(UserError, match="for the group leads"):
         await handle.hold(by=ANN)
-    assert (await handle.hold(by=LEE)).by == "lee"
-    await handle.approve(request, by=LEE)
+    with pytest.raises(DecisionRefused, match="who approves this takes the conversation over"):
+        await handle.approve(request, by=LEE)
+    held = await handle.hold(by=LEE)
+    assert (held.by, held.approved) == ("lee", ("a1",))
     await until(handle, lambda state: state.phase == "held")
     calls = len(desk.requests)
 

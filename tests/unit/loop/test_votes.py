@@ -488,6 +488,26 @@ def test_only_ones_own_votes_can_be_withdrawn(one: Decision, problem: str) -> No
     assert f"Approval a1{problem}" in (refusal([request], one, sender) or "")
 
 
+@pytest.mark.parametrize(
+    ("kind", "holder", "counts"),
+    [
+        ("approve", "", False),
+        ("approve", "bob", False),
+        ("approve", "ann", True),
+        ("approve", None, True),
+        ("edit", "", False),
+        ("reject", "", True),
+        ("respond", "", True),
+    ],
+)
+def test_where_the_takeover_is_the_approval_only_the_holder_approves(
+    kind: VoteType, holder: str | None, counts: bool
+) -> None:
+    sender = replace(VERIFIED, holder=holder)
+    problem = refusal([asked(takeover=True)], decision(kind, by="ann"), sender)
+    assert problem is None if counts else "takes the conversation over" in (problem or "")
+
+
 CLAIMED = replace(ASKED, claim=Claim(by="ann", until_ms=NOW + 1))
 
 

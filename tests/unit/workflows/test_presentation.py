@@ -369,6 +369,7 @@ def test_an_approval_has_all_that_a_person_needs_to_decide() -> None:
         "expires_at_ms": None,
         "on_expiry": "reject",
         "allowed_decisions": ["approve", "edit", "reject", "respond"],
+        "takeover": False,
         "response_schema": None,
     }
     play.decided("a1")
@@ -437,6 +438,12 @@ def test_the_details_name_only_ways_that_count() -> None:
     assert "a signal or update from this page does not count" in text
     only = details(asked_under(allow=("respond", "reject")))
     assert "Run `outlast inbox show support-42 a1`" in only
+
+
+def test_the_details_say_where_a_takeover_is_the_approval() -> None:
+    text = details(asked_under(takeover=True))
+    assert "Run `outlast hold support-42`: taking the conversation over is the approval." in text
+    assert "outlast approve" not in text
 
 
 def test_the_details_show_at_once_what_was_ignored() -> None:
