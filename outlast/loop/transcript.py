@@ -183,6 +183,10 @@ def replace_answer(state: LoopState, item: int | None, answer: Json) -> tuple[Lo
     index = len(state.items) if item is None else item
     said = Item("message", message_of_person(text), state.agent, state.turns)
     items = (*state.items[:index], said, *state.items[index + 1 :])
+    storage = state.storage
+    if storage.stores and storage.offloaded <= index < len(state.items):  # it was weighed before
+        heavier = weight((said,)) - weight((state.items[index],))
+        state = revised(state, inline=storage.inline + heavier)
     return revised(state, items=items), index
 
 
