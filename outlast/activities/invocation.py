@@ -103,6 +103,11 @@ class Invocation:
             tool_input=self.parent_call.tool_input() if self.parent_call is not None else None,
         )
 
+    def lend(self, borrowed: BorrowedContext) -> None:
+        """Use another object as the context: that of the calls beside this one."""
+        self.borrowed = borrowed
+        self.wrapper.context = borrowed.context
+
     @property
     def agent_name(self) -> str:
         """The name by which the run refers to the agent."""

@@ -7,7 +7,7 @@ retried and what the model reads of the last one.
 import asyncio
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,6 +32,8 @@ from outlast.activities.tool_checks import ToolCheck, check_call, check_result
 from outlast.activities.tool_times import LONGEST, SHORT_OUTPUT
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.callables import call
+from outlast.agents.context.codec import BorrowedContext
+from outlast.agents.context.shared import Borrower
 from outlast.agents.context.wrapper import ToolContext
 from outlast.agents.errors import AgentsException, ModelBehaviorError, ToolTimeoutError, UserError
 from outlast.agents.hooks import call_hooks
@@ -46,7 +48,7 @@ from outlast.contract.effects import EffectRequest
 from outlast.contract.records import write
 from outlast.loop.call_forms import call_item
 from outlast.loop.calls import ToolResult
-from outlast.loop.changes import Change, apply
+from outlast.loop.changes import Change
 from outlast.loop.checks import GuardrailRecord
 from outlast.loop.effects import RunTool
 from outlast.loop.values import Failure, Json, JsonObject
@@ -76,6 +78,7 @@ class _Attempt:
     request: RunTool
     number: int
     checks: tuple[GuardrailRecord, ...] = ()
+    borrower: Borrower
     changes: tuple[Change, ...] = ()
 
     @property
@@ -146,10 +149,37 @@ async def _run_attempt(worker: WorkerDeps, request: RunTool, *, attempt: int) ->
     if tool is None or tool.form != request.form:
         return _missing_tool_output(request, attempt, away)
     invocation = Invocation.of(worker, request, tool.context_type)
-    context = _tool_context(invocation, request, attempt, tool)
-    this = _Attempt(
-        invocation=invocation, tool=tool, context=context, request=request, number=attempt
-    )
+    own = invocation.borrowed
+    run = (request.run_id, repr(own.context_type))
+    with worker.shared_contexts.join(run, _reply_of(request, own), own) as borrower:
+        invocation.lend(borrower.borrowed)
+        this = _Attempt(
+            invocation=invocation,
+            tool=tool,
+            context=_tool_context(invocation, request, attempt, tool),
+            request=request,
+            number=attempt,
+            borrower=borrower,
+        )
+        result = await _call_tool(this)
+        if not borrower.order:
+            return result
+        return replace(result, host=worker.shared_contexts.host, order=borrower.order)
+
+
+def _reply_of(request: RunTool, borrowed: BorrowedContext) -> Hashable | None:
+    """Return what the calls of a reply have in common; None for a call that shares no context.
+
+    A short call may be repeated as an activity, so its changes must not be seen before it ended.
+    """
+    if borrowed.is_new or request.policy.defers:
+        return None
+    return request.started_at_ms, request.question, request.turn
+
+
+async def _call_tool(this: _Attempt) -> ToolResult:
+    """Run the guardrails, hooks and the function of a call."""
+    tool, context, invocation = this.tool, this.context, this.invocation
     try:
         checked = await check_call(tool, context)
         this.checks = checked.records
@@ -161,7 +191,7 @@ async def _run_attempt(worker: WorkerDeps, request: RunTool, *, attempt: int) ->
                     "on_tool_start", "on_tool_start", context, invocation.agent, tool
                 )
             )
-            this.changes = invocation.borrowed.changes(context)
+            this.changes = this.borrower.changes(context)
     except Exception as error:  # noqa: BLE001  a guardrail or hook that raises ends the run
         return _run_failure(this, f"A guardrail or hook of the tool {tool.name!r}", error)
     return await _finish(this, await _invoke(this))
@@ -196,9 +226,9 @@ async def _invoke(this: _Attempt) -> ToolResult:
     try:
         async with bound:
             value = await call(tool.on_invoke_tool, this.context, request.arguments)
+        result = _result(this, value)
         # A context that is not JSON fails the call.
-        changes = this.invocation.borrowed.changes(this.context)
-        return _result(this, value, changes)
+        return replace(result, changes=this.borrower.changes(this.context))
     except TimeoutError as error:
         if not bound.expired():  # raised by the tool itself, such as a socket time-out
             return await _handle_failure(this, error)
@@ -217,8 +247,10 @@ async def _finish(this: _Attempt, result: ToolResult) -> ToolResult:
     if result.failure is not None:
         return replace(result, checks=this.checks)
     tool, context, invocation = this.tool, this.context, this.invocation
+    lent = None
     if result.failed:
-        context.context = _before_call(this)
+        lent = _before_call(this)
+        context.context = lent.context
     try:
         returned = result.output
         is_observed = tool.tool_output_guardrails or invocation.hooked("on_tool_end", "on_tool_end")
@@ -242,18 +274,21 @@ async def _finish(this: _Attempt, result: ToolResult) -> ToolResult:
                 "on_tool_end", "on_tool_end", context, invocation.agent, tool, returned
             )
         )
-        return replace(result, checks=this.checks, changes=invocation.borrowed.changes(context))
+        changes = (
+            this.borrower.changes(context)
+            if lent is None
+            else (*this.changes, *lent.changes(context))
+        )
+        return replace(result, checks=this.checks, changes=changes)
     except Exception as error:  # noqa: BLE001  a guardrail or hook that raises ends the run
         return _run_failure(this, f"A guardrail or hook of the tool {tool.name!r}", error)
 
 
-def _before_call(this: _Attempt) -> Any:
-    """Return the context after guardrails and hooks, before the call."""
-    value = apply(this.invocation.borrowed.value, this.changes)
-    request = this.request
+def _before_call(this: _Attempt) -> BorrowedContext:
+    """Return the context after guardrails and hooks, without the changes of the failed call."""
     return this.invocation.worker.borrow(
-        value, request.context_type, this.tool.context_type
-    ).context
+        this.borrower.borrowed.value, this.request.context_type, this.tool.context_type
+    )
 
 
 def _tool_context(
@@ -282,11 +317,11 @@ def _tool_context(
     )
 
 
-def _result(this: _Attempt, value: Any, changes: tuple[Change, ...]) -> ToolResult:
+def _result(this: _Attempt, value: Any) -> ToolResult:
     if isinstance(this.tool, LocalTool):  # local tools write their output themselves
-        return ToolResult(output=_limit(this.tool, value), changes=changes)
+        return ToolResult(output=_limit(this.tool, value))
     output = _limit(this.tool, encode_output(value, tool_name=this.tool.name))
-    return ToolResult(output=output, value=_value(this, value, output), changes=changes)
+    return ToolResult(output=output, value=_value(this, value, output))
 
 
 def _value(this: _Attempt, value: Any, output: Json) -> Json:
@@ -395,7 +430,7 @@ def _guardrail_result(this: _Attempt, checked: ToolCheck) -> ToolResult:
     failure = checked.failure
     output = checked.message if failure is None else failure.message
     value = output if this.request.final and failure is None else None
-    changes = this.invocation.borrowed.changes(this.context)
+    changes = this.borrower.changes(this.context)
     return ToolResult(
         output=output, value=value, checks=this.checks, failure=failure, changes=changes
     )

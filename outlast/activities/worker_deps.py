@@ -15,6 +15,7 @@ from outlast.agents.context.live import (
     live_paths,
     without_live,
 )
+from outlast.agents.context.shared import SharedContexts
 from outlast.agents.errors import UserError
 from outlast.agents.registry import Registry
 from outlast.loop.values import Json
@@ -33,6 +34,7 @@ class WorkerDeps:
         live: the live values of the run's context in this process.
         started_here: whether this process has started the run.
         approvals: the operators' file, which changes the policies of the definitions.
+        shared_contexts: the context objects of calls that run beside each other.
         tool_times: how long the latest calls of tools took in this process.
         notifiers: deliver notices about approvals and takeovers.
     """
@@ -46,6 +48,7 @@ class WorkerDeps:
     started_here: bool = False
     approvals: ApprovalFile | None = None
     tool_times: ToolTimes = field(default_factory=ToolTimes, compare=False)
+    shared_contexts: SharedContexts = field(default_factory=SharedContexts, compare=False)
     notifiers: tuple[Notifier, ...] = ()
 
     def of_run(self, run_id: str) -> "WorkerDeps":

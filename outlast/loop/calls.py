@@ -194,6 +194,9 @@ class ToolResult:
     Attributes:
         output: what the model reads.
         changes: what the call changed in the context.
+        host: the worker in which the calls of a reply shared a context object, if the call has
+            changed it.
+        order: the place of the changes among those of the host's calls.
         failed: the output describes a failure; for people to see.
         value: the output as the answer of the run, if that was requested.
         checks: results of the tool's guardrails.
@@ -203,6 +206,8 @@ class ToolResult:
 
     output: Json
     changes: tuple[Change, ...] = ()
+    host: str = ""
+    order: int = 0
     failed: bool = False
     value: Json = None
     checks: tuple[GuardrailRecord, ...] = ()
@@ -281,6 +286,7 @@ class Call:
     `planned` until the call can start; then `waiting` for a person, `running`, `held` (a handoff,
     until the other calls are settled), or `settled` with an output; `recorded` once the output is
     in the transcript. `value` is the output as the answer of the run, if it may become the answer.
+    `host` and `order` are those of its `ToolResult`.
     `edited` calls run with a person's arguments, which the model is told with the output.
     """
 
@@ -296,3 +302,5 @@ class Call:
     output: Json = None
     value: Json = None
     changes: tuple[Change, ...] = ()
+    host: str = ""
+    order: int = 0

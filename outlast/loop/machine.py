@@ -48,7 +48,8 @@ Time is an event, and every event tells the time: what is due by then happens be
 expiry of a request. `TimePassed` wakes a run that nothing else happens to.
 
 Three rules hold everywhere. An event that answers no pending effect, or comes too late, changes
-nothing. Outputs and context changes are recorded in the order of the calls, not of their arrival.
+nothing. Outputs and context changes are recorded in the order of the calls, not of their arrival;
+the changes of calls that shared one object in a worker are in that worker's order.
 Every message is answered, or fails with a reason, or stays in the inbox of the closed run.
 
 The sections: what each event does, how a turn begins, how it acts on the reply, how people decide,
@@ -81,7 +82,7 @@ from outlast.loop.calls import (
     PreparedRun,
     ToolResult,
 )
-from outlast.loop.changes import Change, apply, diff
+from outlast.loop.changes import apply, clashes, diff
 from outlast.loop.checks import (
     ENDS_CALLER,
     INPUT_CHECKS,
@@ -435,9 +436,9 @@ def _effect_done(  # noqa: C901, PLR0911  a row for each effect
         case CallModel(), ModelReplied():
             return _model_replied(rest, event.result, event.at_ms)
         case RunTool(), ToolFinished():
-            return _tool_finished(rest, effect, event.result)
+            return _tool_finished(rest, effect, event.result, event.at_ms)
         case RunAgent(), AgentFinished():
-            return _agent_finished(rest, effect, event.result)
+            return _agent_finished(rest, effect, event.result, event.at_ms)
         case RunHandoff(), HandoffFinished():
             return _switch_agent(rest, event.result)
         case FinalizeAnswer(), AnswerFinalized():
@@ -941,7 +942,7 @@ def _start_acting(state: LoopState, at_ms: int, first: int = 0) -> Step:
     return _continue_acting(state)
 
 
-def _tool_finished(state: LoopState, effect: RunTool, result: ToolResult) -> Step:
+def _tool_finished(state: LoopState, effect: RunTool, result: ToolResult, at_ms: int) -> Step:
     """Apply the result of a tool call, or run the call again as an activity."""
     if result.deferred:
         index = call_of(state, effect)
@@ -952,10 +953,10 @@ def _tool_finished(state: LoopState, effect: RunTool, result: ToolResult) -> Ste
     state = revised(state, guardrails=(*state.question.guardrails, *result.checks))
     if result.failure is not None:
         return _fail_with_call(state, effect, result.output, result.failure)
-    return _settle(state, effect, result.output, result.value, result.changes)
+    return _settle(_with_clashes(state, effect, result, at_ms), effect, result)
 
 
-def _agent_finished(state: LoopState, effect: RunAgent, result: AgentResult) -> Step:
+def _agent_finished(state: LoopState, effect: RunAgent, result: AgentResult, at_ms: int) -> Step:
     """Apply the result of a nested run, with its usage and context changes."""
     state = revised(state, usage=state.usage.plus(result.usage))
     state = _passed_up(state, effect.nested_id, result.remembered)
@@ -967,7 +968,20 @@ def _agent_finished(state: LoopState, effect: RunAgent, result: AgentResult) -> 
     output = result.final_output
     if not is_reference(output):
         output = phrases.as_text(output)
-    return _settle(_without_nested(state, effect), effect, output, result.final_output, changes)
+    as_tool = ToolResult(output=output, value=result.final_output, changes=changes)
+    state = _without_nested(state, effect)
+    return _settle(_with_clashes(state, effect, as_tool, at_ms), effect, as_tool)
+
+
+def _with_clashes(
+    state: LoopState, effect: RunTool | RunAgent, result: ToolResult, at_ms: int
+) -> LoopState:
+    """Note the fields that this call and one that ran beside it in another worker both set."""
+    others = [one for one in state.calls if not result.host or one.host != result.host]
+    paths = clashes(result.changes, [change for one in others for change in one.changes])
+    if not paths:
+        return state
+    return with_ignored(state, at_ms, "context", phrases.clash(effect.name, paths))
 
 
 def _passed_up(state: LoopState, nested_id: str, remembered: Sequence[Remembered]) -> LoopState:
@@ -993,7 +1007,7 @@ def _call_failed(state: LoopState, effect: RunTool | RunAgent, failure: Failure)
     ends_caller = details.pop(ENDS_CALLER, False) is True
     if ends_caller or state.calls[call_of(state, effect)].plan.fatal:
         return _fail_with_call(state, effect, output, replace(failure, details=details or None))
-    return _settle(state, effect, output, None, ())
+    return _settle(state, effect, ToolResult(output=output))
 
 
 def _continue_acting(state: LoopState) -> Step:
@@ -1102,18 +1116,22 @@ def _start_calls(state: LoopState) -> Step:
     return state, tuple(commands)
 
 
-def _settle(
-    state: LoopState,
-    effect: RunTool | RunAgent,
-    output: Json,
-    value: Json,
-    changes: Sequence[Change],
-) -> Step:
+def _settle(state: LoopState, effect: RunTool | RunAgent, result: ToolResult) -> Step:
+    """Take over the result of a call, which is recorded when the reply's calls are."""
     index = call_of(state, effect)
     call = state.calls[index]
+    output = result.output
     if call.edited:
         output = phrases.edited(output, call.arguments, _reason_of_edit(state, call))
-    settled = replace(call, status="settled", output=output, value=value, changes=tuple(changes))
+    settled = replace(
+        call,
+        status="settled",
+        output=output,
+        value=result.value,
+        changes=result.changes,
+        host=result.host,
+        order=result.order,
+    )
     return _continue_acting(with_call(state, index, settled))
 
 

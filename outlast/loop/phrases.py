@@ -1,9 +1,14 @@
 """Texts that the model or the user reads where no user code provides one."""
 
 import json
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import Any, Final, cast
 
 from outlast.loop.values import Json
+
+MOST_FIELDS: Final = 5
+LONGEST_FIELD: Final = 100
+"""The bounds of a note about fields of a context, whose keys may be any text."""
 
 CANCELLED = "This call was cancelled and did not run to its end."
 NOT_RUN = "This call was not run, because the run could not go on."
@@ -46,6 +51,16 @@ def edited(output: Json, arguments: str, why: str | None = None) -> Json:
     whole: list[Any] = [{"type": "input_text", "text": output}]
     parts = cast("list[Any]", output) if isinstance(output, list) else whole
     return [{"type": "input_text", "text": note}, *parts]
+
+
+def clash(name: str, paths: Sequence[Sequence[str]]) -> str:
+    """Return the note for people about a call that replaced what another one had set."""
+    fields = ", ".join(repr(".".join(path))[:LONGEST_FIELD] for path in paths[:MOST_FIELDS])
+    more = f" and {len(paths) - MOST_FIELDS} more" if len(paths) > MOST_FIELDS else ""
+    return (
+        f"{name} and another call, which ran beside it in another worker, both set {fields}{more} "
+        "in the context; the value of the later call of the reply counts."
+    )
 
 
 def answer_rejected(message: str | None) -> str:

@@ -146,20 +146,31 @@ def last_message(state: LoopState, count: int) -> int | None:
 
 def record_outputs(state: LoopState, calls: Sequence[Call]) -> LoopState:
     """Record the calls' outputs in the transcript and their changes in the context."""
-    context, items = state.context, list(state.items)
+    items = list(state.items)
     for call in calls:
         kind: ItemKind = "handoff_output" if call.plan.kind == "handoff" else "tool_output"
         raw = output_item(call.call_id, call.output, call.form)
         items.append(Item(kind, raw, state.agent, state.turns))
-        context = apply(context, call.changes)
-    return revised(state, context=context, items=tuple(items))
+    return revised(state, context=_with_changes(state.context, calls), items=tuple(items))
 
 
 def context_before(state: LoopState, index: int) -> Json:
     """Return the context with the changes of the calls before this one."""
-    context = state.context
-    for call in state.calls[:index]:
-        context = apply(context, call.changes)
+    return _with_changes(state.context, state.calls[:index])
+
+
+def _with_changes(context: Json, calls: Sequence[Call]) -> Json:
+    """Return a context with the changes of calls, in the order of the calls.
+
+    The changes of calls that shared an object in a worker come in the order of that worker.
+    """
+    hosts = {call.host for call in calls if call.host}
+    shared = {
+        host: iter(sorted((one for one in calls if one.host == host), key=lambda one: one.order))
+        for host in hosts
+    }
+    for call in calls:
+        context = apply(context, (next(shared[call.host]) if call.host else call).changes)
     return context
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +16,10 @@ from outlast.agents.errors import ModelBehaviorError, RunCancelled, ToolFailed
 from outlast.agents.tools.function_tool import FunctionTool, ToolRetry, function_tool
 from outlast.testing import ScriptedModel, call, say
 from outlast.testing.scripted_model import raw_call
+from tests.servers import TemporalServer
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
 from tests.workflow.replies import outputs
+from tests.workflow.test_scripts import script
 
 AT_ONCE = ToolRetry(attempts=3, initial_interval=timedelta(milliseconds=1))
 
@@ -94,6 +97,66 @@ async def test_context_changes_of_parallel_tools_are_merged_in_the_order_of_call
     result = await desk.run(agent, context=Basket())
     assert result.context_as(Basket) == Basket(items=["tea", "milk"], total=2)
     assert outputs(model.requests[2])["c3"] == "2"
+
+
+WORKER_OF_ONE_CALL = """
+import asyncio, sys
+from pathlib import Path
+from temporalio.client import Client
+from outlast import Agent, ToolContext, function_tool
+from outlast.testing import ScriptedModel, call, say
+from outlast.worker import AgentWorker
+
+@function_tool(timeout=60)
+async def buy(ctx: ToolContext, item: str, price: int) -> str:
+    basket = ctx.context
+    seen = basket["total"]
+    Path(item).touch()
+    while not (Path("tea").exists() and Path("milk").exists()):
+        await asyncio.sleep(0.01)
+    basket["total"] += price
+    basket["items"].append(item)
+    basket["items"].remove("list")
+    basket["shop"] = f"shop of {item}"
+    return f"{seen}"
+
+def reply(request):
+    if request.input[-1].get("type") == "function_call_output":
+        return say(" ".join(one["output"] for one in request.input[-2:]))
+    return [call("buy", "c1", item="tea", price=2), call("buy", "c2", item="milk", price=3)]
+
+async def main():
+    client = await Client.connect(sys.argv[1])
+    agent = Agent(name="Clerk", tools=[buy])
+    async with AgentWorker(client, agents=[agent], task_queue=sys.argv[2],
+                           model_provider=ScriptedModel(always=reply), max_concurrent_activities=1):
+        print("ready", flush=True)
+        await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+async def test_calls_in_two_processes_lose_nothing_of_each_other(
+    desk: Desk, server: TemporalServer, tmp_path: Path
+):
+    """Each process has room for one call, and the calls wait for each other."""
+    text = f"import sys; sys.argv[1:] = {[server.address, desk.queue]!r}\n{WORKER_OF_ONE_CALL}"
+    async with script(text, tmp_path) as one, script(text, tmp_path) as other:
+        for process in (one, other):
+            assert process.stdout is not None
+            async with asyncio.timeout(60):
+                assert await process.stdout.readline() == b"ready\n"
+        context = {"total": 0, "items": ["list"], "shop": "none"}
+        handle = await desk.start("Clerk", context=context)
+        result = await desk.result(handle)
+    assert result.final_output == "0 0", "no call has seen what the other did"
+    basket = result.context_wrapper.context
+    assert (basket["total"], basket["shop"]) == (5, "shop of milk")
+    assert sorted(basket["items"]) == ["milk", "tea"]
+    (note,) = (await handle.state()).ignored
+    assert note.what == "context"
+    assert "'shop'" in note.why
 
 
 async def test_a_tool_knows_its_call_and_keeps_its_key_over_all_attempts(desk: Desk):

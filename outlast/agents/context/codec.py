@@ -6,6 +6,7 @@ A context may be any object: a pydantic model, a dataclass, a dict, an object of
 import inspect
 import typing
 from collections.abc import Callable, Mapping
+from copy import copy
 from functools import cache
 from types import FunctionType
 from typing import Any, cast
@@ -17,7 +18,7 @@ from outlast.agents.context.live import LiveValues, ValuePath, live_paths
 from outlast.agents.context.record_classes import is_plain_class, is_record_class
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import UserError
-from outlast.loop.changes import Change, diff
+from outlast.loop.changes import Change, diff, same
 from outlast.loop.values import Json, JsonObject
 
 LARGEST_BYTES = 500_000
@@ -148,9 +149,34 @@ class BorrowedContext:
         self._live: LiveValues = {} if live is None else live
         self._may_add = may_add
         self._type = context_type
+        self._is_own = is_own
         self.context = read_context(value, context_type, self._live, is_own=is_own)
         self._is_new = value is None
         self.value = _written(self.context, context_type, value)[0]
+
+    @property
+    def context_type(self) -> Any:
+        """The type of the context."""
+        return self._type
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the run has no context yet, so that changes hold the whole context."""
+        return self._is_new
+
+    def restore(self, value: Json) -> None:
+        """Make the object again, of this JSON, as if it had been lent out like that.
+
+        Raises:
+            UserError: the value does not match the type.
+        """
+        if not same(value, self.value):
+            self.context = read_context(value, self._type, self._live, is_own=self._is_own)
+            self.value = value
+
+    def copy(self) -> "BorrowedContext":
+        """Return a record of the same object, whose `value` and `context` change by themselves."""
+        return copy(self)
 
     def changes(self, wrapper: RunContextWrapper[Any]) -> tuple[Change, ...]:
         """Return the callables' changes to the context, including a replacement.

@@ -59,9 +59,10 @@ def show_turn(wrapper: "RunContextWrapper[Any]", raws: Sequence[JsonObject]) -> 
 class RunContextWrapper(Generic[TContext]):
     """The context of a run, as a callable receives it.
 
-    `context` is the callable's own copy of the application's object: a pydantic model, dataclass
-    or JSON value. When the callable returns, its changes are found by comparison and merged into
-    the run, in the order of the calls. The changes of a failed attempt are dropped.
+    `context` is an object made of the run's data: a pydantic model, dataclass or JSON value. Tool
+    calls of one reply share it where they run in one worker; any other callable has its own. When
+    the callable returns, its changes are found by comparison and merged into the run. The changes
+    of a failed attempt are dropped, unless another call shared the object at the time.
 
     Attributes:
         context: the application's object.

@@ -140,7 +140,7 @@ def test_what_is_due_for_the_agent_that_takes_over_can_be_asked() -> None:
 def test_what_callables_changed_is_found_also_in_a_new_context() -> None:
     invocation = invocation_of(context={"n": 1})
     invocation.wrapper.context["n"] = 2
-    assert invocation.changes() == (Change("set", ("n",), 2),)
+    assert invocation.changes() == (Change("set", ("n",), 2, 1),)
     invocation.wrapper.context = {"other": True}
     assert invocation.changes() == (Change("remove", ("n",)), Change("set", ("other",), True))
 

@@ -72,7 +72,7 @@ async def test_what_a_predicate_changes_in_the_context_is_kept() -> None:
 
     invocation = invocation_of(Agent(name="A"), context={"asked": 0})
     assert await is_enabled(invocation, "transfer_to_b", handoff(Agent(name="B"), is_enabled=count))
-    assert invocation.changes() == (Change("set", ("asked",), 1),)
+    assert invocation.changes() == (Change("set", ("asked",), 1, 0),)
 
 
 async def test_a_handoff_beats_a_tool_of_its_name(caplog: pytest.LogCaptureFixture) -> None:

@@ -193,7 +193,7 @@ def test_what_a_callable_changes_is_found() -> None:
     wrapper.context.name = "Bob"
     wrapper.context.notes.append("b")
     assert borrowed.changes(wrapper) == (
-        Change("set", ("name",), "Bob"),
+        Change("set", ("name",), "Bob", "Ann"),
         Change("append", ("notes",), ["b"]),
     )
 

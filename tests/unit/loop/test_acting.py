@@ -330,7 +330,7 @@ def test_what_a_nested_run_spent_and_changed_counts_in_the_order_of_the_calls() 
     play.worked(usage=Usage(requests=3, total_tokens=9), context={"log": ["0", "c2"], "n": 2})
     assert play.state.usage == Usage(requests=4, total_tokens=9)
     play.returns("c1", "ok", Change("append", ("log",), ["c1"]), Change("set", ("n",), 1))
-    assert play.state.context == {"log": ["0", "c1", "c2"], "n": 2}
+    assert play.state.context == {"log": ["0", "c1", "c2"], "n": 3}
 
 
 @pytest.mark.parametrize("status", ["failed", "cancelled"])

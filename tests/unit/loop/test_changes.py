@@ -7,9 +7,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from outlast.loop.changes import Change, apply, diff
+from outlast.loop.changes import Change, apply, clashes, diff
 from outlast.loop.values import Json
 from tests.loop_strategies import examples, json_values, same_json
+
+LONG = "x" * 201
+
+
+def spliced(at: int, removed: list[Json], added: list[Json]) -> Change:
+    """Return a change within the list `l`."""
+    return Change("splice", ("l",), {"at": at, "removed": removed, "added": added})
+
 
 CASES: list[tuple[Json, Json, tuple[Change, ...]]] = [
     (None, None, ()),
@@ -17,32 +25,47 @@ CASES: list[tuple[Json, Json, tuple[Change, ...]]] = [
     (1, 1, ()),
     (None, {"a": 1}, (Change("set", (), {"a": 1}),)),
     ({"a": 1}, None, (Change("set", (), None),)),
-    ({"a": 1}, {"a": 2}, (Change("set", ("a",), 2),)),
-    ({"a": 1}, {"a": None}, (Change("set", ("a",), None),)),
+    ({"a": 1}, {"a": 2}, (Change("set", ("a",), 2, 1),)),
+    ({"a": 1}, {"a": None}, (Change("set", ("a",), None, 1),)),
+    ({"a": None}, {"a": 1}, (Change("set", ("a",), 1),)),
+    ({"a": "x"}, {"a": "xy"}, (Change("set", ("a",), "xy", "x"),)),
+    ({"a": LONG}, {"a": LONG + "y"}, (Change("append", ("a",), "y"),)),
+    ({"a": LONG}, {"a": "y"}, (Change("set", ("a",), "y"),)),
     ({"a": 1}, {}, (Change("remove", ("a",)),)),
     ({"a": None}, {}, (Change("remove", ("a",)),)),
     ({}, {"a": None}, (Change("set", ("a",), None),)),
-    ({"a": {"b": 1}}, {"a": {"b": 2}}, (Change("set", ("a", "b"), 2),)),
+    ({"a": {"b": 1}}, {"a": {"b": 2}}, (Change("set", ("a", "b"), 2, 1),)),
     ({"a": {"b": 1}}, {"a": {}}, (Change("remove", ("a", "b")),)),
     ({"a": {"b": 1}}, {"a": [1]}, (Change("set", ("a",), [1]),)),
-    ({"a.b": 1, "a": {"b": 2}}, {"a.b": 3, "a": {"b": 2}}, (Change("set", ("a.b",), 3),)),
-    ({"a/b": {"~1": 1}}, {"a/b": {"~1": 2}}, (Change("set", ("a/b", "~1"), 2),)),
-    ({"": {"": 1}}, {"": {"": 2}}, (Change("set", ("", ""), 2),)),
+    ({"a.b": 1, "a": {"b": 2}}, {"a.b": 3, "a": {"b": 2}}, (Change("set", ("a.b",), 3, 1),)),
+    ({"a/b": {"~1": 1}}, {"a/b": {"~1": 2}}, (Change("set", ("a/b", "~1"), 2, 1),)),
+    ({"": {"": 1}}, {"": {"": 2}}, (Change("set", ("", ""), 2, 1),)),
     ({"l": [1]}, {"l": [1, 2]}, (Change("append", ("l",), [2]),)),
     ({"l": [1]}, {"l": [1, 2, 3]}, (Change("append", ("l",), [2, 3]),)),
     ([1], [1, 2], (Change("append", (), [2]),)),
-    ({"l": [1, 2]}, {"l": [1]}, (Change("set", ("l",), [1]),)),
-    ({"l": [1, 2]}, {"l": [2, 1]}, (Change("set", ("l",), [2, 1]),)),
-    ({"l": [1]}, {"l": [0, 1]}, (Change("set", ("l",), [0, 1]),)),
-    ({"l": [{"a": 1}]}, {"l": [{"a": 2}]}, (Change("set", ("l",), [{"a": 2}]),)),
-    (0, False, (Change("set", (), False),)),
-    ({"a": 1}, {"a": True}, (Change("set", ("a",), True),)),
-    ({"a": 1}, {"a": 1.0}, (Change("set", ("a",), 1.0),)),
-    ({"a": 1, "b": 1}, {"a": 1.0, "b": 2}, (Change("set", ("a",), 1.0), Change("set", ("b",), 2))),
-    ({"a": {"paid": 0}}, {"a": {"paid": False}}, (Change("set", ("a", "paid"), False),)),
-    ({"l": [1]}, {"l": [True]}, (Change("set", ("l",), [True]),)),
-    ({"l": [0]}, {"l": [False, 2]}, (Change("set", ("l",), [False, 2]),)),
-    ({"l": [{"a": 1}]}, {"l": [{"a": True}, 2]}, (Change("set", ("l",), [{"a": True}, 2]),)),
+    ({"l": [1, 2]}, {"l": [1]}, (spliced(1, [2], []),)),
+    ({"l": [1, 2]}, {"l": [2, 1]}, (spliced(0, [1, 2], [2, 1]),)),
+    ({"l": [1]}, {"l": [0, 1]}, (spliced(0, [], [0]),)),
+    ({"l": [{"a": 1}]}, {"l": [{"a": 2}]}, (spliced(0, [{"a": 1}], [{"a": 2}]),)),
+    (0, False, (Change("set", (), False, 0),)),
+    ({"a": 1}, {"a": True}, (Change("set", ("a",), True, 1),)),
+    ({"a": 1}, {"a": 1.0}, (Change("set", ("a",), 1.0, 1),)),
+    (
+        {"a": 1, "b": 1},
+        {"a": 1.0, "b": 2},
+        (Change("set", ("a",), 1.0, 1), Change("set", ("b",), 2, 1)),
+    ),
+    ({"a": {"paid": 0}}, {"a": {"paid": False}}, (Change("set", ("a", "paid"), False, 0),)),
+    ({"l": [1]}, {"l": [True]}, (spliced(0, [1], [True]),)),
+    ({"l": [1, 2, 3]}, {"l": [1, 3]}, (spliced(1, [2], []),)),
+    ({"l": [1, 1]}, {"l": [1, 1, 1]}, (Change("append", ("l",), [1]),)),
+    ({"l": [1, 2]}, {"l": []}, (spliced(0, [1, 2], []),)),
+    ({"l": [[1]]}, {"l": [[2]]}, (Change("set", ("l",), [[2]]),)),
+    ({"l": [LONG]}, {"l": []}, (Change("set", ("l",), []),)),
+    ({"l": [{"a": [1]}]}, {"l": []}, (Change("set", ("l",), []),)),
+    ({"l": list(range(101))}, {"l": []}, (Change("set", ("l",), []),)),
+    ({"l": [0]}, {"l": [False, 2]}, (spliced(0, [0], [False, 2]),)),
+    ({"l": [{"a": 1}]}, {"l": [{"a": True}, 2]}, (spliced(0, [{"a": 1}], [{"a": True}, 2]),)),
 ]
 
 
@@ -113,9 +136,68 @@ def test_two_calls_that_each_append_to_an_empty_list_are_both_heard() -> None:
     assert apply(apply(before, one), two) == {"log": ["one", "two"]}
 
 
-def test_of_two_calls_that_set_one_field_the_later_counts() -> None:
-    before = {"a": 0}
-    assert apply(apply(before, diff(before, {"a": 1})), diff(before, {"a": 2})) == {"a": 2}
+BESIDE: list[tuple[Json, Json, Json, Json]] = [
+    (0, 1, 1, 2),
+    (0, 1, 5, 6),
+    (10, 7, 12, 9),
+    (0, 0.5, 1, 1.5),
+    ("notes:", "notes: a", "notes: b", "notes: a b"),
+    ("open", "closed", "closed", "closed"),
+    (LONG, LONG + "a", LONG + "b", LONG + "ab"),
+    ([1, 2, 3], [2, 3], [1, 2, 3, 4], [2, 3, 4]),
+    ([1, 2, 3], [1, 2], [2, 3], [2]),
+    ([1, 2], [2], [2], [2]),
+    ([1, 2], [], [1, 2, 3], [3]),
+    ([1, 2], [0, 1, 2], [1, 2, 3], [0, 1, 2, 3]),
+    ([1, 2], [1, 5, 2], [2], [5, 2]),
+    ([{"n": 0}, {"n": 0}], [{"n": 1}, {"n": 0}], [{"n": 0}, {"n": 2}], [{"n": 1}, {"n": 2}]),
+    ({"x": 1}, {"x": 1, "y": 2}, {"x": 3}, {"x": 3, "y": 2}),
+]
+"""A value, what two calls made of it beside each other, and what has to come of it."""
+
+
+@pytest.mark.parametrize(("before", "one", "other", "both"), BESIDE)
+def test_what_two_calls_did_beside_each_other_is_both_done(
+    before: Json, one: Json, other: Json, both: Json
+) -> None:
+    first, second = diff({"v": before}, {"v": one}), diff({"v": before}, {"v": other})
+    made = apply(apply({"v": before}, first), second)
+    assert same_json(made, {"v": both})
+    assert clashes(second, first) == ()
+    turned = apply(apply({"v": before}, second), first)
+    if isinstance(before, int):
+        assert same_json(turned, made)
+
+
+@pytest.mark.parametrize(
+    ("before", "one", "other"),
+    [("", "Oslo", "Rome"), ("a", "b", "c"), (False, "x", True), (1, "one", 2), (1, None, 2)],
+)
+def test_where_nobody_can_say_what_both_would_be_the_later_counts_and_that_is_found(
+    before: Json, one: Json, other: Json
+) -> None:
+    first, second = (diff({"a": {"v": before}}, {"a": {"v": new}}) for new in (one, other))
+    assert apply(apply({"a": {"v": before}}, first), second) == {"a": {"v": other}}
+    assert clashes(second, first) == (("a", "v"),)
+    assert clashes(second, ()) == clashes(second, second) == ()
+
+
+@pytest.mark.parametrize(
+    ("present", "change", "result"),
+    [
+        (1e308, Change("set", (), 1e308, -1e308), 1e308),
+        (10**400, Change("set", (), 1.5, 1), 1.5),
+        ("x", Change("splice", (), {"at": 0, "removed": [1], "added": [2]}), [2]),
+        ([1], Change("splice", (), {"at": -5, "removed": [], "added": [2]}), [2, 1]),
+        ([1], Change("splice", (), {"at": "0"}), [1]),
+        ([1], Change("splice", (), [2]), [2]),
+        ("x", Change("append", (), [1]), [1]),
+    ],
+)
+def test_a_change_that_does_not_fit_harms_nothing(
+    present: Json, change: Change, result: Json
+) -> None:
+    assert apply(present, (change,)) == result
 
 
 def test_one_call_removes_a_whole_and_another_a_part_of_it() -> None:

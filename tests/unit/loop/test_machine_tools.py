@@ -80,6 +80,57 @@ def test_tools_side_by_side_that_append_to_one_list_are_both_heard(
 
 
 @pytest.mark.parametrize("order", list(permutations(["c1", "c2"])))
+def test_tools_of_two_workers_that_add_to_one_number_both_count(order: tuple[str, ...]) -> None:
+    play = Play.ready(context={"n": 1})
+    play.replies(tool("count", "c1"), tool("count", "c2"))
+    for call_id in order:
+        seen = play.running(call_id).context["n"]
+        changes = diff({"n": seen}, {"n": seen + 1})
+        play.returns(call_id, "ok", *changes, host=f"worker of {call_id}", order=1)
+    assert play.state.context == {"n": 3}
+    assert play.state.ignored == ()
+
+
+SETS = {"c1": ("open", "paid"), "c2": ("open", "lost")}
+
+
+@pytest.mark.parametrize("order", list(permutations(SETS)))
+@pytest.mark.parametrize(
+    ("hosts", "status", "is_noted"),
+    [
+        ({"c1": "", "c2": ""}, "lost", True),
+        ({"c1": "a", "c2": "b"}, "lost", True),
+        ({"c1": "a", "c2": "a"}, "paid", False),
+    ],
+)
+def test_where_two_calls_set_a_field_the_later_counts_and_people_can_see_that(
+    order: tuple[str, ...], hosts: dict[str, str], status: str, *, is_noted: bool
+) -> None:
+    """In one worker, that is the one that did it later: there, each has seen what the other did."""
+    play = Play.ready(context={"status": "open"})
+    play.replies(tool("settle", "c1"), tool("search", "c2"))
+    for call_id in order:
+        before, after = SETS[call_id]
+        place = 2 if call_id == "c1" else 1
+        shared = {"host": hosts[call_id], "order": place if hosts[call_id] else 0}
+        play.returns(call_id, "ok", Change("set", ("status",), after, before), **shared)
+    assert play.state.context == {"status": status}
+    assert [note.what for note in play.state.ignored] == ["context"] * is_noted
+    assert all("both set 'status' in the context" in note.why for note in play.state.ignored)
+
+
+def test_a_note_about_fields_that_two_calls_set_is_short() -> None:
+    names = [f"{at} " + "x" * 1_000 for at in range(9)]
+    play = Play.ready(context=dict.fromkeys(names, "a"))
+    play.replies(tool("f", "c1"), tool("g", "c2"))
+    for call_id in ("c1", "c2"):
+        play.returns(call_id, "ok", *(Change("set", (name,), call_id, "a") for name in names))
+    (note,) = play.state.ignored
+    assert len(note.why) < 900
+    assert "and 4 more" in note.why
+
+
+@pytest.mark.parametrize("order", list(permutations(["c1", "c2"])))
 def test_a_tool_that_removes_a_part_does_not_bring_back_the_whole(order: tuple[str, ...]) -> None:
     before: Json = {"order": {"id": 1, "note": "x"}}
     after: dict[str, Json] = {"c1": {}, "c2": {"order": {"id": 1}}}

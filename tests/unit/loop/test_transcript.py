@@ -181,6 +181,16 @@ def test_a_call_sees_what_the_calls_before_it_have_done_so_far(index: int, conte
     assert context_before(replace(BEFORE, calls=calls), index) == context
 
 
+def test_changes_of_one_object_come_in_the_order_of_their_worker() -> None:
+    one, two, three, four = (
+        replace(call(changes=(Change("set", ("s",), str(at)),)), host=host, order=order)
+        for at, (host, order) in enumerate([("a", 2), ("", 0), ("a", 1), ("b", 1)], 1)
+    )
+    assert record_outputs(BEFORE, [one, two, three, four]).context == {"n": 0, "s": "4"}
+    assert record_outputs(BEFORE, [one, two, three]).context == {"n": 0, "s": "1"}
+    assert record_outputs(BEFORE, [one, two]).context == {"n": 0, "s": "2"}
+
+
 def test_a_call_is_found_by_the_effect_that_runs_it() -> None:
     play = play_in("running")
     assert [call_of(play.state, play.running(name)) for name in ("c1", "c2")] == [0, 1]

@@ -1,0 +1,153 @@
+"""One context object for the calls of a reply that run in one worker.
+
+As in a program without an engine, `ctx.context.n += 1` in two tools adds two. Calls that run in
+other workers have another object; the loop settles what both changed.
+"""
+
+import secrets
+from collections import OrderedDict
+from collections.abc import Generator, Hashable
+from contextlib import contextmanager
+from typing import Any, Final
+
+from outlast.agents.context.codec import BorrowedContext
+from outlast.agents.context.wrapper import RunContextWrapper
+from outlast.loop.changes import Change, apply, same
+from outlast.loop.values import Json
+
+READS: Final = 20
+"""How often an object is read that another thread changes at the same time."""
+
+KEPT: Final = 200
+"""How many objects are kept whose calls may be over; the oldest are dropped first."""
+
+
+class _Share:
+    """A context object and the calls that use it.
+
+    Attributes:
+        reply: identifies the reply.
+        borrowed: the object; its `value` is what the calls have reported so far.
+        first: the JSON of the object before its first call.
+        calls: how many calls use it now.
+        orders: how many reports of changes there were for the reply.
+    """
+
+    def __init__(self, reply: Hashable, borrowed: BorrowedContext, orders: int = 0) -> None:
+        self.reply = reply
+        self.borrowed = borrowed
+        self.first: Json = borrowed.value
+        self.calls = 0
+        self.orders = orders
+
+
+class Borrower:
+    """One call's use of a context object.
+
+    Attributes:
+        order: the place of the call's changes among those of the calls that share the object; 0 if
+            the call has changed nothing.
+    """
+
+    def __init__(self, share: _Share) -> None:
+        self._share = share
+        self._taken: tuple[Change, ...] = ()
+        self.order = 0
+
+    @property
+    def borrowed(self) -> BorrowedContext:
+        """The object, with the JSON that is reported so far."""
+        return self._share.borrowed
+
+    def changes(self, wrapper: RunContextWrapper[Any]) -> tuple[Change, ...]:
+        """Return this call's changes so far, and count them as reported.
+
+        What another call has changed and not reported yet is among them: nobody can say which of
+        two calls has changed an object.
+
+        Raises:
+            UserError: the changed context cannot be written as JSON.
+        """
+        if wrapper.context is not self.borrowed.context:
+            self._replace(wrapper.context)
+        share = self._share
+        changes = _read(share.borrowed, wrapper)
+        if changes:
+            share.borrowed.value = apply(share.borrowed.value, changes)
+            self._taken += changes
+            share.orders += 1
+            self.order = share.orders
+        return self._taken
+
+    def leave(self) -> None:
+        """End the use of the object."""
+        self._share.calls -= 1
+
+    def _replace(self, context: Any) -> None:
+        """Go on with an object that the call has set as its context; other calls keep theirs."""
+        if self._share.calls > 1:
+            self._share.calls -= 1
+            self._share = _Share(self._share.reply, self._share.borrowed.copy(), self._share.orders)
+            self._share.calls = 1
+        self._share.borrowed.context = context
+
+
+class SharedContexts:
+    """The context objects of a worker's calls, by run.
+
+    Attributes:
+        host: tells the changes of this worker's calls from those of others.
+    """
+
+    def __init__(self) -> None:
+        self.host = secrets.token_hex(4)
+        self._shares: OrderedDict[Hashable, _Share] = OrderedDict()
+
+    @contextmanager
+    def join(
+        self, run: Hashable, reply: Hashable | None, own: BorrowedContext
+    ) -> Generator[Borrower]:
+        """Use the object of a reply's other calls for the block, or the call's own.
+
+        Args:
+            run: identifies the run and the type of its context.
+            reply: identifies the reply; None to share nothing.
+            own: the context as the run has it for this call.
+        """
+        share = _Share(None, own) if reply is None else self._share_of(run, reply, own)
+        share.calls += 1
+        borrower = Borrower(share)
+        try:
+            yield borrower
+        finally:
+            borrower.leave()
+
+    def _share_of(self, run: Hashable, reply: Hashable, own: BorrowedContext) -> _Share:
+        """Return the object for a call.
+
+        Where no call runs, the object is made again of what was reported: a call that failed may
+        have changed it. If the run has recorded changes since, the call starts from those.
+        """
+        share = self._shares.pop(run, None)
+        if share is None or share.reply != reply:
+            share = _Share(reply, own)
+        elif share.calls == 0:
+            if same(share.first, own.value):
+                own.restore(share.borrowed.value)
+                share.borrowed = own
+            else:
+                share = _Share(reply, own, share.orders)
+        self._shares[run] = share
+        while len(self._shares) > KEPT:
+            self._shares.popitem(last=False)
+        return share
+
+
+def _read(borrowed: BorrowedContext, wrapper: RunContextWrapper[Any]) -> tuple[Change, ...]:
+    """Return the unreported changes of an object; a thread may change it while it is read."""
+    for _ in range(READS - 1):
+        try:
+            return borrowed.changes(wrapper)
+        except RuntimeError:  # a dict or set changed its size during iteration
+            continue
+    return borrowed.changes(wrapper)
