@@ -113,6 +113,9 @@ NAMES = {
     "ApplyPatchOperationType": "agents.machine.patch:ApplyPatchOperationType",
     "ComputerConfig": "agents.machine.computers:ComputerSource",
     "ComputerLike": "agents.machine.computer:ComputerLike",
+    "CodeInterpreter": "openai.types.responses.tool_param:CodeInterpreter",
+    "ImageGeneration": "openai.types.responses.tool_param:ImageGeneration",
+    "Mcp": "openai.types.responses.tool_param:Mcp",
     "CustomToolApprovalFunction": "agents.tools.custom:CustomToolApproval",
     "CustomToolExecutor": "agents.tools.custom:CustomToolExecutor",
     "CustomToolOnApprovalFunction": "agents.tools.local:OnApproval",
@@ -133,6 +136,7 @@ NAMES = {
     ),
     "function_schema": "agents.schemas.func_schema:function_schema",
     "generate_func_documentation": "agents.schemas.func_schema:generate_func_documentation",
+    "resolve_session_limit": "ports.session:resolve_session_limit",
     "select_compaction_candidate_items": (
         "models.openai.compaction_session:select_compaction_candidate_items"
     ),
@@ -158,7 +162,8 @@ NAMES = {
     "ToolErrorFunction": "agents.tools.definition:ToolErrorFunction",
     "ToolTimeoutBehavior": "agents.tools.definition:TimeoutBehavior",
 }
-"""Names that the SDK has in its modules but not in its package, and their homes in outlast."""
+"""Names that the SDK has in its modules but not in its package, and their homes, in outlast or in
+the `openai` package."""
 
 SOURCE = '''\
 """The public names of outlast, where the OpenAI Agents SDK has some of them."""
@@ -179,7 +184,7 @@ else:
 def fill(module: ModuleType) -> None:
     """Add the names to one of the SDK's modules; each is loaded on first use."""
     room = MODULES[module.__name__.removeprefix("outlast.")]
-    names = {name: f"outlast.{home}" for name, home in NAMES.items()}
+    names = {name: import_path(home) for name, home in NAMES.items()}
     for place in (f"outlast.{room}", "outlast") if room else ("outlast",):
         names |= {name: f"{place}:{name}" for name in import_module(place).__all__}
     lazy.publish(module, names)
@@ -190,10 +195,15 @@ def source(module: str) -> str:
     room = MODULES[module]
     lines = [f"from outlast.{room} import *"] if room else []
     for name, home in NAMES.items():
-        place, _, ours = home.partition(":")
-        lines.append(f"from outlast.{place} import {ours} as {name}")
+        place, _, ours = import_path(home).partition(":")
+        lines.append(f"from {place} import {ours} as {name}")
     lines.append("from outlast import *")
     return SOURCE.format(imports="\n".join(f"    {line}" for line in lines))
+
+
+def import_path(home: str) -> str:
+    """Return the import path of a name's home."""
+    return home if home.startswith("openai.") else f"outlast.{home}"
 
 
 def path(module: str) -> str:

@@ -3,12 +3,18 @@
 from typing import Any
 
 from outlast.agents.config.run_error import RunErrorDetails
-from outlast.agents.errors import ContentUnavailable
+from outlast.agents.errors import ContentUnavailable, UserError
 from outlast.agents.usage import Usage
 from outlast.client.exceptions import Tripwire, code_of_tripwire, exception_of
 from outlast.client.guardrail_results import guardrail_result, tripped, tripped_inside
 from outlast.client.local_definitions import LocalDefinitions
-from outlast.client.result_members import NOBODY, RunResultBase, RunSnapshot, newest_answer
+from outlast.client.result_members import (
+    NOBODY,
+    RunResultBase,
+    RunSnapshot,
+    ToInputListMode,
+    newest_answer,
+)
 from outlast.client.summaries import failure_summary, result_summary
 from outlast.loop.items import Item
 from outlast.loop.state import Answer, Status
@@ -18,8 +24,14 @@ from outlast.loop.values import Failure
 class RunResult(RunResultBase):
     """The result of a run.
 
-    Two results are equal if they have the same state of a run.
+    Two results are equal if they have the same state of a run. Tests may make one of its parts:
+    `RunResult(input="Hi", new_items=[], final_output="Hello.", ...)` is a `MadeResult`.
     """
+
+    def __new__(cls, *args: Any, **parts: Any) -> Any:
+        """Return a `MadeResult` if there is an `input=`."""
+        del args
+        return object.__new__(MadeResult if cls is RunResult and "input" in parts else cls)
 
     @property
     def max_turns(self) -> int | None:
@@ -45,6 +57,78 @@ class RunResult(RunResultBase):
 
     def __str__(self) -> str:
         return result_summary("RunResult", self)
+
+
+class MadeResult(RunResult):
+    """A result that a program made of its parts, such as a test of what reads results.
+
+    It belongs to no run: what a run would have to say, such as `snapshot`, is not there.
+    """
+
+    input: Any = None
+    new_items: Any = None
+    raw_responses: Any = None
+    final_output: Any = None
+    last_agent: Any = None
+    context_wrapper: Any = None
+    interruptions: Any = None
+    input_guardrail_results: Any = None
+    output_guardrail_results: Any = None
+    tool_input_guardrail_results: Any = None
+    tool_output_guardrail_results: Any = None
+    max_turns: Any = None
+
+    def __init__(
+        self,
+        *,
+        input: str | list[Any],
+        new_items: list[Any] | None = None,
+        raw_responses: list[Any] | None = None,
+        final_output: Any = None,
+        context_wrapper: Any = None,
+        _last_agent: Any = None,
+        last_agent: Any = None,
+        interruptions: list[Any] | None = None,
+        max_turns: int | None = None,
+        **guardrail_results: list[Any],
+    ) -> None:
+        unknown = guardrail_results.keys() - set(_RESULTS_OF_GUARDRAILS)
+        if unknown:
+            raise UserError(f"RunResult: there is no argument {', '.join(sorted(unknown))}.")
+        self.input = input
+        self.new_items = new_items or []
+        self.raw_responses = raw_responses or []
+        self.final_output = final_output
+        self.context_wrapper = context_wrapper
+        self.last_agent = last_agent if _last_agent is None else _last_agent
+        self.interruptions = interruptions or []
+        self.max_turns = max_turns
+        for name in _RESULTS_OF_GUARDRAILS:
+            setattr(self, name, guardrail_results.get(name) or [])
+
+    def to_input_list(self, mode: ToInputListMode = "preserve_all") -> list[Any]:
+        """Return the input and the new items as input items."""
+        del mode
+        is_text = isinstance(self.input, str)
+        first = [{"role": "user", "content": self.input}] if is_text else list(self.input)
+        return [*first, *(item.to_input_item() for item in self.new_items)]
+
+    def __eq__(self, other: object) -> bool:
+        """Compare the identity: there is no run to compare."""
+        return self is other
+
+    __hash__ = None
+
+    def __repr__(self) -> str:
+        return f"RunResult(input={self.input!r}, final_output={self.final_output!r})"
+
+
+_RESULTS_OF_GUARDRAILS = (
+    "input_guardrail_results",
+    "output_guardrail_results",
+    "tool_input_guardrail_results",
+    "tool_output_guardrail_results",
+)
 
 
 def result_of(

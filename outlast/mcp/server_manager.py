@@ -1,6 +1,7 @@
 """Manages connections to several MCP servers."""
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
 from types import TracebackType
@@ -69,6 +70,8 @@ class MCPServerManager:
         cleanup_timeout_seconds: the time-out for closing a connection; None for no limit.
         drop_failed_servers: whether `active_servers` leaves out servers that failed to connect.
         strict: whether a failed connection raises an error.
+        suppress_cancelled_error: whether a connection that a server cancels itself is a failed one;
+            otherwise `CancelledError` is raised. A cancelled caller is always cancelled.
         connect_in_parallel: whether to connect to all servers at the same time.
         errors: the connection errors, by server.
     """
@@ -81,14 +84,26 @@ class MCPServerManager:
         cleanup_timeout_seconds: float | None = 10.0,
         drop_failed_servers: bool = True,
         strict: bool = False,
+        suppress_cancelled_error: bool = True,
         connect_in_parallel: bool = False,
     ) -> None:
-        """Store the servers without duplicates; open no connection yet."""
+        """Store the servers without duplicates; open no connection yet.
+
+        Raises:
+            TypeError: a time-out is no number.
+            ValueError: a time-out is not positive, or not finite.
+        """
+        for name, value in (
+            ("connect_timeout_seconds", connect_timeout_seconds),
+            ("cleanup_timeout_seconds", cleanup_timeout_seconds),
+        ):
+            _check_seconds(name, value)
         self._servers = list(dict.fromkeys(servers))
         self.connect_timeout_seconds = connect_timeout_seconds
         self.cleanup_timeout_seconds = cleanup_timeout_seconds
         self.drop_failed_servers = drop_failed_servers
         self.strict = strict
+        self.suppress_cancelled_error = suppress_cancelled_error
         self.connect_in_parallel = connect_in_parallel
         self.errors: dict[MCPServer, BaseException] = {}
         self._active = list(self._servers)
@@ -190,6 +205,11 @@ class MCPServerManager:
             self._keepers[server] = _Keeper()
         try:
             await self._do(server, server.connect, self.connect_timeout_seconds)
+        except asyncio.CancelledError as error:
+            self.errors[server] = error
+            if not self.suppress_cancelled_error or _is_cancelled():
+                raise
+            logger.warning("the connection to the MCP server %r was cancelled", server.name)
         except Exception as error:
             self.errors[server] = error
             if self.strict:
@@ -203,6 +223,10 @@ class MCPServerManager:
         self._held.discard(server)
         try:
             await self._do(server, server.cleanup, self.cleanup_timeout_seconds)
+        except asyncio.CancelledError:
+            if not self.suppress_cancelled_error or _is_cancelled():
+                raise
+            logger.warning("the cleanup of the MCP server %r was cancelled", server.name)
         except Exception:
             logger.exception("the MCP server %r could not be disconnected", server.name)
         finally:
@@ -212,6 +236,25 @@ class MCPServerManager:
     async def _do(self, server: MCPServer, step: Step, seconds: float | None) -> None:
         keeper, bounded = self._keepers.get(server), partial(_within, seconds, step)
         await (bounded() if keeper is None else keeper.do(bounded))
+
+
+def _is_cancelled() -> bool:
+    """Whether this task is being cancelled, and not only something that it awaited."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _check_seconds(name: str, value: object) -> None:
+    """Raise an error, of the kind that the Agents SDK raises, for a time-out that is none."""
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"MCPServerManager({name}=...) must be a number of seconds, not {value!r}.")
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError(
+            f"MCPServerManager({name}=...) must be positive and finite, not {value!r}. "
+            "None means no limit."
+        )
 
 
 async def _within(seconds: float | None, step: Step) -> None:

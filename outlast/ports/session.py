@@ -2,11 +2,13 @@
 
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, TypedDict, TypeGuard, runtime_checkable
 
 from outlast import lazy
 from outlast.agents.config.session_input import SessionSettings
+from outlast.agents.config.settings_field import as_settings
 from outlast.agents.errors import UserError
 from outlast.loop.values import JsonObject
 
@@ -201,6 +203,13 @@ def session_from_description(data: JsonObject) -> Session:
         )
     kind: Any = lazy.load(name)
     return kind.from_description(data)
+
+
+def resolve_session_limit(
+    explicit_limit: int | None, settings: SessionSettings | Mapping[str, Any] | None
+) -> int | None:
+    """Return how many items a session of your own reads: the call's limit, or the settings'."""
+    return item_limit(explicit_limit, as_settings(SessionSettings, settings))
 
 
 def item_limit(limit: int | None, settings: SessionSettings | None) -> int | None:

@@ -8,6 +8,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 
 import pytest
+from openai.types.responses import tool_param
 
 import outlast
 from outlast import sdk
@@ -28,7 +29,7 @@ def test_a_module_of_the_sdk_has_every_name() -> None:
 def test_a_name_that_only_its_modules_have_is_here_and_not_public() -> None:
     items = importlib.import_module("outlast.items")
     for name, home in sdk.NAMES.items():
-        assert getattr(items, name) is pkgutil.resolve_name(f"outlast.{home}"), name
+        assert getattr(items, name) is pkgutil.resolve_name(sdk.import_path(home)), name
         assert name not in PUBLIC
 
 
@@ -138,3 +139,13 @@ def test_it_does_with_the_files_of_a_wheel_too(tmp_path: Path) -> None:
 )
 def test_a_module_of_the_sdk_loads_nothing_large(statement: str, unloaded: list[str]) -> None:
     assert run(f"{statement}\nimport sys\nprint(*{{*{unloaded!r}}} & {{*sys.modules}})") == "\n"
+
+
+def test_types_of_the_openai_package_are_in_the_sdks_modules() -> None:
+    tools = importlib.import_module("outlast.tool")
+    for name in ("CodeInterpreter", "ImageGeneration", "Mcp"):
+        assert getattr(tools, name) is getattr(tool_param, name)
+    limit = importlib.import_module("outlast.memory.session_settings").resolve_session_limit
+    assert limit(None, {"limit": 2}) == 2
+    assert limit(5, {"limit": 2}) == 5
+    assert limit(None, None) is None

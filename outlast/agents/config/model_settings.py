@@ -133,11 +133,11 @@ def _dump(reasoning: _Reasoning) -> dict[str, Any]:
     return reasoning.model_dump(mode="json", exclude_none=True)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class ModelSettings:
     """The settings of a model call.
 
-    `None` means the provider's default.
+    `None` means the provider's default. The order of the fields is that of the Agents SDK.
 
     Attributes:
         temperature: the sampling temperature.
@@ -183,21 +183,21 @@ class ModelSettings:
     verbosity: str | None = None
     metadata: dict[str, str] | None = None
     store: bool | None = None
-    include: list[str] | None = None
+    prompt_cache_retention: str | None = None
+    include_usage: bool | None = None
     response_include: list[str] | None = None
     top_logprobs: int | None = None
-    prompt_cache_retention: str | None = None
-    prompt_cache_key: str | None = None
-    prompt_cache_options: dict[str, Any] | None = None
-    include_usage: bool | None = None
-    preserve_raw_usage: bool | None = None
-    context_management: list[dict[str, Any]] | None = None
-    timeout: DurationField[None] = duration_field(None)  # noqa: RUF009  a descriptor
-    retry: ModelRetrySettings | None = None
-    extra_headers: dict[str, str] | None = None
     extra_query: dict[str, Any] | None = None
     extra_body: dict[str, Any] | None = None
+    extra_headers: dict[str, str] | None = None
     extra_args: dict[str, Any] | None = None
+    retry: ModelRetrySettings | None = None
+    context_management: list[dict[str, Any]] | None = None
+    prompt_cache_options: dict[str, Any] | None = None
+    preserve_raw_usage: bool | None = None
+    timeout: DurationField[None] = duration_field(None)  # noqa: RUF009  a descriptor
+    include: list[str] | None = None
+    prompt_cache_key: str | None = None
 
     def __post_init__(self) -> None:
         """Normalize and check the fields.
@@ -275,7 +275,7 @@ _init = ModelSettings.__init__
 
 
 @wraps(_init)
-def _init_known(self: ModelSettings, **settings: Any) -> None:
+def _init_known(self: ModelSettings, *values: Any, **settings: Any) -> None:
     """Ignore unknown settings with a warning: in the Agents SDK they have no effect."""
     names = {field.name for field in fields(ModelSettings)}
     if unknown := sorted(settings.keys() - names):
@@ -284,10 +284,10 @@ def _init_known(self: ModelSettings, **settings: Any) -> None:
             "extra_body or extra_args.",
             ", ".join(unknown),
         )
-    _init(self, **{name: value for name, value in settings.items() if name in names})
+    _init(self, *values, **{name: value for name, value in settings.items() if name in names})
 
 
-ModelSettings.__init__ = _init_known
+cast("Any", ModelSettings).__init__ = _init_known
 
 
 def _write_retry(settings: ModelRetrySettings) -> JsonObject:

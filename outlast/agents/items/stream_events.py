@@ -1,7 +1,7 @@
 """The stream events of a run, with the Agents SDK's names."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final, Literal, TypeAlias, TypedDict
 
 from outlast.agents.items.run_items import RunItem
@@ -56,41 +56,43 @@ _OTHERS: dict[str, RunItemName] = {
 """The event name of an item of the provider's own, by `RunItem.type`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class RunItemStreamEvent:
     """A new item in the transcript.
 
     Attributes:
-        id: the event's number; 0 in an `on_stream` callback.
         name: the event's name.
         item: the item, as programs see it.
-        entry: the item, as the transcript holds it.
+        id: the event's number; 0 in an `on_stream` callback.
+        entry: the item, as the transcript holds it; None in an event that a program made.
     """
 
-    id: int
     name: RunItemName
     item: RunItem
-    entry: Item = field(repr=False)
+    _: KW_ONLY
+    id: int = 0
+    entry: Any = field(default=None, repr=False)
     type: Literal["run_item_stream_event"] = "run_item_stream_event"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class AgentUpdatedStreamEvent:
     """A change of the active agent: the start of the run, or a handoff.
 
     A result that streams a resumed run begins with an event for the active agent.
 
     Attributes:
-        id: the event's number; 0 in an `on_stream` callback, and at the beginning of a resumed run.
         new_agent: the `Agent`, if this process has it; else an object with only its `name`.
+        id: the event's number; 0 in an `on_stream` callback, and at the beginning of a resumed run.
     """
 
-    id: int
     new_agent: Any
+    _: KW_ONLY
+    id: int = 0
     type: Literal["agent_updated_stream_event"] = "agent_updated_stream_event"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, init=False)
 class RawResponsesStreamEvent:
     """A Responses stream event of a model call.
 
@@ -108,6 +110,23 @@ class RawResponsesStreamEvent:
     next_id: int = 0
     id: None = None
     type: Literal["raw_response_event"] = "raw_response_event"
+
+    def __init__(
+        self, data: Any = None, *, raw: JsonObject | None = None, next_id: int = 0
+    ) -> None:
+        """Make an event.
+
+        Args:
+            data: the event, as JSON or as an object of the `openai` package.
+            raw: the event as JSON, instead of `data`.
+            next_id: the number of the next numbered event.
+        """
+        dump = getattr(data, "model_dump", None)
+        given = data if dump is None else dump(mode="json")
+        object.__setattr__(self, "raw", given if raw is None else raw)
+        object.__setattr__(self, "next_id", next_id)
+        object.__setattr__(self, "id", None)
+        object.__setattr__(self, "type", "raw_response_event")
 
     @property
     def data(self) -> Any:

@@ -368,7 +368,7 @@ class OpenAIConnection:
 
     def _access(self) -> _Access:
         if self._own_client is not None:
-            socket_url = self._own_client.websocket_base_url
+            socket_url = getattr(self._own_client, "websocket_base_url", None)
             return _Access(
                 base_url=str(self._own_client.base_url),
                 api_key=self._own_client.api_key,

@@ -254,3 +254,10 @@ def test_unknown_settings_are_ignored_with_a_warning(caplog: pytest.LogCaptureFi
     caplog.clear()
     assert replace(settings, top_p=0.1) == ModelSettings(temperature=0.5, top_p=0.1)
     assert caplog.records == []
+
+
+def test_the_fields_are_in_the_order_of_the_agents_sdk() -> None:
+    settings = ModelSettings(0.5, 0.9, None, None, "auto", True, None, 100)
+    assert settings == ModelSettings(
+        temperature=0.5, top_p=0.9, tool_choice="auto", parallel_tool_calls=True, max_tokens=100
+    )

@@ -11,6 +11,7 @@ from outlast.agents.items import stream_events
 from outlast.agents.items.forms import run_item
 from outlast.agents.items.stream_events import (
     AgentToolStreamEvent,
+    AgentUpdatedStreamEvent,
     RawResponsesStreamEvent,
     RunItemStreamEvent,
     item_event,
@@ -69,3 +70,28 @@ def test_a_raw_event_is_typed_for_who_looks() -> None:
 
 def test_a_callback_gets_the_event_the_agent_and_the_call() -> None:
     assert set(get_type_hints(AgentToolStreamEvent)) == {"event", "agent", "tool_call"}
+
+
+def test_programs_may_make_events_as_in_the_agents_sdk() -> None:
+    raw: JsonObject = {
+        "type": "response.output_text.delta",
+        "delta": "Hi",
+        "item_id": "m",
+        "output_index": 0,
+        "content_index": 0,
+        "sequence_number": 1,
+        "logprobs": [],
+    }
+    typed = ResponseTextDeltaEvent.model_validate(raw)
+    for event in (
+        RawResponsesStreamEvent(data=typed),
+        RawResponsesStreamEvent(typed),
+        RawResponsesStreamEvent(raw),
+        RawResponsesStreamEvent(raw=raw),
+    ):
+        assert (event.raw, event.type, event.id) == (raw, "raw_response_event", None)
+        assert event.data == typed
+    item: Any = object()
+    made = RunItemStreamEvent("tool_called", item)
+    assert (made.name, made.item, made.id) == ("tool_called", item, 0)
+    assert AgentUpdatedStreamEvent("Desk").new_agent == "Desk"

@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from outlast.agents import errors
+from outlast.agents.agent import Agent
 from outlast.agents.config.run_error import RunErrorDetails
-from outlast.agents.errors import AgentsException, ModelRefusalError, ServerUnavailable
+from outlast.agents.errors import AgentsException, ModelRefusalError, ServerUnavailable, UserError
 from outlast.agents.guardrails.guardrail import GuardrailFunctionOutput
 from outlast.agents.usage import plain_usage
-from outlast.client.results import error_of, result_of, result_of_answer, run_details
+from outlast.client.results import RunResult, error_of, result_of, result_of_answer, run_details
 from outlast.contract import failures
 from outlast.loop.checks import GuardrailRecord
 from outlast.loop.items import text_of
@@ -184,3 +185,18 @@ def test_a_refusal_is_in_its_error() -> None:
     error = error_of(Failure(code=failures.MODEL_REFUSAL, message="I will not."))
     assert isinstance(error, ModelRefusalError)
     assert error.refusal == "I will not."
+
+
+def test_tests_may_make_a_result_of_its_parts() -> None:
+    result = RunResult(
+        input="Hi", new_items=[], raw_responses=[], final_output="Hello.", _last_agent=Agent("Desk")
+    )
+    assert isinstance(result, RunResult)
+    assert (result.input, result.final_output, result.last_agent.name) == ("Hi", "Hello.", "Desk")
+    assert result.to_input_list() == [{"role": "user", "content": "Hi"}]
+    assert result.final_output_as(str) == "Hello."
+    assert (result.last_response_id, result.input_guardrail_results) == (None, [])
+    assert "Hello." in str(result)
+    assert result != RunResult(input="Hi", final_output="Hello.")
+    with pytest.raises(UserError, match="no argument outputs"):
+        RunResult(input="Hi", outputs=[])

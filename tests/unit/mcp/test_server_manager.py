@@ -157,3 +157,45 @@ async def test_one_that_cannot_be_let_go_does_not_keep_the_others(
         pass
     assert first.steps == ["connect", "cleanup"]
     assert "'last' could not be disconnected" in caplog.text
+
+
+class Cancelling(Shelf):
+    """A server whose own work is cancelled while it connects."""
+
+    async def connect(self) -> None:
+        await super().connect()
+        raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+async def test_a_connection_that_is_cancelled_by_itself_is_a_failed_one(parallel: bool) -> None:
+    good, bad = Shelf(name="good"), Cancelling(name="bad")
+    servers = MCPServerManager([bad, good], connect_in_parallel=parallel)
+    assert await servers.connect_all() == [good]
+    assert isinstance(servers.errors[bad], asyncio.CancelledError)
+    await servers.cleanup_all()
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+async def test_or_it_cancels_who_connects(parallel: bool) -> None:
+    bad = Cancelling()
+    servers = MCPServerManager([bad], suppress_cancelled_error=False, connect_in_parallel=parallel)
+    with pytest.raises(asyncio.CancelledError):
+        await servers.connect_all()
+    assert bad.steps == ["connect", "cleanup"]
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (0, ValueError),
+        (-1.5, ValueError),
+        (float("inf"), ValueError),
+        (True, TypeError),
+        ("1", TypeError),
+    ],
+)
+@pytest.mark.parametrize("name", ["connect_timeout_seconds", "cleanup_timeout_seconds"])
+def test_a_time_out_that_is_none_is_refused(name: str, value: Any, kind: type[Exception]) -> None:
+    with pytest.raises(kind, match=name):
+        MCPServerManager([], **{name: value})

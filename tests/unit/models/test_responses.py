@@ -19,7 +19,7 @@ from outlast.agents.tools.hosted import (
     WebSearchTool,
 )
 from outlast.loop.values import JsonObject, Usage
-from outlast.models import ResponsesModel
+from outlast.models import OpenAIConnection, ResponsesModel
 from outlast.models.openai.responses import responses_body
 from outlast.ports.model import Model, ModelError, ModelRequest, OutputSpec, ToolSpec
 from tests.unit.models.conftest import over_both
@@ -482,3 +482,13 @@ def test_what_only_replies_may_have_is_not_sent_back() -> None:
     assert responses_body(ask([call]), "m")["input"] == [
         {"type": "shell_call", "id": "s", "call_id": "c"}
     ]
+
+
+async def test_a_stand_in_for_a_client_needs_only_what_a_call_uses() -> None:
+    class Client:
+        api_key = "key"
+        base_url = "http://localhost/v1/"
+
+    client: Any = Client()
+    target = OpenAIConnection(client=client).target("/responses", "m")
+    assert target.base_url == "http://localhost/v1"
