@@ -80,6 +80,8 @@ def of_model(error: ModelError) -> EffectError:
     details: JsonObject = {"reason": error.code}
     if error.status is not None:
         details["status"] = error.status
+    if error.retry_after is not None:
+        details["retry_after_seconds"] = error.retry_after.total_seconds()
     return EffectError(
         failures.MODEL_CALL_FAILED,
         error.message,

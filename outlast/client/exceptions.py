@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from outlast.agents import errors
+from outlast.client.provider_errors import as_openai_error, openai_error
 from outlast.contract import failures
 from outlast.loop.values import Failure
 
@@ -43,7 +44,7 @@ def exception_of(
         run_data: the run up to the failure.
         tripwire: the result of the guardrail that ended the run.
     """
-    ours = _ours(failure, run_data, tripwire)
+    ours = as_openai_error(_ours(failure, run_data, tripwire))
     if isinstance(ours, errors.ToolFailed) and (own := _raised_by_tool(failure)) is not None:
         own.run_data, own.__cause__ = run_data, ours
         return own
@@ -115,7 +116,7 @@ def _raised_by_users(failure: Failure) -> Exception | None:
     try:
         made = kind(text if isinstance(text, str) else failure.message)
     except Exception:  # noqa: BLE001  a user's constructor may need other arguments
-        return None
+        return openai_error(kind, text if isinstance(text, str) else failure.message)
     return made if isinstance(cast("object", made), Exception) else None
 
 

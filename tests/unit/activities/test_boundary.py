@@ -519,7 +519,8 @@ async def test_a_failure_that_may_pass_says_when_to_come_back() -> None:
     assert (error.type, error.message) == ("model_call_failed", "Slow down.")
     assert error.non_retryable is False
     assert error.next_retry_delay == timedelta(seconds=7)
-    assert error.details == ({"reason": "rate_limited", "status": 429},)
+    details = {"reason": "rate_limited", "status": 429, "retry_after_seconds": 7.0}
+    assert error.details == (details,)
 
 
 async def test_no_provider_makes_a_run_wait_longer_than_our_bound() -> None:

@@ -69,7 +69,11 @@ def test_a_providers_failure_keeps_what_programs_want_to_know() -> None:
     )
     assert (error.code, error.message) == ("model_call_failed", "Slow down.")
     assert (error.retryable, error.retry_after) == (True, wait)
-    assert error.details == {"reason": "rate_limited", "status": 429}
+    assert error.details == {
+        "reason": "rate_limited",
+        "status": 429,
+        "retry_after_seconds": 7.0,
+    }
 
 
 def test_a_failure_without_an_answer_has_no_status() -> None:

@@ -341,7 +341,8 @@ async def test_a_providers_failure_is_the_calls() -> None:
     busy = ModelError("busy", code="overloaded", retryable=True, retry_after=wait, status=503)
     error = await failure_of(Agent(name="A"), ScriptedModel(busy))
     assert (error.code, error.message, error.retryable) == ("model_call_failed", "busy", True)
-    assert (error.retry_after, error.details) == (wait, {"reason": "overloaded", "status": 503})
+    details = {"reason": "overloaded", "status": 503, "retry_after_seconds": 3.0}
+    assert (error.retry_after, error.details) == (wait, details)
 
 
 @pytest.mark.parametrize(("raised", "again"), [(OSError("x"), True), (TypeError("x"), False)])
