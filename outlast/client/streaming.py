@@ -229,6 +229,8 @@ class RunResultStreaming(RunResultBase):
     def _advance(self, state: LoopState) -> None:
         before, self.snapshot = self.snapshot, state
         self._forget()
+        if state.context is not before.context:  # before the events, whose reader may look
+            self._definitions.update_context(state.context)
         if not self._opened:
             self._opened = True
             if state.phase != "new":  # the run resumes: emit its active agent

@@ -10,7 +10,7 @@ import pytest
 import outlast
 from outlast import Agent, RunContextWrapper, RunHooks, function_tool
 from outlast.testing import ScriptedModel, call
-from tests.conformance.executors import Executor, row, soon
+from tests.conformance.executors import PATIENCE_SECONDS, Executor, row, soon
 from tests.conformance.views import outputs
 
 
@@ -188,6 +188,31 @@ async def test_agents_as_tools_of_one_reply_lose_nothing(executor: Executor) -> 
     await executor.execute(outer, model=model, context=(desk := Desk()))
     assert (desk.processed, desk.open_) == (3, ["d"])
     assert desk.sizes == {"a": 1, "b": 1, "c": 1}
+
+
+@row(54)
+async def test_a_reader_of_a_stream_sees_changes_when_they_are_recorded(
+    executor: Executor,
+) -> None:
+    seen_by_reader = asyncio.Event()
+
+    @function_tool
+    async def count(ctx: RunContextWrapper[Desk]) -> str:
+        if ctx.context.processed:
+            await soon(seen_by_reader)
+        ctx.context.processed += 1
+        return "counted"
+
+    model = ScriptedModel([call("count", "c1")], [call("count", "c2")], "done")
+    agent, desk = Agent(name="A", tools=[count]), Desk()
+    result = await executor.stream(agent, model=model, context=desk)
+    counts: list[int] = []
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        async for event in result.stream_events():
+            if getattr(event, "name", "") == "tool_output":
+                counts.append(desk.processed)
+                seen_by_reader.set()
+    assert counts == [1, 2]
 
 
 @row(54)
