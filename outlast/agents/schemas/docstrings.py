@@ -1,6 +1,7 @@
 """Descriptions of functions, from Google, NumPy and Sphinx docstrings."""
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -44,7 +45,7 @@ def read_docs(function: Callable[..., Any], style: DocstringStyle = "auto") -> F
         "sphinx": ParserStyle.REST,
     }
     try:
-        parsed = parse(text, style=parsers[style])
+        parsed = parse(_with_plain_entries(text, function), style=parsers[style])
     except (ParseError, LookupError, ValueError):  # odd text trips the parser in several ways
         return FunctionDocs(description=text)
     parameters = {
@@ -54,6 +55,42 @@ def read_docs(function: Callable[..., Any], style: DocstringStyle = "auto") -> F
         for name in param.arg_name.split(",")  # NumPy allows several parameters in one entry
     }
     return FunctionDocs(description=(parsed.description or "").strip(), parameters=parameters)
+
+
+_SECTION = re.compile(r"(Args|Arguments|Parameters|Params):\s*$")
+_ENTRY = re.compile(r"\s+(\*{0,2})(?P<name>\w+)\s*(?P<kind>\(.*?\))?\s*(?P<sign>:|-)(?=\s|$)")
+
+
+def _with_plain_entries(text: str, function: Callable[..., Any]) -> str:
+    """Return a docstring whose Google sections have the entries that the parser reads.
+
+    People also write `name (int) - text`, and continue an entry without an indentation. Only the
+    function's own parameters begin entries, so a continuation may have a colon.
+    """
+    names = _parameter_names(function)
+    lines: list[str] = []
+    indent: str | None = None  # that of the entries of the section
+    is_inside = False
+    for line in text.split("\n"):
+        before = line[: len(line) - len(line.lstrip())]
+        if line.strip() and not before:
+            is_inside, indent = _SECTION.match(line) is not None, None
+        entry = _ENTRY.match(line) if is_inside and line.strip() else None
+        if entry is not None and entry["name"] in names:
+            indent = before if indent is None else indent
+            if entry["sign"] == "-":
+                line = f"{line[: entry.start('sign')].rstrip()}:{line[entry.end('sign') :]}"  # noqa: PLW2901
+        elif is_inside and indent is not None and line.strip() and len(before) <= len(indent):
+            line = f"{indent}    {line.lstrip()}"  # noqa: PLW2901
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def _parameter_names(function: Callable[..., Any]) -> frozenset[str]:
+    try:
+        return frozenset(inspect.signature(function).parameters)
+    except (TypeError, ValueError):  # a builtin without a signature
+        return frozenset()
 
 
 def _docstring(function: Callable[..., Any]) -> str:

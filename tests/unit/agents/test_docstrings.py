@@ -165,3 +165,32 @@ def test_the_docstring_is_found_on_every_kind_of_callable(
     function: Callable[..., Any], description: str
 ) -> None:
     assert read_docs(function).description == description
+
+
+LOOSE = """Find orders.
+
+    Args:
+        customer (str) - whose orders,
+        by name: the first one counts.
+        limit: how many,
+        at most 100
+        **filters - further - filters.
+
+    Returns:
+        The orders.
+    """
+
+
+@pytest.mark.parametrize("style", ["google", "auto"])
+def test_loose_entries_keep_their_descriptions(style: DocstringStyle) -> None:
+    def find(customer: str, limit: int, **filters: str) -> None:
+        del customer, limit, filters
+
+    find.__doc__ = LOOSE
+    found = read_docs(find, style)
+    assert found.description == "Find orders."
+    assert {name: " ".join(text.split()) for name, text in found.parameters.items()} == {
+        "customer": "whose orders, by name: the first one counts.",
+        "limit": "how many, at most 100",
+        "filters": "further - filters.",
+    }
