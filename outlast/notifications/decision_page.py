@@ -176,7 +176,7 @@ def _form(request: ApprovalRequest, link: Link, token: str) -> str:
     buttons = "".join(
         f'<button name="decision" value="{name}">{name.title()}</button>'
         for name in _TYPES
-        if name in request.terms.allow
+        if name in _notice(request, link).allow
     )
     return (
         f"<p>You decide as <b>{html.escape(excerpt(link.subject, 100))}</b>.</p>"

@@ -173,6 +173,13 @@ async def test_a_link_without_an_execution_decides_nothing() -> None:
     assert runs.decided == []
 
 
+async def test_a_link_takes_no_conversation_over() -> None:
+    runs = Runs(replace(REFUND, terms=replace(REFUND.terms, takeover=True)))
+    page = (await get(runs, token()))[2].decode()
+    assert 'value="reject"' in page
+    assert 'value="approve"' not in page
+
+
 async def test_a_person_has_one_vote() -> None:
     runs = Runs(replace(REFUND, terms=replace(REFUND.terms, quorum=2)))
     assert (await post(runs, token()))[0] == 200
