@@ -368,10 +368,11 @@ class OpenAIConnection:
 
     def _access(self) -> _Access:
         if self._own_client is not None:
+            # Tests pass stand-ins, which have no more than their calls use.
             socket_url = getattr(self._own_client, "websocket_base_url", None)
             return _Access(
-                base_url=str(self._own_client.base_url),
-                api_key=self._own_client.api_key,
+                base_url=str(getattr(self._own_client, "base_url", None) or DEFAULT_BASE_URL),
+                api_key=getattr(self._own_client, "api_key", None),
                 websocket_base_url=None if socket_url is None else str(socket_url),
             )
         base_url = self._base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL
