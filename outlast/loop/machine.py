@@ -1101,8 +1101,8 @@ def _use_outputs(state: LoopState, calls: Sequence[Call]) -> LoopState:
 def _start_calls(state: LoopState) -> Step:
     """Start planned calls in their order, up to the parallel limit."""
     commands: list[Command] = []
+    running = sum(call.status == "running" for call in state.calls)
     for index, call in enumerate(state.calls):
-        running = sum(one.status == "running" for one in state.calls)
         if state.question.parallel is not None and running >= state.question.parallel:
             break
         if call.status == "planned" and call.form == MCP_APPROVAL:  # the provider runs the tool
@@ -1113,6 +1113,7 @@ def _start_calls(state: LoopState) -> Step:
             state = with_call(state, index, replace(call, status="running", effect=run.effect))
             state, started = requests.issue(state, run)
             commands.extend(started)
+            running += 1
     return state, tuple(commands)
 
 

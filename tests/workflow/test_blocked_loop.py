@@ -126,6 +126,41 @@ async def test_what_arrives_while_a_loop_is_blocked_waits_and_keeps_its_attempts
     assert max(attempts) <= 2, attempts
 
 
+LONGER_THAN_A_TASK_SECONDS = 12.0
+"""The server gives a workflow task up after ten seconds, and a local activity runs inside one."""
+
+
+@pytest.mark.parametrize("kind", ["fast", "read"])
+async def test_a_fast_call_that_blocks_the_loop_is_made_once(desk: Desk, kind: str):
+    """Its workflow task is lost, and the next one asks for the same call."""
+    calls: Counter[int] = Counter()
+
+    async def look(number: int) -> str:
+        """Look, and block the loop for number 9."""
+        calls[number] += 1
+        if number == 9:
+            time.sleep(LONGER_THAN_A_TASK_SECONDS)  # noqa: ASYNC251  this is it
+        return "seen"
+
+    is_read = kind == "read"
+    tool = function_tool(look, effect="read") if is_read else function_tool(look, fast=True)
+
+    def reply(request: Any) -> Any:
+        question, turn = str(request.input[0]["content"]), len(request.input) // 2
+        if turn < 4:  # a tool is short after three short calls
+            return [call("look", f"c{turn}", number=0)]
+        return [call("look", "c4", number=9)] if question == "block" and turn == 4 else say("Done.")
+
+    agent = Agent(name="Clerk", tools=[tool])
+    await desk.open(agent, model=ScriptedModel(always=reply))
+    began = time.monotonic()
+    results = await asyncio.gather(*(desk.run(agent, one) for one in ["block", *"1234"]))
+    took = time.monotonic() - began
+    assert [result.final_output for result in results] == ["Done."] * 5
+    assert calls[9] == 1
+    assert took < 2 * LONGER_THAN_A_TASK_SECONDS + 10, "one block, and what a loaded machine adds"
+
+
 @pytest.mark.smoke
 async def test_the_sdk_still_takes_heartbeats_from_any_thread(desk: Desk):
     """Should an upgrade of the SDK end this, heartbeats would stop with a blocked loop again."""

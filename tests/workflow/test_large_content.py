@@ -289,6 +289,30 @@ async def test_fifty_fast_calls_with_large_outputs_are_answered(desk: Desk, para
     assert result.final_output == f"{calls * 98_904}"
 
 
+async def test_five_hundred_calls_of_one_reply_lose_no_workflow_task(desk: Desk):
+    """A step of the workflow that takes two seconds counts as a deadlock, and begins anew."""
+    calls = 500
+
+    @function_tool(fast=True)
+    async def look(number: int) -> str:
+        return f"{number}"
+
+    def reply(request: ModelRequest) -> Any:
+        found = outputs(request)
+        if not found:
+            return [call("look", f"c{number}", number=number) for number in range(calls)]
+        return say(f"{len(found)}")
+
+    agent = Agent[Any](name="Reader", tools=[look])
+    await desk.open(agent, model=ScriptedModel(always=reply))
+    handle = await desk.start(agent, "Go")
+    assert (await desk.result(handle)).final_output == f"{calls}"
+    first = (await desk.workflow(handle).describe()).raw_info.first_run_id
+    history = await desk.client.get_workflow_handle(handle.id, run_id=first).fetch_history()
+    lost = {"workflow_task_failed_event_attributes", "workflow_task_timed_out_event_attributes"}
+    assert not [event for event in history.events if event.WhichOneof("attributes") in lost]
+
+
 async def test_the_failure_of_a_fast_call_is_bounded_as_json(desk: Desk):
     def reply(request: ModelRequest) -> Any:
         found = outputs(request)
