@@ -29,6 +29,8 @@ from outlast.activities.engine_heartbeat import (
 from outlast.activities.errors import EffectError, cut, is_retryable
 from outlast.activities.heartbeats import Beat, heartbeats
 from outlast.activities.late_results import late_results
+from outlast.activities.model_retry import OF_THE_MODEL
+from outlast.activities.retry_delay import next_attempt_in
 from outlast.activities.stream_heartbeats import Cadence, StreamHeartbeats
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.contract import claims, failures, names, policies, records
@@ -51,6 +53,7 @@ class EffectActivities:
 
     def __init__(self, worker: WorkerDeps) -> None:
         self._deps = worker
+        self._began_at = time.time()
 
     @property
     def _worker(self) -> WorkerDeps:
@@ -72,7 +75,7 @@ class EffectActivities:
         payload: JsonObject = activity.payload_converter().from_payload(arguments[0].payload)
         info = activity.info()
         kind = kind_of_activity(info.activity_type)
-        with _send_heartbeats() as beat, _typed_errors(payload):
+        with _send_heartbeats() as beat, _typed_errors(payload), self._patience():
             if kind is None or not kind.function:
                 raise EffectError(
                     failures.USER_ERROR,
@@ -103,6 +106,27 @@ class EffectActivities:
             if info.is_local:
                 late_results.keep(own, written, time.monotonic() - begun)
             return written
+
+    @contextlib.contextmanager
+    def _patience(self) -> Generator[None]:
+        """Make a model's failure the last one where the next attempt would come too late.
+
+        Time in which no worker hosted the run does not count. Retry settings of the model outrank
+        the worker's patience.
+        """
+        try:
+            yield
+        except EffectError as error:
+            patience, info = self._deps.model_patience, activity.info()
+            is_ours = error.code in OF_THE_MODEL and error.attempts is None and error.retryable
+            if patience is not None and is_ours:
+                asked = error.retry_after
+                delay = next_attempt_in(asked and min(asked, policies.LONGEST_RETRY_AFTER))
+                since = max(info.scheduled_time.timestamp(), self._began_at)
+                tried = time.time() - since
+                if tried + delay.total_seconds() > patience.total_seconds():
+                    raise _impatient(error, tried_seconds=tried, delay=delay) from error.__cause__
+            raise
 
     async def _call_model(self, request: EffectRequest[CallModel], beat: Beat) -> ModelReply:
         """Carry out a model call, and send its stream with the heartbeats."""
@@ -257,6 +281,17 @@ def _typed_errors(payload: JsonObject) -> Generator[None]:
             type=failures.WORKER_FOUND if again and patient else failures.INTERNAL,
             non_retryable=patient or not again,
         ) from error
+
+
+def _impatient(error: EffectError, *, tried_seconds: float, delay: timedelta) -> EffectError:
+    return EffectError(
+        error.code,
+        f"{error.message} This program gave up after {tried_seconds:.0f} s: the next attempt would "
+        f"be {delay.total_seconds():.0f} s later. {policies.MODEL_PATIENCE_VARIABLE}=600 in its "
+        "environment waits for longer, and so does ModelSettings(retry=...).",
+        retryable=False,
+        details=error.details,
+    )
 
 
 def _abandoned_error() -> ApplicationError:

@@ -22,7 +22,8 @@ from outlast.ports.model import ModelRequest
 
 logger = get_logger(__name__)
 
-_OF_THE_MODEL = frozenset({failures.MODEL_CALL_FAILED, ModelTimeoutError.code})
+OF_THE_MODEL = frozenset({failures.MODEL_CALL_FAILED, ModelTimeoutError.code})
+"""The codes of failures of the model, rather than of user code around its call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,7 @@ async def apply_retry_settings(
         policy: the policy of the settings, if any.
     """
     settings = attempt.request.settings.retry
-    if settings is None or error.code not in _OF_THE_MODEL:
+    if settings is None or error.code not in OF_THE_MODEL:
         return
     most = MODEL.attempts
     if settings.max_retries is not None:

@@ -1,6 +1,7 @@
 """The definitions, model provider and blob store that a worker's effects use."""
 
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any
 
 from outlast.activities.tool_times import ToolTimes
@@ -37,6 +38,7 @@ class WorkerDeps:
         shared_contexts: the context objects of calls that run beside each other.
         tool_times: how long the latest calls of tools took in this process.
         notifiers: deliver notices about approvals and takeovers.
+        model_patience: how long a failing model call is retried; None for all its attempts.
     """
 
     registry: Registry
@@ -50,6 +52,7 @@ class WorkerDeps:
     tool_times: ToolTimes = field(default_factory=ToolTimes, compare=False)
     shared_contexts: SharedContexts = field(default_factory=SharedContexts, compare=False)
     notifiers: tuple[Notifier, ...] = ()
+    model_patience: timedelta | None = None
 
     def of_run(self, run_id: str) -> "WorkerDeps":
         """Return the dependencies of one run, which may have its own definitions."""

@@ -9,6 +9,9 @@ from typing import Final, TypeVar
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.errors import ServerUnavailable, UserError
+from outlast.agents.logs import get_logger
+
+logger = get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -19,6 +22,9 @@ PATIENCE_VARIABLE: Final = "OUTLAST_PATIENCE_SECONDS"
 
 WAITS_SECONDS: Final = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 """The waits between attempts; the last one repeats."""
+
+SILENT_SECONDS: Final = 3.0
+"""An outage that lasts longer is logged, once."""
 
 LONGEST_CALL_IN_OUTAGE_SECONDS: Final = 90.0
 """A call that fails later than this after the previous failure starts a new outage."""
@@ -93,12 +99,13 @@ class Outage:
     def __init__(self, patience: timedelta) -> None:
         self._patience = patience
         self._attempt = 0
+        self._is_logged = False
         self._since: float | None = None
         self._last = 0.0
 
     def is_over(self) -> None:
         """Record that the server has answered."""
-        self._since, self._attempt = None, 0
+        self._since, self._attempt, self._is_logged = None, 0, False
 
     async def wait(self, error: RPCError) -> None:
         """Wait until the next attempt is due.
@@ -111,10 +118,13 @@ class Outage:
             raise error
         now = asyncio.get_running_loop().time()
         if self._since is None or now - self._last > LONGEST_CALL_IN_OUTAGE_SECONDS:
-            self._since, self._attempt = now, 0
+            self._since, self._attempt, self._is_logged = now, 0, False
         left = self._since + self._patience.total_seconds() - now
         if left <= 0:
             raise unavailable(error, self._patience) from error
+        if not self._is_logged and now - self._since >= SILENT_SECONDS:
+            self._is_logged = True
+            logger.warning("%s; waiting for it for %.0f s more", unavailable(error), left)
         await asyncio.sleep(min(wait_seconds(self._attempt), left))
         self._attempt += 1
         self._last = asyncio.get_running_loop().time()

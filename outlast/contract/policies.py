@@ -104,6 +104,12 @@ SHORTEST_HISTORY: Final = 20
 LONGEST_RETRY_AFTER: Final = timedelta(minutes=5)
 """The longest wait that a provider can request."""
 
+MODEL_PATIENCE: Final = timedelta(seconds=45)
+"""How long a program that hosts its own runs retries a failing model, while somebody waits. Workers
+make all attempts."""
+
+MODEL_PATIENCE_VARIABLE: Final = "OUTLAST_MODEL_PATIENCE_SECONDS"
+
 
 def heartbeat_ms(settings: JsonObject | None, default: int = HEARTBEAT_MS) -> int:
     """Return how long a worker may miss heartbeats: the run's setting, or the default."""

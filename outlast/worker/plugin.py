@@ -5,6 +5,7 @@ import contextlib
 import os
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
@@ -33,6 +34,7 @@ from outlast.blobs import large_content
 from outlast.contract import records
 from outlast.contract.identity import IdentityKeyError, keys_from_environment
 from outlast.contract.names import OBSERVER
+from outlast.contract.policies import MODEL_PATIENCE, MODEL_PATIENCE_VARIABLE
 from outlast.loop.state import LoopState
 from outlast.models.multi_provider import MultiProvider
 from outlast.payloads.readable import readable
@@ -104,7 +106,6 @@ class OutlastPlugin(SimplePlugin):
         """
         _prepare_process()
         self.registry = _registry_of(agents)
-        self._flush_seconds = _flush_seconds(agents)
         _add_context_types(self.registry, context_types)
         self._contexts = as_factories(context)
         self.registry.add_references(references)
@@ -119,16 +120,21 @@ class OutlastPlugin(SimplePlugin):
             contexts=self._contexts,
             approvals=_approvals_of(approvals, self.registry),
             notifiers=_checked_notifiers(notifiers),
+            model_patience=_model_patience(agents),
         )
         super().__init__(  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
             "outlast",
             workflows=[AgentRun, PeopleNotices],
             activities=EffectActivities(deps).all,
-            run_context=lambda: self._run_context(closes_models=model_provider is None),
+            run_context=lambda: self._run_context(model_provider is None, _flush_seconds(agents)),
         )
 
     @contextlib.asynccontextmanager
-    async def _run_context(self, *, closes_models: bool) -> AsyncGenerator[None]:
+    async def _run_context(
+        self,
+        closes_models: bool,  # noqa: FBT001  one caller
+        flush_seconds: float,
+    ) -> AsyncGenerator[None]:
         """Prepare a worker's process, and close the worker's resources."""
         begin_attempts_like_this()
         records.adapter(LoopState)  # built now, because it would slow down a workflow task
@@ -150,7 +156,7 @@ class OutlastPlugin(SimplePlugin):
                 if closes_models:
                     await self.models.aclose()
             finally:
-                await REGISTRATION.flushed(self._flush_seconds)
+                await REGISTRATION.flushed(flush_seconds)
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
         """Add the options that runs need; options set by the user stay.
@@ -222,6 +228,23 @@ def _approvals_of(
     for warning in file.check(approval_points(registry)).warnings:
         logger.warning("%s", warning)
     return file
+
+
+def _model_patience(agents: Iterable[Agent[Any]] | Registry) -> timedelta | None:
+    """Return how long a failing model is retried in a program that hosts its own runs.
+
+    Raises:
+        UserError: the environment's value is no number.
+    """
+    if not isinstance(agents, Registry):
+        return None
+    text = os.environ.get(MODEL_PATIENCE_VARIABLE, "")
+    try:
+        return timedelta(seconds=max(float(text), 0.0)) if text else MODEL_PATIENCE
+    except (ValueError, OverflowError):
+        raise UserError(
+            f"{MODEL_PATIENCE_VARIABLE}={text!r} must be a number of seconds, such as 300."
+        ) from None
 
 
 def _flush_seconds(agents: Iterable[Agent[Any]] | Registry) -> float:

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from temporalio.activity import ActivityCancellationDetails
 from temporalio.client import Client
-from temporalio.common import RawValue
+from temporalio.common import RawValue, RetryPolicy
 from temporalio.converter import DataConverter
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.service import RPCError, RPCStatusCode
@@ -21,6 +21,8 @@ from outlast.activities import boundary
 from outlast.activities.boundary import EffectActivities
 from outlast.activities.errors import EffectError
 from outlast.agents.agent import Agent
+from outlast.agents.config.retry import ModelRetrySettings
+from outlast.agents.config.settings import ModelSettings
 from outlast.agents.context.wrapper import ToolContext
 from outlast.agents.errors import UserError
 from outlast.agents.guardrails.guardrail import (
@@ -521,6 +523,45 @@ async def test_a_failure_that_may_pass_says_when_to_come_back() -> None:
     assert error.next_retry_delay == timedelta(seconds=7)
     details = {"reason": "rate_limited", "status": 429, "retry_after_seconds": 7.0}
     assert error.details == (details,)
+
+
+RETRIES = ModelSettings(retry=ModelRetrySettings(max_retries=5))
+DAY = timedelta(days=1)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "asked", "settings", "patience", "is_last"),
+    [
+        (1, None, None, 45, False),
+        (6, None, None, 45, False),  # the next one follows after 32 s
+        (7, None, None, 45, True),  # after 60 s
+        (7, None, None, 65, False),
+        (1, DAY, None, 45, True),
+        (1, DAY, None, 600, False),
+        (1, None, None, 0, True),
+        (7, None, None, None, False),
+        (1, DAY, None, None, False),
+        (4, DAY, RETRIES, 45, False),
+    ],
+)
+async def test_a_program_gives_a_failing_model_up_where_the_next_attempt_came_too_late(
+    attempt: int,
+    asked: timedelta | None,
+    settings: ModelSettings | None,
+    patience: float | None,
+    is_last: bool,
+) -> None:
+    busy = ModelError("Busy.", code="overloaded", retryable=True, status=503, retry_after=asked)
+    agent = Agent(name="A", model_settings=settings or ModelSettings())
+    limit = None if patience is None else timedelta(seconds=patience)
+    deps = replace(worker_of(agent, model=ScriptedModel(busy)), model_patience=limit)
+    policy = RetryPolicy(maximum_interval=timedelta(seconds=60))
+    env = environment(attempt=attempt, retry_policy=policy)
+    with pytest.raises(ApplicationError) as caught:
+        await perform(env, EffectActivities(deps), "call_model", inline(model_request()))
+    assert caught.value.non_retryable is is_last
+    assert caught.value.details[0]["status"] == 503
+    assert ("OUTLAST_MODEL_PATIENCE_SECONDS=600" in caught.value.message) is is_last
 
 
 async def test_no_provider_makes_a_run_wait_longer_than_our_bound() -> None:

@@ -46,6 +46,17 @@ async def test_an_outage_that_takes_too_long_is_a_server_that_is_unavailable() -
     assert raised.value.__cause__ is AWAY
 
 
+async def test_a_long_outage_is_logged_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert await ride_out(Server(AWAY, AWAY, "here").call, PATIENCE) == "here"
+    assert caplog.messages == []
+    monkeypatch.setattr(outages, "SILENT_SECONDS", 0.0)
+    assert await ride_out(Server(AWAY, AWAY, AWAY, "here").call, PATIENCE) == "here"
+    (line,) = caplog.messages
+    assert line.startswith("The Temporal server does not answer: transport error; waiting for it")
+
+
 async def test_an_answer_ends_an_outage() -> None:
     outage = Outage(timedelta(seconds=0.01))
     for _ in range(3):

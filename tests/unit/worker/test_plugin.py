@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,13 +13,14 @@ from outlast.agents.agent import Agent
 from outlast.agents.approvals.policy_file import ApprovalFile
 from outlast.agents.context.encoding import type_name
 from outlast.agents.errors import UserError
+from outlast.agents.registry import Registry
 from outlast.contract import records
 from outlast.loop.state import LoopState
 from outlast.models.multi_provider import MultiProvider
 from outlast.models.openai.provider import OpenAIProvider
 from outlast.ports.notifier import Notification, Notifier
 from outlast.testing import ScriptedModel, SpanCollector
-from outlast.worker.plugin import OutlastPlugin
+from outlast.worker.plugin import OutlastPlugin, _model_patience
 from outlast.workflows.agent_run import AgentRun
 from outlast.workflows.people_notices import PeopleNotices
 from tests.mcp_servers import Shelf
@@ -203,3 +205,25 @@ def test_the_operators_file_is_compared_with_the_agents(
         OutlastPlugin([A])
     # A program that hosts its own runs does not know all its agents yet.
     OutlastPlugin([A], approvals=ApprovalFile.load(place))
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"), [(None, 45.0), ("", 45.0), ("600", 600.0), ("0", 0.0), ("-1", 0.0)]
+)
+def test_only_programs_that_host_their_runs_give_a_failing_model_up(
+    monkeypatch: pytest.MonkeyPatch, value: str | None, seconds: float
+) -> None:
+    monkeypatch.delenv("OUTLAST_MODEL_PATIENCE_SECONDS", raising=False)
+    if value is not None:
+        monkeypatch.setenv("OUTLAST_MODEL_PATIENCE_SECONDS", value)
+    agent = Agent[Any](name="Desk")
+    own: Any = Registry([agent], tell_apart=True)
+    assert _model_patience(own) == timedelta(seconds=seconds)
+    assert _model_patience([agent]) is None
+
+
+def test_a_patience_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUTLAST_MODEL_PATIENCE_SECONDS", "long")
+    own: Any = Registry([Agent[Any](name="Desk")], tell_apart=True)
+    with pytest.raises(UserError, match="OUTLAST_MODEL_PATIENCE_SECONDS='long' must be a number"):
+        OutlastPlugin(own)
