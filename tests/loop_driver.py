@@ -509,10 +509,12 @@ class Play:
         self.passed_ms += ms
         return self.take(TimePassed(at_ms=self.now_ms))
 
-    def holds(self, by: str = "ann", mode: HoldMode = "finish") -> tuple[Command, ...]:
-        """A person takes the conversation over."""
+    def holds(
+        self, by: str = "ann", mode: HoldMode = "finish", **fields: Any
+    ) -> tuple[Command, ...]:
+        """A person takes the conversation over, or hands it over."""
         person = Person(subject=by)
-        return self.take(ConversationHeld(at_ms=self.now_ms, person=person, mode=mode))
+        return self.take(ConversationHeld(at_ms=self.now_ms, person=person, mode=mode, **fields))
 
     def says(self, text: str, by: str = "ann", message_id: str = "") -> tuple[Command, ...]:
         """The person who has the conversation speaks to the user."""

@@ -393,8 +393,13 @@ def _able_to_take_over(play: Play, a: int, b: int) -> tuple[Person, bool]:
     people = [PEOPLE[(a + at) % len(PEOPLE)] for at in range(len(PEOPLE))]
     if b % 6 == 5:
         return (people[0] if a % 3 else NOBODY), a % 2 == 0
-    problem = hold_problem if state.hold is None else say_problem
-    able = [one for one in people if problem(state, one, 0, verified=verified) is None]
+
+    def problem(one: Person) -> str | None:
+        if state.hold is not None:
+            return say_problem(state, one, 0, verified=verified)
+        return hold_problem(state, ConversationHeld(at_ms=0, person=one, verified=verified))
+
+    able = [one for one in people if problem(one) is None]
     return (able or people)[0], verified
 
 
@@ -406,7 +411,10 @@ def _hold_or_say(play: Play, a: int, b: int) -> ConversationHeld | PersonSpoke:
             at_ms=play.now_ms, person=person, message_id=name, text=f"said {b}", verified=verified
         )
     mode = "cancel" if a % 2 else "finish"
-    return ConversationHeld(at_ms=play.now_ms, person=person, mode=mode, verified=verified)
+    to = PEOPLE[b % len(PEOPLE)].subject if a % 3 == 0 else ""
+    return ConversationHeld(
+        at_ms=play.now_ms, person=person, mode=mode, to=to, force=a % 4 == 0, verified=verified
+    )
 
 
 def _release(play: Play, a: int, b: int) -> ConversationReleased | None:

@@ -148,7 +148,9 @@ def is_inert(  # noqa: C901, PLR0911, PLR0912  a row for each event
         case RequestClaimed() | MessageWithdrawn() | ConversationReleased():
             return refusal_of(state, event) is not None
         case ConversationHeld():
-            return state.hold is not None or refusal_of(state, event) is not None
+            by = event.to or event.person.subject
+            same = state.hold is not None and state.hold.by == by
+            return same or refusal_of(state, event) is not None
         case PersonSpoke():
             said = () if state.hold is None else state.hold.said
             return event.message_id in said or refusal_of(state, event) is not None

@@ -98,6 +98,8 @@ def label(before: LoopState, event: Event, last_ms: int) -> str:  # noqa: C901, 
                 return "time jumps back"
             due = is_due(before, event.at_ms)
             return "time passes, something is due" if due else "time passes, nothing is due"
+        case ConversationHeld() if event.to or event.force:
+            return "hand a hold over" if event.to else "hold by force"
         case ConversationHeld():
             return f"hold, {event.mode}"
         case PersonSpoke():

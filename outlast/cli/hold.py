@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from outlast.agents.errors import UserError
 from outlast.cli.sender import Caller, by_person
 
 if TYPE_CHECKING:
@@ -16,10 +17,24 @@ async def hold(
     cancel: Annotated[
         bool, typer.Option("--cancel", help="Cancel a model call under way, instead of waiting.")
     ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Take the conversation from whoever else has it.")
+    ] = False,
+    to: Annotated[
+        str | None, typer.Option("--to", help="The person to whom you hand your conversation over.")
+    ] = None,
 ) -> None:
     """Take a conversation over: the agent does nothing until you release it."""
+    if to is not None and (force or cancel):
+        raise UserError("--to hands over what you hold: leave out --force and --cancel.")
     handle, mode = await caller.connect(), "cancel" if cancel else "finish"
-    receipt = await caller.send(handle, lambda: handle.hold(by=caller.person, mode=mode))
+    if to is not None:
+        receipt = await caller.send(handle, lambda: handle.hand_over(by=caller.person, to=to))
+        _show(caller, receipt, f"{receipt.by} has the conversation now.")
+        return
+    receipt = await caller.send(
+        handle, lambda: handle.hold(by=caller.person, mode=mode, force=force)
+    )
     now = "waits" if cancel else "finishes a turn under way, and then waits"
     done = f"{receipt.by} has the conversation. The agent {receipt.agent} {now}."
     if receipt.approved:

@@ -330,7 +330,8 @@ def _of_ignored(ignored: Ignored, event: Event | None, blank: AuditRecord) -> Au
 def _of_takeover(event: Event | None, blank: AuditRecord) -> Iterator[AuditRecord]:
     match event:
         case ConversationHeld():
-            did, note = "held", ""
+            did = "held"
+            note = f"handed over to {event.to}" if event.to else "by force" if event.force else ""
         case PersonSpoke():
             did, note = "said", f"message {event.message_id}"
         case ConversationReleased():

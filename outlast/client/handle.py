@@ -652,7 +652,9 @@ class RunHandle:
         """
         return await self._people.unclaim(request, by, force=force)
 
-    async def hold(self, *, by: By, mode: HoldMode = "finish") -> TakeoverReceipt:
+    async def hold(
+        self, *, by: By, mode: HoldMode = "finish", force: bool = False
+    ) -> TakeoverReceipt:
         """Take the conversation over: the agent does nothing until `release`.
 
         Messages that arrive meanwhile are for the person, who answers with `say`. Requests for a
@@ -662,12 +664,25 @@ class RunHandle:
             by: who takes it: a name or a `Person`.
             mode: `finish` lets a model call under way, and what it leads to, end first; `cancel`
                 cancels the model call.
+            force: take it from whoever else has it.
 
         Raises:
             UserError: the run has ended, somebody else has the conversation, or this person may not
                 take it.
         """
-        return await self._people.hold(by, mode)
+        return await self._people.hold(by, mode, force=force)
+
+    async def hand_over(self, *, by: By, to: By) -> TakeoverReceipt:
+        """Hand a conversation that one holds over to a colleague, who then speaks in it.
+
+        Args:
+            by: who holds it: a name or a `Person`.
+            to: the colleague: a name or a `Person`.
+
+        Raises:
+            UserError: this person does not hold the conversation.
+        """
+        return await self._people.hand_over(by, to)
 
     async def say(self, text: str, *, by: By, message_id: str | None = None) -> TakeoverReceipt:
         """Answer the user as a person, while the conversation is held.
@@ -678,7 +693,7 @@ class RunHandle:
             message_id: makes a repeated call the same message; default: a new id.
 
         Raises:
-            UserError: nobody holds the conversation, or this person may not speak in it.
+            UserError: this person does not hold the conversation, or may not speak in it.
         """
         return await self._people.say(text, by, message_id)
 
@@ -693,7 +708,7 @@ class RunHandle:
             to: the agent that goes on; default: the one that was active.
 
         Raises:
-            UserError: nobody holds the conversation, or this person may not release it.
+            UserError: this person does not hold the conversation, or may not release it.
         """
         return await self._people.release(by, note, to)
 

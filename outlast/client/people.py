@@ -324,11 +324,16 @@ class People:
 
     # --- Takeovers --------------------------------------------------------------------------------
 
-    async def hold(self, by: By, mode: HoldMode) -> TakeoverReceipt:
-        """Take the conversation over; see `RunHandle.hold`."""
+    async def hold(
+        self, by: By, mode: HoldMode = "finish", *, force: bool = False, to: By = None
+    ) -> TakeoverReceipt:
+        """Take the conversation over, or hand it over; see `RunHandle.hold` and `hand_over`."""
         _check_choice("hold(mode=...)", mode, HoldMode)
-        record = records.HoldRecord(mode=mode, **_fields(person_of(by)))
+        colleague = person_of(to).subject
+        record = records.HoldRecord(mode=mode, force=force, to=colleague, **_fields(person_of(by)))
         receipt = await self._take_over(names.HOLD, record, f"hold-{_new_id()}")
+        if colleague:
+            return receipt
         return replace(receipt, approved=await self._approve_by_holding(by))
 
     async def _approve_by_holding(self, by: By) -> tuple[str, ...]:
@@ -341,6 +346,12 @@ class People:
                 await self.decide(decision_of(request, "approve", by=by), request=request)
                 approved.append(request.id)
         return tuple(approved)
+
+    async def hand_over(self, by: By, to: By) -> TakeoverReceipt:
+        """Hand the conversation over to a colleague; see `RunHandle.hand_over`."""
+        if to is None:
+            raise UserError("hand_over(to=...) must name the colleague: a name or a Person.")
+        return await self.hold(by, to=to)
 
     async def say(self, text: str, by: By, message_id: str | None) -> TakeoverReceipt:
         """Answer the user; see `RunHandle.say`."""

@@ -179,7 +179,14 @@ def _claimed(payload: Json | Unreadable, at_ms: int, *, verified: bool) -> Event
 
 def _held(payload: Json | Unreadable, at_ms: int, *, verified: bool) -> Event:
     record = read(HoldRecord, payload)
-    return ConversationHeld(at_ms=at_ms, person=record.person, mode=record.mode, verified=verified)
+    return ConversationHeld(
+        at_ms=at_ms,
+        person=record.person,
+        mode=record.mode,
+        to=record.to,
+        force=record.force,
+        verified=verified,
+    )
 
 
 def _spoke(payload: Json | Unreadable, at_ms: int, *, verified: bool) -> Event:

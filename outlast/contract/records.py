@@ -218,9 +218,15 @@ class ClaimRecord(PersonRecord):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldRecord(PersonRecord):
-    """The payload of `hold`: whether a model call under way may finish, or is cancelled."""
+    """The payload of `hold`: whether a model call under way may finish, or is cancelled.
+
+    With `to`, the sender hands the conversation that they hold over to that person. With `force`,
+    they take it from whoever else has it.
+    """
 
     mode: HoldMode = "finish"
+    to: str = ""
+    force: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

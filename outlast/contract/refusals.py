@@ -102,8 +102,8 @@ def _problem_of(state: LoopState, event: Event) -> str | None:
             return decision_problem(state, decision, at_ms, verified=verified)
         case RequestClaimed():
             return claim_problem(state, event)
-        case ConversationHeld(person=person, at_ms=at_ms, verified=verified):
-            return hold_problem(state, person, at_ms, verified=verified)
+        case ConversationHeld():
+            return hold_problem(state, event)
         case ConversationReleased(person=person, to=to, at_ms=at_ms, verified=verified):
             return release_problem(state, person, to, at_ms, verified=verified)
         case PersonSpoke():

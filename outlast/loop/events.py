@@ -170,12 +170,16 @@ class ConversationHeld:
     Attributes:
         person: who.
         mode: whether a model call under way may finish, or is cancelled.
+        to: who gets the conversation, if its holder hands it over; empty for the person.
+        force: take it from whoever else has it.
         verified: whether the sender proved who they are.
     """
 
     at_ms: int
     person: Person
     mode: HoldMode = "finish"
+    to: str = ""
+    force: bool = False
     verified: bool = False
 
 

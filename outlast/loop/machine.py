@@ -665,12 +665,14 @@ def _conversation_held(state: LoopState, event: ConversationHeld) -> Step:
 
     Meanwhile no time passes for requests.
     """
-    by = event.person.subject
-    problem = hold_problem(state, event.person, event.at_ms, verified=event.verified)
+    by = event.to or event.person.subject
+    problem = hold_problem(state, event)
     if problem is not None:
         return with_ignored(state, event.at_ms, f"hold{_by(event.person)}", problem), ()
-    if state.hold is not None:
-        return state, ()
+    if state.hold is not None:  # handed over, or taken from somebody: the agent waits already
+        changes = by != state.hold.by
+        handed = replace(state.hold, by=by, at_ms=event.at_ms)
+        return revised(state, hold=handed) if changes else state, ()
     pending = tuple(votes.paused(one, event.at_ms) for one in state.approvals)
     state = revised(state, hold=Hold(by=by, at_ms=event.at_ms), approvals=pending)
     if state.phase == "idle":

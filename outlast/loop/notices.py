@@ -135,7 +135,7 @@ def notices(before: PeopleState, after: PeopleState, at_ms: int) -> tuple[Notice
         earlier = {request.id: request for request in before.approvals}
         for request in after.approvals:
             found += _notices_of(earlier.get(request.id), request)
-    if before.hold is None and after.hold is not None:
+    if after.hold is not None and (before.hold is None or before.hold.by != after.hold.by):
         found.append(Notice(event="held", number=at_ms, by=after.hold.by, at_ms=at_ms))
     if before.hold is not None and after.hold is None:
         found.append(Notice(event="released", number=at_ms, by=before.hold.by, at_ms=at_ms))

@@ -28,7 +28,7 @@ from outlast.loop.effects import (
     RunHandoff,
     SaveSession,
 )
-from outlast.loop.events import CancelMode, Parent, RequestClaimed
+from outlast.loop.events import CancelMode, ConversationHeld, Parent, RequestClaimed
 from outlast.loop.items import Item, Message
 from outlast.loop.notices import Undelivered
 from outlast.loop.values import NO_USAGE, Failure, Json, JsonObject, ServerThread, Usage
@@ -624,13 +624,16 @@ def _aged(state: LoopState, at_ms: int) -> list[ApprovalRequest]:
     return [aged(request, at_ms) for request in state.approvals]
 
 
-def hold_problem(state: LoopState, person: Person, at_ms: int, *, verified: bool) -> str | None:
-    """Return why a person cannot take the conversation over, or None if they can."""
+def hold_problem(state: LoopState, event: ConversationHeld) -> str | None:
+    """Return why a person cannot take the conversation over, or hand it over; None if they can."""
     if state.phase in {"new", "closing", "closed"}:
         return "The run has ended. Start a new one."
-    if state.hold is not None and state.hold.by != person.subject:
-        return f"{state.hold.by or 'A person'} has the conversation already."
-    return _takeover_problem(state, person, at_ms, verified=verified)
+    if event.to and state.hold is None:
+        return "Nobody has the conversation. Hold it first."
+    problem = _takeover_problem(state, event.person, event.at_ms, verified=event.verified)
+    if problem is not None or event.force or state.hold is None:
+        return problem
+    return None if _holds(state.hold, event.person) else _of_another(state.hold)
 
 
 def say_problem(state: LoopState, person: Person, at_ms: int, *, verified: bool) -> str | None:
@@ -639,7 +642,21 @@ def say_problem(state: LoopState, person: Person, at_ms: int, *, verified: bool)
         return "Nobody has the conversation. Hold it first."
     if state.phase in {"preparing", "closing", "closed"}:
         return f"The run is {state.phase}."
-    return _takeover_problem(state, person, at_ms, verified=verified)
+    problem = _takeover_problem(state, person, at_ms, verified=verified)
+    if problem is not None or _holds(state.hold, person):
+        return problem
+    return _of_another(state.hold)
+
+
+def _holds(hold: Hold, person: Person) -> bool:
+    return hold.by == person.subject
+
+
+def _of_another(hold: Hold) -> str:
+    return (
+        f"{hold.by or 'A person'} has the conversation. Only who has it speaks in it, releases it "
+        "and hands it over; `force` takes it from them."
+    )
 
 
 def release_problem(

@@ -218,6 +218,12 @@ async def test_a_person_takes_the_conversation_speaks_and_gives_it_back() -> Non
     assert sent(client)[:2] == ("hold", {"by": "ann", "mode": "cancel"})
     await handle.say("Hello.", by="ann", message_id="p1")
     assert sent(client) == ("say", {"by": "ann", "text": "Hello.", "message_id": "p1"}, "p1")
+    await handle.hand_over(by="ann", to="bob")
+    assert sent(client)[:2] == ("hold", {"by": "ann", "to": "bob"})
+    await handle.hold(by="bob", force=True)
+    assert sent(client)[:2] == ("hold", {"by": "bob", "force": True})
+    with pytest.raises(UserError, match=r"hand_over\(to=...\) must name the colleague"):
+        await handle.hand_over(by="ann", to=None)
     await handle.release(by="ann", note="Be kind.", to=Agent[Any](name="Triage"))
     assert sent(client)[:2] == ("release", {"by": "ann", "note": "Be kind.", "to": "Triage"})
 

@@ -146,7 +146,7 @@ def deed_of(
             }
             return "claim", {**who, **claim, "force": event.force}
         case ConversationHeld():
-            return "hold", {**who, "mode": event.mode}
+            return "hold", {**who, "mode": event.mode, "to": event.to, "force": event.force}
         case PersonSpoke():
             return "say", {**who, "text": event.text, "message_id": event.message_id}
         case ConversationReleased():

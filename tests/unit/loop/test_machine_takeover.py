@@ -189,11 +189,51 @@ def test_one_person_at_a_time_has_a_conversation() -> None:
     assert play.state is before
     play.holds("bob")
     assert play.state.ignored[-1].what == "hold by bob"
-    assert play.state.ignored[-1].why == "ann has the conversation already."
+    assert play.state.ignored[-1].why.startswith("ann has the conversation. Only who has it")
     nameless = play_in("idle", keep_open=True)
     nameless.holds("")
     nameless.holds("bob")
-    assert nameless.state.ignored[-1].why == "A person has the conversation already."
+    assert nameless.state.ignored[-1].why.startswith("A person has the conversation. ")
+
+
+def test_only_the_holder_speaks_and_releases() -> None:
+    play = held()
+    play.says("Hi.", by="bob")
+    play.releases("bob")
+    play.holds("bob", to="bob")
+    assert [note.what for note in play.state.ignored] == [
+        "say by bob",
+        "release by bob",
+        "hold by bob",
+    ]
+    assert play.state.hold is not None
+    assert (play.state.hold.by, play.state.hold.said) == ("ann", ())
+
+
+def test_a_holder_hands_the_conversation_over_to_a_colleague() -> None:
+    play = held()
+    play.says("Hello.", message_id="s1")
+    play.holds("ann", to="bob")
+    assert play.state.hold is not None
+    assert (play.state.hold.by, play.state.hold.said) == ("bob", ("s1",))
+    play.says("I am gone.", by="ann")
+    assert play.state.ignored[-1].what == "say by ann"
+    play.says("I am Bob.", by="bob")
+    play.releases("bob")
+    assert (texts(play)[-1], play.state.phase) == ("I am Bob.", "idle")
+    play.holds("ann", to="bob")
+    assert play.state.ignored[-1].why == "Nobody has the conversation. Hold it first."
+
+
+def test_a_hold_is_taken_from_somebody_by_force_only_by_the_audience() -> None:
+    play = play_in("idle", keep_open=True, takeover=LEADS)
+    play.holds("ann")
+    play.holds("bob", force=True)
+    assert "bob may not do this" in play.state.ignored[-1].why
+    everybody = held()
+    everybody.holds("bob", force=True)
+    assert everybody.state.hold is not None
+    assert everybody.state.hold.by == "bob"
 
 
 def test_only_those_who_may_take_a_conversation_over() -> None:
@@ -286,7 +326,8 @@ def test_a_released_conversation_rests_where_everything_is_answered() -> None:
 
 
 def test_a_nameless_release_says_that_a_person_spoke() -> None:
-    play = held()
+    play = play_in("idle", keep_open=True)
+    play.holds("")
     play.releases("", note="Done.")
     assert play.state.items[-1].raw["content"].startswith("A person of the team")
 
