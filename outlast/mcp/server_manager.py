@@ -26,6 +26,8 @@ class _Keeper:
 
     async def do(self, step: Step) -> None:
         """Run a step in the task, and raise its error. Cancelling also cancels the step."""
+        if self._task.done():  # an error such as SystemExit has ended it
+            raise ConnectionError("the task that held this server's connection has ended")
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._steps.put_nowait((step, done))
         try:
@@ -52,9 +54,9 @@ class _Keeper:
                 self._task.uncancel()  # only the step was cancelled
             except Exception as error:  # noqa: BLE001  passed to the caller
                 done.set_exception(error)
-            except BaseException:
-                done.cancel()
-                raise
+            except BaseException as error:  # noqa: BLE001  likewise, and the last step of this task
+                done.set_exception(error)
+                return
             else:
                 done.set_result(None)
 

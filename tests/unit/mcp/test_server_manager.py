@@ -199,3 +199,26 @@ async def test_or_it_cancels_who_connects(parallel: bool) -> None:
 def test_a_time_out_that_is_none_is_refused(name: str, value: Any, kind: type[Exception]) -> None:
     with pytest.raises(kind, match=name):
         MCPServerManager([], **{name: value})
+
+
+class Fatal(BaseException):
+    """An error that is no `Exception`, and ends the task that it is raised in."""
+
+
+class Dying(Shelf):
+    async def connect(self) -> None:
+        await super().connect()
+        raise Fatal
+
+
+async def test_a_server_that_ends_its_task_does_not_hold_up_the_cleanup(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    good, bad = Shelf(name="good"), Dying(name="bad")
+    servers = MCPServerManager([good, bad], connect_in_parallel=True)
+    async with asyncio.timeout(30):
+        with pytest.raises(Fatal):
+            await servers.connect_all()
+        await servers.cleanup_all()
+    assert good.steps == ["connect", "cleanup"]
+    assert "'bad' could not be disconnected" in caplog.text
