@@ -409,7 +409,7 @@ def _definitions(
 
 def _host_of(agent: Any, input: str | list[JsonObject] | RunState, options: RunOptions) -> RunHost:
     client = options.get("client")
-    check_place(options.get("id"), client, options.get("task_queue"))
+    check_place(options.get("id"), client, options.get("task_queue"), is_new=True)
     as_tenant(options.get("tenant"))  # raises its errors before anything is sent
     if client is None and isinstance(input, RunState) and input.client != ENGINE:
         client = input.client

@@ -3,6 +3,7 @@
 Everything is checked before anything is sent.
 """
 
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack, cast
@@ -187,8 +188,27 @@ def place_options(
     )
 
 
-def check_place(id: object = None, client: object = None, task_queue: object = None) -> None:
-    """Refuse invalid values of the options that locate a run.
+_OF_NESTED: Final = re.compile(r".*/[^/]*-[0-9]+", re.DOTALL)
+"""Ids of nested runs, such as `X/ask_judge-3`: a run replaces whatever has the id of its child."""
+
+
+def _check_new_id(id: object) -> None:
+    """Refuse an id for a new run that belongs to a nested run of another.
+
+    Raises:
+        UserError: the id ends like one of a nested run.
+    """
+    if isinstance(id, str) and _OF_NESTED.fullmatch(id):
+        raise UserError(
+            f"id={id!r:.200} has the form of the id of a nested run, which its parent may end. "
+            "Choose one without a slash, such as 'customer:case-3'."
+        )
+
+
+def check_place(
+    id: object = None, client: object = None, task_queue: object = None, *, is_new: bool = False
+) -> None:
+    """Refuse invalid values of the options that locate a run, or place a new one.
 
     Raises:
         UserError: a value is invalid; the message names the option.
@@ -207,6 +227,8 @@ def check_place(id: object = None, client: object = None, task_queue: object = N
             raise UserError(
                 f"{name}={value!r} holds a lone surrogate. Choose one without it."
             ) from None
+    if is_new:
+        _check_new_id(id)
     if client is not None:
         check_client(client, what="client=")
 

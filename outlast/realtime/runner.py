@@ -151,7 +151,7 @@ class RealtimeRunner:
         Raises:
             UserError: an argument does not fit.
         """
-        check_place(id, self._place.get("client"), self._place.get("task_queue"))
+        check_place(id, self._place.get("client"), self._place.get("task_queue"), is_new=True)
         registry = self._registry(context)
         config = self._run_config(run_config)
         record = run_input(

@@ -755,3 +755,13 @@ async def test_options_that_cannot_say_where_a_run_is_are_refused_before_anythin
 async def test_a_client_that_was_not_awaited_is_told_so() -> None:
     with pytest.raises(UserError, match=r"not coroutine: await Client\.connect"):
         await Runner.run(A, "Hello", client=cast("Client", nobody()))
+
+
+@pytest.mark.parametrize("run_id", ["X/ask_judge-3", "X/ask_judge-3/look_up-12", "a\nb/-3"])
+async def test_no_new_run_gets_the_id_of_a_nested_one(engine: LocalStub, run_id: str) -> None:
+    problem = "the form of the id of a nested run"
+    with pytest.raises(UserError, match=problem):
+        await Runner.run(A, "Hello", id=run_id)
+    with pytest.raises(UserError, match=problem):
+        await Runner.start(A, "Hello", id=run_id, keep_open=True)
+    assert engine.calls == []
