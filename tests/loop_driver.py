@@ -62,6 +62,7 @@ from outlast.loop.events import (
     EffectBlocked,
     Event,
     HoldMode,
+    HumanAction,
     LineAttached,
     LineReplied,
     MessageReceived,
@@ -78,7 +79,7 @@ from outlast.loop.events import (
 from outlast.loop.invariants import check, violations
 from outlast.loop.items import Item, Message, SendMode
 from outlast.loop.machine import advance
-from outlast.loop.state import LoopState, revised
+from outlast.loop.state import LoopState, judged_at_ms, revised
 from outlast.loop.stored import OFFLOAD_ABOVE, Moved, Offload, long_texts
 from outlast.loop.values import Failure, Json, JsonObject
 from tests.loop_people_laws import PeopleLaws, at_time_of
@@ -372,7 +373,10 @@ class Play:
         if inert:
             check_nothing_happened(before, self.state, commands, event)
         self._check_step(before, commands)
-        timed = at_time_of(before, event) if due else before
+        counts = event
+        if isinstance(event, HumanAction):
+            counts = replace(event, at_ms=judged_at_ms(before, event))
+        timed = at_time_of(before, counts) if due else before
         self._people_laws.check(before, timed, event, self.state, commands)
         self._stage_laws.check(self.state, self.stages, changes)
         return commands
@@ -416,6 +420,12 @@ class Play:
     def reported(self, *requests: ApprovalRequest, nested_id: str = "") -> tuple[Command, ...]:
         """A nested run says what people have to decide there."""
         name = nested_id or self.only(RunAgent).nested_id
+        requests = tuple(
+            one
+            if one.run_id.startswith(name)
+            else replace(one, run_id=f"{name}/{one.run_id}".strip("/"))
+            for one in requests
+        )
         return self.take(NestedReported(at_ms=self.now_ms, nested_id=name, requests=requests))
 
     def replies(self, *parts: Part, **fields: Any) -> tuple[Command, ...]:
@@ -451,9 +461,11 @@ class Play:
         said = replace(message(message_id, text, self.now_ms), mode=mode)
         return self.take(MessageReceived(at_ms=self.now_ms, message=said))
 
-    def attached(self, line: str = "l1") -> tuple[Command, ...]:
+    def attached(self, line: str = "l1", owner: str = "") -> tuple[Command, ...]:
         """A realtime line opens."""
-        return self.take(LineAttached(at_ms=self.now_ms, line=line, label="phone call"))
+        return self.take(
+            LineAttached(at_ms=self.now_ms, line=line, label="phone call", owner=owner)
+        )
 
     def notified(self) -> tuple[Command, ...]:
         """People have heard of it."""
@@ -465,14 +477,16 @@ class Play:
         return self.take(LineEnded(at_ms=self.now_ms, effect=self.only(HoldLine).effect))
 
     def speaks(
-        self, *parts: Part, heard: str = "", line: str = "l1", **fields: Any
+        self, *parts: Part, heard: str = "", line: str = "l1", token: str = "", **fields: Any
     ) -> tuple[Command, ...]:
         """The model speaks on the line, after the user said something or of its own accord."""
         reply_id = fields.setdefault("response_id", f"spoken-{len(self.events)}")
         content = ({"role": "user", "content": heard},) if heard else ()
         said = Message(f"said:{reply_id}", content, self.now_ms)
         reply = reply_of(*parts, **fields)
-        return self.take(LineReplied(at_ms=self.now_ms, line=line, message=said, result=reply))
+        return self.take(
+            LineReplied(at_ms=self.now_ms, line=line, message=said, result=reply, token=token)
+        )
 
     def retried(self, answers: int | None = None) -> tuple[Command, ...]:
         """Ask the last question again."""

@@ -20,6 +20,7 @@ from outlast.loop.approvals import (
     digest,
 )
 from outlast.loop.calls import Call
+from outlast.loop.canonical import LONGEST_NAME, same_person
 from outlast.loop.effects import (
     CallModel,
     CancelEffect,
@@ -39,11 +40,17 @@ from outlast.loop.events import (
 )
 from outlast.loop.machine import advance
 from outlast.loop.schemas import problem_of
-from outlast.loop.state import LoopState
+from outlast.loop.state import LoopState, judged_at_ms
 from outlast.loop.values import JsonObject
 
 RUNS = frozenset({"approve", "edit"})
 """The decisions that let a call run."""
+
+
+def agrees(request: ApprovalRequest, kind: str) -> bool:
+    """Whether a decision needs the quorum: it lets the call run, or answers in its place."""
+    return kind in RUNS or (kind == "respond" and request.kind == "output")
+
 
 SETTLED_BY = {"approve": "approved", "edit": "edited", "reject": "rejected", "respond": "responded"}
 MOST_CHARACTERS = 100_000
@@ -163,7 +170,7 @@ def _after_vote(request: ApprovalRequest, vote: Vote) -> set[str]:
     kind = vote.decision.type
     if kind == "withdraw":
         return {"pending"}
-    if kind in RUNS and len(distinct_voters(request)) < request.terms.quorum:
+    if agrees(request, kind) and len(distinct_voters(request)) < request.terms.quorum:
         return {"pending"}
     if kind in RUNS and request.edited is not None:
         return {"edited"}
@@ -175,7 +182,7 @@ def distinct_voters(request: ApprovalRequest) -> set[str]:
     return {
         vote.decision.by or ""
         for vote in not_withdrawn(request)
-        if vote.args_digest == request.args_digest and vote.decision.type in RUNS
+        if vote.args_digest == request.args_digest and agrees(request, vote.decision.type)
     }
 
 
@@ -228,10 +235,16 @@ def why_not(  # noqa: C901, PLR0911, PLR0912  one rule after the other
         return "the request is settled"
     if not is_other and decision.args_digest not in {None, request.args_digest}:
         return "it was made for other arguments"
+    if not is_other and decision.seen not in {None, request.seen}:
+        return "it was made for something else"
+    if len(by) > LONGEST_NAME:
+        return "the name is too long"
     if decision.type == "withdraw":
         if decision.remember:
             return "it must not be remembered"
-        if not by or by not in {one.decision.by for one in not_withdrawn(request)}:
+        if not by or not any(
+            same_person(one.decision.by or "", by) for one in not_withdrawn(request)
+        ):
             return "there is no vote to withdraw"
     elif decision.type not in terms.allow:
         return "the terms do not allow it"
@@ -243,14 +256,18 @@ def why_not(  # noqa: C901, PLR0911, PLR0912  one rule after the other
     if problem:
         return problem
     standing = [one for one in not_withdrawn(request) if one.args_digest == request.args_digest]
-    own = [one.decision.edited_arguments for one in standing if by and one.decision.by == by]
+    own = [
+        one.decision.edited_arguments
+        for one in standing
+        if by and same_person(one.decision.by or "", by)
+    ]
     if own and (
         decision.type == "approve"
         or (decision.type == "edit" and decision.edited_arguments == own[-1])
     ):
         return "the same person has voted"
     claim = request.claim
-    if claim is not None and claim.until_ms > event.at_ms and claim.by != by:
+    if claim is not None and claim.until_ms > judged_at_ms(state, event) and claim.by != by:
         return "somebody else works on it"
     texts = [decision.message or "", *map(_json, (decision.edited_arguments, decision.response))]
     if any(len(text) > MOST_CHARACTERS for text in texts):

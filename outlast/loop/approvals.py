@@ -4,11 +4,11 @@ A request is made with terms and keeps them: who may decide, how many have to ag
 `votes.py` has the rules that a decision has to pass, and what it does to a request.
 """
 
-import hashlib
 import json
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Final, Literal, TypeAlias, cast
 
+from outlast.loop.canonical import canonical_name, digest, digest_of
 from outlast.loop.values import Json, JsonObject
 
 RequestKind: TypeAlias = Literal["tool", "handoff", "output", "budget"]
@@ -34,8 +34,6 @@ ApprovalStatus: TypeAlias = Literal[
 ALL_DECISIONS: Final[tuple[DecisionType, ...]] = ("approve", "edit", "reject", "respond")
 REDACTED: Final = "[redacted]"
 """Stands for the value of an argument that reviewers do not see."""
-
-_PAIRS = "pairs, because a key is repeated"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +105,33 @@ class ApprovalTerms:
 DEFAULT_TERMS: Final = ApprovalTerms()
 
 
+TAKEOVER_TERMS: Final = ApprovalTerms(risk="medium", unverified=False)
+"""Who may take a conversation over where the run does not say: anybody who proves who they are."""
+
+
+def terms_digest(terms: ApprovalTerms) -> str:
+    """Return the digest of what terms ask of people: a vote under other terms does not count.
+
+    Times of reminders, of the expiry and of further people are not part of it: they do not change
+    whose approval lets a call run.
+    """
+    audience = terms.audience
+    return digest_of(
+        {
+            "effect": terms.effect,
+            "risk": terms.risk,
+            "subjects": sorted(audience.subjects),
+            "groups": sorted(audience.groups),
+            "exclude_requester": audience.exclude_requester,
+            "quorum": terms.quorum,
+            "allow": sorted(terms.allow),
+            "unverified": terms.unverified,
+            "on_expiry": terms.on_expiry,
+            "redact": sorted(terms.redact),
+        }
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
     """Who did something, as a trusted caller reports it.
@@ -127,6 +152,28 @@ class Person:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What a person saw of a request, as digests.
+
+    A signed decision names it, so that it counts for nothing else. The worker that runs the call
+    makes its own from the call, its tool and its policy, and compares them.
+
+    Attributes:
+        call_id: the id of the model's call; empty for an answer or a budget.
+        arguments: the digest of all arguments.
+        shown: the digest of the arguments as reviewers see them, without redacted values.
+        tool: the digest of the agent, the tool's name, its source and its schema.
+        policy: the digest of the terms.
+    """
+
+    call_id: str = ""
+    arguments: str = ""
+    shown: str = ""
+    tool: str = ""
+    policy: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """A person's decision about one approval request.
 
@@ -144,6 +191,7 @@ class Decision:
         channel: where the decision was made, such as `cli`.
         args_digest: the digest of the arguments that the person saw; if set, it must match the
             call.
+        seen: everything that the person saw, as digests; a signed decision needs it.
         edited_arguments: the arguments to run the call with, of an `edit`: all of them, where
             `REDACTED` stands for a value that stays.
         response: the answer of a `respond`: the call's output.
@@ -163,6 +211,7 @@ class Decision:
     proof: str | None = None
     channel: str | None = None
     args_digest: str | None = None
+    seen: Seen | None = None
     edited_arguments: JsonObject | None = None
     response: Json = None
     remember: bool = False
@@ -216,6 +265,8 @@ class ApprovalRequest:
         kind: what waits.
         call_id: the provider's id of the call; empty for an answer or a budget.
         name: the name of the tool or handoff; `answer` or `budget` for the others.
+        source: the MCP server of the tool; empty for others.
+        tool_digest: the digest of the tool, as `Seen.tool`; empty for an answer or a budget.
         agent: the agent that made the call.
         handoff_path: the agents that the conversation went through; the calling agent is last.
         arguments: the arguments as JSON text, as reviewers see them: without redacted values.
@@ -244,6 +295,8 @@ class ApprovalRequest:
     kind: RequestKind = "tool"
     call_id: str
     name: str
+    source: str = ""
+    tool_digest: str = ""
     agent: str
     handoff_path: tuple[str, ...] = ()
     arguments: str
@@ -267,6 +320,20 @@ class ApprovalRequest:
     run_id: str = ""
 
     @property
+    def seen(self) -> Seen:
+        """What a person sees who looks at the request now.
+
+        The digest of the shown arguments is made from them, not read from the run.
+        """
+        return Seen(
+            call_id=self.call_id,
+            arguments=self.args_digest,
+            shown=digest(self.arguments),
+            tool=self.tool_digest,
+            policy=terms_digest(self.terms),
+        )
+
+    @property
     def audiences(self) -> tuple[Audience, ...]:
         """Who may decide now: the audience of the terms, and those of the escalation so far."""
         steps = self.terms.escalations[: self.escalated]
@@ -284,18 +351,40 @@ class ApprovalRequest:
         An edit voids earlier votes, and an edit back to the same arguments counts nobody twice.
         A withdrawn vote does not stand, whatever the arguments were.
         """
-        newest: dict[str | None, Vote] = {}
+        newest: dict[str, Vote] = {}
         for vote in self.votes:
+            name = canonical_name(vote.decision.by or "")
             if vote.decision.type == "withdraw":
-                newest.pop(vote.decision.by, None)
+                newest.pop(name, None)
             elif vote.args_digest == self.args_digest:
-                newest[vote.decision.by] = vote
+                newest[name] = vote
         return tuple(newest.values())
 
     @property
     def settled_by(self) -> str | None:
         """The name of the person who settled it; None without a person or a name."""
         return (self.decision.by or None) if self.decision is not None else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What people decided about a call, for the worker that runs it to check.
+
+    Attributes:
+        decisions: the decisions for the call as it runs.
+        edited: all arguments before each edit, as JSON texts: a decision to edit was made for one
+            of them.
+        requested_at_ms: when people were asked, in milliseconds since the epoch.
+        expired: nobody decided in time, and the policy then approves.
+        run_id: the run of the conversation in which a remembered decision was made; empty for the
+            run of the call.
+    """
+
+    decisions: tuple[Decision, ...] = ()
+    edited: tuple[str, ...] = ()
+    requested_at_ms: int = 0
+    expired: bool = False
+    run_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,27 +408,6 @@ class Remembered:
     question: int | None = None
     verified: bool = False
     run_id: str = ""
-
-
-def digest(arguments: str) -> str:
-    """Return the SHA-256 of arguments, the same for every spelling of the same JSON.
-
-    If an object repeats a key, every value counts, in written order: tools differ in which value
-    they use.
-    """
-    try:
-        value = json.loads(arguments, object_pairs_hook=_fields)
-        canonical = json.dumps(value, sort_keys=True, separators=(",", ":"))
-    except (ValueError, RecursionError):
-        canonical = arguments
-    # A model may write a lone surrogate; "surrogatepass" encodes it the same way every time.
-    return hashlib.sha256(canonical.encode(errors="surrogatepass")).hexdigest()
-
-
-def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object; one with a repeated key becomes the list of its pairs under `_PAIRS`."""
-    fields = dict(pairs)
-    return fields if len(fields) == len(pairs) else {_PAIRS: pairs}
 
 
 def reviewed(arguments: str, redact: tuple[str, ...]) -> str:

@@ -6,7 +6,7 @@ The model activity makes the plans (`PlannedCall`); `machine.py` decides when ea
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from outlast.loop.approvals import DEFAULT_TERMS, ApprovalTerms, Remembered
+from outlast.loop.approvals import DEFAULT_TERMS, ApprovalTerms, Evidence, Remembered
 from outlast.loop.call_forms import FUNCTION, is_call
 from outlast.loop.changes import Change
 from outlast.loop.checks import GuardrailRecord, RequiredStep
@@ -85,6 +85,10 @@ class PlannedCall:
         reason: why a person has to decide.
         terms: who may decide, and until when.
         schema: JSON Schema of the arguments, if a person decides and may edit them.
+        source: the MCP server of the tool; empty for others.
+        tool_digest: the digest of the tool, as `Seen.tool`, if a person decides.
+        arguments: all arguments with the tool's defaults, if a person decides and the model left
+            some out: what is approved is what runs.
         fatal: a failure ends the run instead of becoming the call's output.
         target: the agent that a handoff leads to, or that is used as the tool.
         target_model: the model of that agent, for people to read.
@@ -104,6 +108,9 @@ class PlannedCall:
     reason: str | None = None
     terms: ApprovalTerms = DEFAULT_TERMS
     schema: JsonObject | None = None
+    source: str = ""
+    tool_digest: str = ""
+    arguments: str | None = None
     fatal: bool = False
     target: str = ""
     target_model: str = ""
@@ -188,6 +195,30 @@ class ModelReply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RequiredApproval:
+    """The approval that a worker found missing, instead of running a call.
+
+    The worker judges the call that it is about to run by its own definitions. People are then
+    asked, whatever the run has recorded.
+
+    Attributes:
+        reason: why people have to decide, or why the recorded decisions do not count.
+        terms: who may decide, and until when.
+        schema: JSON Schema of the arguments, if they can be edited.
+        source: the MCP server of the tool; empty for others.
+        tool_digest: the digest of the tool.
+        arguments: all arguments, as they will run.
+    """
+
+    reason: str | None = None
+    terms: ApprovalTerms = DEFAULT_TERMS
+    schema: JsonObject | None = None
+    source: str = ""
+    tool_digest: str = ""
+    arguments: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
     """The result of a tool call: its output and its context changes.
 
@@ -202,6 +233,7 @@ class ToolResult:
         checks: results of the tool's guardrails.
         failure: why the run cannot go on, regardless of the tool's failure rule.
         deferred: the call has no result yet, and runs again as an activity.
+        required: the call has not run: people have to approve it first.
     """
 
     output: Json
@@ -213,6 +245,7 @@ class ToolResult:
     checks: tuple[GuardrailRecord, ...] = ()
     failure: Failure | None = None
     deferred: bool = False
+    required: RequiredApproval | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,6 +258,7 @@ class HandoffResult:
         target_model: that agent's model.
         required_steps: the required steps of that agent.
         edit: how a filter changed the next agent's input.
+        required: the handoff has not happened: people have to approve it first.
     """
 
     changes: tuple[Change, ...] = ()
@@ -232,6 +266,7 @@ class HandoffResult:
     target_model: str = ""
     required_steps: tuple[RequiredStep, ...] = ()
     edit: ViewEdit | None = None
+    required: RequiredApproval | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,6 +323,7 @@ class Call:
     in the transcript. `value` is the output as the answer of the run, if it may become the answer.
     `host` and `order` are those of its `ToolResult`.
     `edited` calls run with a person's arguments, which the model is told with the output.
+    `evidence` is what people decided about it, for the worker that runs it.
     """
 
     plan: PlannedCall
@@ -299,6 +335,7 @@ class Call:
     status: CallStatus
     effect: int | None = None
     approval: str | None = None
+    evidence: Evidence | None = None
     output: Json = None
     value: Json = None
     changes: tuple[Change, ...] = ()

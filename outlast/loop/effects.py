@@ -8,7 +8,7 @@ which activity carries it out, and what answers it.
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from outlast.loop.approvals import ApprovalRequest, Remembered
+from outlast.loop.approvals import ApprovalRequest, Evidence, Remembered
 from outlast.loop.call_forms import FUNCTION
 from outlast.loop.calls import (
     DEFAULT_NESTED,
@@ -164,6 +164,8 @@ class RunTool(TurnEffect):
         form: the item type of the call, one of `call_forms`.
         final: the result is also needed as the answer of the run.
         approved: a person approved the call.
+        evidence: what people decided about the call.
+        source: the MCP server that has to carry the call out; empty for others.
         policy: bounds and retries of the call.
     """
 
@@ -173,6 +175,8 @@ class RunTool(TurnEffect):
     form: str = FUNCTION
     final: bool = False
     approved: bool = False
+    evidence: Evidence | None = None
+    source: str = ""
     policy: Policy = DEFAULT_POLICY
     kind: Literal["run_tool"] = "run_tool"
 
@@ -199,6 +203,8 @@ class RunAgent(AgentEffect):
         nested: how to run the agent.
         prefix: the beginning of this run's approval ids, and so of the nested run's.
         remembered: the decisions of the conversation that apply to further calls.
+        evidence: what people decided about the call.
+        chain_id: the first execution of the run that all others are nested in.
     """
 
     target: str
@@ -209,6 +215,8 @@ class RunAgent(AgentEffect):
     nested: NestedPlan = DEFAULT_NESTED
     prefix: str = ""
     remembered: tuple[Remembered, ...] = ()
+    evidence: Evidence | None = None
+    chain_id: str = ""
     kind: Literal["run_agent"] = "run_agent"
 
 
@@ -233,6 +241,7 @@ class RunHandoff(TurnEffect):
         input_length: the number of transcript items that a filter sees, as for `CallModel`.
         history: the number of those entries that are input of the question.
         fresh: the number of newest items that belong to this turn.
+        evidence: what people decided about the handoff.
         policy: time-outs and retries of the callback.
     """
 
@@ -243,6 +252,7 @@ class RunHandoff(TurnEffect):
     input_length: int | None = None
     history: int = 0
     fresh: int = 0
+    evidence: Evidence | None = None
     policy: Policy = DEFAULT_POLICY
     kind: Literal["run_handoff"] = "run_handoff"
 

@@ -32,10 +32,28 @@ class Parent:
         run_id: the parent's workflow id.
         prefix: the beginning of the nested run's approval ids, so that they differ from the
             parent's.
+        chain_id: the first execution of the run that all others are nested in.
     """
 
     run_id: str
     prefix: str
+    chain_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HumanAction:
+    """What a person does in a run.
+
+    Attributes:
+        verified: a worker has verified the signature.
+        nonce: tells the action from every other; a copy of it does nothing. Empty without proof.
+        made_at_ms: when it was signed; None without proof.
+    """
+
+    at_ms: int
+    verified: bool = False
+    nonce: str = ""
+    made_at_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,19 +141,14 @@ class MessageWithdrawn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DecisionReceived:
-    """A person decided about an approval request.
+class DecisionReceived(HumanAction):
+    """A person decided about an approval request."""
 
-    `verified` says whether the sender proved who they are.
-    """
-
-    at_ms: int
     decision: Decision
-    verified: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RequestClaimed:
+class RequestClaimed(HumanAction):
     """A person began to work on an approval request, or stopped.
 
     Attributes:
@@ -144,16 +157,13 @@ class RequestClaimed:
         minutes: for how long nobody else may decide it; 0 gives it back.
         force: take it from whoever else works on it.
         to: who gets the claim, if the person hands theirs over; empty for the person.
-        verified: whether the sender proved who they are.
     """
 
-    at_ms: int
     request_id: str
     person: Person
     minutes: int
     force: bool = False
     to: str = ""
-    verified: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +174,7 @@ class TimePassed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConversationHeld:
+class ConversationHeld(HumanAction):
     """A person took the conversation over; the agent does nothing until it is released.
 
     Attributes:
@@ -172,51 +182,42 @@ class ConversationHeld:
         mode: whether a model call under way may finish, or is cancelled.
         to: who gets the conversation, if its holder hands it over; empty for the person.
         force: take it from whoever else has it.
-        verified: whether the sender proved who they are.
     """
 
-    at_ms: int
     person: Person
     mode: HoldMode = "finish"
     to: str = ""
     force: bool = False
-    verified: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PersonSpoke:
+class PersonSpoke(HumanAction):
     """The person who holds the conversation said something to the user.
 
     Attributes:
         person: who.
         message_id: a second one with the same id is the same one.
         text: what was said.
-        verified: whether the sender proved who they are.
     """
 
-    at_ms: int
     person: Person
     message_id: str
     text: str
-    verified: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConversationReleased:
+class ConversationReleased(HumanAction):
     """The conversation went back to an agent.
 
     Attributes:
         person: who released it.
         note: what the model reads about it; empty for nothing.
         to: the agent that goes on; empty for the one that was active.
-        verified: whether the sender proved who they are.
     """
 
-    at_ms: int
     person: Person
     note: str = ""
     to: str = ""
-    verified: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,11 +236,13 @@ class LineAttached:
     Attributes:
         line: the id of the line.
         label: what people read, such as `phone call`.
+        owner: the token that its replies follow: see `lines.py`; empty if they have none.
     """
 
     at_ms: int
     line: str
     label: str = ""
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,10 +253,12 @@ class LineReplied:
         line: the id of the line.
         message: what the user said before; its content is empty if the model began.
         result: the reply, with the provider's id and the plan of its calls.
+        token: the line's next token.
     """
 
     at_ms: int
     line: str
+    token: str = ""
     message: Message
     result: ModelReply
 
@@ -288,6 +293,11 @@ class RunEnded:
     outcome: Literal["failed", "cancelled", "terminated"]
     failure: Failure | None = None
 
+
+ActionEvent: TypeAlias = (
+    DecisionReceived | RequestClaimed | ConversationHeld | PersonSpoke | ConversationReleased
+)
+"""Every event that is a `HumanAction`."""
 
 Event: TypeAlias = (
     RunStarted

@@ -63,14 +63,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, assert_never
 
-from outlast.loop import phrases, requests, spending, votes
+from outlast.loop import lines, phrases, requests, spending, votes
 from outlast.loop.approvals import (
     ApprovalRequest,
     ApprovalStatus,
     Decision,
+    Evidence,
     Person,
     Remembered,
-    digest,
 )
 from outlast.loop.call_forms import MAY_CALL, MCP_APPROVAL
 from outlast.loop.calls import (
@@ -80,8 +80,10 @@ from outlast.loop.calls import (
     HandoffResult,
     ModelReply,
     PreparedRun,
+    RequiredApproval,
     ToolResult,
 )
+from outlast.loop.canonical import digest
 from outlast.loop.changes import apply, clashes, diff
 from outlast.loop.checks import (
     ENDS_CALLER,
@@ -124,12 +126,14 @@ from outlast.loop.effects import (
     ToolFinished,
 )
 from outlast.loop.events import (
+    ActionEvent,
     CancelRequested,
     ConversationHeld,
     ConversationReleased,
     DecisionReceived,
     EffectBlocked,
     Event,
+    HumanAction,
     LineAttached,
     LineReplied,
     MessageReceived,
@@ -169,6 +173,8 @@ from outlast.loop.state import (
     has_message,
     hold_problem,
     is_being_checked,
+    is_known,
+    judged_at_ms,
     line_of,
     line_problem,
     may_save,
@@ -225,17 +231,38 @@ def advance(state: LoopState, event: Event) -> Step:
     if state.phase == "closed" or (starts != is_new and not isinstance(event, RunEnded)):
         return state, ()
     before = state
-    state, commands = _pass_time(state, event.at_ms)
-    state, taken = _take_event(state, event)
-    commands += taken
+    if isinstance(event, HumanAction):
+        state, commands = _take_action(state, event)
+    else:
+        state, commands = _pass_time(state, event.at_ms)
+        state, taken = _take_event(state, event)
+        commands += taken
     if state is not before:
         state, further = _continue(_without_stale_blocks(state), len(before.items), event.at_ms)
         commands += further
         state, commands = _notify(before, state, event, commands)
         state = spending.with_pauses(state, event.at_ms)
+        state = revised(state, at_ms=max(event.at_ms, before.at_ms))
     if state.start.parent is not None and state.pending_approvals != before.pending_approvals:
         commands = (requests.report(state), *commands)
     return state, commands
+
+
+NONCES_KEPT_MS: Final = 30 * 60_000
+"""How long a signed action is known. Workers refuse one that was signed much earlier."""
+
+
+def _take_action(state: LoopState, event: ActionEvent) -> Step:
+    """Take what a person does, once, at the time for which it counts."""
+    if is_known(state, event.nonce):
+        return _pass_time(state, event.at_ms)
+    state, commands = _pass_time(state, judged_at_ms(state, event))
+    if event.verified and event.nonce:
+        kept = (one for one in state.nonces if one[0] > event.at_ms - NONCES_KEPT_MS)
+        state = revised(state, nonces=(*kept, (event.at_ms, event.nonce)))
+    state, taken = _take_event(state, event)
+    state, late = _pass_time(state, event.at_ms)
+    return state, (*commands, *taken, *late)
 
 
 def _notify(
@@ -440,7 +467,7 @@ def _effect_done(  # noqa: C901, PLR0911  a row for each effect
         case RunAgent(), AgentFinished():
             return _agent_finished(rest, effect, event.result, event.at_ms)
         case RunHandoff(), HandoffFinished():
-            return _switch_agent(rest, event.result)
+            return _handed_over(rest, event.result, event.at_ms)
         case FinalizeAnswer(), AnswerFinalized():
             return _answer_finalized(rest, event.result, event.at_ms)
         case SaveSession(), SessionSaved():
@@ -642,7 +669,8 @@ def _decision_received(state: LoopState, event: DecisionReceived) -> Step:
     decision = event.decision
     if votes.is_repeated(state.approvals, decision):
         return state, ()
-    problem = decision_problem(state, decision, event.at_ms, verified=event.verified)
+    at_ms = judged_at_ms(state, event)
+    problem = decision_problem(state, decision, at_ms, verified=event.verified)
     if problem is not None:
         what = f"decision {decision.type:.20} for {decision.request_id:.80}{_by(decision.person)}"
         return with_ignored(state, event.at_ms, what, problem), ()
@@ -730,11 +758,22 @@ def _by(person: Person) -> str:
 
 def _nested_reported(state: LoopState, event: NestedReported) -> Step:
     """Show a nested run's approval requests; a cancelled run does not wait for them."""
-    ours = any(
-        isinstance(one, RunAgent) and one.nested_id == event.nested_id for one in state.pending
+    ours = (
+        one
+        for one in state.pending
+        if isinstance(one, RunAgent) and one.nested_id == event.nested_id
     )
-    if not ours:
+    effect = next(ours, None)
+    if effect is None:
         return state, ()
+    # Anybody may have sent it: a request of another run must not pass for one of this run's.
+    prefix = f"{effect.prefix}e{effect.effect}."
+    if not all(
+        one.id.startswith(prefix) and f"{one.run_id}/".startswith(f"{event.nested_id}/")
+        for one in event.requests
+    ):
+        what, why = f"report of {event.nested_id:.80}", "It has requests of another run."
+        return with_ignored(state, event.at_ms, what, why), ()
     others = tuple(one for one in state.nested if one.nested_id != event.nested_id)
     newest = NestedRequests(nested_id=event.nested_id, requests=event.requests)
     return _continue_acting(revised(state, nested=(*others, newest)))
@@ -750,7 +789,7 @@ def _line_attached(state: LoopState, event: LineAttached) -> Step:
         state = revised(state, pending=tuple(one for one in state.pending if one is not before))
         stops = (CancelEffect(effect=before.effect),)
     hold = HoldLine(effect=state.next_effect, line=event.line, label=event.label)
-    state, holds = requests.issue(state, hold)
+    state, holds = requests.issue(revised(state, line_token=event.owner), hold)
     state, calls = _reroute_model_call(state)
     return state, (*stops, *holds, *calls)
 
@@ -784,6 +823,10 @@ def _line_replied(state: LoopState, event: LineReplied) -> Step:
     replied = any(one.response_id == event.result.response_id for one in state.responses)
     if replied or has_message(state, message.id):
         return state, ()
+    if state.line_token and not lines.follows(event.token, state.line_token):
+        what, why = f"reply on the line {event.line}", "It does not come from the line's owner."
+        return with_ignored(state, event.at_ms, what, why), ()
+    state = revised(state, line_token=event.token)
     if not state.question.answering:  # nothing happens, or a person has the conversation
         state = _begin_spoken(state, message, event.at_ms)
     elif message.content:
@@ -941,11 +984,19 @@ def _start_acting(state: LoopState, at_ms: int, first: int = 0) -> Step:
             sender = sender_of(state, at_ms, verified=kept is not None and kept.verified)
             if kept is None or not _covers(kept, request, sender):
                 state = _ask_people(state, index, request)
+            else:
+                evidence = Evidence(
+                    decisions=(kept.decision,), requested_at_ms=at_ms, run_id=kept.run_id
+                )
+                state = with_call(state, index, replace(call, evidence=evidence))
     return _continue_acting(state)
 
 
 def _tool_finished(state: LoopState, effect: RunTool, result: ToolResult, at_ms: int) -> Step:
-    """Apply the result of a tool call, or run the call again as an activity."""
+    """Apply the result of a tool call; or ask people, or run the call again as an activity."""
+    if result.required is not None:
+        index = call_of(state, effect)
+        return _continue_acting(_ask_again(state, index, result.required, at_ms))
     if result.deferred:
         index = call_of(state, effect)
         call = state.calls[index]
@@ -956,6 +1007,24 @@ def _tool_finished(state: LoopState, effect: RunTool, result: ToolResult, at_ms:
     if result.failure is not None:
         return _fail_with_call(state, effect, result.output, result.failure)
     return _settle(_with_clashes(state, effect, result, at_ms), effect, result)
+
+
+def _ask_again(state: LoopState, index: int, required: RequiredApproval, at_ms: int) -> LoopState:
+    """Let a call wait for the approval that a worker found missing."""
+    call = state.calls[index]
+    plan = replace(
+        call.plan,
+        needs_approval=True,
+        reason=required.reason,
+        terms=required.terms,
+        schema=required.schema,
+        source=required.source,
+        tool_digest=required.tool_digest,
+        policy=replace(call.plan.policy, fast=False, defers=False),
+    )
+    call = replace(call, plan=plan, arguments=required.arguments, evidence=None, effect=None)
+    request = requests.approval(state, call, at_ms)
+    return _ask_people(with_call(state, index, call), index, request)
 
 
 def _agent_finished(state: LoopState, effect: RunAgent, result: AgentResult, at_ms: int) -> Step:
@@ -1043,6 +1112,14 @@ def _stop_waiting(state: LoopState) -> Step:
     )
     state = state if may_be_blocked else queue_for_session(state, len(state.items))
     return _close(state, "cancelled"), stops
+
+
+def _handed_over(state: LoopState, result: HandoffResult, at_ms: int) -> Step:
+    """Make another agent the active one, or ask people first."""
+    if result.required is None:
+        return _switch_agent(state, result)
+    state = _ask_again(revised(state, phase="acting"), 0, result.required, at_ms)
+    return _continue_acting(state)
 
 
 def _switch_agent(state: LoopState, result: HandoffResult) -> Step:
@@ -1258,7 +1335,10 @@ def _covers(kept: Remembered, request: ApprovalRequest, sender: votes.Sender) ->
     same = (request.agent, request.name) == (kept.agent, kept.name)
     if not same or kept.args_digest not in {None, request.args_digest}:
         return False
-    decision = replace(kept.decision, request_id=request.id, args_digest=None)
+    made = kept.decision.seen
+    if made is not None and (made.tool, made.policy) != (request.seen.tool, request.seen.policy):
+        return False  # the tool or the policy has changed since
+    decision = replace(kept.decision, request_id=request.id, args_digest=None, seen=None)
     return votes.refusal((request,), decision, sender) is None
 
 
@@ -1292,6 +1372,7 @@ def _settle_call(state: LoopState, request: ApprovalRequest) -> LoopState:
         return state
     call = state.calls[index]
     if request.status in {"approved", "edited"}:
+        call = replace(call, evidence=requests.evidence_of(request, call.arguments))
         if request.edited is not None:
             call = replace(call, arguments=request.edited, edited=True)
         status: CallStatus = "held" if call.plan.kind == "handoff" else "planned"

@@ -7,11 +7,13 @@ from typing import Any
 from outlast.loop.approvals import (
     ApprovalRequest,
     ApprovalTerms,
+    Evidence,
     Remembered,
-    digest,
     reviewed,
+    with_redacted,
 )
 from outlast.loop.calls import DEFAULT_NESTED, Call
+from outlast.loop.canonical import digest
 from outlast.loop.checks import INPUT_CHECKS, Candidate, CheckStage
 from outlast.loop.effects import (
     CallModel,
@@ -110,6 +112,8 @@ def call_run(state: LoopState, index: int) -> RunTool | RunAgent:
             nested=call.plan.nested or DEFAULT_NESTED,
             prefix=state.start.parent.prefix if state.start.parent else "",
             remembered=_passed_down(state),
+            evidence=call.evidence,
+            chain_id=state.chain_id,
         )
     return RunTool(
         **_turn_fields(state, context),
@@ -119,6 +123,8 @@ def call_run(state: LoopState, index: int) -> RunTool | RunAgent:
         form=call.form,
         final=call.plan.final or state.question.judged,
         approved=call.plan.needs_approval,
+        evidence=call.evidence,
+        source=call.plan.source,
         policy=call.plan.policy,
     )
 
@@ -149,6 +155,7 @@ def handoff_run(state: LoopState, call: Call) -> RunHandoff:
         input_length=len(state.items) if filters else None,
         history=state.view.history if filters else 0,
         fresh=len(state.items) - turn_start(state) if filters else 0,
+        evidence=call.evidence,
         policy=call.plan.policy,
     )
 
@@ -200,7 +207,34 @@ def approval(state: LoopState, call: Call, at_ms: int) -> ApprovalRequest:
         name=call.name,
         arguments=call.arguments,
         schema=call.plan.schema,
+        source=call.plan.source,
+        tool_digest=call.plan.tool_digest,
         reason=call.plan.reason,
+    )
+
+
+def evidence_of(request: ApprovalRequest, arguments: str) -> Evidence:
+    """Return what people decided about a call that may run.
+
+    Args:
+        request: the settled request.
+        arguments: all arguments of the call, as the request was made for them.
+    """
+    request_digest = digest(arguments)
+    edited: list[str] = []
+    before = arguments
+    for vote in request.votes:
+        if vote.decision.type == "edit":
+            edited.append(before)
+            wanted = with_redacted(vote.decision.edited_arguments or {}, before)
+            before = json.dumps(wanted, ensure_ascii=False)
+        elif vote.args_digest == request_digest:  # the edit was withdrawn
+            before = arguments
+    return Evidence(
+        decisions=tuple(vote.decision for vote in request.standing_votes),
+        edited=tuple(edited),
+        requested_at_ms=request.requested_at_ms,
+        expired=request.decision is None,
     )
 
 

@@ -16,6 +16,7 @@ from outlast.loop.approvals import (
 )
 from outlast.loop.budgets import Budget
 from outlast.loop.calls import Call
+from outlast.loop.canonical import same_person
 from outlast.loop.checks import Candidate, GuardrailRecord, RequiredStep
 from outlast.loop.effects import (
     BACKGROUND,
@@ -28,7 +29,14 @@ from outlast.loop.effects import (
     RunHandoff,
     SaveSession,
 )
-from outlast.loop.events import CancelMode, ConversationHeld, Parent, RequestClaimed
+from outlast.loop.events import (
+    CancelMode,
+    ConversationHeld,
+    DecisionReceived,
+    HumanAction,
+    Parent,
+    RequestClaimed,
+)
 from outlast.loop.items import Item, Message
 from outlast.loop.notices import Undelivered
 from outlast.loop.values import NO_USAGE, Failure, Json, JsonObject, ServerThread, Usage
@@ -369,6 +377,9 @@ class LoopState:
         closing: how the run will end, once everything is saved.
         outcome: how the run ended.
         ignored: the newest signals, updates and decisions that had no effect.
+        at_ms: when the newest event happened, in milliseconds since the epoch.
+        line_token: the newest token of the realtime line: see `lines.py`; empty if it has none.
+        nonces: the newest signed actions of people, each with its time: a copy does nothing.
     """
 
     run_id: str = ""
@@ -412,6 +423,18 @@ class LoopState:
     closing: Ending | None = None
     outcome: Outcome | None = None
     ignored: tuple[Ignored, ...] = ()
+    at_ms: int = 0
+    line_token: str = ""
+    nonces: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def chain_id(self) -> str:
+        """The first execution of the run, or of the run that all others are nested in.
+
+        Signed actions of people name it.
+        """
+        parent = self.start.parent
+        return self.start.chain_id if parent is None else parent.chain_id
 
     @property
     def status(self) -> Status:
@@ -592,6 +615,25 @@ def sender_of(state: LoopState, at_ms: int, *, verified: bool) -> Sender:
     """Return the circumstances of what a person does in a run."""
     holder = None if state.start.parent is not None else state.hold.by if state.hold else ""
     return Sender(at_ms=at_ms, verified=verified, requester=state.start.requester, holder=holder)
+
+
+def is_known(state: LoopState, nonce: str) -> bool:
+    """Whether a signed action has reached the run before."""
+    return nonce != "" and any(one == nonce for _, one in state.nonces)
+
+
+def judged_at_ms(state: LoopState, event: HumanAction) -> int:
+    """Return the time at which a person's action is judged: when it was made, if that is known.
+
+    Where no worker ran, a decision that came before the expiry of its request reaches the run
+    after it. A signed one has its time. Without it, what stops a call counts as made in time, and
+    what runs a call does not.
+    """
+    made = event.made_at_ms
+    if event.verified and made is not None:
+        return min(max(made, state.at_ms), event.at_ms)
+    stops = isinstance(event, DecisionReceived) and event.decision.type in {"reject", "respond"}
+    return min(state.at_ms, event.at_ms) if stops else event.at_ms
 
 
 def decision_problem(

@@ -368,7 +368,7 @@ def _planned(plan: PlannedCall, raw: JsonObject) -> Call:
         plan=plan,
         call_id=call_id_of(raw),
         name=name_of(raw),
-        arguments=arguments_of(raw),
+        arguments=arguments_of(raw) if plan.arguments is None else plan.arguments,
         form=form_of(raw),
         status=status,
         output=plan.problem,

@@ -19,12 +19,13 @@ from outlast.loop.approvals import (
     Claim,
     Decision,
     Person,
+    Seen,
     Vote,
     VoteType,
-    digest,
     reviewed,
     with_redacted,
 )
+from outlast.loop.canonical import LONGEST_NAME, canonical_name, digest, same_person
 from outlast.loop.values import Json, JsonObject
 
 LONGEST_MESSAGE: Final = 100_000
@@ -84,7 +85,7 @@ def refusal(
         return _unknown(requests, decision.request_id, nested)
     problem = (
         settled_problem(request)
-        or _other_arguments(request, decision)
+        or _other_than_seen(request, decision)
         or _not_allowed(request, decision)
         or _not_theirs(request, decision.person, sender)
         or _not_taken_over(request, decision, sender)
@@ -161,13 +162,27 @@ def settled_problem(request: ApprovalRequest) -> str | None:
     return f" is already {request.status}{f' by {by}' if by else ''}."
 
 
-def _other_arguments(request: ApprovalRequest, decision: Decision) -> str | None:
-    if decision.args_digest in {None, request.args_digest}:
+def _other_than_seen(request: ApprovalRequest, decision: Decision) -> str | None:
+    """Return what differs between the request and what the person saw, or None."""
+    present = request.seen
+    seen = decision.seen or replace(present, arguments=decision.args_digest or present.arguments)
+    if decision.args_digest not in {None, present.arguments}:
+        seen = replace(seen, arguments=str(decision.args_digest))
+    differs = difference(seen, present)
+    if differs is None:
         return None
-    return (
-        ": the decision was made for other arguments than this call's. Look at the request again "
-        "and decide again."
-    )
+    return f": the decision was made for {differs}. Look at the request again and decide again."
+
+
+def difference(seen: Seen, present: Seen) -> str | None:
+    """Return what of a call differs from what a person saw, as the end of a sentence, or None."""
+    if seen.call_id != present.call_id:
+        return "another call"
+    if (seen.arguments, seen.shown) != (present.arguments, present.shown):
+        return "other arguments than this call's"
+    if seen.tool != present.tool:
+        return "a tool that has changed or moved since"
+    return "a policy that has changed since" if seen.policy != present.policy else None
 
 
 def _not_allowed(request: ApprovalRequest, decision: Decision) -> str | None:
@@ -191,7 +206,9 @@ def _not_theirs(
     if problem:
         return problem
     claim = request.claim
-    if claim is None or force or claim.until_ms <= sender.at_ms or claim.by == person.subject:
+    if claim is None or force or claim.until_ms <= sender.at_ms:
+        return None
+    if same_person(claim.by, person.subject):
         return None
     return f": {claim.by} is working on it. Claim it with force to take it over."
 
@@ -227,9 +244,15 @@ def _voted_already(request: ApprovalRequest, decision: Decision) -> str | None:
     """Return why a person who has voted may not say this; they may say anything but the same."""
     by = decision.by or ""
     if decision.type == "withdraw":
-        voted = by and any(vote.decision.by == by for vote in _not_withdrawn(request))
+        voted = by and any(
+            same_person(vote.decision.by or "", by) for vote in _not_withdrawn(request)
+        )
         return None if voted else f": {by or 'nobody'} has no vote to withdraw."
-    votes = (one.decision for one in request.standing_votes if by and one.decision.by == by)
+    votes = (
+        one.decision
+        for one in request.standing_votes
+        if by and same_person(one.decision.by or "", by)
+    )
     standing = next(votes, None)
     if standing is None or decision.type not in {"approve", "edit"}:
         return None
@@ -243,7 +266,8 @@ def _not_withdrawn(request: ApprovalRequest) -> list[Vote]:
     votes: list[Vote] = []
     for vote in request.votes:
         if vote.decision.type == "withdraw":
-            votes = [one for one in votes if one.decision.by != vote.decision.by]
+            by = vote.decision.by or ""
+            votes = [one for one in votes if not same_person(one.decision.by or "", by)]
         else:
             votes.append(vote)
     return votes
@@ -263,14 +287,16 @@ def person_problem(
     by = person.subject
     if not (sender.verified or terms.unverified):
         return (
-            " needs a person who has proved who they are. Use the `outlast` command, or a program "
-            "that connects with the workers' identity key: a signal carries a name without proof."
+            " needs proof of who decides. Use the `outlast` command, or a program with an identity "
+            "key that the workers trust: what the Temporal UI sends carries a name without proof."
         )
+    if max(map(len, (by, *person.groups))) > LONGEST_NAME:
+        return f" needs a name, and names of groups, of at most {LONGEST_NAME} characters."
     restricted = any(one.subjects or one.groups for one in audiences)
     excludes = terms.audience.exclude_requester
     if not by and (restricted or excludes or terms.quorum > 1):
         return " needs the name of the person who decides (by=)."
-    if excludes and by == sender.requester:
+    if excludes and same_person(by, sender.requester):
         return f": {by} asked for this, so somebody else has to decide."
     if restricted and not any(_includes(one, person) for one in audiences):
         return f": {by} may not do this. It is for {audience_text(audiences)}."
@@ -278,8 +304,9 @@ def person_problem(
 
 
 def _includes(audience: Audience, person: Person) -> bool:
-    in_group = not set(audience.groups).isdisjoint(person.groups)
-    return person.subject in audience.subjects or in_group
+    groups = {canonical_name(one) for one in person.groups}
+    in_group = any(canonical_name(one) in groups for one in audience.groups)
+    return in_group or any(same_person(one, person.subject) for one in audience.subjects)
 
 
 def _does_not_fit(request: ApprovalRequest, decision: Decision) -> str | None:
@@ -326,9 +353,9 @@ def voted(
 ) -> ApprovalRequest:
     """Return a request after an accepted decision; it is settled once enough people agree.
 
-    What runs the call needs the quorum, for the very same arguments: an edit makes all earlier
-    votes void. What does not run it needs one person. Who withdraws the edit that holds gives the
-    call its own arguments back.
+    What runs the call, or answers in the model's place, needs the quorum, for the very same
+    arguments or text: an edit makes all earlier votes void. What does not run it needs one person.
+    Who withdraws the edit that holds gives the call its own arguments back.
 
     Args:
         request: the request.
@@ -336,8 +363,11 @@ def voted(
         sender: its circumstances.
         arguments: all arguments of the call, as the model wrote them.
     """
-    if decision.type == "edit":
-        wanted = with_redacted(decision.edited_arguments or {}, request.edited or arguments)
+    answers = decision.type == "respond" and request.kind == "output"
+    wanted_answer: JsonObject = {"answer": decision.response}
+    if decision.type == "edit" or (answers and request.terms.quorum > 1):
+        changed = wanted_answer if answers else decision.edited_arguments or {}
+        wanted = with_redacted(changed, request.edited or arguments)
         edited = json.dumps(wanted, ensure_ascii=False)
         request = replace(
             request,
@@ -345,8 +375,8 @@ def voted(
             arguments=reviewed(edited, request.terms.redact),
             args_digest=digest(edited),
         )
-    withdraws = decision.type == "withdraw"
-    if withdraws and request.edited is not None and _last_editor(request) == decision.by:
+    withdraws, by = decision.type == "withdraw", canonical_name(decision.by or "")
+    if withdraws and request.edited is not None and last_editor(request) == by:
         request = replace(
             request,
             edited=None,
@@ -362,17 +392,19 @@ def voted(
     request = replace(request, votes=(*request.votes, vote))
     if withdraws:
         return request
-    runs = decision.type in {"approve", "edit"}
+    runs = answers or decision.type in {"approve", "edit"}
     if runs and len(request.standing_votes) < request.terms.quorum:
         return replace(request, claim=None)  # the next vote is somebody else's
-    status = "edited" if runs and request.edited is not None else _SETTLES[decision.type]
+    edits = runs and not answers and request.edited is not None
+    status = "edited" if edits else _SETTLES[decision.type]
     return replace(request, status=status, decision=decision, decided_at_ms=sender.at_ms)
 
 
-def _last_editor(request: ApprovalRequest) -> str | None:
-    """Return who made the newest edit of a request."""
+def last_editor(request: ApprovalRequest) -> str | None:
+    """Return the canonical name of whoever made the newest edit of a request."""
     edits = (one.decision.by for one in reversed(request.votes) if one.decision.type == "edit")
-    return next(edits, None)
+    by = next(edits, None)
+    return None if by is None else canonical_name(by)
 
 
 def claimed(request: ApprovalRequest, by: str, minutes: int, at_ms: int) -> ApprovalRequest:

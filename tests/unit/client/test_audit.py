@@ -208,16 +208,18 @@ def test_a_request_that_ends_with_its_call_is_recorded(story: Story, status: Any
 
 def test_claims_are_recorded(story: Story) -> None:
     event = RequestClaimed(at_ms=11_000, request_id="a1", person=ANN, minutes=5, verified=True)
-    (claimed,) = story.changed(event, votes.claimed(REQUEST, ANN, 5, AT.at_ms))
+    (claimed,) = story.changed(event, votes.claimed(REQUEST, ANN.subject, 5, AT.at_ms))
     assert (claimed.event, claimed.by, claimed.method) == ("claimed", "ann", "token")
     assert (claimed.verified, claimed.display, claimed.status) == (True, "Ann", "pending")
-    (back,) = story.changed(replace(event, minutes=0), votes.claimed(REQUEST, ANN, 0, AT.at_ms))
+    (back,) = story.changed(
+        replace(event, minutes=0), votes.claimed(REQUEST, ANN.subject, 0, AT.at_ms)
+    )
     assert (back.event, back.by) == ("unclaimed", "ann")
 
 
 def test_a_claim_that_ends_with_the_decision_is_no_entry(story: Story) -> None:
     event = RequestClaimed(at_ms=11_000, request_id="a1", person=ANN, minutes=5)
-    story.changed(event, votes.claimed(REQUEST, ANN, 5, AT.at_ms))
+    story.changed(event, votes.claimed(REQUEST, ANN.subject, 5, AT.at_ms))
     ended = replace(REQUEST, status="cancelled", claim=None)
     assert [one.event for one in story.changed(TimePassed(at_ms=12_000), ended)] == ["cancelled"]
 

@@ -180,12 +180,16 @@ def test_what_a_nested_run_asks_is_asked_of_whoever_asked_the_run() -> None:
         arguments='{"amount": 5}',
         args_digest="d",
         requested_at_ms=1,
-        run_id="support-42-e3",
+        run_id="support-42/ask_refunds-3",
     )
     play.reported(request)
     result = result_of(play.state)
     (item,) = result.interruptions
-    assert (item.id, item.run_id, item.agent.name) == ("e3.a1", "support-42-e3", "Refunds")
+    assert (item.id, item.run_id, item.agent.name) == (
+        "e3.a1",
+        "support-42/ask_refunds-3",
+        "Refunds",
+    )
     assert item.to_call()["arguments"] == '{"amount": 5}'
     assert kinds(result) == ["tool_call_item"]
 

@@ -129,14 +129,14 @@ async def test_a_decision_about_a_nested_run_keeps_its_address() -> None:
         arguments="{}",
         args_digest="d",
         requested_at_ms=1,
-        run_id="support-42-e3",
+        run_id="support-42/ask_refunds-3",
     )
     play.reported(request)
     state = result_of(play.state, client="a client").to_state()
     state.approve(state.get_interruptions()[0])
     back = await RunState.from_json("Triage", state.to_json())
     (decision,) = back.staged_decisions()
-    assert (decision.run_id, decision.decision.request_id) == ("support-42-e3", "e3.a1")
+    assert (decision.run_id, decision.decision.request_id) == ("support-42/ask_refunds-3", "e3.a1")
 
 
 async def test_a_program_may_say_how_a_context_would_be_written_and_what_it_is() -> None:

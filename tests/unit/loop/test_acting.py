@@ -248,7 +248,7 @@ def test_a_final_tool_that_was_told_before_still_answers() -> None:
 def test_what_has_finished_is_told_while_people_are_waited_for_further_down() -> None:
     play = Play.ready()
     play.replies(tool("f", "c1"), nested("Billing", "c2"))
-    play.reported(asked())
+    play.reported(asked("e4.a1"))
     assert play.outputs == {}
     play.returns("c1", "one")
     assert play.outputs == {"c1": "one"}
@@ -383,7 +383,10 @@ def test_what_waits_in_a_nested_run_waits_here() -> None:
     play.replies(nested("Billing", "c1"))
     assert play.state.status == "running"
     assert play.reported(asked()) == ()
-    assert (play.state.status, play.state.pending_approvals) == ("waiting", (asked(),))
+    assert (play.state.status, play.state.pending_approvals) == (
+        "waiting",
+        (asked(run_id="support-42/ask_billing-3"),),
+    )
     play.reported()
     assert (play.state.status, play.state.pending_approvals) == ("running", ())
 
@@ -478,7 +481,12 @@ def test_the_parent_is_told_what_comes_from_further_down_as_it_is() -> None:
     play = Play.ready(parent=PARENT)
     play.replies(nested("Billing", "c1"))
     play.reported(asked("e3.e3.a1"), asked("e3.e3.a2", run_id="deeper"))
-    assert told(play) == [[("e3.e3.a1", "support-42"), ("e3.e3.a2", "deeper")]]
+    assert told(play) == [
+        [
+            ("e3.e3.a1", "support-42/ask_billing-3"),
+            ("e3.e3.a2", "support-42/ask_billing-3/deeper"),
+        ]
+    ]
     play.worked()
     assert told(play)[1:] == [[]]
 

@@ -5,7 +5,7 @@ from typing import get_args
 
 from outlast.loop import events
 from outlast.loop.effects import EffectEvent
-from outlast.loop.events import CancelRequested, Event, Parent, RunStarted
+from outlast.loop.events import CancelRequested, Event, HumanAction, Parent, RunStarted
 from tests.loop_driver import message
 
 EVENT_CLASSES = get_args(Event)
@@ -17,7 +17,7 @@ def test_the_union_names_every_event_there_is() -> None:
         for one in vars(events).values()
         if dataclasses.is_dataclass(one) and getattr(one, "__module__", "") == events.__name__
     }
-    assert own - {Parent} == set(EVENT_CLASSES) - set(get_args(EffectEvent))
+    assert own - {HumanAction, Parent} == set(EVENT_CLASSES) - set(get_args(EffectEvent))
 
 
 def test_every_event_carries_its_time_because_the_loop_has_no_clock() -> None:

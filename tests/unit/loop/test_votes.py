@@ -179,8 +179,9 @@ REFUSED: list[tuple[ApprovalRequest, Decision, Sender, str]] = [
         decision(by="ann"),
         ANYWAY,
         (
-            " needs a person who has proved who they are. Use the `outlast` command, or a program "
-            "that connects with the workers' identity key: a signal carries a name without proof."
+            " needs proof of who decides. Use the `outlast` command, or a program "
+            "with an identity key that the workers trust: what the Temporal UI sends carries a "
+            "name without proof."
         ),
     ),
     (asked(quorum=2), decision(), VERIFIED, " needs the name of the person who decides (by=)."),

@@ -468,7 +468,12 @@ def test_a_budget_is_shown_in_words() -> None:
 def waiting_further_down() -> Play:
     play = Play.ready()
     play.replies(nested("Billing", "c1"), gated("refund", "c2"))
-    request = replace(play.state.pending_approvals[0], id="e3.a1", agent="Billing", run_id="deep-7")
+    request = replace(
+        play.state.pending_approvals[0],
+        id="e3.a1",
+        agent="Billing",
+        run_id="support-42/ask_billing-3/deep-7",
+    )
     play.reported(request)
     return play
 
@@ -478,17 +483,22 @@ def test_what_waits_in_a_nested_run_is_shown_with_the_run_that_takes_the_decisio
     assert attributes(play.state)[names.ATTRIBUTE_APPROVALS] == 2
     assert [(one["id"], one["run_id"]) for one in approvals_view(play.state)] == [
         ("a1", "support-42"),
-        ("e3.a1", "deep-7"),
+        ("e3.a1", "support-42/ask_billing-3/deep-7"),
     ]
     text = details(play.state)
-    assert "called by Billing (in the nested run `deep-7`)." in text
-    assert "`outlast approve deep-7 e3.a1 --digest " in text
+    assert "called by Billing (in the nested run `support-42/ask_billing-3/deep-7`)." in text
+    assert "`outlast approve support-42/ask_billing-3/deep-7 e3.a1 --digest " in text
     assert "`decide` to that run with" in text
     assert "`outlast approve support-42 a1 --digest " in text
     play.decided("e3.a1", "approve")
-    assert "belongs to the nested run 'deep-7', which decides it." in play.state.ignored[-1].why
+    assert (
+        "belongs to the nested run 'support-42/ask_billing-3/deep-7', which decides it."
+        in play.state.ignored[-1].why
+    )
     play.decided("e3.a2", "approve")
-    assert play.state.ignored[-1].why.endswith("Pending: a1, e3.a1 in 'deep-7'.")
+    assert play.state.ignored[-1].why.endswith(
+        "Pending: a1, e3.a1 in 'support-42/ask_billing-3/deep-7'."
+    )
 
 
 def test_the_details_say_why_a_question_has_no_answer() -> None:
