@@ -5,11 +5,13 @@ person. If a predicate fails, the call needs approval (fail closed).
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn, cast
+from functools import partial
+from typing import Any, NoReturn, TypeAlias, cast
 
 from outlast.activities.invocation import Invocation
+from outlast.activities.judged_calls import JudgedCall
 from outlast.agents.approvals.conditions import Condition
 from outlast.agents.approvals.policy import (
     ANSWER_DECISIONS,
@@ -20,7 +22,7 @@ from outlast.agents.callables import call
 from outlast.agents.handoffs.handoff import Handoff
 from outlast.agents.items.raw_items import HeldRaw
 from outlast.agents.items.run_items import ToolApprovalItem
-from outlast.agents.mcp.tools import MCPFunctionTool
+from outlast.agents.mcp.tools import MCPFunctionTool, source_of
 from outlast.agents.registry import effect_of
 from outlast.agents.tools.definition import FunctionTool, decisions_of
 from outlast.agents.tools.hosted import HostedMCPTool, MCPToolApprovalRequest
@@ -56,16 +58,25 @@ class ApprovalRule:
 
 APPROVED = ApprovalRule()
 
+Checker: TypeAlias = Callable[[ApprovalRule], Awaitable[str | None]]
+"""Returns why the decisions about a call do not let it run under a rule, and None if they do."""
+
 Subject = tuple[Any, str]
 """What a predicate judges, and why it cannot judge the call; empty if it can."""
 
 
 async def approval_rule_of(
-    tool: FunctionTool, raw: JsonObject, invocation: Invocation
+    tool: FunctionTool, raw: JsonObject, invocation: Invocation, decided: Checker | None = None
 ) -> ApprovalRule:
     """Apply a tool's approval policy, and its `on_approval` if the call needs approval.
 
     The predicate of a tool with a remembered decision is not called.
+
+    Args:
+        tool: the tool.
+        raw: the call.
+        invocation: the invocation of the model call, or of the call itself.
+        decided: whether people have decided for the call already; None if they cannot have.
     """
     effect = effect_of(
         tool,
@@ -78,15 +89,43 @@ async def approval_rule_of(
     )
     if policy is None:
         return APPROVED
-    rule = _gated(policy, effect, decisions_of(tool.form), tool.params_json_schema, invocation)
-    if tool.name in invocation.decided:
-        return replace(rule, is_decided=True)
-    needed, problem = await _judge(
-        policy, raw, invocation, lambda: _seen(tool, raw, invocation, policy)
-    )
-    if not needed:
+    this = _judged_call(invocation, tool, raw)
+    if decided is not None and invocation.worker.judged.is_free(this):
         return APPROVED
-    rule = _because(rule, problem)
+    rule = await _rule_of_tool(tool, raw, invocation, policy, effect, decided)
+    if decided is None and not (rule.needs_approval or rule.is_refused):
+        invocation.worker.judged.keep(this)
+    return rule
+
+
+def _judged_call(invocation: Invocation, tool: FunctionTool, raw: JsonObject) -> JudgedCall:
+    execution = invocation.worker.execution
+    where = invocation.run_id if execution is None else execution.execution_id
+    names = invocation.agent_name, f"{source_of(tool)}/{tool.called_name}"
+    return (where, *names, call_id_of(raw), arguments_of(raw))
+
+
+async def _rule_of_tool(
+    tool: FunctionTool,
+    raw: JsonObject,
+    invocation: Invocation,
+    policy: ApprovalPolicy,
+    effect: str | None,
+    decided: Checker | None,
+) -> ApprovalRule:
+    possible, schema = decisions_of(tool.form), tool.params_json_schema
+    if tool.name in invocation.decided:
+        return replace(_gated(policy, effect, possible, schema, invocation), is_decided=True)
+    rule = await _ruled(
+        policy,
+        raw,
+        invocation,
+        lambda one: _seen(tool, raw, invocation, one),
+        lambda one: _gated(one, effect, possible, schema, invocation),
+        decided,
+    )
+    if not rule.needs_approval:
+        return APPROVED
     if not isinstance(tool, LocalTool) or tool.on_approval is None:
         return rule
     item = ToolApprovalItem(agent=invocation.agent, raw_item=raw, tool_name=tool.name)
@@ -114,13 +153,18 @@ async def hosted_approval_rule(
     policy = invocation.approval_policy("tool", name_of(raw), setting)
     if policy is None:
         return APPROVED
-    rule = _gated(policy, None, WITHOUT_ARGUMENTS, None, invocation)
     if name_of(raw) in invocation.decided:
+        rule = _gated(policy, None, WITHOUT_ARGUMENTS, None, invocation)
         return replace(rule, is_decided=True)
-    needed, problem = await _judge(policy, raw, invocation, lambda: _fields({}, raw, policy))
-    if not needed:
+    rule = await _ruled(
+        policy,
+        raw,
+        invocation,
+        lambda one: _fields({}, raw, one),
+        lambda one: _gated(one, None, WITHOUT_ARGUMENTS, None, invocation),
+    )
+    if not rule.needs_approval:
         return APPROVED
-    rule = _because(rule, problem)
     if tool is None or tool.on_approval_request is None:
         return rule
     request = MCPToolApprovalRequest(invocation.wrapper, HeldRaw(raw).shown())
@@ -133,16 +177,22 @@ async def hosted_approval_rule(
     return _verdict(verdict) or _because(rule, f"{answer}, so a person decides.")
 
 
-async def handoff_rule(entry: Handoff, raw: JsonObject, invocation: Invocation) -> ApprovalRule:
-    """Apply the approval policy of a handoff."""
+async def handoff_rule(
+    entry: Handoff, raw: JsonObject, invocation: Invocation, decided: Checker | None = None
+) -> ApprovalRule:
+    """Apply the approval policy of a handoff; for `decided` see `approval_rule_of`."""
     policy = invocation.approval_policy("handoff", entry.tool_name, entry.needs_approval)
     if policy is None:
         return APPROVED
     schema = entry.input_json_schema
-    needed, problem = await _judge(policy, raw, invocation, lambda: _fields(schema, raw, policy))
-    if not needed:
-        return APPROVED
-    return _because(_gated(policy, None, entry.decisions, schema, invocation), problem)
+    return await _ruled(
+        policy,
+        raw,
+        invocation,
+        lambda one: _fields(schema, raw, one),
+        lambda one: _gated(one, None, entry.decisions, schema, invocation),
+        decided,
+    )
 
 
 async def answer_rule(answer: Json, invocation: Invocation) -> ApprovalRule:
@@ -157,13 +207,45 @@ async def answer_rule(answer: Json, invocation: Invocation) -> ApprovalRule:
     if policy is None:
         return APPROVED
     subject = cast("JsonObject", answer) if isinstance(answer, dict) else {"answer": answer}
-    needed, problem = await _judge(policy, {}, invocation, lambda: (subject, ""))
-    if not needed:
-        return APPROVED
     # A person's own answer is a text, which only fits an agent without an output type.
     is_text = agent.output_type is None or agent.output_type is str
     possible = ANSWER_DECISIONS if is_text else WITHOUT_ARGUMENTS
-    return _because(_gated(policy, None, possible, None, invocation), problem)
+    return await _ruled(
+        policy,
+        {},
+        invocation,
+        lambda _: (subject, ""),
+        lambda one: _gated(one, None, possible, None, invocation),
+    )
+
+
+async def _ruled(
+    policy: ApprovalPolicy,
+    raw: JsonObject,
+    invocation: Invocation,
+    seen: Callable[[ApprovalPolicy], Subject],
+    gated: Callable[[ApprovalPolicy], ApprovalRule],
+    decided: Checker | None = None,
+) -> ApprovalRule:
+    """Return the rule for a call: that of the first tier that applies, or of the policy itself.
+
+    Args:
+        policy: the policy.
+        raw: the call.
+        invocation: the invocation.
+        seen: returns what the predicate of a policy judges.
+        gated: returns the rule of a call that needs approval under a policy.
+        decided: whether people have decided for the call already.
+    """
+    if decided is not None and not policy.tiers and await decided(gated(policy)) is None:
+        return APPROVED  # the predicate need not be called again
+    for one in (*policy.tiers, policy):
+        needed, problem = await _judge(one, raw, invocation, partial(seen, one))
+        if needed:
+            rule = _because(gated(one), problem)
+            missing = "" if decided is None else await decided(rule)
+            return APPROVED if missing is None else _because(rule, missing)
+    return APPROVED
 
 
 def _gated(

@@ -40,6 +40,7 @@ from outlast.contract.effects import EffectKind, EffectRequest, kind_of_activity
 from outlast.loop.calls import ModelReply
 from outlast.loop.effects import CallModel
 from outlast.loop.values import Json, JsonObject
+from outlast.ports.identity import Execution
 
 CLAIM_ATTEMPTS = 20
 CLAIM_WAIT_SECONDS = 0.25
@@ -99,6 +100,7 @@ class EffectActivities:
                     number=info.attempt,
                     progress=info.heartbeat_details[0] if info.heartbeat_details else None,
                     report=None if beat.send is None else partial(_report_progress, beat),
+                    execution=_execution(info),
                 )
                 result = await carry_out(self._worker, request, attempt)
             within = max(ends - time.monotonic(), 0.0)
@@ -135,7 +137,7 @@ class EffectActivities:
         window = DeltaWindow(effect=int(info.activity_id), attempt=info.attempt)
         is_read_here = partial(call_windows.has_reader, run_id)
         stream = StreamHeartbeats(window, beat, Cadence.of(request.effect.settings), is_read_here)
-        attempt = Attempt(number=info.attempt, on_event=stream.feed)
+        attempt = Attempt(number=info.attempt, on_event=stream.feed, execution=_execution(info))
         with call_windows.running(run_id, window), stream:
             reply: ModelReply = await carry_out(self._worker, request, attempt)
         call_windows.keep(FinishedCall(run_id, window.effect, reply.response_id), window)
@@ -145,6 +147,15 @@ class EffectActivities:
     async def refuse_effect(self, payload: JsonObject) -> JsonObject:
         """Fail an effect if its result is too large for the run's history."""
         raise ApplicationError(payload["message"], type=payload["code"], non_retryable=True)
+
+
+def _execution(info: activity.Info) -> Execution:
+    """Return the execution that scheduled an activity, as the server names it."""
+    return Execution(
+        namespace=info.workflow_namespace or info.namespace,
+        workflow_id=info.workflow_id or "",
+        execution_id=info.workflow_run_id or "",
+    )
 
 
 async def _request_of(kind: EffectKind, payload: JsonObject) -> EffectRequest[Any]:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pkgutil import resolve_name
 from typing import Any
@@ -16,6 +16,7 @@ from outlast.contract.effects import EffectRequest, kind_of
 from outlast.loop.calls import ModelReply, ToolResult
 from outlast.loop.effects import AgentEffect, CallModel, Effect
 from outlast.loop.values import Failure, Json, JsonObject
+from outlast.ports.identity import Execution
 
 logger = get_logger(__name__)
 
@@ -29,12 +30,14 @@ class Attempt:
         on_event: receives the raw events of a model's stream.
         progress: what an earlier attempt has reported; None if it has reported nothing.
         report: stores the progress of this attempt for the attempts after it, if there is a way.
+        execution: the execution that asks for the effect, in the server's words; None in memory.
     """
 
     number: int = 1
     on_event: Callable[[JsonObject], None] | None = None
     progress: Json = None
     report: Callable[[Json], None] | None = None
+    execution: Execution | None = None
 
 
 FIRST = Attempt()
@@ -56,6 +59,8 @@ async def carry_out(worker: WorkerDeps, request: EffectRequest[Effect], attempt:
     """
     effect = request.effect
     if isinstance(effect, AgentEffect):
+        if attempt.execution is not None:
+            worker = replace(worker, execution=attempt.execution)
         try:
             worker = await worker.with_live_values(effect.context)
         except UserError as error:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, cast
 
+from outlast.activities.approval_gate import GuardedCall, handoff_digest, handoff_verdict
 from outlast.activities.carry_out import FIRST, Attempt
 from outlast.activities.errors import EffectError, lacking, of_user_code
 from outlast.activities.invocation import Invocation
@@ -22,7 +23,7 @@ from outlast.agents.hooks import HookCall, call_hooks
 from outlast.agents.items.forms import run_item
 from outlast.contract import failures
 from outlast.contract.effects import EffectRequest
-from outlast.loop.call_forms import output_item
+from outlast.loop.call_forms import FUNCTION, call_item, output_item
 from outlast.loop.calls import HandoffResult
 from outlast.loop.effects import RunHandoff
 from outlast.loop.items import Item
@@ -39,7 +40,6 @@ async def run_handoff(
     Raises:
         EffectError: user code failed, or the callback's input does not fit.
     """
-    del attempt
     effect, items = request.effect, request.items
     try:
         entry = worker.registry.handoff(effect.agent, effect.name, effect.target)
@@ -47,10 +47,29 @@ async def run_handoff(
         raise lacking(str(error)) from error
     annotated = context_type_of(entry.on_handoff) if entry.on_handoff is not None else None
     invocation = Invocation.of(worker, effect, annotated)
+    stopped = await _stopped(entry, invocation, effect, attempt)
+    if stopped is not None:
+        return stopped
     async with nested_events(invocation, effect) as stream:
         result, target = await _handed_over(invocation, entry, effect, items)
         await stream.handoff(effect, items, target.name)
     return result
+
+
+async def _stopped(
+    entry: Handoff, invocation: Invocation, effect: RunHandoff, attempt: Attempt
+) -> HandoffResult | None:
+    """Return the result of a handoff that its policy does not let happen yet; None if it may."""
+    call = GuardedCall(
+        call_id=effect.call_id,
+        arguments=effect.arguments,
+        digest_of_tool=partial(handoff_digest, effect.agent, entry, effect.target),
+        evidence=effect.evidence,
+        execution=attempt.execution,
+    )
+    raw = call_item(FUNCTION, call_id=effect.call_id, name=effect.name, arguments=effect.arguments)
+    verdict = await handoff_verdict(entry, invocation, raw, call)
+    return None if verdict.required is None else HandoffResult(required=verdict.required)
 
 
 async def _handed_over(

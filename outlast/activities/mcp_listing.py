@@ -98,9 +98,9 @@ def _attempts_for(error: Exception, attempts: int) -> int | None:
 
 
 async def listed_tool(
-    invocation: Invocation, name: str, *, attempt: int = 1, attempts: int = 1
+    invocation: Invocation, name: str, source: str = "", *, attempt: int = 1, attempts: int = 1
 ) -> tuple[FunctionTool | None, Sequence[str]]:
-    """Return a tool that this worker has not listed, from the agent's MCP servers.
+    """Return a tool that this worker has not listed, or not lately, from the agent's MCP servers.
 
     Another worker has listed the tool. Returns None if no available server has the tool, with the
     names of the servers that are unavailable.
@@ -108,6 +108,7 @@ async def listed_tool(
     Args:
         invocation: the agent and the context.
         name: the name of the tool.
+        source: the server that has to have the tool; empty for any.
         attempt: the number of the effect's attempt.
         attempts: the maximum number of attempts.
 
@@ -120,7 +121,7 @@ async def listed_tool(
         listed = await list_mcp_tools(invocation, attempt=attempt, attempts=attempts)
         away.extend(listed.away)
     try:
-        return registry.tool(invocation.agent_name, name), away
+        return registry.tool(invocation.agent_name, name, source), away
     except UserError as error:
         if invocation.agent.mcp_servers:
             return None, away

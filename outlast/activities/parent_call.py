@@ -16,7 +16,9 @@ from outlast.agents.errors import ModelBehaviorError, UserError
 from outlast.agents.hooks import HookCall
 from outlast.agents.registry import Registry
 from outlast.contract.names import SETTING_AS_TOOL
-from outlast.loop.values import JsonObject
+from outlast.contract.records import UnreadableRecordError, read
+from outlast.loop.approvals import Evidence
+from outlast.loop.values import Json, JsonObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,7 @@ class ParentCall:
         call_id: the id of the call.
         arguments: the arguments as JSON text.
         hooks: the parent's run hooks.
+        evidence: what people decided about the call, as the run's input says.
     """
 
     agent: Agent[Any]
@@ -36,6 +39,7 @@ class ParentCall:
     call_id: str
     arguments: str
     hooks: Any = None
+    evidence: Evidence | None = None
 
     def context(self, wrapper: RunContextWrapper[Any]) -> ToolContext[Any]:
         """Return the context of the call, for user code of the parent."""
@@ -102,4 +106,13 @@ def parent_call_of(registry: Registry, settings: JsonObject) -> ParentCall | Non
         call_id=str(call.get("call_id", "")),
         arguments=str(call.get("arguments", "")),
         hooks=hooks,
+        evidence=_evidence(cast("JsonObject", setting).get("evidence")),
     )
+
+
+def _evidence(written: Json) -> Evidence | None:
+    """Return the evidence in a run's input; anybody may have written it."""
+    try:
+        return None if written is None else read(Evidence, written)
+    except UnreadableRecordError:
+        return None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Literal, cast
 
+from outlast.activities.approval_gate import handoff_digest, tool_digest, with_defaults
 from outlast.activities.approval_rule import (
     APPROVED,
     ApprovalRule,
@@ -44,10 +45,12 @@ from outlast.agents.errors import ModelBehaviorError
 from outlast.agents.handoffs.handoff import Handoff
 from outlast.agents.hooks import overrides
 from outlast.agents.logs import get_logger
+from outlast.agents.mcp.tools import source_of
 from outlast.agents.registry import target_of
 from outlast.agents.schemas.agent_output import output_schema_of, write_output
 from outlast.agents.tools.definition import FunctionTool, default_tool_error
 from outlast.agents.tools.hosted import HostedMCPTool
+from outlast.agents.tools.local import LocalTool
 from outlast.agents.tools.use_behavior import final_call
 from outlast.contract import failures
 from outlast.loop.approvals import DEFAULT_TERMS
@@ -180,10 +183,16 @@ async def _plan_call(
         checked = await checked_before_approval(invocation, tool, raw)
         problem = checked.message
         needs_approval = needs_approval and problem is None
+    filled = arguments_of(raw)
+    if needs_approval and not isinstance(tool, LocalTool):
+        filled = with_defaults(tool.params_json_schema, filled)
     plan = PlannedCall(
         item=index,
         kind="tool",
         problem=problem,
+        source=source_of(tool),
+        tool_digest=tool_digest(invocation.agent_name, tool) if needs_approval else "",
+        arguments=None if filled == arguments_of(raw) else filled,
         needs_approval=needs_approval,
         reason=rule.reason if rule.needs_approval else None,
         terms=rule.terms if needs_approval else DEFAULT_TERMS,
@@ -248,18 +257,22 @@ async def _plan_handoff(
     )
     target = None if entry.picks_agent else target_of(entry)
     rule = await handoff_rule(entry, raw, invocation)
+    target_name = invocation.worker.registry.target_name(entry)
+    digest = handoff_digest(invocation.agent_name, entry, target_name)
     return PlannedCall(
         item=index,
         kind="handoff",
+        tool_digest=digest if rule.needs_approval else "",
         needs_approval=rule.needs_approval,
         reason=rule.reason,
         terms=rule.terms,
         schema=rule.schema,
         rejection=await rejection_text(invocation, raw) if rule.needs_approval else None,
-        target=invocation.worker.registry.target_name(entry),
+        target=target_name,
         target_model=model_label(target.model) if target is not None else "",
         target_steps=invocation.required_steps(target) if target is not None else (),
-        callback=entry.needs_activity or filters or hooked,
+        # A guarded handoff is judged again where it happens.
+        callback=entry.needs_activity or filters or hooked or rule.needs_approval,
         filters=filters,
     )
 

@@ -3,12 +3,16 @@
 Everything is checked before the first model call is paid for.
 """
 
+from dataclasses import replace
+from functools import partial
+
+from outlast.activities.approval_gate import GuardedCall, tool_digest, tool_verdict
 from outlast.activities.carry_out import FIRST, Attempt
 from outlast.activities.errors import EffectError, of_user_code
 from outlast.activities.invocation import Invocation
 from outlast.activities.memory import load
 from outlast.activities.model import annotated_type
-from outlast.activities.parent_call import parent_call_of
+from outlast.activities.parent_call import ParentCall, parent_call_of
 from outlast.activities.plan import model_label
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent_tools.agent_tool import nested_input
@@ -19,6 +23,7 @@ from outlast.contract import failures
 from outlast.contract.effects import EffectRequest
 from outlast.contract.names import SETTING_SESSION
 from outlast.contract.records import messages_of
+from outlast.loop.call_forms import FUNCTION, call_item
 from outlast.loop.calls import PreparedRun
 from outlast.loop.effects import PrepareRun
 from outlast.loop.values import NO_USAGE, JsonObject, Usage
@@ -33,7 +38,6 @@ async def prepare_run(
         EffectError: the worker lacks the agent or an object named in the settings, the context does
         not fit, or the session failed.
     """
-    del attempt
     effect = request.effect
     settings = effect.settings or {}
     parent_call_of(worker.registry, settings)  # registers the names in the tool's own settings
@@ -45,6 +49,8 @@ async def prepare_run(
     except UserError as error:
         raise EffectError(failures.USER_ERROR, str(error), retryable=False) from error
     invocation = Invocation.of(worker, _Request(effect), annotated_type(agent))
+    if invocation.parent_call is not None:
+        await _check_approved(invocation, invocation.parent_call, attempt)
     content = await _content(invocation, effect)
     old: tuple[int, ...] = ()
     if content is not None and SETTING_SESSION in settings:
@@ -61,6 +67,39 @@ async def prepare_run(
         notifies=bool(worker.notifiers),
         notifies_later=bool(worker.notifiers),
     )
+
+
+async def _check_approved(invocation: Invocation, call: ParentCall, attempt: Attempt) -> None:
+    """Refuse a nested run whose call people have not approved, if they have to.
+
+    Raises:
+        EffectError: they have not, or nothing proves it.
+    """
+    execution, identity = attempt.execution, invocation.worker.identity
+    if execution is not None and identity is not None and call.evidence is not None:
+        lineage = await identity.lineage_of(execution)
+        execution = replace(execution, workflow_id=lineage.parent_id, execution_id=lineage.chain_id)
+    guarded = GuardedCall(
+        call_id=call.call_id,
+        arguments=call.arguments,
+        digest_of_tool=partial(
+            tool_digest, invocation.worker.registry.name_of(call.agent), call.tool
+        ),
+        evidence=call.evidence,
+        execution=execution,
+    )
+    raw = call_item(
+        FUNCTION, call_id=call.call_id, name=call.tool.called_name, arguments=call.arguments
+    )
+    caller = replace(invocation, agent=call.agent)
+    required = (await tool_verdict(call.tool, caller, raw, guarded)).required
+    if required is not None:
+        why = f" {required.reason}" if required.reason else ""
+        raise EffectError(
+            failures.USER_ERROR,
+            f"People have to approve this call of {call.tool.name} before it runs.{why}",
+            retryable=False,
+        )
 
 
 async def _content(invocation: Invocation, request: PrepareRun) -> tuple[JsonObject, ...] | None:

@@ -9,8 +9,10 @@ import json
 import time
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
+from outlast.activities.approval_gate import GuardedCall, tool_digest, tool_verdict, with_defaults
 from outlast.activities.carry_out import FIRST, Attempt
 from outlast.activities.errors import (
     EffectError,
@@ -51,6 +53,7 @@ from outlast.loop.calls import ToolResult
 from outlast.loop.changes import Change
 from outlast.loop.checks import GuardrailRecord
 from outlast.loop.effects import RunTool
+from outlast.loop.phrases import REJECTED
 from outlast.loop.values import Failure, Json, JsonObject
 
 logger = get_logger(__name__)
@@ -100,7 +103,7 @@ async def run_tool(
         if effect.policy.fast and effect.policy.defers:
             result = await _brief_attempt(worker, effect, attempt)
         else:
-            result = await _run_attempt(worker, effect, attempt=attempt.number)
+            result = await _run_attempt(worker, effect, attempt)
     finally:
         times.record(effect.name, time.monotonic() - started, result)
     return DEFERRED if result is None else _within_bounds(effect, result)
@@ -116,7 +119,7 @@ async def _brief_attempt(
     """
     try:
         async with asyncio.timeout(LONGEST.total_seconds()):
-            result = await _run_attempt(worker, request, attempt=attempt.number)
+            result = await _run_attempt(worker, request, attempt)
     except TimeoutError:
         return None
     except EffectError as error:
@@ -126,29 +129,26 @@ async def _brief_attempt(
     return result if isinstance(result.output, str) and len(result.output) <= SHORT_OUTPUT else None
 
 
-async def _run_attempt(worker: WorkerDeps, request: RunTool, *, attempt: int) -> ToolResult:
-    """Run one attempt of a tool call.
+async def _run_attempt(worker: WorkerDeps, request: RunTool, made: Attempt) -> ToolResult:
+    """Run one attempt of a tool call, if its policy lets it run.
 
     Args:
         worker: the worker's definitions.
         request: the call.
-        attempt: the number of the attempt, from 1.
+        made: the attempt.
 
     Raises:
         EffectError: the attempt failed and needs a retry; or it was the last, and the tool does not
         report failures to the model.
     """
-    away: Sequence[str] = ()
-    try:
-        tool = worker.registry.tool(request.agent, request.name)
-    except UserError as error:
-        invocation, attempts = Invocation.of(worker, request), request.policy.attempts
-        if not invocation.agent.mcp_servers:
-            raise lacking(str(error)) from error
-        tool, away = await listed_tool(invocation, request.name, attempt=attempt, attempts=attempts)
+    attempt = made.number
+    tool, away = await _tool_of(worker, request, attempt)
     if tool is None or tool.form != request.form:
         return _missing_tool_output(request, attempt, away)
     invocation = Invocation.of(worker, request, tool.context_type)
+    stopped = await _stopped(tool, invocation, request, made)
+    if stopped is not None:
+        return stopped
     own = invocation.borrowed
     run = (request.run_id, repr(own.context_type))
     with worker.shared_contexts.join(run, _reply_of(request, own), own) as borrower:
@@ -195,6 +195,53 @@ async def _call_tool(this: _Attempt) -> ToolResult:
     except Exception as error:  # noqa: BLE001  a guardrail or hook that raises ends the run
         return _run_failure(this, f"A guardrail or hook of the tool {tool.name!r}", error)
     return await _finish(this, await _invoke(this))
+
+
+async def _tool_of(
+    worker: WorkerDeps, request: RunTool, attempt: int
+) -> tuple[FunctionTool | None, Sequence[str]]:
+    """Return the tool of a call, and the MCP servers that could not be asked for it.
+
+    A tool that people have approved is listed anew: it may have changed since.
+    """
+    name, source = request.name, request.source
+    try:
+        tool = worker.registry.tool(request.agent, name, source)
+        if request.evidence is None or not isinstance(tool, MCPFunctionTool):
+            return tool, ()
+    except UserError as error:
+        if not Invocation.of(worker, request).agent.mcp_servers:
+            raise lacking(str(error)) from error
+    invocation = Invocation.of(worker, request)
+    return await listed_tool(
+        invocation, name, source, attempt=attempt, attempts=request.policy.attempts
+    )
+
+
+async def _stopped(
+    tool: FunctionTool, invocation: Invocation, request: RunTool, made: Attempt
+) -> ToolResult | None:
+    """Return the result of a call that its policy does not let run yet; None if it may run."""
+    written = filled = request.arguments
+    if not isinstance(tool, LocalTool):
+        filled = with_defaults(tool.params_json_schema, written)
+    if request.evidence is not None:  # what was approved is what runs
+        written = filled
+    call = GuardedCall(
+        call_id=request.call_id,
+        arguments=filled,
+        digest_of_tool=partial(tool_digest, request.agent, tool),
+        evidence=request.evidence,
+        execution=made.execution,
+    )
+    raw = call_item(request.form, call_id=request.call_id, name=request.name, arguments=written)
+    verdict = await tool_verdict(tool, invocation, raw, call)
+    if verdict.refusal is not None:
+        text = verdict.refusal or REJECTED
+        return ToolResult(output=text, failed=True, value=text if request.final else None)
+    if verdict.required is None:
+        return None
+    return ToolResult(output=None, required=verdict.required)
 
 
 def _missing_tool_output(request: RunTool, attempt: int, away: Sequence[str]) -> ToolResult:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
+from outlast.activities.judged_calls import JudgedCalls
 from outlast.activities.tool_times import ToolTimes
 from outlast.agents.approvals.policy_file import ApprovalFile
 from outlast.agents.context.codec import BorrowedContext
@@ -21,6 +22,7 @@ from outlast.agents.errors import UserError
 from outlast.agents.registry import Registry
 from outlast.loop.values import Json
 from outlast.ports.blobs import LargeContent
+from outlast.ports.identity import Execution, WorkerIdentity
 from outlast.ports.model import ModelProvider
 from outlast.ports.notifier import Notifier
 
@@ -39,6 +41,9 @@ class WorkerDeps:
         tool_times: how long the latest calls of tools took in this process.
         notifiers: deliver notices about approvals and takeovers.
         model_patience: how long a failing model call is retried; None for all its attempts.
+        identity: what proofs of people are checked with; None where there are no keys.
+        judged: the calls that this process has judged.
+        execution: the execution that the effect is for, in the server's words; None in memory.
     """
 
     registry: Registry
@@ -53,6 +58,9 @@ class WorkerDeps:
     shared_contexts: SharedContexts = field(default_factory=SharedContexts, compare=False)
     notifiers: tuple[Notifier, ...] = ()
     model_patience: timedelta | None = None
+    identity: WorkerIdentity | None = field(default=None, compare=False)
+    judged: JudgedCalls = field(default_factory=JudgedCalls, compare=False)
+    execution: Execution | None = None
 
     def of_run(self, run_id: str) -> "WorkerDeps":
         """Return the dependencies of one run, which may have its own definitions."""

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from outlast.agents.agent import Agent
 from outlast.agents.approvals.policy import ANSWER_DECISIONS, WITHOUT_ARGUMENTS, policy_of
-from outlast.agents.approvals.policy_file import ApprovalPoint, ApprovalPoints
+from outlast.agents.approvals.policy_file import ApprovalFile, ApprovalPoint, ApprovalPoints
 from outlast.agents.registry import Registry, effect_of, handoffs_of
 from outlast.agents.tools.definition import decisions_of
 from outlast.agents.tools.hosted import HostedMCPTool, function_tools
@@ -25,6 +25,26 @@ def approval_points(registry: Registry) -> ApprovalPoints:
         points=tuple(point for name, agent in agents.items() for point in _points_of(name, agent)),
         open_agents=frozenset(has_servers),
     )
+
+
+def unproven_policies(registry: Registry, file: ApprovalFile | None) -> list[str]:
+    """Return the tools, handoffs and answers whose policy needs proof of who decides, in words.
+
+    Args:
+        registry: the agents.
+        file: the operators' policies.
+    """
+    found: list[str] = []
+    for one in approval_points(registry).points:
+        setting = one.setting
+        if file is not None:
+            setting = file.needs_approval(one.kind, one.agent, one.name, setting, one.effect)
+        policy = policy_of(setting)
+        parts = () if policy is None else (policy, *policy.tiers)
+        if any(not part.allows_unverified(one.effect) for part in parts):
+            what = f"the {one.kind} {one.name!r}" if one.name else "answers"
+            found.append(f"The approval policy of {what} of agent {one.agent!r}")
+    return found
 
 
 def _points_of(name: str, agent: Agent[Any]) -> Iterator[ApprovalPoint]:

@@ -19,7 +19,7 @@ from outlast.agents.errors import UserError
 from outlast.agents.handoffs.handoff import Handoff, handoff
 from outlast.agents.logs import get_logger
 from outlast.agents.mcp.server import MCPServer
-from outlast.agents.mcp.tools import tools_seen
+from outlast.agents.mcp.tools import source_of, tools_seen
 from outlast.agents.references import ReferenceTable, is_registered, named_references, resolve
 from outlast.agents.schemas.agent_output import check_output_schema
 from outlast.agents.tools.definition import FunctionTool
@@ -50,7 +50,7 @@ class Registry:
         self._names: dict[int, str] = {}
         self._context_types: dict[str, Any] = {}
         self._references = ReferenceTable()
-        self._listed: dict[str, dict[str, FunctionTool]] = {}
+        self._listed: dict[str, dict[tuple[str, str], FunctionTool]] = {}
         self._of_runs: dict[str, Registry] = {}
         self._former: WeakSet[MCPServer | LocalTool] = WeakSet()
         for agent in agents:
@@ -163,8 +163,14 @@ class Registry:
             )
         return self._agents[name]
 
-    def tool(self, agent: str, name: str) -> FunctionTool:
+    def tool(self, agent: str, name: str, source: str = "") -> FunctionTool:
         """Return a tool of an agent, including agent tools and listed MCP tools.
+
+        Args:
+            agent: the agent's name.
+            name: the tool's name in calls.
+            source: the MCP server of the tool; a tool of this name elsewhere is another tool. Empty
+                for any tool.
 
         Raises:
             UserError: the agent, or the tool, is unknown.
@@ -172,7 +178,7 @@ class Registry:
         listed = self._listed.get(agent, {})
         tools = [*listed.values(), *function_tools(self.agent(agent).tools)]
         for tool in reversed(tools):
-            if tool.called_name == name:
+            if tool.called_name == name and source in {"", source_of(tool)}:
                 return tool
         names = ", ".join(repr(tool.called_name) for tool in tools) or "none"
         raise UserError(f"Agent {agent!r} has no tool {name!r} on this worker. It has: {names}.")
@@ -180,9 +186,12 @@ class Registry:
     def keep_listed(self, agent: str, tools: Iterable[FunctionTool]) -> None:
         """Keep the tools that the MCP servers of an agent have listed.
 
-        A list may depend on the run, so earlier tools stay.
+        A list may depend on the run, so earlier tools stay; the newest list comes last.
         """
-        self._listed.setdefault(agent, {}).update({tool.name: tool for tool in tools})
+        kept = self._listed.setdefault(agent, {})
+        for tool in tools:
+            kept.pop((source_of(tool), tool.name), None)
+            kept[source_of(tool), tool.name] = tool
 
     def tool_names(self, agent: str) -> list[str]:
         """Return the names of an agent's tools, listed MCP tools first.
@@ -191,7 +200,8 @@ class Registry:
             UserError: the agent is unknown.
         """
         own = [tool.name for tool in self.agent(agent).tools]
-        return [*(name for name in self._listed.get(agent, {}) if name not in own), *own]
+        listed = dict.fromkeys(name for _, name in self._listed.get(agent, {}))
+        return [*(name for name in listed if name not in own), *own]
 
     @property
     def mcp_servers(self) -> list[MCPServer]:

@@ -691,7 +691,7 @@ def say_problem(state: LoopState, person: Person, at_ms: int, *, verified: bool)
 
 
 def _holds(hold: Hold, person: Person) -> bool:
-    return hold.by == person.subject
+    return same_person(hold.by, person.subject)
 
 
 def _of_another(hold: Hold) -> str:

@@ -28,7 +28,7 @@ POLICIES = """
 [tool.refund_order]
 when = "amount > 100"
 audience = { subjects = ["ann"] }
-unverified = true  # the decision is a signal, which needs no worker to arrive
+unverified = "allow"  # the decision is a signal, which needs no worker to arrive
 loosens = true
 """
 

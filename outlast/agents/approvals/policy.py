@@ -35,6 +35,9 @@ ApprovalPredicate: TypeAlias = Callable[
 ]
 """Called with (context, arguments, call id); sync or async; true means that a human decides."""
 
+Unverified: TypeAlias = Literal["allow", "refuse"]
+"""Whether decisions count whose sender did not prove who they are."""
+
 RISK_OF_EFFECT: Final[dict[str | None, Risk]] = {
     None: "low",
     "read": "low",
@@ -157,13 +160,16 @@ class ApprovalPolicy:
         bulk: whether a request may be decided together with others; only where the risk is low.
         takeover: whether taking the conversation over is the approval, as where the user wants a
             human: only who holds the conversation approves, and `hold` does it.
-        unverified: whether a decision counts whose sender did not prove who they are, such as a
-            signal from the Temporal UI; None: only where the risk is low.
+        unverified: `allow` or `refuse` decisions whose sender did not prove who they are, such as
+            those from the Temporal UI; None: allow them where the risk is low, everybody may
+            decide, and one person is enough.
         when: which calls need approval: a predicate called with (context, arguments, call id), as
             `needs_approval` is; None: every call. If it fails, the call needs approval.
         reason: why a person decides, for the reviewer.
         response_schema: JSON Schema of the answer of a `respond` decision; None: a text.
         name: a name of the policy, for reviewers and audits.
+        tiers: other policies for some calls, the strictest first: the first one whose `when`
+            applies holds instead of this one. They judge the arguments of an edit, too.
     """
 
     effect: ToolEffect | None = None
@@ -178,11 +184,12 @@ class ApprovalPolicy:
     redact: Sequence[str] = ()
     bulk: bool = False
     takeover: bool = False
-    unverified: bool | None = None
+    unverified: Unverified | None = None
     when: Callable[[RunContextWrapper[Any], Any, str], bool | Awaitable[bool]] | None = None
     reason: str | None = None
     response_schema: JsonObject | None = None
     name: str = ""
+    tiers: Sequence["ApprovalPolicy"] = ()
 
     def __post_init__(self) -> None:
         """Check the fields, so that errors are raised here.
@@ -217,6 +224,12 @@ class ApprovalPolicy:
             raise UserError(
                 f"{_place('on_expiry')} is 'escalate', but the policy has no escalate. "
                 "Add escalate=[Escalation(after=..., to=...)]."
+            )
+        if self.on_expiry == "approve" and not self.allows_unverified(None):
+            raise UserError(
+                f"{_place('on_expiry')} is 'approve', but {self._why_proven(None)}, so decisions "
+                "need proof, and an expiry proves nothing. Choose another on_expiry, or say "
+                "unverified='allow'."
             )
         if self.expires_in is None:
             return
@@ -266,6 +279,27 @@ class ApprovalPolicy:
         """
         return self.risk or RISK_OF_EFFECT[self.effect or tool_effect]
 
+    def allows_unverified(self, tool_effect: str | None) -> bool:
+        """Whether decisions count whose sender did not prove who they are.
+
+        Args:
+            tool_effect: what the tool declares.
+        """
+        if self.unverified is not None:
+            return self.unverified == "allow"
+        return not self._why_proven(tool_effect)
+
+    def _why_proven(self, tool_effect: str | None) -> str:
+        """Return why decisions need proof by default; empty if they do not."""
+        reasons = {
+            "it has an audience": self.audience is not None,
+            f"its quorum is {self.quorum}": self.quorum > 1,
+            f"its risk is {self.risk_of(tool_effect)}": self.risk_of(tool_effect) != "low",
+        }
+        if self.unverified == "refuse":
+            return "it says unverified='refuse'"
+        return next((reason for reason, holds in reasons.items() if holds), "")
+
     def terms(
         self,
         tool_effect: str | None = None,
@@ -290,7 +324,7 @@ class ApprovalPolicy:
             quorum=self.quorum,
             # Never empty: a request that nobody can decide would wait for ever.
             allow=tuple(one for one in possible if one in allow) or WITHOUT_ARGUMENTS,
-            unverified=risk == "low" if self.unverified is None else self.unverified,
+            unverified=self.allows_unverified(tool_effect),
             expires_in_ms=None if self.expires_in is None else _milliseconds(self.expires_in),
             on_expiry=self.on_expiry,
             remind_every_ms=None if self.remind_every is None else _milliseconds(self.remind_every),
@@ -326,6 +360,8 @@ class ApprovalPolicy:
                 f"{owner}: its calls cannot be decided with {wrong[0]!r}, only with "
                 f"{', '.join(possible)}. Take {wrong[0]!r} out of the policy's allow."
             )
+        for tier in self.tiers:
+            tier.check_fits(f"{owner}: tiers", possible=possible, schema=schema)
         names = argument_names(schema)
         if names is not None and (unknown := [one for one in self.redact if one not in names]):
             raise UserError(
@@ -389,6 +425,18 @@ def _steps(place: str, value: object) -> tuple[Escalation, ...]:
     return tuple(sorted(cast("Sequence[Escalation]", value), key=lambda step: step.after))
 
 
+def _tiers(place: str, value: object) -> tuple[ApprovalPolicy, ...]:
+    for tier in check_list(place, value):
+        if not isinstance(tier, ApprovalPolicy):
+            raise UserError(f"{place} has {tier!r:.80}: use ApprovalPolicy(when=..., ...).")
+        if tier.when is None or tier.tiers:
+            raise UserError(
+                f"{place}: each tier needs `when`, which says for which calls it holds, and has no "
+                "tiers of its own."
+            )
+    return tuple(cast("Sequence[ApprovalPolicy]", value))
+
+
 def _check_schema(place: str, value: object) -> None:
     try:
         json.dumps(value)
@@ -421,11 +469,12 @@ _FIELD_CHECKS: Final[dict[str, Callable[[str, Any], object]]] = {
     "redact": names_of,
     "bulk": check_flag,
     "takeover": check_flag,
-    "unverified": check_flag,
+    "unverified": lambda place, value: check_choice(place, value, get_args(Unverified)),
     "when": _check_when,
     "reason": check_name,
     "response_schema": _check_schema,
     "name": lambda place, value: check_type(place, value, str, "a string"),
+    "tiers": _tiers,
 }
 """Refuse a value, and return the form in which policies keep it; None: as it is."""
 

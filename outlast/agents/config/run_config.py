@@ -209,7 +209,7 @@ class RunConfig:
         requester: the person for whom the run works, whom a policy may exclude from its decisions.
             Nested runs work for the same person.
         takeover: who may take the conversation over; only the audience, `unverified` and `risk` of
-            the policy matter. None: anybody.
+            the policy matter. None: anybody who proves who they are.
         budgets: what the run may spend before a person decides whether it goes on.
     """
 

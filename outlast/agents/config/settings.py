@@ -105,7 +105,7 @@ def write_run_config(config: RunConfig | Mapping[str, Any] | None) -> JsonObject
     if config.stream_interval is not None:
         settings["stream_interval_ms"] = round(config.stream_interval.total_seconds() * 1000)
     if config.takeover is not None:
-        settings["takeover"] = _sparse(config.takeover.terms())
+        settings["takeover"] = _sparse(config.takeover.terms("external_reversible"))
     if config.budgets:
         settings["budgets"] = [_sparse(budget.record) for budget in config.budgets]
     for name in ("session_settings", "tool_execution"):

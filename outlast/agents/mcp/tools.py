@@ -52,6 +52,11 @@ class MCPFunctionTool(FunctionTool):
         return (self.tool_origin and self.tool_origin.mcp_server_name) or ""
 
 
+def source_of(tool: FunctionTool) -> str:
+    """Return the name of the MCP server that has a tool; empty for a tool of the program."""
+    return tool.server_name if isinstance(tool, MCPFunctionTool) else ""
+
+
 def check_mcp_config(config: object, owner: str) -> None:
     """Refuse an invalid config.
 

@@ -65,7 +65,7 @@ def test_a_budget_that_makes_no_sense_is_refused(fields: dict[str, Any], problem
 def test_a_run_keeps_its_requester_its_budgets_and_who_may_take_over() -> None:
     config = RunConfig(
         requester="mara",
-        takeover=ApprovalPolicy(audience="support", unverified=True),
+        takeover=ApprovalPolicy(audience="support", unverified="allow"),
         budgets=[Budget(tokens=50_000, ask=ApprovalPolicy(audience="leads"))],
     )
     settings = write_run_config(config)

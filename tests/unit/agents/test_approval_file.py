@@ -342,11 +342,14 @@ LOOSE = [
     ("audience = 'leads'", "the group leads may decide"),
     ("audience = { exclude_requester = false }", "the requester may decide"),
     ("quorum = 1", "1 instead of 2 have to approve"),
-    ("expires_in = '1h'\non_expiry = 'approve'", "calls that nobody decides run after 1:00:00"),
+    (
+        "expires_in = '1h'\non_expiry = 'approve'\nunverified = 'allow'",
+        "calls that nobody decides run after 1:00:00",
+    ),
     ("escalate = [{ after = '1h', to = 'leads' }]", "the group leads may decide after 1:00:00"),
     ("redact = []", "reviewers see iban"),
     ("bulk = true\nrisk = 'low'", "many may be decided at once"),
-    ("unverified = true", "decisions count without proof of who decided"),
+    ("unverified = 'allow'", "decisions count without proof of who decided"),
     ("allow = ['approve', 'respond']", "people may respond"),
     ("response_schema = { type = 'integer' }", "responses may be others"),
 ]
@@ -376,7 +379,7 @@ def test_what_a_table_loosens_needs_to_be_said(keys: str, words: str) -> None:
         "expires_in = '8h'\nremind_every = '1h'",
         "quorum = 3",
         "redact = ['iban', 'name']",
-        "risk = 'high'\nunverified = false",
+        "risk = 'high'\nunverified = 'refuse'",
         "audience = { groups = ['billing'] }",
         "allow = ['approve', 'reject']",
         "expires_in = '8h'\nescalate = [{ after = '1h', to = 'billing' }]",
@@ -397,7 +400,7 @@ def test_an_earlier_escalation_and_an_earlier_approval_by_time_are_looser() -> N
     text = "[tool.two]\nescalate = [{ after = '1h', to = 'leads' }]"
     (change,) = read(text).changes("tool", "A", "two", before)
     assert change.loosened == {"escalate": "the group leads may decide after 1:00:00"}
-    before = replace(TWO, expires_in=2 * hour, on_expiry="approve")
+    before = replace(TWO, expires_in=2 * hour, on_expiry="approve", unverified="allow")
     (change,) = read("[tool.two]\nexpires_in = '1h'").changes("tool", "A", "two", before)
     assert change.loosened == {"expires_in": "calls run after 1:00:00 instead of 2:00:00"}
 

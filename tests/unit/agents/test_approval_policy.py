@@ -90,7 +90,7 @@ def test_the_effect_of_a_tool_decides_its_risk(effect: Any, risk: str) -> None:
     assert terms.unverified is (risk == "low")
     assert terms.bulk is (risk == "low")
     assert ApprovalPolicy(risk="low").terms(effect).risk == "low"
-    assert ApprovalPolicy(unverified=True).terms(effect).unverified
+    assert ApprovalPolicy(unverified="allow").terms(effect).unverified
 
 
 def test_only_decisions_that_fit_the_call_are_allowed() -> None:
@@ -149,7 +149,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"takeover": 1}, "takeover=.* must be True or False"),
     ({"takeover": True, "quorum": 2}, "the policy has no quorum, no bulk"),
     ({"bulk": True, "effect": "irreversible"}, "this policy's risk is high"),
-    ({"unverified": "no"}, "unverified=.* must be True or False"),
+    ({"unverified": "no"}, "unverified=.* must be one of 'allow', 'refuse'"),
     ({"when": True}, "when=.* must be a callable"),
     ({"when": one_parameter}, "when=.* is called with"),
     ({"reason": ""}, "reason=.* must be a non-empty string"),
