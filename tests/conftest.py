@@ -44,7 +44,7 @@ def _runs_on_a_server(item: pytest.Item) -> bool:
         return item.callspec.params.get("new_executor") == "server"
     if folder == "unit" and rest[0] in UNITS_WITH_SERVERS:
         return "server" in item.fixturenames
-    return folder == "workflow"
+    return folder in {"attacks", "workflow"}
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 
 import outlast
 from outlast.agents.errors import AgentsException
-from outlast.cli import options, policy, terminal
+from outlast.cli import identity, options, policy, terminal
 from outlast.cli.audit import audit
 from outlast.cli.bulk import approve_all, reject_all
 from outlast.cli.cancel import cancel
@@ -181,6 +181,13 @@ _add("Decide", approve_all, "approve-all", to=inboxes)
 _add("Decide", reject_all, "reject-all", to=inboxes)
 _add("Work on a request", claim, to=inboxes)
 _add("Work on a request", unclaim, to=inboxes)
+
+identities = typer.Typer(
+    help="Make identity keys, and show which ones are used.", no_args_is_help=True
+)
+app.add_typer(identities, name="identity", rich_help_panel="Approvals")
+_add("Keys", identity.new, to=identities)
+_add("Keys", identity.show, to=identities)
 
 _add("Policies", policy.check, to=policies)
 _add("Policies", policy.try_on_runs, "try", to=policies)

@@ -498,6 +498,7 @@ def _decision(
         type=kind,
         channel="cli",
         args_digest=request.args_digest,
+        seen=request.seen,
         **fields,
     )
     return decided_by(decision, caller.person)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from outlast.agents.approvals.policy import ApprovalPolicy, policy_of
 from outlast.agents.approvals.policy_file import ApprovalFile, ApprovalPoint
@@ -262,7 +262,7 @@ def _policies(situation: Situation) -> Iterator[Weakness]:
                 fix="set audience= in its ApprovalPolicy",
             )
         # Low risk is not signed by default, which nobody said in so many words.
-        if policy.unverified and cast("object", policy.unverified) != "deny":
+        if policy.unverified == "allow":
             yield Weakness(
                 what=point.title,
                 detail="counts decisions of people who did not prove who they are",

@@ -18,10 +18,13 @@ from ipaddress import (
 )
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
+from temporalio.client import Client
+
 from outlast.agents.errors import IdentityRefused, UserError
 from outlast.contract import identity
 from outlast.contract.identity import Record
 from outlast.loop.approvals import Decision, Person
+from outlast.proofs import ServerLineage, identity_keys
 
 if TYPE_CHECKING:
     from jwt import PyJWK
@@ -454,22 +457,29 @@ def _problem(name: object) -> str | None:
 # --- Signatures ----------------------------------------------------------------------------------
 
 
-def signed(record: Record, run_id: str, *, action: str = "decide") -> Record:
-    """Return a decision with a signature, if `OUTLAST_IDENTITY_KEY` has a key.
+async def sign(client: Client, record: Record, run_id: str, *, action: str = "decide") -> Record:
+    """Return a decision, or the record of another action, with a signature if there is a key.
+
+    The key is that of the environment, or of the embedded server's project. The signature holds for
+    one execution of one run, for ten minutes, once.
 
     Args:
+        client: connected to the run's server, which says which execution it is.
         record: the decision, complete; or the record of another action of a person.
         run_id: the workflow id of the run that receives it: the nested run, if that one asks.
         action: the name of the update.
 
     Raises:
         UserError: the key is unusable, or a field cannot be sent as JSON.
+        RPCError: the server does not know the run.
     """
+    keys = await identity_keys(client)
+    if keys.signing is None:
+        return record
+    chain_id = (await ServerLineage(client)(run_id)).chain_id
+    place = identity.Place(namespace=client.namespace, chain_id=chain_id, run_id=run_id)
     try:
-        keys = identity.keys_from_environment()
-        if not keys:
-            return record
-        return identity.signed(record, run_id, keys[0], action=action, at_ms=_now_ms())
+        return identity.signed(record, place, keys.signing, action=action, at_ms=_now_ms())
     except ValueError as error:
         raise UserError(str(error)) from None
 

@@ -10,6 +10,7 @@ import secrets
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from datetime import timedelta
+from functools import partial
 from typing import Self
 
 from temporalio.client import AsyncActivityCancelledError, AsyncActivityHandle, Client
@@ -18,8 +19,10 @@ from temporalio.service import RPCError, RPCStatusCode
 from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
 from outlast.client.history import RunReader
+from outlast.client.identity import sign
 from outlast.client.run_address import RunAddress, check_size
 from outlast.contract import names, policies, records
+from outlast.loop import lines
 from outlast.loop.calls import ModelReply
 from outlast.loop.state import LoopState, line_of
 from outlast.loop.values import JsonObject
@@ -52,6 +55,8 @@ class RunLine:
         self.run_id = run_id
         self._client = client
         self._label = label
+        owner, *tokens = lines.tokens(secrets.token_hex(32))
+        self._owner, self._tokens = owner, iter(tokens)
         self._address = RunAddress(client, run_id, patience)
         self._activity: AsyncActivityHandle | None = None
         self._beating: asyncio.Task[None] | None = None
@@ -75,7 +80,8 @@ class RunLine:
             RunNotFound: there is no such run.
             ServerUnavailable: the server did not answer for too long.
         """
-        record = records.AttachLineRecord(line=self.id, label=self._label)
+        record = records.AttachLineRecord(line=self.id, label=self._label, owner=self._owner)
+        record = await self._address.ask(partial(self._signed, record))
         payload = records.write(record)
         accepted = await self._address.update(names.UPDATE_ATTACH_LINE, payload, self.id)
         self._activity = self._client.get_async_activity_handle(
@@ -83,6 +89,9 @@ class RunLine:
         )
         seconds = accepted["heartbeat_ms"] / 1_000 / policies.BEATS_WITHIN_TIMEOUT
         self._beating = asyncio.create_task(self._beat(self._activity, seconds))
+
+    async def _signed(self, record: records.AttachLineRecord) -> records.AttachLineRecord:
+        return await sign(self._client, record, self.run_id, action=names.UPDATE_ATTACH_LINE)
 
     def holds(self, state: LoopState) -> bool:
         """Whether the line makes the model calls of the run in this state."""
@@ -102,7 +111,9 @@ class RunLine:
             ServerUnavailable: the server did not answer for too long.
         """
         try:
-            record = records.LineReplyRecord(line=self.id, said=said, reply=reply)
+            record = records.LineReplyRecord(
+                line=self.id, token=self._next_token(), said=said, reply=reply
+            )
         except ValueError as error:
             raise UserError(str(error)) from None
         payload = records.write(record)
@@ -110,6 +121,14 @@ class RunLine:
         await self._address.ask(
             lambda: self._address.workflow.signal(names.SIGNAL_LINE_REPLY, payload)
         )
+
+    def _next_token(self) -> str:
+        token = next(self._tokens, None)
+        if token is None:
+            raise UserError(
+                f"A line gives at most {lines.MOST_TOKENS:,} replies. Open another line."
+            )
+        return token
 
     async def follow(self) -> AsyncGenerator[LoopState]:
         """Yield the run's present state, and then the state after each event, until it ends.

@@ -12,14 +12,16 @@ from outlast.client.history import RunReader
 from outlast.client.run_address import RunAddress
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.call_forms import name_of
+from outlast.loop.effects import RunAgent
 from outlast.loop.state import LoopState
 
 
 async def present_requests(root: LoopState, client: Client) -> tuple[ApprovalRequest, ...]:
     """Return the pending requests of a run and of its nested runs, as they are now.
 
-    What a nested run has reported only says where to look: a report may be late, and anybody who
-    reaches the server may send one. A run counts as nested if the server says so.
+    Reports of nested runs are not read: one may be late, and anybody who reaches the server may
+    send one. The nested runs are those that the run waits for, if the server says that they are
+    nested in it.
 
     Args:
         root: the run that lists the requests.
@@ -29,13 +31,21 @@ async def present_requests(root: LoopState, client: Client) -> tuple[ApprovalReq
         AgentsException: the server refused, or a nested run cannot be read.
     """
     found = [one for one in root.approvals if one.status == "pending"]
-    reported = (one.run_id for nested in root.nested for one in nested.requests)
-    for run_id in dict.fromkeys(reported):
+    waiting = _nested_ids(root)
+    while waiting:
+        run_id = waiting.pop(0)
         nested = await state_of(run_id, client)
-        if nested is not None and await _is_nested_in(run_id, root.run_id, client):
-            pending = (one for one in nested.approvals if one.status == "pending")
-            found += [replace(one, run_id=run_id) for one in pending]
+        if nested is None or not await _is_nested_in(run_id, root.run_id, client):
+            continue
+        pending = (one for one in nested.approvals if one.status == "pending")
+        found += [replace(one, run_id=run_id) for one in pending]
+        waiting += _nested_ids(nested)
     return tuple(found)
+
+
+def _nested_ids(run: LoopState) -> list[str]:
+    """Return the ids of the nested runs that a run waits for."""
+    return [one.nested_id for one in run.pending if isinstance(one, RunAgent)]
 
 
 async def _is_nested_in(run_id: str, root_id: str, client: Client) -> bool:

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeAlias, cast, get_args
 from temporalio.client import Client
 
 from outlast.agents.errors import DecisionRefused, RunClosed, UserError
-from outlast.client.identity import signed
+from outlast.client.identity import sign
 from outlast.client.interruptions import Interruption
 from outlast.client.nested_requests import present_requests, request_in, run_of_request, state_of
 from outlast.client.run_address import RunAddress
@@ -37,7 +37,7 @@ the arguments that were seen."""
 
 CLAIM_MINUTES: Final = 30
 
-_NOT_PART_OF_THE_DECISION: Final = ("display", "groups", "method", "proof", "channel")
+_NOT_PART_OF_THE_DECISION: Final = ("display", "groups", "method", "proof", "channel", "seen")
 """Fields of a decision that may differ when somebody repeats it."""
 
 
@@ -146,7 +146,7 @@ def decision_of(request: RequestOrId, kind: VoteType, **fields: Any) -> Decision
     person = person_of(fields.pop("by", None))
     seen = seen_request(request)
     if seen is not None and fields.get("args_digest") is None:
-        fields["args_digest"] = seen.args_digest
+        fields["args_digest"], fields["seen"] = seen.args_digest, seen.seen
     fields.setdefault("channel", "client")
     return Decision(
         request_id=id_of(request),
@@ -214,6 +214,7 @@ class People:
         address, settled = await self._run_of(asked, nested_id)
         if settled is not None:
             return _earlier_receipt(settled, decision, address.run_id)
+        decision = await self._with_what_was_seen(decision, address)
         again = await self._withdrawals(address, asked, decision)
         try:
             outcome = await self._update(
@@ -232,6 +233,18 @@ class People:
             votes_needed=outcome.get("votes_needed", 1),
             by=outcome["by"],
         )
+
+    async def _with_what_was_seen(self, decision: Decision, address: RunAddress) -> Decision:
+        """Return a decision that names what it is about, as the run that asks shows it now.
+
+        A caller that has only seen the arguments says so by their digest, which still has to fit.
+        """
+        if decision.seen is not None or decision.proof is not None:
+            return decision
+        is_own = address is self._address
+        state = await self._state() if is_own else await state_of(address.run_id, self._client)
+        request = None if state is None else request_in(state, decision.request_id)
+        return decision if request is None else replace(decision, seen=request.seen)
 
     async def _withdrawals(
         self, address: RunAddress, request: RequestOrId, decision: Decision
@@ -399,7 +412,9 @@ class People:
         update_id: str,
     ) -> JsonObject:
         if not record.proof:  # a caller's own signature stays
-            record = signed(record, address.run_id, action=name)
+            record = await address.ask(
+                lambda: sign(self._client, record, address.run_id, action=name)
+            )
         return await address.update(name, records.write(record), update_id)
 
 

@@ -13,11 +13,12 @@ moves it on to its own end.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias, assert_never, cast
+from typing import Final, Literal, TypeAlias, TypedDict, Unpack, assert_never, cast
 
 from outlast.contract import names
 from outlast.contract.effects import failure_of, kind_of
 from outlast.contract.failures import INTERNAL, WORKER_FOUND, WORKER_LACKS, EngineFailure
+from outlast.contract.identity import parse_proof
 from outlast.contract.records import (
     AttachLineRecord,
     CancelRecord,
@@ -114,7 +115,7 @@ def signalled(name: str, arguments: Sequence[Json | Unreadable], at_ms: int) -> 
         if name == names.SIGNAL_LINE_REPLY:
             return _line_replied(read(LineReplyRecord, payload), at_ms)
         if name in _OF_PEOPLE:
-            return _OF_PEOPLE[name](payload, at_ms, verified=False)
+            return _OF_PEOPLE[name](payload, **_action(payload, at_ms, is_checked=False))
     except UnreadableRecordError as error:
         return SignalUnreadable(at_ms=at_ms, name=f"signal {name}", problem=str(error))
     return SignalUnreadable(
@@ -126,90 +127,104 @@ def signalled(name: str, arguments: Sequence[Json | Unreadable], at_ms: int) -> 
 
 def _line_replied(record: LineReplyRecord, at_ms: int) -> LineReplied:
     message = Message(f"said:{record.reply.response_id}", tuple(record.said), at_ms)
-    return LineReplied(at_ms=at_ms, line=record.line, message=message, result=record.reply)
+    return LineReplied(
+        at_ms=at_ms, line=record.line, message=message, result=record.reply, token=record.token
+    )
 
 
 def updated(name: str, arguments: Sequence[Json | Unreadable], at_ms: int) -> Event:
-    """Return the event of an update, which comes from a program that says who the sender is.
+    """Return the event of an accepted update: a worker has checked its proof, if it has one.
 
     Raises:
         UnreadableRecordError: the update is unreadable or does not exist; it is refused.
     """
     payload: Json | Unreadable = arguments[0] if arguments else None
     if name in _OF_PEOPLE:
-        return _OF_PEOPLE[name](payload, at_ms, verified=not _is_only_named(payload))
+        return _OF_PEOPLE[name](payload, **_action(payload, at_ms, is_checked=True))
     if name == names.UPDATE_SEND:
         return MessageReceived(at_ms=at_ms, message=message_of(read(SendRecord, payload), at_ms))
     if name == names.UPDATE_RETRY:
         return RetryRequested(at_ms=at_ms, answers=read(RetryRecord, payload).answers)
     if name == names.UPDATE_ATTACH_LINE:
         attached = read(AttachLineRecord, payload)
-        return LineAttached(at_ms=at_ms, line=attached.line, label=attached.label)
+        return LineAttached(
+            at_ms=at_ms, line=attached.line, label=attached.label, owner=attached.owner
+        )
     known = ", ".join((names.UPDATE_SEND, names.UPDATE_RETRY, *_OF_PEOPLE))
     raise UnreadableRecordError(f"No update {name!r:.80}. Updates: {known}.")
 
 
-# --- What people do: an update, from somebody whom the caller knows, or a signal ------------------
+# --- What people do ------------------------------------------------------------------------------
 
 
-def _is_only_named(payload: Json | Unreadable) -> bool:
-    """Whether the caller says itself that it only names the sender."""
-    if not isinstance(payload, dict):
-        return False
-    return cast("JsonObject", payload).get("method") == names.METHOD_NAMED
+class _Action(TypedDict):
+    """The fields of every `HumanAction`."""
+
+    at_ms: int
+    verified: bool
+    nonce: str
+    made_at_ms: int | None
 
 
-def _decided(payload: Json | Unreadable, at_ms: int, *, verified: bool) -> Event:
-    decision = read(Decision, payload)
-    return DecisionReceived(at_ms=at_ms, decision=decision, verified=verified)
+def _action(payload: Json | Unreadable, at_ms: int, *, is_checked: bool) -> _Action:
+    """Return when a person's action came, and what proves it.
+
+    Args:
+        payload: the record of the action.
+        at_ms: the time, in milliseconds since the epoch.
+        is_checked: a worker accepts the action only if it has verified its proof: it does so for
+            updates, and cannot refuse signals.
+    """
+    fields = cast("JsonObject", payload) if isinstance(payload, dict) else {}
+    proof = parse_proof(fields.get("proof"))
+    if proof is None:
+        return _Action(at_ms=at_ms, verified=False, nonce="", made_at_ms=None)
+    # A caller may sign, and say that it only names the sender.
+    verified = is_checked and fields.get("method") != names.METHOD_NAMED
+    return _Action(at_ms=at_ms, verified=verified, nonce=proof.nonce, made_at_ms=proof.at_ms)
 
 
-def _claimed(payload: Json | Unreadable, at_ms: int, *, verified: bool) -> Event:
+def _decided(payload: Json | Unreadable, **action: Unpack[_Action]) -> Event:
+    return DecisionReceived(decision=read(Decision, payload), **action)
+
+
+def _claimed(payload: Json | Unreadable, **action: Unpack[_Action]) -> Event:
     record = read(ClaimRecord, payload)
     return RequestClaimed(
-        at_ms=at_ms,
         request_id=record.request_id,
         person=record.person,
         minutes=record.minutes,
         force=record.force,
         to=record.to,
-        verified=verified,
+        **action,
     )
 
 
-def _held(payload: Json | Unreadable, at_ms: int, *, verified: bool) -> Event:
+def _held(payload: Json | Unreadable, **action: Unpack[_Action]) -> Event:
     record = read(HoldRecord, payload)
     return ConversationHeld(
-        at_ms=at_ms,
-        person=record.person,
-        mode=record.mode,
-        to=record.to,
-        force=record.force,
-        verified=verified,
+        person=record.person, mode=record.mode, to=record.to, force=record.force, **action
     )
 
 
-def _spoke(payload: Json | Unreadable, at_ms: int, *, verified: bool) -> Event:
+def _spoke(payload: Json | Unreadable, **action: Unpack[_Action]) -> Event:
     record = read(SayRecord, payload)
     return PersonSpoke(
-        at_ms=at_ms,
         person=record.person,
-        message_id=record.message_id or f"said at {at_ms}",
+        message_id=record.message_id or f"said at {action['at_ms']}",
         text=record.text,
-        verified=verified,
+        **action,
     )
 
 
-def _released(payload: Json | Unreadable, at_ms: int, *, verified: bool) -> Event:
+def _released(payload: Json | Unreadable, **action: Unpack[_Action]) -> Event:
     record = read(ReleaseRecord, payload)
-    return ConversationReleased(
-        at_ms=at_ms, person=record.person, note=record.note, to=record.to, verified=verified
-    )
+    return ConversationReleased(person=record.person, note=record.note, to=record.to, **action)
 
 
-def _withdrawn(payload: Json | Unreadable, at_ms: int, *, verified: bool) -> Event:
-    del verified
-    return MessageWithdrawn(at_ms=at_ms, message_id=read(WithdrawRecord, payload).message_id)
+def _withdrawn(payload: Json | Unreadable, **action: Unpack[_Action]) -> Event:
+    message_id = read(WithdrawRecord, payload).message_id
+    return MessageWithdrawn(at_ms=action["at_ms"], message_id=message_id)
 
 
 _OF_PEOPLE: Final[dict[str, Callable[..., Event]]] = {

@@ -1,7 +1,9 @@
-"""Signatures of people's actions, made by clients and checked by workers with a shared key.
+"""Signatures of people's actions: made by clients, checked by workers.
 
-A signature covers the run, the action and every field of its record, so that a copy of it is of no
-use for anything else. A worker that has a key refuses what is not signed with it.
+A signature covers the namespace, the execution and the run, the action, its time, a nonce, and
+every field of its record, so that a copy of it is of no use for anything else. Keys are shared
+secrets, or Ed25519 keys, where those who check cannot sign. `docs/concepts/identity.md` has the
+model.
 """
 
 import base64
@@ -11,8 +13,10 @@ import hmac
 import math
 import os
 import re
+import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, Field, fields, replace
+from dataclasses import MISSING, Field, dataclass, fields, replace
+from functools import cached_property
 from typing import Any, ClassVar, Final, Protocol, TypeVar, cast
 
 from outlast.loop.values import Json
@@ -27,15 +31,33 @@ class Signable(Protocol):
 Record = TypeVar("Record", bound=Signable)
 
 KEY_VARIABLE: Final = "OUTLAST_IDENTITY_KEY"
+"""The variable with the keys of a process that signs: shared secrets, or private keys."""
+
+PUBLIC_KEYS_VARIABLE: Final = "OUTLAST_IDENTITY_PUBLIC_KEYS"
+"""The variable with the public keys of a process that only checks signatures, such as a worker."""
 
 SHORTEST_KEY: Final = 32
-"""The fewest bytes of a key, which is the length of its signatures."""
+"""The fewest bytes of a shared secret, which is the length of its signatures."""
+
+LONGEST_AGE_MS: Final = 10 * 60_000
+"""How long after it was signed an action may reach its run."""
+
+LONGEST_VOTE_AGE_MS: Final = 7 * 24 * 3_600_000
+"""How long after it was signed a decision may let a call run, such as where others vote later."""
+
+CLOCK_DIFFERENCE_MS: Final = 5 * 60_000
+"""How much the clocks of clients, workers and the server may differ."""
+
+ED25519: Final = "ed25519:"
+"""The beginning of an Ed25519 key: 32 bytes in base64 follow."""
 
 _FEWEST_DIFFERENT: Final = 8
 """Of bytes or characters in a key: random ones have about 30, a placeholder such as `xxxx` few."""
 
-_SCHEME: Final = "v1"
-_PROOF: Final = re.compile(r"v1\.(0|[1-9][0-9]{0,15})\.([0-9a-f]{64})")
+_SCHEME: Final = "v2"
+_PROOF: Final = re.compile(
+    r"v2\.([0-9a-f]{8})\.(0|[1-9][0-9]{0,15})\.([0-9a-f]{32})\.([A-Za-z0-9_-]{43}|[A-Za-z0-9_-]{86})"
+)
 
 
 class IdentityKeyError(ValueError):
@@ -45,29 +67,189 @@ class IdentityKeyError(ValueError):
 # --- Keys ----------------------------------------------------------------------------------------
 
 
-def keys_from_environment(environment: Mapping[str, str] | None = None) -> tuple[bytes, ...]:
-    """Return the keys in `OUTLAST_IDENTITY_KEY`; none if it is not set.
+@dataclass(frozen=True, repr=False)
+class IdentityKey:
+    """A key that signs, checks, or both; never shown.
 
-    Raises:
-        IdentityKeyError: a key is too short or too simple.
+    Attributes:
+        secret: the shared secret, or the 32 bytes of an Ed25519 private key; None for a public key.
+        public: the 32 bytes of an Ed25519 public key; None for a shared secret.
     """
-    return read_keys((os.environ if environment is None else environment).get(KEY_VARIABLE, ""))
+
+    secret: bytes | None = None
+    public: bytes | None = None
+
+    @cached_property
+    def id(self) -> str:
+        """Tells the key from others; it says nothing about a secret."""
+        kind, content = (
+            (b"secret", self.secret) if self.public is None else (b"ed25519", self.public)
+        )
+        return hashlib.sha256(b"outlast key id " + kind + (content or b"")).hexdigest()[:8]
+
+    @property
+    def can_sign(self) -> bool:
+        """Whether the key signs."""
+        return self.secret is not None
+
+    @property
+    def only_checks(self) -> bool:
+        """Whether whoever has the key can check signatures, and make none."""
+        return self.secret is None
+
+    def signature(self, content: bytes) -> str:
+        """Return the signature of some bytes.
+
+        Raises:
+            IdentityKeyError: it is a public key.
+        """
+        if self.secret is None:
+            raise IdentityKeyError("A public identity key cannot sign. Use its private key.")
+        if self.public is None:
+            return _base64(hmac.new(self.secret, content, hashlib.sha256).digest())
+        return _base64(self._private.sign(content))
+
+    def is_signature(self, signature: str, content: bytes) -> bool:
+        """Whether a text is this key's signature of some bytes."""
+        given = signature.encode()
+        if self.public is None:
+            return hmac.compare_digest(self.signature(content).encode(), given)
+        from cryptography.exceptions import InvalidSignature
+
+        try:
+            self._public.verify(base64.urlsafe_b64decode(given + b"=="), content)
+        except (InvalidSignature, ValueError):
+            return False
+        return True
+
+    @cached_property
+    def _private(self) -> Any:
+        return _ed25519().Ed25519PrivateKey.from_private_bytes(self.secret or b"")
+
+    @cached_property
+    def _public(self) -> Any:
+        return _ed25519().Ed25519PublicKey.from_public_bytes(self.public or b"")
 
 
-def read_keys(text: str) -> tuple[bytes, ...]:
-    """Return the keys in a text: base64 or plain text, separated by commas.
+@dataclass(frozen=True)
+class IdentityKeys:
+    """The keys of a process.
 
-    The first key signs. All of them are accepted, so that keys can be replaced one by one.
+    Attributes:
+        trusted: the keys whose signatures count.
+        source: where they come from, for people.
+    """
+
+    trusted: tuple[IdentityKey, ...] = ()
+    source: str = ""
+
+    @property
+    def signing(self) -> IdentityKey | None:
+        """The key that signs: the first one that can."""
+        return next((key for key in self.trusted if key.can_sign), None)
+
+    def __bool__(self) -> bool:
+        """Whether there is a key."""
+        return bool(self.trusted)
+
+
+NO_KEYS: Final = IdentityKeys()
+
+
+def keys_from_environment(environment: Mapping[str, str] | None = None) -> IdentityKeys:
+    """Return the keys in `OUTLAST_IDENTITY_KEY` and `OUTLAST_IDENTITY_PUBLIC_KEYS`.
 
     Raises:
-        IdentityKeyError: a key is too short or too simple.
+        IdentityKeyError: a key is unusable, or of the wrong kind for its variable.
+    """
+    found = os.environ if environment is None else environment
+    private = read_keys(found.get(KEY_VARIABLE, ""))
+    public = read_keys(found.get(PUBLIC_KEYS_VARIABLE, ""), PUBLIC_KEYS_VARIABLE)
+    places = [name for name in (KEY_VARIABLE, PUBLIC_KEYS_VARIABLE) if found.get(name)]
+    return IdentityKeys((*private, *public), " and ".join(places))
+
+
+def read_keys(text: str, variable: str = KEY_VARIABLE) -> tuple[IdentityKey, ...]:
+    """Return the keys in a text: separated by commas, so that they can be replaced one by one.
+
+    A key is `ed25519:` and 32 bytes in base64, or a shared secret: base64 or plain text. The first
+    key signs, all of them are accepted.
+
+    Args:
+        text: the keys.
+        variable: the variable that they come from: `OUTLAST_IDENTITY_PUBLIC_KEYS` for public keys.
+
+    Raises:
+        IdentityKeyError: a key is too short or too simple, or a shared secret where public keys
+        belong.
     """
     words = [word.strip() for word in text.split(",")]
     return tuple(
-        _checked(_decoded(word), f"Key {at} of {len(words)} in {KEY_VARIABLE}", word)
+        _read_key(word, f"Key {at} of {len(words)} in {variable}", variable == PUBLIC_KEYS_VARIABLE)
         for at, word in enumerate(words, start=1)
         if word or len(words) > 1
     )
+
+
+def new_shared_key() -> str:
+    """Return a new shared secret as text."""
+    return base64.b64encode(secrets.token_bytes(SHORTEST_KEY)).decode()
+
+
+def new_key_pair() -> tuple[str, str]:
+    """Return a new Ed25519 key as texts: the private key, and its public key.
+
+    Raises:
+        IdentityKeyError: the package `cryptography` is missing.
+    """
+    key = _from_private(secrets.token_bytes(32))
+    return tuple(
+        ED25519 + base64.b64encode(part or b"").decode() for part in (key.secret, key.public)
+    )  # pyright: ignore[reportReturnType]  two parts
+
+
+def _read_key(word: str, name: str, is_public: bool) -> IdentityKey:  # noqa: FBT001
+    if word.startswith(ED25519):
+        try:
+            content = base64.b64decode(word.removeprefix(ED25519), validate=True)
+        except (binascii.Error, ValueError):
+            content = b""
+        if len(content) != 32:
+            raise IdentityKeyError(
+                f"{name} is no Ed25519 key: {ED25519} and 32 bytes in base64. Make a pair with "
+                "`outlast identity new`."
+            )
+        return IdentityKey(public=content) if is_public else _from_private(content)
+    if is_public:
+        raise IdentityKeyError(
+            f"{name} is no public key, which begins with {ED25519}. Shared secrets belong in "
+            f"{KEY_VARIABLE}; make a pair of keys with `outlast identity new`."
+        )
+    return shared_key(_decoded(word), name, word)
+
+
+def shared_key(secret: bytes, name: str = "The identity key", written: str = "") -> IdentityKey:
+    """Return the key of a shared secret.
+
+    Args:
+        secret: the secret.
+        name: its name in the error message.
+        written: the text that it comes from.
+
+    Raises:
+        IdentityKeyError: it is too short or too simple.
+    """
+    if len(secret) < SHORTEST_KEY:
+        raise IdentityKeyError(
+            f"{name} has {len(secret)} bytes, but needs {SHORTEST_KEY} random ones. Make one with "
+            "`openssl rand -base64 32`."
+        )
+    if min(len(set(one)) for one in (secret, written or secret)) < _FEWEST_DIFFERENT:
+        raise IdentityKeyError(
+            f"{name} repeats a few characters, so it can be guessed. Make a random one with "
+            "`openssl rand -base64 32`."
+        )
+    return IdentityKey(secret=secret)
 
 
 def _decoded(word: str) -> bytes:
@@ -79,120 +261,150 @@ def _decoded(word: str) -> bytes:
     return found if len(found) >= SHORTEST_KEY else word.encode(errors="surrogateescape")
 
 
-def _checked(key: bytes, name: str, written: str = "") -> bytes:
-    if len(key) < SHORTEST_KEY:
+def _from_private(content: bytes) -> IdentityKey:
+    private = _ed25519().Ed25519PrivateKey.from_private_bytes(content)
+    return IdentityKey(secret=content, public=private.public_key().public_bytes_raw())
+
+
+def _ed25519() -> Any:
+    try:
+        from cryptography.hazmat.primitives.asymmetric import ed25519
+    except ImportError:
         raise IdentityKeyError(
-            f"{name} has {len(key)} bytes, but needs {SHORTEST_KEY} random ones. Make one with "
-            "`openssl rand -base64 32`."
-        )
-    if min(len(set(one)) for one in (key, written or key)) < _FEWEST_DIFFERENT:
-        raise IdentityKeyError(
-            f"{name} repeats a few characters, so it can be guessed. Make a random one with "
-            "`openssl rand -base64 32`."
-        )
-    return key
+            "An Ed25519 identity key needs the package cryptography: pip install "
+            "'outlast[identity]'."
+        ) from None
+    return ed25519
 
 
 # --- Signatures ----------------------------------------------------------------------------------
 
 
-def sign(
-    action: str, run_id: str, record: Mapping[str, Json], key: bytes, *, at_ms: int = 0
-) -> str:
-    """Return the signature of an action in a run.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The run for which an action is signed.
 
-    Args:
-        action: the name of the update, such as `decide` or `hold`.
-        run_id: the workflow id of the run that receives the action.
-        record: the fields of the action without its signature, as they are sent.
-        key: the key.
-        at_ms: when the action was signed, in milliseconds since the epoch. It is part of the
-            signature, so that a worker can refuse a copy from an earlier run of the same id.
-
-    Raises:
-        IdentityKeyError: the key is too short or too simple.
-        ValueError: a field cannot be sent as JSON without changing it.
+    Attributes:
+        namespace: its namespace.
+        chain_id: the first execution of the run, or of the run that all others are nested in. A
+            later run of the same id has another one.
+        run_id: the workflow id of the run that receives the action: of the nested run, if that one
+            asks.
     """
-    _checked(key, "The identity key")
-    return f"{_SCHEME}.{at_ms}.{_mac(action, run_id, record, key, at_ms)}"
+
+    namespace: str
+    chain_id: str
+    run_id: str
 
 
-def is_signed(
-    action: str,
-    run_id: str,
-    record: Mapping[str, Json],
-    proof: str | None,
-    keys: Sequence[bytes],
-    *,
-    since_ms: int | None = None,
-) -> bool:
-    """Whether an action was signed with one of the keys; takes the same time for all keys.
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """The parts of a signature: the key that made it, when, its nonce, and the signature itself."""
 
-    Args:
-        action: the name of the update.
-        run_id: the workflow id of the run that received it.
-        record: its fields without the signature.
-        proof: the signature.
-        keys: the keys, of which any may have signed.
-        since_ms: the earliest time of the signature, such as that of the approval request; None
-            for any time.
-    """
-    text: object = proof  # anybody may have written it
-    parts = _PROOF.fullmatch(text) if isinstance(text, str) else None
-    if parts is None:
-        return False
-    at_ms, mac = int(parts[1]), parts[2].encode()
-    if since_ms is not None and at_ms < since_ms:
-        return False
-    try:
-        matches = [
-            hmac.compare_digest(_mac(action, run_id, record, key, at_ms).encode(), mac)
-            for key in keys
-            if len(key) >= SHORTEST_KEY
-        ]
-    except (ValueError, RecursionError):
-        return False
-    return any(matches)
+    key_id: str
+    at_ms: int
+    nonce: str
+    signature: str
+
+
+def parse_proof(text: object) -> Proof | None:
+    """Return the parts of a proof; None if it is none. Anybody may have written the text."""
+    found = _PROOF.fullmatch(text) if isinstance(text, str) else None
+    return None if found is None else Proof(found[1], int(found[2]), found[3], found[4])
 
 
 def signed(
-    record: Record, run_id: str, key: bytes, *, action: str = "decide", at_ms: int = 0
+    record: Record, place: Place, key: IdentityKey, *, action: str = "decide", at_ms: int
 ) -> Record:
     """Return a decision, or the record of another action of a person, with its `proof`.
 
+    Each call makes another nonce: a run takes a signed action once.
+
     Args:
         record: the record, complete.
-        run_id: the workflow id of the run that receives it: the nested run, if that one asks.
+        place: the run that receives it.
         key: the key.
         action: the name of the update.
         at_ms: when it is signed, in milliseconds since the epoch.
 
     Raises:
-        IdentityKeyError: the key is too short or too simple.
+        IdentityKeyError: the key cannot sign.
         ValueError: a field cannot be sent as JSON without changing it.
     """
-    return replace(record, proof=sign(action, run_id, _fields_of(record), key, at_ms=at_ms))
+    nonce = secrets.token_hex(16)
+    content = _content(record, place, action, at_ms, nonce)
+    proof = f"{_SCHEME}.{key.id}.{at_ms}.{nonce}.{key.signature(content)}"
+    return replace(record, proof=proof)
 
 
-def is_genuine(
+def proof_problem(
     record: Signable,
-    run_id: str,
-    keys: Sequence[bytes],
+    place: Place,
+    keys: IdentityKeys,
     *,
+    now_ms: int,
     action: str = "decide",
-    since_ms: int | None = None,
-) -> bool:
-    """Whether a decision, or another record, has a valid signature of one of the keys.
+    longest_ms: int = LONGEST_AGE_MS,
+) -> str | None:
+    """Return why a record's proof does not count, or None if it does.
 
     Args:
         record: the record with its `proof`.
-        run_id: the workflow id of the run that received it.
-        keys: the keys, of which any may have signed.
+        place: the run that received it.
+        keys: the keys that are trusted.
+        now_ms: the time, in milliseconds since the epoch.
         action: the name of the update.
-        since_ms: the earliest time of the signature, such as that of the approval request.
+        longest_ms: how old the proof may be.
     """
-    proof: str | None = getattr(record, "proof", None)
-    return is_signed(action, run_id, _fields_of(record), proof, keys, since_ms=since_ms)
+    text: object = getattr(record, "proof", None)
+    if text is None:
+        return "it has no proof of who sends it"
+    proof = parse_proof(text)
+    if proof is None:
+        return "its proof cannot be read"
+    if not keys:
+        return (
+            f"this worker has no identity key to check its proof with (set {PUBLIC_KEYS_VARIABLE} "
+            f"or {KEY_VARIABLE})"
+        )
+    key = next((one for one in keys.trusted if one.id == proof.key_id), None)
+    if key is None:
+        return f"it is signed with the key {proof.key_id}, which this worker does not trust"
+    try:
+        content = _content(record, place, action, proof.at_ms, proof.nonce)
+    except (ValueError, RecursionError):
+        return "it cannot be read as it was signed"
+    if not key.is_signature(proof.signature, content):
+        return "its signature is for something else, or of another key"
+    if proof.at_ms > now_ms + CLOCK_DIFFERENCE_MS:
+        return "it is signed in the future (compare the clocks)"
+    if proof.at_ms < now_ms - longest_ms - CLOCK_DIFFERENCE_MS:
+        return "its signature is too old"
+    return None
+
+
+def is_genuine(
+    record: Signable, place: Place, keys: IdentityKeys, *, now_ms: int, action: str = "decide"
+) -> bool:
+    """Whether a record has a proof that counts; see `proof_problem`."""
+    return proof_problem(record, place, keys, now_ms=now_ms, action=action) is None
+
+
+def _content(record: Signable, place: Place, action: str, at_ms: int, nonce: str) -> bytes:
+    """Return the bytes that a signature covers."""
+    return _encoded(
+        [
+            "outlast",
+            _SCHEME,
+            action,
+            place.namespace,
+            place.chain_id,
+            place.run_id,
+            at_ms,
+            nonce,
+            _fields_of(record),
+        ]
+    )
 
 
 def _fields_of(record: Signable) -> dict[str, Json]:
@@ -202,19 +414,25 @@ def _fields_of(record: Signable) -> dict[str, Json]:
     a field yet refuses a record that uses it.
     """
     return {
-        field.name: getattr(record, field.name)
+        field.name: _json(getattr(record, field.name))
         for field in fields(record)
         if field.name != "proof"
         and (field.default is MISSING or getattr(record, field.name) != field.default)
     }
 
 
+def _json(value: Any) -> Json:
+    """Return a field's value; a record in it as its own fields."""
+    if not hasattr(value, "__dataclass_fields__"):
+        return value
+    return {field.name: getattr(value, field.name) for field in fields(value)}
+
+
 # --- Encoding ------------------------------------------------------------------------------------
 
 
-def _mac(action: str, run_id: str, record: Mapping[str, Json], key: bytes, at_ms: int) -> str:
-    signed_value = ["outlast", _SCHEME, action, run_id, at_ms, dict(record)]
-    return hmac.new(key, _encoded(signed_value), hashlib.sha256).hexdigest()
+def _base64(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
 
 
 def _encoded(value: Any) -> bytes:

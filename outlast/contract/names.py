@@ -101,6 +101,12 @@ SETTING_BUDGETS: Final = "budgets"
 METHOD_NAMED: Final = "named"
 """The method of a person whom somebody else named, such as with `--by`: it proves nothing."""
 
+IDENTITY_DIR: Final = "outlast_identity_dir"
+"""A namespace's own key of the embedded server: the directory with the identity key."""
+
+VERIFIER: Final = "outlast_verifier"
+"""The name under which workers lend workflows the function that checks proofs."""
+
 OBSERVER: Final = "outlast_observer"
 """The extern function of a worker that observes stages: see `contract/stages.py`."""
 

@@ -28,7 +28,7 @@ from outlast.contract.names import (
 )
 from outlast.contract.stages import Stage
 from outlast.loop.approvals import (
-    DEFAULT_TERMS,
+    TAKEOVER_TERMS,
     ApprovalRequest,
     ApprovalTerms,
     Person,
@@ -262,11 +262,16 @@ class RetryRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttachLineRecord:
-    """The payload of the update `attach_line`: a realtime line, and its label for people."""
+class AttachLineRecord(PersonRecord):
+    """The payload of the update `attach_line`: a realtime line, and its label for people.
+
+    Where workers have identity keys, it needs a proof. `owner` is the last of the line's tokens: see
+    `outlast.loop.lines`.
+    """
 
     line: str
     label: str = ""
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,11 +280,13 @@ class LineReplyRecord:
 
     Attributes:
         line: the id of the line.
+        token: the line's next token, which shows that it comes from the line's owner.
         said: the user's items since the reply before; empty if the model began.
         reply: the reply and its plan. Its `response_id` tells it from all others.
     """
 
     line: str
+    token: str = ""
     said: list[JsonObject] = field(default_factory=list[JsonObject])
     reply: ModelReply
 
@@ -386,7 +393,7 @@ def takeover_of(settings: JsonObject | None) -> ApprovalTerms:
         UnreadableRecordError: the setting does not fit.
     """
     terms: Json = (settings or {}).get(SETTING_TAKEOVER)
-    return DEFAULT_TERMS if terms is None else read(ApprovalTerms, terms)
+    return TAKEOVER_TERMS if terms is None else read(ApprovalTerms, terms)
 
 
 def budgets_of(settings: JsonObject | None) -> tuple[Budget, ...]:
@@ -558,6 +565,8 @@ def nested_input(effect: RunAgent, *, visibility: bool) -> RunInput:
         "call_id": effect.call_id,
         "arguments": effect.arguments,
     }
+    if effect.evidence is not None:
+        call["evidence"] = write(effect.evidence)
     if "hooks" in parent:
         call["hooks"] = parent["hooks"]
     call[TRACE] = _place_in_trace(effect)
@@ -578,7 +587,11 @@ def nested_input(effect: RunAgent, *, visibility: bool) -> RunInput:
         session=nested.session,
         thread=nested.thread,
         handled=(ANY_FAILURE,),
-        parent=Parent(run_id=effect.run_id, prefix=f"{effect.prefix}e{effect.effect}."),
+        parent=Parent(
+            run_id=effect.run_id,
+            prefix=f"{effect.prefix}e{effect.effect}.",
+            chain_id=effect.chain_id,
+        ),
         remembered=effect.remembered,
         visibility=visibility,
     )

@@ -1,11 +1,12 @@
 """Why an update is refused, before it is written into history."""
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
 
 from outlast.contract import failures, names
-from outlast.contract.identity import KEY_VARIABLE, Signable, is_genuine
+from outlast.contract.identity import Place, Signable
 from outlast.contract.records import (
+    AttachLineRecord,
     ClaimRecord,
     HoldRecord,
     ReleaseRecord,
@@ -19,6 +20,7 @@ from outlast.loop.events import (
     ConversationReleased,
     DecisionReceived,
     Event,
+    HumanAction,
     LineAttached,
     MessageReceived,
     MessageWithdrawn,
@@ -31,6 +33,8 @@ from outlast.loop.state import (
     claim_problem,
     decision_problem,
     hold_problem,
+    is_known,
+    judged_at_ms,
     line_problem,
     release_problem,
     retry_problem,
@@ -40,45 +44,62 @@ from outlast.loop.state import (
 from outlast.loop.values import Failure, Json
 from outlast.loop.votes import is_repeated
 
-CLOCK_DIFFERENCE_MS: Final = 5 * 60_000
-"""How much the clocks of a client and of the server may differ."""
-
 _OF_PEOPLE: Final[Mapping[str, type[Signable]]] = {
     names.UPDATE_DECIDE: Decision,
     names.CLAIM: ClaimRecord,
     names.HOLD: HoldRecord,
     names.SAY: SayRecord,
     names.RELEASE: ReleaseRecord,
+    names.UPDATE_ATTACH_LINE: AttachLineRecord,
 }
 """The records of updates that say who sends them."""
 
 
+ProofProblem: TypeAlias = Callable[[str, Signable, Place], str | None]
+"""Returns why the proof of an action does not count, or None: called with (action, record, run)."""
+
+
 def proof_refusal(
-    state: LoopState, name: str, payload: Json | Unreadable, keys: Sequence[bytes]
+    state: LoopState,
+    name: str,
+    payload: Json | Unreadable,
+    namespace: str,
+    problem_of: ProofProblem | None,
 ) -> Failure | None:
-    """Return why an update does not prove who sends it, or None if it does or need not.
+    """Return why the proof of an update is refused; None if it counts, or if there is none.
+
+    An action without proof is not refused here: the terms say whether it counts. One with a proof
+    that cannot be checked is: what a run has accepted with a proof counts as verified. Attaching a
+    line needs one, unless the worker has no keys.
 
     Args:
         state: the state of the run.
         name: the name of the update.
         payload: its payload, which can be read.
-        keys: the worker's identity keys; without keys, every update counts as proven.
+        namespace: the namespace of the run.
+        problem_of: checks proofs; None where nothing can.
     """
-    if not keys or name not in _OF_PEOPLE:
+    kind = _OF_PEOPLE.get(name)
+    record = None if kind is None else read(kind, payload)
+    has_proof = getattr(record, "proof", None) is not None
+    # Nothing later asks whoever attaches a line for a proof.
+    if record is None or not (has_proof or (name == names.UPDATE_ATTACH_LINE and problem_of)):
         return None
-    record = read(_OF_PEOPLE[name], payload)
-    request_id: object = getattr(record, "request_id", None)
-    made = (one.requested_at_ms for one in state.approvals if one.id == request_id)
-    since_ms = next(made, state.start.started_at_ms) - CLOCK_DIFFERENCE_MS
-    if is_genuine(record, state.run_id, keys, action=name, since_ms=since_ms):
-        return None
-    message = (
-        f"Nothing proves who sends this ({name}): it needs a signature, made with a key of the "
-        f"run's workers. Set {KEY_VARIABLE} where it is sent."
-    )
+    place = Place(namespace=namespace, chain_id=state.chain_id, run_id=state.run_id)
+    problem = "this worker checks no proofs"
+    if problem_of is not None:
+        found = problem_of(name, record, place)
+        if found is None:
+            return None
+        problem = found
     decides = name in {names.UPDATE_DECIDE, names.CLAIM}
     code = failures.DECISION_REFUSED if decides else failures.USER_ERROR
-    return Failure(code=code, message=message)
+    return Failure(code=code, message=f"The {name} of {_sender(record)} is refused: {problem}.")
+
+
+def _sender(record: Signable) -> str:
+    by: object = getattr(record, "by", None)
+    return f"{by!r:.80}" if by else "somebody"
 
 
 def refusal_of(state: LoopState, event: Event) -> Failure | None:
@@ -86,6 +107,8 @@ def refusal_of(state: LoopState, event: Event) -> Failure | None:
     if isinstance(event, MessageReceived | LineAttached) and state.phase in {"closing", "closed"}:
         message = f"The run {state.run_id} has ended. Start a new one."
         return Failure(code=failures.RUN_CLOSED, message=message)
+    if isinstance(event, HumanAction) and is_known(state, event.nonce):
+        return None  # a repetition, which has no effect
     problem = _problem_of(state, event)
     if problem is None:
         return None
@@ -96,9 +119,10 @@ def refusal_of(state: LoopState, event: Event) -> Failure | None:
 
 def _problem_of(state: LoopState, event: Event) -> str | None:
     match event:
-        case DecisionReceived(decision=decision, at_ms=at_ms, verified=verified):
+        case DecisionReceived(decision=decision, verified=verified):
             if is_repeated(state.approvals, decision):
                 return None
+            at_ms = judged_at_ms(state, event)
             return decision_problem(state, decision, at_ms, verified=verified)
         case RequestClaimed():
             return claim_problem(state, event)

@@ -13,6 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Self
 
 from outlast.agents.errors import ServerUnavailable, UserError
+from outlast.contract.names import IDENTITY_DIR
 from outlast.dev.data_dir import (
     DataDir,
     ServerInfo,
@@ -230,7 +231,7 @@ class EmbeddedServer:
         try:
             await ensure_search_attributes(client, self._search_attributes)
             if self._process is not None:
-                await _describe_namespace(client, home.path if self._data_dir else None)
+                await _describe_namespace(client, home.path, is_kept=self._data_dir is not None)
         except RPCError as error:
             raise ServerUnavailable(
                 f"Temporal's development server answers, and cannot be used: {error.message}\n"
@@ -355,14 +356,15 @@ class EmbeddedServer:
             await asyncio.sleep(POLL_SECONDS)
 
 
-async def _describe_namespace(client: "Client", home: Path | None) -> None:
+async def _describe_namespace(client: "Client", home: Path, *, is_kept: bool) -> None:
     """Record the server's owner, and keep ended runs for more than the default of a day."""
     from temporalio.api.namespace.v1 import NamespaceConfig, UpdateNamespaceInfo
     from temporalio.api.workflowservice.v1 import UpdateNamespaceRequest
 
     config = NamespaceConfig()
     config.workflow_execution_retention_ttl.FromTimedelta(_RETENTION)
-    info = UpdateNamespaceInfo(data={} if home is None else {OWNER_KEY: str(home)})
+    owner = {OWNER_KEY: str(home)} if is_kept else {}
+    info = UpdateNamespaceInfo(data={IDENTITY_DIR: str(home), **owner})
     await client.workflow_service.update_namespace(
         UpdateNamespaceRequest(namespace=client.namespace, config=config, update_info=info)
     )

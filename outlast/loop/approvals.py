@@ -128,6 +128,7 @@ def terms_digest(terms: ApprovalTerms) -> str:
             "unverified": terms.unverified,
             "on_expiry": terms.on_expiry,
             "redact": sorted(terms.redact),
+            "takeover": terms.takeover,
         }
     )
 

@@ -7,7 +7,6 @@ from typing import Protocol
 from temporalio.client import Client
 
 from outlast.client.handle import RunHandle
-from outlast.client.identity import signed
 from outlast.contract import names
 from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.ports.notifier import Notification
@@ -118,7 +117,6 @@ class RunRequests:
 
     async def decide(self, run_id: str, decision: Decision) -> None:
         """Send a decision to a run; see `Requests.decide`."""
-        decision = signed(decision, run_id)
         # The run made the request itself, even if its id is that of a nested run.
         await RunHandle(self._client, run_id).decide(decision, nested_id="")
 

@@ -120,7 +120,7 @@ class AgentWorker:
         check_client(client, what="AgentWorker(client)")
         check_name("task_queue=", task_queue)
         self.task_queue = task_queue
-        plugin = OutlastPlugin(
+        self._plugin = plugin = OutlastPlugin(
             agents,
             model_provider=model_provider,
             context_types=context_types,
@@ -133,7 +133,6 @@ class AgentWorker:
             approvals=approvals,
         )
         self.registry: Registry = plugin.registry
-        self._models = plugin.models
         worker_options["plugins"] = [*worker_options.get("plugins", ()), plugin]
         self._namespace = getattr(client, "namespace", "default")
         with _in_words(task_queue, self._namespace):
@@ -149,14 +148,16 @@ class AgentWorker:
             UserError: a key is missing or refused, or a model is unknown; the message says what to
                 set.
         """
-        return await places_of_models(self.registry, self._models)
+        return await places_of_models(self.registry, self._plugin.models)
 
     async def run(self) -> None:
         """Host runs until cancelled or `shutdown` is called.
 
         Raises:
-            UserError: the server has no such namespace.
+            UserError: the server has no such namespace, or the worker has no identity key and a
+                policy needs one.
         """
+        await self._plugin.prepare()
         with _in_words(self.task_queue, self._namespace):
             await self._worker.run()
 
@@ -165,7 +166,12 @@ class AgentWorker:
         await self._worker.shutdown()
 
     async def __aenter__(self) -> Self:
-        """Start hosting runs in the background."""
+        """Start hosting runs in the background.
+
+        Raises:
+            UserError: the worker has no identity key, and a policy needs one.
+        """
+        await self._plugin.prepare()
         await self._worker.__aenter__()
         return self
 

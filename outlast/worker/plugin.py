@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import time
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -24,7 +25,7 @@ from outlast.activities.boundary import EffectActivities
 from outlast.activities.intake import begin_attempts_like_this
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
-from outlast.agents.approval_points import approval_points
+from outlast.agents.approval_points import approval_points, unproven_policies
 from outlast.agents.approvals.policy_file import ENVIRONMENT_VARIABLE, ApprovalFile
 from outlast.agents.context.factories import ContextFactory, as_factories
 from outlast.agents.errors import UserError
@@ -32,17 +33,27 @@ from outlast.agents.logs import get_logger
 from outlast.agents.registry import Registry
 from outlast.blobs import large_content
 from outlast.contract import records
-from outlast.contract.identity import IdentityKeyError, keys_from_environment
-from outlast.contract.names import OBSERVER
+from outlast.contract.identity import (
+    KEY_VARIABLE,
+    PUBLIC_KEYS_VARIABLE,
+    IdentityKeyError,
+    Place,
+    Signable,
+    keys_from_environment,
+    proof_problem,
+)
+from outlast.contract.names import OBSERVER, UPDATE_ATTACH_LINE, VERIFIER
 from outlast.contract.policies import MODEL_PATIENCE, MODEL_PATIENCE_VARIABLE
 from outlast.loop.state import LoopState
 from outlast.models.multi_provider import MultiProvider
 from outlast.payloads.readable import readable
 from outlast.ports.blobs import BlobStore
+from outlast.ports.identity import WorkerIdentity
 from outlast.ports.interpreter_end import wait_for_native_threads
 from outlast.ports.model import ModelProvider
 from outlast.ports.notifier import Notifier
 from outlast.ports.session import allow_place
+from outlast.proofs import ServerLineage, identity_keys
 from outlast.tracing.receivers import REGISTRATION, SETTLE_SECONDS, WORKER_END_SECONDS
 from outlast.tracing.stage_spans import StageSpans
 from outlast.worker.attribute_watch import watch_search_attributes
@@ -86,18 +97,16 @@ class OutlastPlugin(SimplePlugin):
 
         Args:
             agents: starting agents; the agents that they hand over to are included.
-            model_provider: provides the models; default: `MultiProvider`, by the prefix of a
-                model's name; without one, OpenAI. A provider passed here is not closed.
+            model_provider: provides the models, and is not closed; default: `MultiProvider`.
             context_types: types of run contexts that no callable is annotated with.
-            context: creates the live objects of contexts, such as a database pool, for runs started
-                elsewhere: a callable that takes the data as JSON and returns a context, or a dict
-                of callables by field. Generators may close the objects after their `yield`.
-            references: callables and objects that runs name in their settings; a dict sets names.
-            blob_store: the store for large content; all workers and clients of a task queue need
-                the same one. Default: the store that `OUTLAST_BLOB_STORE` names, if any.
-            sessions: SQLite files, or directories of them, that runs may use as their session; a
-                `SQLiteSession` created by this process is always allowed.
-            notifiers: deliver notices about approvals and takeovers; see `outlast.notifications`.
+            context: creates the live objects of contexts, for runs started elsewhere: a callable
+                that takes the data as JSON and returns a context, or a dict of callables by field.
+                Generators may close the objects after their `yield`.
+            references: objects that runs name in their settings; a dict sets names.
+            blob_store: the store for large content, the same for all workers and clients of a queue;
+                default: the store that `OUTLAST_BLOB_STORE` names, if any.
+            sessions: SQLite files, or directories of them, that runs may use as their session.
+            notifiers: deliver notices about approvals and takeovers.
             codec: encodes and decodes the payloads of runs; default: the client's.
             approvals: a TOML file of approval policies; default: that of `OUTLAST_APPROVALS`.
 
@@ -111,16 +120,18 @@ class OutlastPlugin(SimplePlugin):
         self.registry.add_references(references)
         _allow_sessions(sessions)
         self.models: ModelProvider = _checked_provider(model_provider) or MultiProvider()
-        self._codec = _checked_codec(codec)
-        self._served: list[tuple[Client, str]] = []
+        self._codec, self._served = _checked_codec(codec), list[tuple[Client, str]]()
+        self._approvals = _approvals_of(approvals, self.registry)
+        self._identity = WorkerIdentity()
         deps = WorkerDeps(
             registry=self.registry,
             models=self.models,
             content=large_content(blob_store),
             contexts=self._contexts,
-            approvals=_approvals_of(approvals, self.registry),
+            approvals=self._approvals,
             notifiers=_checked_notifiers(notifiers),
             model_patience=_model_patience(agents),
+            identity=self._identity,
         )
         super().__init__(  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
             "outlast",
@@ -129,6 +140,25 @@ class OutlastPlugin(SimplePlugin):
             run_context=lambda: self._run_context(model_provider is None, _flush_seconds(agents)),
         )
 
+    async def prepare(self) -> None:
+        """Find the identity keys of the worker, before it takes work.
+
+        Raises:
+            UserError: a key is unusable; or a policy needs proof of who decides, and the worker has
+                no key to check it with.
+        """
+        for client, _ in self._served:
+            self._identity.lineage = ServerLineage(client)
+            self._identity.keys = await identity_keys(client)
+        if self._served and not self._identity.keys:
+            needed = unproven_policies(self.registry, self._approvals)
+            if needed:
+                raise UserError(
+                    f"{needed[0]} needs proof of who decides, but this worker has no identity key "
+                    f"to check it with. Set {PUBLIC_KEYS_VARIABLE} (or {KEY_VARIABLE}), or write "
+                    "unverified='allow' in the policy."
+                )
+
     @contextlib.asynccontextmanager
     async def _run_context(
         self,
@@ -136,6 +166,7 @@ class OutlastPlugin(SimplePlugin):
         flush_seconds: float,
     ) -> AsyncGenerator[None]:
         """Prepare a worker's process, and close the worker's resources."""
+        await self.prepare()
         begin_attempts_like_this()
         records.adapter(LoopState)  # built now, because it would slow down a workflow task
         ending = asyncio.create_task(_end_surely(asyncio.current_task()))
@@ -165,7 +196,7 @@ class OutlastPlugin(SimplePlugin):
         workflow tasks, and encodes the texts of failures where the client has a codec.
         """
         config = with_defaults(super().configure_worker(config))
-        observed = _Observed(StageSpans(self.registry))
+        observed = _Observed(StageSpans(self.registry), self._identity)
         interceptors: list[Interceptor] = [*cast("dict[str, Any]", config).get("interceptors", ())]
         config["interceptors"] = [*interceptors, observed]
         if "client" in config and "task_queue" in config:
@@ -188,16 +219,25 @@ class OutlastPlugin(SimplePlugin):
 
 
 class _Observed(Interceptor):
-    """Gives the worker's workflows their observer of stages, and their current details."""
+    """Gives the worker's workflows what it lends them, and their current details."""
 
-    def __init__(self, observer: StageSpans) -> None:
+    def __init__(self, observer: StageSpans, identity: WorkerIdentity) -> None:
         self._observer = observer
+        self._identity = identity
+
+    def _proof_problem(self, action: str, record: Signable, place: Place) -> str | None:
+        """Return why an action's proof does not count, or None; never called in a replay."""
+        if not self._identity.keys and action == UPDATE_ATTACH_LINE:
+            return None
+        now_ms = time.time_ns() // 1_000_000
+        return proof_problem(record, place, self._identity.keys, now_ms=now_ms, action=action)
 
     def workflow_interceptor_class(
         self,
         input: WorkflowInterceptorClassInput,  # noqa: A002  as in the base class
     ) -> type[WorkflowInboundInterceptor]:
         """Add the observer, and the interceptor of queries."""
+        input.unsafe_extern_functions[VERIFIER] = self._proof_problem  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
         input.unsafe_extern_functions[OBSERVER] = self._observer  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
         return Details
 

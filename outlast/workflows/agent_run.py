@@ -34,7 +34,6 @@ from outlast.contract import (
     stages,
 )
 from outlast.contract.effects import activity_type, kind_of, payload_of, request_of
-from outlast.contract.identity import keys_from_environment
 from outlast.contract.refusals import proof_refusal, refusal_of
 from outlast.contract.stages import Stage, StageObserver
 from outlast.loop import invariants, phrases
@@ -158,7 +157,7 @@ class AgentRun:
         self._run_id = info.run_id
         self._state = LoopState()
         self._stages: tuple[Stage, ...] = ()
-        self._observer = _observer()
+        self._observer: StageObserver | None = _lent(names.OBSERVER)
         self._commands: list[Command] = []
         self._running: dict[int, asyncio.Task[None]] = {}
         self._requests: dict[int, Any] = {}
@@ -358,7 +357,8 @@ class AgentRun:
         payload = [_json(argument) for argument in arguments]
         event = readable_update(name, payload, self._now_ms())
         body = payload[0] if payload else None
-        unproven = proof_refusal(self._state, name, body, keys_from_environment())
+        namespace = workflow.info().namespace
+        unproven = proof_refusal(self._state, name, body, namespace, _lent(names.VERIFIER))
         refused = unproven or refusal_of(self._state, event)
         if refused is not None:
             raise typed_error(refused.code, refused.message)
@@ -752,10 +752,10 @@ class AgentRun:
         return workflow.time_ns() // 1_000_000
 
 
-def _observer() -> StageObserver | None:
-    """Return the worker's observer of stages, if it has one."""
+def _lent(name: str) -> Any:
+    """Return a function that the worker lends its workflows, or None."""
     lent: dict[str, Any] = {**workflow.extern_functions()}  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
-    return lent.get(names.OBSERVER)
+    return lent.get(name)
 
 
 def _json(value: Any) -> Any:

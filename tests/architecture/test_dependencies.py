@@ -32,6 +32,7 @@ ROOMS = {
     "outlast/blobs": ["blobs"],
     "outlast/cli": ["cli", "dev", "speed"],
     "outlast/client/identity.py": ["identity"],
+    "outlast/contract/identity.py": ["identity"],
     "outlast/dev": ["dev"],
     "outlast/encryption.py": ["encrypt"],
     "outlast/mcp": ["mcp"],

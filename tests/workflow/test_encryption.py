@@ -50,7 +50,7 @@ class Notes(BaseModel):
 
 ASKED = ApprovalPolicy(
     audience=Audience(groups=["readable-group"], subjects=["readable-person"]),
-    unverified=True,
+    unverified="allow",
 )
 
 

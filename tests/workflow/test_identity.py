@@ -1,16 +1,19 @@
-"""Decisions where workers have an identity key: signed ones count, all others are refused."""
+"""Decisions where workers have an identity key: signed ones count as verified, forged ones not."""
 
+import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from temporalio.client import WorkflowUpdateFailedError
 
 from outlast.agents.agent import Agent
+from outlast.agents.approvals.policy import ApprovalPolicy, Audience
 from outlast.agents.errors import DecisionRefused, UserError
 from outlast.agents.tools.function_tool import function_tool
 from outlast.client.audit import audit_run
 from outlast.contract import names, records
-from outlast.contract.identity import read_keys, signed
+from outlast.contract.identity import Place, read_keys, signed
 from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.testing import ScriptedModel, call
 from outlast.worker import AgentWorker
@@ -19,7 +22,10 @@ from tests.workflow.desk import Desk, waits_for
 KEY = "".join(map(chr, range(48, 48 + 70)))
 
 
-@function_tool(needs_approval=True)
+PROVEN = ApprovalPolicy(audience=Audience(subjects=["ann"]))
+
+
+@function_tool(needs_approval=PROVEN)
 async def refund(order: str) -> str:
     """Refund an order."""
     return f"refunded {order}"
@@ -33,20 +39,29 @@ def clerk() -> Agent[Any]:
 async def test_only_a_signed_decision_counts(desk: Desk, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("OUTLAST_IDENTITY_KEY", KEY)
     (key,) = read_keys(KEY)
+    (other,) = read_keys(KEY[::-1])
     agent = clerk()
     await desk.open(agent, model=ScriptedModel([call("refund", "c1", order="A")], "Done."))
     handle = await desk.start(agent)
     await desk.until(handle, waits_for(1))
+    (request,) = await handle.approvals()
+    assert isinstance(request, ApprovalRequest)
     workflow: Any = desk.client.get_workflow_handle(handle.id)
-    approve = Decision(request_id="a1", type="approve", by="ann")
-    for forged in (
-        approve,
-        signed(approve, "another-run", key),
-        signed(approve, handle.id, key[::-1]),
+    chain_id = (await workflow.describe()).run_id
+    here = Place(namespace=desk.client.namespace, chain_id=chain_id, run_id=handle.id)
+    approve = Decision(request_id="a1", type="approve", by="ann", seen=request.seen)
+    now_ms = time.time_ns() // 1_000_000
+    for forged, why in (
+        (approve, "needs proof of who decides"),
+        (signed(approve, replace(here, run_id="another"), key, at_ms=now_ms), "something else"),
+        (signed(approve, replace(here, chain_id="earlier"), key, at_ms=now_ms), "something else"),
+        (signed(approve, here, other, at_ms=now_ms), "which this worker does not trust"),
+        (signed(approve, here, key, at_ms=now_ms - 3_600_000), "its signature is too old"),
+        (signed(approve, here, key, at_ms=now_ms + 3_600_000), "signed in the future"),
     ):
         with pytest.raises(WorkflowUpdateFailedError) as raised:
             await workflow.execute_update(names.UPDATE_DECIDE, records.write(forged))
-        assert "Nothing proves who sends this (decide)" in str(raised.value.cause)
+        assert why in str(raised.value.cause)
     assert (await handle.state()).approvals[0].votes == ()
 
     await handle.approve("a1", by="ann")
@@ -59,18 +74,19 @@ async def test_only_a_signed_decision_counts(desk: Desk, monkeypatch: pytest.Mon
     assert events == ["requested", "vote", "decided"], "refused updates leave nothing"
 
 
-async def test_a_client_without_the_key_is_refused(desk: Desk, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("OUTLAST_IDENTITY_KEY", KEY)
+async def test_a_client_without_a_key_is_refused_where_proof_is_needed(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+):
     agent = clerk()
     await desk.open(agent, model=ScriptedModel([call("refund", "c1", order="A")], "Done."))
     handle = await desk.start(agent)
     await desk.until(handle, waits_for(1))
 
-    def unsigned(decision: Decision, run_id: str, **_action: str) -> Decision:
+    async def unsigned(_client: object, decision: Decision, *_: object, **_action: str) -> Decision:
         return decision
 
-    monkeypatch.setattr("outlast.client.people.signed", unsigned)
-    with pytest.raises(DecisionRefused, match="Set OUTLAST_IDENTITY_KEY where it is sent"):
+    monkeypatch.setattr("outlast.client.people.sign", unsigned)
+    with pytest.raises(DecisionRefused, match="a program with an identity key"):
         await handle.approve("a1", by="ann")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from outlast import Agent, RunClosed, UserError, function_tool
+from outlast.activities.approval_gate import tool_digest
 from outlast.client.handle import RunHandle
 from outlast.client.line import RunLine
 from outlast.loop.state import LoopState, line_of
@@ -68,7 +69,8 @@ async def test_the_caller_hangs_up_while_a_person_decides(desk: Desk) -> None:
     model = ScriptedModel("Your refund is done.")
     await desk.open(DESK, model=model)
     line = await opened(desk)
-    await line.reply([HEARD], reply_of(gated("refund", "c1"), response_id="r1"))
+    planned = gated("refund", "c1", tool_digest=tool_digest("Desk", refund))
+    await line.reply([HEARD], reply_of(planned, response_id="r1"))
     await until(line, lambda state: state.status == "waiting")
     await line.close()
     handle = RunHandle(desk.client, line.run_id)

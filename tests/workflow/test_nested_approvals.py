@@ -81,7 +81,8 @@ async def test_a_nested_request_is_read_from_the_run_that_made_it(desk: Desk):
     claims = (forged, replace(other, run_id=stranger.id))
     report = records.NestedRecord(nested_id=request.run_id, requests=claims)
     await desk.workflow(handle).signal(names.SIGNAL_NESTED, records.write(report))
-    await desk.until(handle, lambda state: len(state.pending_approvals) > 1)
+    state = await desk.until(handle, lambda state: bool(state.ignored))
+    assert state.ignored[0].why == "It has requests of another run."
 
     assert await handle.approvals() == (request,)
 

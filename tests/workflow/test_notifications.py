@@ -274,9 +274,12 @@ async def test_decisions_are_signed_where_there_is_a_key(
     await desk.result(handle)
     taken = (await handle.state()).approvals[0].decision
     assert taken is not None
-    keys = identity.read_keys(key)
-    assert identity.is_genuine(taken, handle.id, keys)
-    assert not identity.is_genuine(replace(taken, by="eve"), handle.id, keys)
+    keys = identity.keys_from_environment({identity.KEY_VARIABLE: key})
+    chain_id = (await handle.state()).start.chain_id
+    place = identity.Place(namespace=desk.client.namespace, chain_id=chain_id, run_id=handle.id)
+    now_ms = time.time_ns() // 1_000_000
+    assert identity.is_genuine(taken, place, keys, now_ms=now_ms)
+    assert not identity.is_genuine(replace(taken, by="eve"), place, keys, now_ms=now_ms)
 
 
 async def test_a_digest_lists_what_waits_at_the_server(desk: Desk) -> None:

@@ -56,17 +56,17 @@ REFUSALS: dict[str, tuple[ApprovalPolicy | bool, Decision, str]] = {
         "cannot be decided with 'edit', only with approve, reject",
     ),
     "outside the audience": (
-        ApprovalPolicy(audience="billing"),
+        ApprovalPolicy(audience="billing", unverified="allow"),
         by(EVE),
         "eve may not do this. It is for the group billing",
     ),
     "nobody, where there is an audience": (
-        ApprovalPolicy(audience="billing"),
+        ApprovalPolicy(audience="billing", unverified="allow"),
         by(Person()),
         "needs the name of the person who decides",
     ),
     "the requester": (
-        ApprovalPolicy(audience=Audience(exclude_requester=True)),
+        ApprovalPolicy(audience=Audience(exclude_requester=True), unverified="allow"),
         by(Person(subject="cara")),
         "cara asked for this, so somebody else has to decide",
     ),
@@ -93,7 +93,7 @@ REFUSALS: dict[str, tuple[ApprovalPolicy | bool, Decision, str]] = {
         "cannot be remembered for further calls",
     ),
     "a vote of several to be remembered": (
-        ApprovalPolicy(audience="billing", quorum=2),
+        ApprovalPolicy(audience="billing", unverified="allow", quorum=2),
         by(ANN, remember=True),
         "cannot be remembered where several people have to agree",
     ),
@@ -146,7 +146,7 @@ async def test_a_settled_request_takes_no_further_decision(desk: Desk, channel: 
 @both_channels
 async def test_one_person_is_one_vote_and_two_people_are_two(desk: Desk, channel: str):
     ran: list[int] = []
-    policy = ApprovalPolicy(audience="billing", quorum=2)
+    policy = ApprovalPolicy(audience="billing", unverified="allow", quorum=2)
     handle = await waiting(desk, clerk(policy, ran), ScriptedModel(refunds(50), "Done."))
     assert await refusal(desk, handle, channel, by(ANN)) is None
     state = await desk.until(handle, lambda one: [len(it.votes) for it in one.approvals] == [1])
@@ -164,7 +164,7 @@ async def test_one_person_is_one_vote_and_two_people_are_two(desk: Desk, channel
 @both_channels
 async def test_one_person_is_enough_to_reject_what_needs_two(desk: Desk, channel: str):
     ran: list[int] = []
-    policy = ApprovalPolicy(audience="billing", quorum=2)
+    policy = ApprovalPolicy(audience="billing", unverified="allow", quorum=2)
     handle = await waiting(desk, clerk(policy, ran), ScriptedModel(refunds(50), "Done."))
     assert await refusal(desk, handle, channel, by(ANN)) is None
     assert await refusal(desk, handle, channel, by(BOB, "reject")) is None
@@ -175,7 +175,7 @@ async def test_one_person_is_enough_to_reject_what_needs_two(desk: Desk, channel
 @both_channels
 async def test_a_decision_with_one_key_is_the_same_decision(desk: Desk, channel: str):
     ran: list[int] = []
-    policy = ApprovalPolicy(audience="billing", quorum=2)
+    policy = ApprovalPolicy(audience="billing", unverified="allow", quorum=2)
     handle = await waiting(desk, clerk(policy, ran), ScriptedModel(refunds(50), "Done."))
     once = by(ANN, idempotency_key="k1")
     assert await refusal(desk, handle, channel, once) is None
@@ -195,7 +195,7 @@ async def test_a_decision_with_one_key_is_the_same_decision(desk: Desk, channel:
 @pytest.mark.parametrize("claimed", ["update", "signal"])
 async def test_a_claim_keeps_a_request_for_one_person(desk: Desk, channel: str, claimed: str):
     ran: list[int] = []
-    agent = clerk(ApprovalPolicy(audience="billing"), ran)
+    agent = clerk(ApprovalPolicy(audience="billing", unverified="allow"), ran)
     handle = await waiting(desk, agent, ScriptedModel(refunds(50), "Done."))
     if claimed == "update":
         await handle.claim("a1", by=ANN, minutes=5)
@@ -211,7 +211,7 @@ async def test_a_claim_keeps_a_request_for_one_person(desk: Desk, channel: str, 
 
 
 async def test_a_refused_claim_by_signal_is_in_the_audit(desk: Desk):
-    agent = clerk(ApprovalPolicy(audience="billing"))
+    agent = clerk(ApprovalPolicy(audience="billing", unverified="allow"))
     handle = await waiting(desk, agent, ScriptedModel(refunds(50), "Done."))
     payload = {"request_id": "a1", "by": "eve", "groups": ["sales"], "minutes": 5}
     await desk.workflow(handle).signal(names.CLAIM, payload)
@@ -231,15 +231,15 @@ async def test_a_refused_claim_by_signal_is_in_the_audit(desk: Desk):
 
 async def test_a_name_without_proof_counts_only_where_the_policy_says_so(desk: Desk):
     ran: list[int] = []
-    careful = ApprovalPolicy(audience="billing", unverified=False)
+    careful = ApprovalPolicy(audience="billing", unverified="refuse")
     handle = await waiting(desk, clerk(careful, ran), ScriptedModel(refunds(50), "Done."))
     said = await refusal(desk, handle, "signal", by(ANN))
     assert said is not None
-    assert "needs a person who has proved who they are" in said
+    assert "needs proof of who decides" in said
     named = by(ANN, method=names.METHOD_NAMED)  # an update of a caller that only repeats a name
     said = await refusal(desk, handle, "update", named)
     assert said is not None
-    assert "needs a person who has proved who they are" in said
+    assert "needs proof of who decides" in said
     assert ran == []
     assert await refusal(desk, handle, "update", by(ANN)) is None
     await desk.result(handle)
@@ -250,7 +250,7 @@ async def test_a_name_without_proof_counts_only_where_the_policy_says_so(desk: D
 
 async def test_a_name_without_proof_that_counts_is_marked_in_the_audit(desk: Desk):
     ran: list[int] = []
-    trusting = ApprovalPolicy(audience="billing", risk="high", unverified=True)
+    trusting = ApprovalPolicy(audience="billing", risk="high", unverified="allow")
     handle = await waiting(desk, clerk(trusting, ran), ScriptedModel(refunds(50), "Done."))
     assert await refusal(desk, handle, "signal", by(ANN)) is None
     await desk.result(handle)
@@ -271,7 +271,7 @@ async def test_a_signal_decides_nothing_that_changes_the_world_unless_the_policy
     handle = await waiting(desk, agent, ScriptedModel(refunds(50), "Done."))
     said = await refusal(desk, handle, "signal", by(ANN))
     assert said is not None
-    assert "needs a person who has proved who they are" in said
+    assert "needs proof of who decides" in said
     assert await refusal(desk, handle, "update", by(ANN)) is None
     await desk.result(handle)
     assert ran == [50]
@@ -360,7 +360,9 @@ async def test_a_handoff_waits_for_its_approval(desk: Desk, channel: str):
     billing = Agent[Any](name="Billing")
     triage = Agent[Any](
         name="Triage",
-        handoffs=[handoff(billing, needs_approval=ApprovalPolicy(audience="billing"))],
+        handoffs=[
+            handoff(billing, needs_approval=ApprovalPolicy(audience="billing", unverified="allow"))
+        ],
     )
     model = ScriptedModel([call("transfer_to_billing", "h1")], "Billing here.")
     handle = await waiting(desk, triage, model)
@@ -401,7 +403,9 @@ async def test_a_rejected_handoff_stays_and_the_model_reads_why(desk: Desk, chan
 async def test_an_answer_waits_for_its_approval(
     desk: Desk, channel: str, decision: Decision, answers: list[str]
 ):
-    agent = Agent[Any](name="Clerk", output_approval=ApprovalPolicy(audience="billing"))
+    agent = Agent[Any](
+        name="Clerk", output_approval=ApprovalPolicy(audience="billing", unverified="allow")
+    )
     model = ScriptedModel("Forty euros.", "Forty euros, tomorrow.")
     handle = await waiting(desk, agent, model)
     [request] = await handle.approvals()
@@ -479,7 +483,9 @@ async def test_a_remembered_rejection_is_read_by_the_model_each_time(desk: Desk,
 @pytest.mark.full
 async def test_after_a_minute_a_claim_ends_and_people_are_reminded(desk: Desk):
     ran: list[int] = []
-    policy = ApprovalPolicy(audience="billing", remind_every=timedelta(seconds=1))
+    policy = ApprovalPolicy(
+        audience="billing", unverified="allow", remind_every=timedelta(seconds=1)
+    )
     handle = await waiting(desk, clerk(policy, ran), ScriptedModel(refunds(50), "Done."))
     claim = await handle.claim("a1", by=ANN, minutes=1)
     assert claim.until is not None

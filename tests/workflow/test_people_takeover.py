@@ -51,7 +51,8 @@ def texts(state: LoopState) -> list[str]:
 
 
 async def idle(desk: Desk, agent: Agent[Any], model: ScriptedModel, **options: Any) -> RunHandle:
-    """Return a conversation whose first question is answered."""
+    """Return a conversation whose first question is answered, and which anybody may take over."""
+    options.setdefault("run_config", RunConfig(takeover=ApprovalPolicy(unverified="allow")))
     await desk.open(agent, model=model)
     handle = await desk.start(agent, keep_open=True, **options)
     await desk.until_status(handle, "idle")
@@ -200,7 +201,7 @@ async def test_no_time_passes_for_a_request_during_a_hold(desk: Desk, channel: s
 
 @both_channels
 async def test_only_the_audience_takes_a_conversation_over(desk: Desk, channel: str):
-    config = RunConfig(takeover=ApprovalPolicy(audience="billing"))
+    config = RunConfig(takeover=ApprovalPolicy(audience="billing", unverified="allow"))
     handle = await idle(desk, Agent[Any](name="Front"), ScriptedModel("Hello."), run_config=config)
 
     async def refused(what: str, why: str, **fields: Any) -> None:
@@ -227,15 +228,15 @@ async def test_only_the_audience_takes_a_conversation_over(desk: Desk, channel: 
 
 
 async def test_a_name_without_proof_takes_nothing_over_where_the_policy_asks_for_proof(desk: Desk):
-    policy = ApprovalPolicy(audience="billing", unverified=False)
+    policy = ApprovalPolicy(audience="billing", unverified="refuse")
     config = RunConfig(takeover=policy)
     handle = await idle(desk, Agent[Any](name="Front"), ScriptedModel("Hello."), run_config=config)
     await act(desk, handle, "signal", "hold", by=ANN)
-    assert "proved who they are" in (await handle.state()).ignored[-1].why
+    assert "needs proof of who decides" in (await handle.state()).ignored[-1].why
     await act(desk, handle, "update", "hold", by=ANN)
     await act(desk, handle, "signal", "say", by=ANN, text="I am Ann.")
     state = await desk.until_status(handle, "held")
-    assert "proved who they are" in state.ignored[-1].why
+    assert "needs proof of who decides" in state.ignored[-1].why
     assert texts(state) == ["Hello", "Hello."]
     await handle.cancel()
 

@@ -73,7 +73,7 @@ async def test_the_only_request_needs_no_name(
 async def test_a_vote_is_withdrawn_a_claim_handed_over_and_the_agent_asked(
     cli: Invoke, client: Client, open_desk: Open, run_id: str
 ) -> None:
-    handle, model = await paying_run(client, open_desk, run_id, quorum=2, unverified=True)
+    handle, model = await paying_run(client, open_desk, run_id, quorum=2, unverified="allow")
     me = os_user().subject
 
     early = await cli("inbox", "withdraw", run_id)
@@ -103,7 +103,7 @@ async def test_a_vote_is_withdrawn_a_claim_handed_over_and_the_agent_asked(
 async def test_one_argument_is_changed_by_its_name(
     cli: Invoke, client: Client, open_desk: Open, run_id: str
 ) -> None:
-    handle, _ = await paying_run(client, open_desk, run_id, redact=["iban"], unverified=True)
+    handle, _ = await paying_run(client, open_desk, run_id, redact=["iban"], unverified="allow")
 
     wrong = [
         await cli("inbox", "edit", run_id, "--set", change)
@@ -301,7 +301,7 @@ async def paying_run(
 async def test_a_person_edits_the_arguments_and_redacted_values_stay(
     cli: Invoke, client: Client, open_desk: Open, run_id: str, tmp_path: Path
 ) -> None:
-    handle, model = await paying_run(client, open_desk, run_id, redact=["iban"], unverified=True)
+    handle, model = await paying_run(client, open_desk, run_id, redact=["iban"], unverified="allow")
     file = saved(tmp_path / "arguments.json", '{"iban": "[redacted]", "amount": 350}')
 
     done = await cli("inbox", "edit", run_id, "--arguments", f"@{file}", "--by", "ann")
@@ -395,7 +395,7 @@ async def test_a_vote_says_who_else_has_to_agree(
 ) -> None:
     group = os_user().groups[0]
     handle, _ = await paying_run(
-        client, open_desk, run_id, audience=Audience(groups=[group]), quorum=2, unverified=True
+        client, open_desk, run_id, audience=Audience(groups=[group]), quorum=2, unverified="allow"
     )
 
     voted = await cli("approve", run_id)
@@ -456,7 +456,7 @@ async def test_a_remembered_decision_may_be_for_the_same_arguments_only(
 async def test_a_request_is_claimed_and_given_back(
     cli: Invoke, client: Client, open_desk: Open, run_id: str
 ) -> None:
-    handle, _ = await paying_run(client, open_desk, run_id, unverified=True)
+    handle, _ = await paying_run(client, open_desk, run_id, unverified="allow")
     me = os_user().subject
 
     claimed = await cli("inbox", "claim", run_id, "--minutes", "10")
@@ -483,7 +483,7 @@ async def test_a_request_is_claimed_and_given_back(
 async def test_a_request_of_a_nested_run_is_shown_with_its_model_s_words_and_decided_at_the_root(
     cli: Invoke, client: Client, open_desk: Open, run_id: str
 ) -> None:
-    inner = payer(unverified=True)
+    inner = payer(unverified="allow")
     outer = Agent[Any](name="Desk", tools=[inner.as_tool("ask_payer", "Ask the payer.")])
     words = [*said("The boss agreed."), *PAY]
     script = ([call("ask_payer", "o1", input="Pay.")], words, "Paid.", "All.")

@@ -407,9 +407,9 @@ async def test_many_are_decided_after_a_list_of_what_will_happen(
 ) -> None:
     group = os_user().groups[0]
     together = ApprovalPolicy(
-        audience=Audience(groups=[group]), risk="low", bulk=True, unverified=True
+        audience=Audience(groups=[group]), risk="low", bulk=True, unverified="allow"
     )
-    alone = ApprovalPolicy(audience=Audience(groups=[group]), unverified=True)
+    alone = ApprovalPolicy(audience=Audience(groups=[group]), unverified="allow")
 
     @function_tool(needs_approval=together)
     def tidy(text: str) -> str:

@@ -162,10 +162,10 @@ PLANTED: list[tuple[str, Callable[[Situation], Situation], str]] = [
     ("notifiers", webhook("http://example.com/hook", allow_private=False), "'ops' .*over http"),
     ("notifiers", webhook("https://example.com/hook"), "'ops' has allow_private=True"),
     ("policies", policy(audience=None), "'refund' has high risk, and anybody may decide"),
-    ("policies", policy(unverified=True), "'refund' counts decisions of people who did not prove"),
+    ("policies", policy(unverified="allow"), "'refund' counts decisions of people who did not prove"),
     (
         "policies",
-        table('[tool.refund]\nrisk = "low"\nunverified = true\nloosens = true\n'),
+        table('[tool.refund]\nrisk = "low"\nunverified = "allow"\nloosens = true\n'),
         "'refund' counts decisions",
     ),
     ("loosening", table("[tool.refund]\nquorum = 1\nloosens = true\n"), r"\[tool\.refund\] in"),

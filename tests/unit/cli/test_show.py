@@ -230,7 +230,7 @@ def test_the_record_holds_the_same_for_programs() -> None:
 def payer() -> Agent[Any]:
     """Return an agent whose payments need two people."""
 
-    @function_tool(needs_approval=ApprovalPolicy(quorum=2, unverified=True))
+    @function_tool(needs_approval=ApprovalPolicy(quorum=2, unverified="allow"))
     def pay(amount: int) -> str:
         """Pay money."""
         return f"{amount} EUR"

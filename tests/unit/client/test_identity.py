@@ -9,14 +9,18 @@ import pwd
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import jwt
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflow.v1 import WorkflowExecutionInfo
+from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionResponse
+from temporalio.client import Client
 
 from outlast.agents.errors import IdentityRefused, UserError
 from outlast.client import identity
@@ -26,9 +30,17 @@ from outlast.client.identity import (
     from_token,
     os_user,
     person,
-    signed,
+    sign,
 )
-from outlast.contract.identity import is_genuine
+from outlast.contract.identity import (
+    IdentityKeys,
+    Place,
+    new_key_pair,
+    parse_proof,
+    proof_problem,
+    shared_key,
+)
+from outlast.contract.records import ClaimRecord
 from outlast.loop.approvals import Decision, Person
 
 APPROVE = Decision(request_id="a1", type="approve", by="mallory", proof="v1.0.x")
@@ -411,44 +423,59 @@ def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.Monke
 
 # --- Signatures ----------------------------------------------------------------------------------
 
-KEY = bytes(range(32))
+KEY = shared_key(bytes(range(32)))
+KEY_TEXT = base64.b64encode(bytes(range(32))).decode()
+PLACE = Place(namespace="default", chain_id="first", run_id="support-42")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Claiming:
-    """The record of another action of a person."""
+class Server:
+    """A client whose server knows one run, in its second history."""
 
-    by: str
-    request_id: str
-    minutes: int = 30
-    proof: str | None = None
+    namespace = "default"
+
+    def __init__(self) -> None:
+        self.workflow_service = self
+
+    async def describe_workflow_execution(self, request: Any, *, retry: bool) -> Any:
+        """Return what the server says of the run."""
+        del retry
+        assert (request.namespace, request.execution.workflow_id) == ("default", "support-42")
+        execution = WorkflowExecution(workflow_id="support-42", run_id="second")
+        info = WorkflowExecutionInfo(execution=execution, first_run_id="first")
+        return DescribeWorkflowExecutionResponse(workflow_execution_info=info)
 
 
-def test_without_a_key_nothing_is_signed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def signed(record: Any, action: str = "decide") -> Any:
+    return await sign(cast("Client", Server()), record, "support-42", action=action)
+
+
+async def test_without_a_key_nothing_is_signed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OUTLAST_IDENTITY_KEY", raising=False)
-    assert signed(APPROVE, "support-42") == APPROVE
+    assert await signed(APPROVE) == APPROVE
 
 
-def test_with_a_key_everything_is_signed_now(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OUTLAST_IDENTITY_KEY", base64.b64encode(KEY).decode())
-    monkeypatch.setattr(identity, "_now_ms", lambda: 5_000)
-    decision = signed(APPROVE, "support-42")
-    assert is_genuine(decision, "support-42", [KEY], since_ms=5_000)
-    assert not is_genuine(decision, "support-42", [KEY], since_ms=5_001)
-    claim = signed(Claiming(by="ann", request_id="a1"), "support-42", action="claim")
-    assert is_genuine(claim, "support-42", [KEY], action="claim")
-    assert not is_genuine(claim, "support-42", [KEY], action="hold")
-    assert not is_genuine(replace(claim, minutes=999), "support-42", [KEY], action="claim")
+async def test_who_can_only_check_signs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUTLAST_IDENTITY_PUBLIC_KEYS", new_key_pair()[1])
+    assert await signed(APPROVE) == APPROVE
 
 
-def test_the_time_of_a_signature_is_the_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OUTLAST_IDENTITY_KEY", base64.b64encode(KEY).decode())
-    before = int(time.time() * 1_000)
-    assert is_genuine(signed(APPROVE, "r"), "r", [KEY], since_ms=before)
+async def test_with_a_key_everything_is_signed_now_for_the_runs_first_execution(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OUTLAST_IDENTITY_KEY", KEY_TEXT)
+    monkeypatch.setattr(identity, "_now_ms", lambda: 5_000_000)
+    keys = IdentityKeys((KEY,))
+    decision = await signed(APPROVE)
+    assert proof_problem(decision, PLACE, keys, now_ms=5_000_000) is None
+    assert parse_proof(decision.proof).at_ms == 5_000_000  # pyright: ignore[reportOptionalMemberAccess]
+    claim = await signed(ClaimRecord(by="ann", request_id="a1"), "claim")
+    now: dict[str, Any] = {"now_ms": 5_000_000, "action": "claim"}
+    assert proof_problem(claim, PLACE, keys, **now) is None
+    assert proof_problem(replace(claim, minutes=999), PLACE, keys, **now) is not None
 
 
-def test_a_weak_key_is_an_error_without_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_weak_key_is_an_error_without_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUTLAST_IDENTITY_KEY", "hunter2")
     with pytest.raises(UserError, match="OUTLAST_IDENTITY_KEY has 7 bytes") as raised:
-        signed(APPROVE, "r")
+        await signed(APPROVE)
     assert "hunter2" not in str(raised.value)

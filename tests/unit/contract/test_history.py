@@ -1,7 +1,6 @@
 """From what happened to a workflow to events of the loop, and in which order."""
 
 import dataclasses
-from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
@@ -58,6 +57,7 @@ from outlast.loop.events import (
     DecisionReceived,
     EffectBlocked,
     Event,
+    HumanAction,
     MessageReceived,
     MessageWithdrawn,
     NestedReported,
@@ -126,8 +126,8 @@ DECISION = DecisionReceived(at_ms=7, decision=Decision(request_id="a1", type="ap
 
 
 def test_a_sender_whom_the_caller_only_names_has_proved_nothing() -> None:
-    named = {**APPROVE, "by": "ann", "method": "named"}
-    known = {**APPROVE, "by": "ann", "method": "os_user"}
+    named = {**APPROVE, "by": "ann", "method": "named", "proof": PROOF}
+    known = {**APPROVE, "by": "ann", "method": "os_user", "proof": PROOF}
     events = [history.updated("decide", [one], 7) for one in (named, known)]
     assert [isinstance(one, DecisionReceived) and one.verified for one in events] == [False, True]
 
@@ -148,6 +148,8 @@ def test_a_signal_becomes_an_event(name: str, arguments: list[Any], event: Event
     assert history.signalled(name, arguments, 7) == event
 
 
+NONCE = "0123456789abcdef" * 2
+PROOF = f"v2.00c0ffee.5.{NONCE}.{'A' * 43}"
 ANN = {"by": "ann", "display": "Ann", "groups": ["support"], "method": "token", "proof": "x"}
 PERSON = Person(subject="ann", display="Ann", groups=("support",), method="token", proof="x")
 OF_PEOPLE: list[tuple[str, dict[str, Any], Event]] = [
@@ -184,11 +186,18 @@ OF_PEOPLE: list[tuple[str, dict[str, Any], Event]] = [
 
 
 @pytest.mark.parametrize(("name", "payload", "event"), OF_PEOPLE)
-def test_what_people_do_is_verified_as_an_update_and_not_as_a_signal(
+def test_what_people_do_is_verified_with_a_proof_and_as_an_update(
     name: str, payload: dict[str, Any], event: Any
 ) -> None:
+    """A worker has checked the proof of an accepted update; nobody refuses a signal."""
     assert history.signalled(name, [payload], 7) == event
-    assert history.updated(name, [payload], 7) == replace(event, verified=True)
+    assert history.updated(name, [payload], 7) == event
+    signal = history.signalled(name, [{**payload, "proof": PROOF}], 7)
+    update = history.updated(name, [{**payload, "proof": PROOF}], 7)
+    assert isinstance(signal, HumanAction)
+    assert isinstance(update, HumanAction)
+    for one, verified in ((signal, False), (update, True)):
+        assert (one.verified, one.nonce, one.made_at_ms) == (verified, NONCE, 5)
 
 
 def test_a_message_is_withdrawn_by_its_id() -> None:
@@ -239,7 +248,7 @@ def test_a_signal_that_nobody_can_read_is_an_event_too(
 
 
 def test_an_update_becomes_an_event() -> None:
-    assert history.updated("decide", [APPROVE], 7) == replace(DECISION, verified=True)
+    assert history.updated("decide", [APPROVE], 7) == DECISION
     sent = history.updated("send", [{"input": "And?", "message_id": "m2"}], 7)
     message = Message("m2", ({"role": "user", "content": "And?"},), 7)
     assert sent == MessageReceived(at_ms=7, message=message)

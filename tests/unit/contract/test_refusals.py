@@ -5,18 +5,27 @@ from typing import Any
 
 import pytest
 
-from outlast.contract import failures, names, records
-from outlast.contract.identity import Signable, signed
+from outlast.contract import names, records
+from outlast.contract.identity import (
+    IdentityKey,
+    IdentityKeys,
+    Place,
+    Signable,
+    proof_problem,
+    shared_key,
+    signed,
+)
 from outlast.contract.records import ClaimRecord, HoldRecord, ReleaseRecord, SayRecord
-from outlast.contract.refusals import CLOCK_DIFFERENCE_MS, proof_refusal
+from outlast.contract.refusals import proof_refusal
 from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.loop.state import LoopState, Start
 
-KEY, OTHER = bytes(range(32)), bytes(range(100, 132))
-STARTED_MS, REQUESTED_MS = 10_000_000, 20_000_000
+KEY, OTHER = shared_key(bytes(range(32))), shared_key(bytes(range(100, 132)))
+PLACE = Place(namespace="default", chain_id="first-execution", run_id="support-42")
+NOW_MS = 1_700_000_000_000
 STATE = LoopState(
     run_id="support-42",
-    start=Start(started_at_ms=STARTED_MS),
+    start=Start(chain_id="first-execution"),
     approvals=(
         ApprovalRequest(
             id="a1",
@@ -25,7 +34,7 @@ STATE = LoopState(
             agent="Billing",
             arguments="{}",
             args_digest="d",
-            requested_at_ms=REQUESTED_MS,
+            requested_at_ms=NOW_MS,
         ),
     ),
 )
@@ -39,55 +48,59 @@ UPDATES: list[tuple[str, Any]] = [
 NAMES = [name for name, _ in UPDATES]
 
 
-def code_of(name: str, record: Signable, *keys: bytes, state: LoopState = STATE) -> str | None:
-    refused = proof_refusal(state, name, records.write(record), keys)
-    return None if refused is None else refused.code
+def refusal_of(name: str, record: Signable, *keys: IdentityKey, checks: bool = True) -> str | None:
+    """Return the message of a refusal by a worker with these keys."""
+
+    def problem(action: str, one: Signable, place: Place) -> str | None:
+        return proof_problem(one, place, IdentityKeys(keys), now_ms=NOW_MS, action=action)
+
+    refused = proof_refusal(
+        STATE, name, records.write(record), "default", problem if checks else None
+    )
+    return None if refused is None else refused.message
 
 
 @pytest.mark.parametrize(("name", "record"), UPDATES, ids=NAMES)
-def test_without_a_key_nothing_has_to_be_signed(name: str, record: Any) -> None:
-    assert code_of(name, record) is None
+def test_what_has_no_proof_is_left_to_the_terms(name: str, record: Any) -> None:
+    assert refusal_of(name, record) is None
+    assert refusal_of(name, record, KEY) is None
 
 
 @pytest.mark.parametrize(("name", "record"), UPDATES, ids=NAMES)
-def test_with_a_key_everything_that_people_do_has_to_be_signed(name: str, record: Any) -> None:
-    good = signed(record, "support-42", KEY, action=name, at_ms=REQUESTED_MS)
-    assert code_of(name, good, KEY) is None
-    assert code_of(name, good, OTHER, KEY) is None
-    refused = failures.DECISION_REFUSED if name in {"decide", "claim"} else failures.USER_ERROR
+def test_what_has_a_proof_has_to_have_one_that_counts(name: str, record: Any) -> None:
+    good = signed(record, PLACE, KEY, action=name, at_ms=NOW_MS)
+    assert refusal_of(name, good, KEY) is None
+    assert refusal_of(name, good, OTHER, KEY) is None
     bad = [
-        record,
         replace(good, by="mallory"),
-        signed(record, "support-42", OTHER, action=name, at_ms=REQUESTED_MS),
-        signed(record, "support-43", KEY, action=name, at_ms=REQUESTED_MS),
-        signed(record, "support-42", KEY, action="other", at_ms=REQUESTED_MS),
-        signed(record, "support-42", KEY, action=name),
+        signed(record, PLACE, OTHER, action=name, at_ms=NOW_MS),
+        signed(record, replace(PLACE, run_id="support-43"), KEY, action=name, at_ms=NOW_MS),
+        signed(record, replace(PLACE, chain_id="earlier"), KEY, action=name, at_ms=NOW_MS),
+        signed(record, replace(PLACE, namespace="other"), KEY, action=name, at_ms=NOW_MS),
+        signed(record, PLACE, KEY, action="other", at_ms=NOW_MS),
+        signed(record, PLACE, KEY, action=name, at_ms=NOW_MS - 3_600_000),
+        signed(record, PLACE, KEY, action=name, at_ms=NOW_MS + 3_600_000),
+        replace(good, proof="v2.x"),
     ]
-    assert [code_of(name, one, KEY) for one in bad] == [refused] * len(bad)
+    assert None not in [refusal_of(name, one, KEY) for one in bad]
 
 
-@pytest.mark.parametrize(
-    ("name", "record", "made_ms"),
-    [(*UPDATES[0], REQUESTED_MS), (*UPDATES[1], REQUESTED_MS), (*UPDATES[2], STARTED_MS)],
-    ids=NAMES[:3],
-)
-def test_a_copy_from_before_is_refused(name: str, record: Any, made_ms: int) -> None:
-    """As from an earlier run with this id, whose request had the same id and arguments."""
-    at_ms = made_ms - CLOCK_DIFFERENCE_MS
-    assert code_of(name, signed(record, "support-42", KEY, action=name, at_ms=at_ms), KEY) is None
-    old = signed(record, "support-42", KEY, action=name, at_ms=at_ms - 1)
-    assert code_of(name, old, KEY) is not None
+def test_a_proof_that_nothing_can_check_is_refused() -> None:
+    """A run counts what it has accepted with a proof as verified."""
+    name, record = UPDATES[0]
+    good = signed(record, PLACE, KEY, action=name, at_ms=NOW_MS)
+    assert "this worker has no identity key" in str(refusal_of(name, good))
+    assert "this worker checks no proofs" in str(refusal_of(name, good, checks=False))
 
 
 def test_messages_need_no_signature() -> None:
     record = records.SendRecord(input="Hi", message_id="m1")
-    assert proof_refusal(STATE, names.UPDATE_SEND, records.write(record), [KEY]) is None
+    assert proof_refusal(STATE, names.UPDATE_SEND, records.write(record), "default", None) is None
 
 
-def test_the_refusal_says_what_to_set() -> None:
-    refused = proof_refusal(STATE, "decide", records.write(UPDATES[0][1]), [KEY])
-    assert refused is not None
-    assert refused.message == (
-        "Nothing proves who sends this (decide): it needs a signature, made with a key of the run's "
-        "workers. Set OUTLAST_IDENTITY_KEY where it is sent."
+def test_the_refusal_names_the_action_and_the_reason() -> None:
+    good = signed(UPDATES[0][1], PLACE, OTHER, at_ms=NOW_MS)
+    assert refusal_of("decide", good, KEY) == (
+        f"The decide of 'ann' is refused: it is signed with the key {OTHER.id}, which this worker "
+        "does not trust."
     )

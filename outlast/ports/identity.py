@@ -1,0 +1,73 @@
+"""What proofs are checked with: keys, and the server's word about executions."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from outlast.contract.identity import NO_KEYS, IdentityKeys
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lineage:
+    """The place of an execution among others, in the server's words.
+
+    Attributes:
+        chain_id: the first execution of the run, or of the run that all others are nested in.
+        parent_id: the workflow id of the run that started this one as nested; empty without one.
+    """
+
+    chain_id: str
+    parent_id: str = ""
+
+
+class LineageReader(Protocol):
+    """Asks the server about executions."""
+
+    async def __call__(self, workflow_id: str, execution_id: str) -> Lineage:
+        """Return the lineage of an execution.
+
+        Args:
+            workflow_id: its workflow id.
+            execution_id: its run id, in Temporal's words.
+
+        Raises:
+            ConnectionError: the server does not answer.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution:
+    """The execution that scheduled an activity, as the server names it.
+
+    Attributes:
+        namespace: its namespace.
+        workflow_id: its workflow id.
+        execution_id: its run id, in Temporal's words.
+    """
+
+    namespace: str
+    workflow_id: str
+    execution_id: str
+
+
+@dataclass(eq=False)
+class WorkerIdentity:
+    """What a worker checks proofs with; known when the worker starts.
+
+    Attributes:
+        keys: the keys that it trusts.
+        lineage: asks the server about executions; None before the start.
+    """
+
+    keys: IdentityKeys = NO_KEYS
+    lineage: LineageReader | None = None
+
+    async def lineage_of(self, execution: Execution) -> Lineage:
+        """Return the lineage of the execution that scheduled an activity.
+
+        Raises:
+            ConnectionError: the worker is not connected, or the server does not answer.
+        """
+        if self.lineage is None:
+            raise ConnectionError("The worker is not connected to a server yet.")
+        return await self.lineage(execution.workflow_id, execution.execution_id)

@@ -1,0 +1,6 @@
+"""Internal. Where identity keys come from, and what the server says about executions."""
+
+from outlast.proofs.keys import identity_keys
+from outlast.proofs.lineage import ServerLineage
+
+__all__ = ["ServerLineage", "identity_keys"]
