@@ -97,6 +97,7 @@ bench: $(VENV)/.test bench-peers ## measure; see benchmarks/README.md
 	@$(BIN)/python benchmarks/effects.py
 	@$(BIN)/python benchmarks/streaming.py
 	@$(BIN)/python benchmarks/spans.py
+	@$(BIN)/python benchmarks/guarded.py
 	@$(BIN)/python benchmarks/websocket.py
 
 bench-peers: $(VENV)/.bench ## compare with other frameworks: the short rows, about 15 minutes

@@ -410,8 +410,9 @@ def _hold_or_say(play: Play, a: int, b: int) -> ConversationHeld | PersonSpoke:
         return PersonSpoke(
             at_ms=play.now_ms, person=person, message_id=name, text=f"said {b}", verified=verified
         )
-    mode = "cancel" if a % 2 else "finish"
-    to = PEOPLE[b % len(PEOPLE)].subject if a % 3 == 0 else ""
+    mode = "cancel" if (a // 2) % 2 else "finish"
+    hands_over = b % 2 == 0 if play.state.hold is not None else b % 12 == 4
+    to = PEOPLE[b % len(PEOPLE)].subject if hands_over else ""
     return ConversationHeld(
         at_ms=play.now_ms, person=person, mode=mode, to=to, force=a % 4 == 0, verified=verified
     )

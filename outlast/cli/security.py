@@ -18,7 +18,12 @@ from outlast.agents.approvals.policy_file import ApprovalFile, ApprovalPoint
 from outlast.agents.config.secret_settings import is_secret_name, is_secret_text
 from outlast.agents.errors import UserError
 from outlast.client.codecs import CODEC_VARIABLE, load_converter
-from outlast.contract.identity import KEY_VARIABLE
+from outlast.contract.identity import (
+    KEY_VARIABLE,
+    PUBLIC_KEYS_VARIABLE,
+    IdentityKeyError,
+    keys_from_environment,
+)
 from outlast.dev.data_dir import default_data_dir
 from outlast.loop.values import JsonObject
 from outlast.ports.hosts import is_this_machine
@@ -270,6 +275,32 @@ def _policies(situation: Situation) -> Iterator[Weakness]:
             )
 
 
+def _unproven(situation: Situation) -> Iterator[Weakness]:
+    """Yield the policies that need proof which a worker here could not check, or could forge."""
+    try:
+        keys = keys_from_environment(situation.environment)
+    except IdentityKeyError as error:
+        yield Weakness(what="the identity key", detail=f"is unusable: {error}", fix="make another")
+        return
+    proven = [
+        point.title
+        for point, policy in situation.policies_in_force()
+        if not all(one.allows_unverified(point.effect) for one in (policy, *policy.tiers))
+    ]
+    if proven and not keys and situation.server is not None:
+        yield Weakness(
+            what=proven[0],
+            detail="needs proof of who decides, and the worker has no identity key to check it with",
+            fix=f"make keys with `outlast identity new`, and set {PUBLIC_KEYS_VARIABLE} on workers",
+        )
+    if proven and keys.signing is not None:
+        yield Weakness(
+            what=proven[0],
+            detail="needs proof of who decides, and the worker's own key can sign it",
+            fix=f"set {PUBLIC_KEYS_VARIABLE} on workers instead of {KEY_VARIABLE}",
+        )
+
+
 def _loosening_tables(situation: Situation) -> Iterator[Weakness]:
     file = situation.policies
     if file is None:
@@ -425,6 +456,12 @@ CHECKS: Final = (
         name="policies",
         fine="high risk has an audience, and people prove who they are",
         find=_policies,
+        needs_target=True,
+    ),
+    Check(
+        name="identity",
+        fine="the worker checks who decides, and cannot sign itself",
+        find=_unproven,
         needs_target=True,
     ),
     Check(

@@ -295,7 +295,7 @@ def from_token(
         leeway=leeway_seconds,
         options={"require": ["exp", "iss", "aud", subject_claim]},
     )
-    if subject_claim == "email" and claims.get("email_verified") is False:
+    if subject_claim == "email" and claims.get("email_verified") is not True:
         raise IdentityRefused("The token's e-mail address is not verified, so it names nobody.")
     return _checked(
         claims[subject_claim],

@@ -13,6 +13,7 @@ import pytest
 
 from outlast import Agent, ApprovalPolicy, Audience, function_tool
 from outlast.cli.security import CHECKS, Check, Situation, Verdict, Weakness, examine
+from outlast.contract.identity import new_key_pair
 from outlast.encryption import EncryptionCodec
 from outlast.notifications import Webhook
 from tests.unit.cli.conftest import Invoke
@@ -46,6 +47,7 @@ def desk(policy: ApprovalPolicy) -> Agent[Any]:
     return Agent(name="Desk", tools=[refund])
 
 
+PRIVATE_KEY, PUBLIC_KEY = new_key_pair()
 SOUND_POLICY = ApprovalPolicy(risk="high", audience=Audience(groups=["billing"]), quorum=2)
 
 
@@ -61,7 +63,11 @@ def sound(tmp_path: Path) -> Situation:
     approvals = tmp_path / "approvals.toml"
     approvals.write_text("[tool.refund]\nquorum = 3\n")
     return Situation(
-        environment={"PATH": "/bin", "TEMPORAL_ADDRESS": "temporal.example.com:7233"},
+        environment={
+            "PATH": "/bin",
+            "TEMPORAL_ADDRESS": "temporal.example.com:7233",
+            "OUTLAST_IDENTITY_PUBLIC_KEYS": PUBLIC_KEY,
+        },
         folder=tmp_path,
         data_dir=data_dir,
         connection={"target_host": "temporal.example.com:7233", "tls": True},
@@ -126,6 +132,11 @@ def key_path(sound: Situation) -> Situation:
     return environment(TEMPORAL_TLS_CLIENT_KEY_PATH=str(path))(sound)
 
 
+def signing_worker(sound: Situation) -> Situation:
+    """A worker whose key is in a file, so that only what it can do is wrong."""
+    return environment(OUTLAST_IDENTITY_KEY=PRIVATE_KEY)(sound)
+
+
 def webhook(url: str, **options: Any) -> Callable[[Situation], Situation]:
     return config(notifiers=[Webhook(url, SECRET, name="ops", **options)])
 
@@ -168,6 +179,13 @@ PLANTED: list[tuple[str, Callable[[Situation], Situation], str]] = [
         table('[tool.refund]\nrisk = "low"\nunverified = "allow"\nloosens = true\n'),
         "'refund' counts decisions",
     ),
+    (
+        "identity",
+        environment(OUTLAST_IDENTITY_PUBLIC_KEYS=""),
+        "'refund' .*no identity key to check it with.*OUTLAST_IDENTITY_PUBLIC_KEYS",
+    ),
+    ("identity", signing_worker, "'refund' .*the worker's own key can sign it"),
+    ("identity", environment(OUTLAST_IDENTITY_PUBLIC_KEYS="x"), "the identity key is unusable"),
     ("loosening", table("[tool.refund]\nquorum = 1\nloosens = true\n"), r"\[tool\.refund\] in"),
     ("loosening", table("[tool.refund]\nneeds_approval = false\nloosens = true\n"), "nobody is asked"),
     ("ports", compose('"127.0.0.1:8080:8080"', '"8080:8080"'), "port 8080 in .*line 8"),
@@ -257,6 +275,7 @@ def test_what_cannot_be_checked_is_never_fine(sound: Situation) -> None:
     broken = table("[tool.refund")(sound)
     assert {one.check for one in examine(broken) if one.level == "unknown"} == {
         "policies",
+        "identity",
         "loosening",
     }
 
@@ -300,7 +319,7 @@ async def test_the_command_finds_them_where_the_worker_runs(
     done = await cli(*command, "--json")
     assert done.exit_code == 1
     weak = {one["check"] for one in json.loads(done.stdout) if one["level"] == "weak"}
-    assert weak == {"open-files", "tls", "policies"}
+    assert weak == {"open-files", "tls", "policies", "identity"}
     shown = await cli(*command)
     assert shown.exit_code == 1
     assert re.search(r"weak +policies +agent 'Desk', tool 'refund' has high risk", shown.stdout)

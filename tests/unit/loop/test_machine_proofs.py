@@ -310,3 +310,22 @@ def test_a_request_says_what_is_seen_of_it() -> None:
         policy=request.seen.policy,
     )
     assert Evidence().decisions == ()
+
+
+def test_a_decision_about_nothing_that_waits_names_what_does() -> None:
+    play = Play.ready()
+    play.replies(nested("Billing", "c1"), gated("pay", "c2"))
+    play.reported(asked("e3.a1"))
+    play.decided("e3.a9")
+    assert play.state.ignored[-1].why == (
+        "The run has no approval 'e3.a9'. Pending: a1, e3.a1 in 'support-42/ask_billing-3'."
+    )
+
+
+def test_an_answer_in_the_models_place_is_weighed_where_content_is_stored() -> None:
+    play = Play()
+    play.prepared(stores=True)
+    play.replies(said("Yes."), answer_terms=ApprovalTerms(), stores=True)
+    light = play.state.storage.inline
+    play.decided("a1", "respond", response="No. " * 1_000, by="ann")
+    assert play.state.storage.inline > light

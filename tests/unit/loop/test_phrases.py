@@ -62,3 +62,9 @@ def test_a_full_run_says_what_to_do() -> None:
     said = phrases.conversation_full("support-42")
     assert "support-42" in said
     assert "OUTLAST_BLOB_STORE" in said
+
+
+def test_a_question_back_says_who_asks_and_what_to_do() -> None:
+    text = phrases.asked_back("Ann", "Which order?")
+    assert text.startswith("Ann of the team has not decided about this yet, and asks: Which order?")
+    assert phrases.asked_back("", "Why?").startswith("A person of the team")
