@@ -146,7 +146,7 @@ REASONS = (
     "response does not fit",
     "claimed by name",
     "has no approval",
-    "has the conversation already",
+    "has the conversation. Only who has it",
     "Nobody has the conversation",
     "The turn of",
     "No such message",

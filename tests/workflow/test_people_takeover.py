@@ -219,7 +219,7 @@ async def test_only_the_audience_takes_a_conversation_over(desk: Desk, channel: 
     await refused("hold", "eve may not do this", by=EVE)
     await refused("say", "Nobody has the conversation", by=ANN, text="Hi.")
     await act(desk, handle, channel, "hold", by=ANN)
-    await refused("hold", "ann has the conversation already", by=BOB)
+    await refused("hold", "ann has the conversation. Only who has it", by=BOB)
     await refused("say", "eve may not do this", by=EVE, text="Hi.")
     await refused("release", "eve may not do this", by=EVE)
     state = await desk.until_status(handle, "held")

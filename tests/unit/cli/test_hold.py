@@ -111,7 +111,7 @@ async def test_a_conversation_is_held_when_its_turn_is_over(
     await handle.wait(lambda state: state.phase == "held")
     taken = await cli("hold", run_id, "--by", "eve")
     assert taken.exit_code == 5
-    assert f"{me} has the conversation already." in taken.stderr
+    assert f"{me} has the conversation. Only who has it" in taken.stderr
     await handle.cancel()
 
 
