@@ -21,8 +21,6 @@ from outlast.agents.errors import AgentsException, ServerUnavailable, UserError
 from outlast.cli import options, server, terminal
 from outlast.cli.dev import DEFAULT_PORT, DEFAULT_UI_PORT
 from outlast.cli.exit_codes import ExitCode
-from outlast.cli.security import Situation, Verdict
-from outlast.cli.security import examine as security_checks
 from outlast.contract import names
 from outlast.dev.data_dir import (
     DATA_DIR_VARIABLE,
@@ -37,6 +35,8 @@ from outlast.loop.values import JsonObject
 
 if TYPE_CHECKING:
     from temporalio.client import Client
+
+    from outlast.cli.security import Verdict
 
 OLDEST_PYTHON = (3, 11)
 
@@ -149,6 +149,8 @@ def _look_for_weaknesses(
     as_json: bool,
 ) -> None:
     from outlast.cli.application import load_config
+    from outlast.cli.security import Situation
+    from outlast.cli.security import examine as security_checks
     from outlast.client.connection import configuration
 
     connection = configuration()
@@ -168,7 +170,7 @@ def _look_for_weaknesses(
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _show_verdicts(verdicts: list[Verdict]) -> None:
+def _show_verdicts(verdicts: "list[Verdict]") -> None:
     console = terminal.out()
     width = max(len(one.check) for one in verdicts)
     for one in verdicts:

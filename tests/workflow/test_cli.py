@@ -124,7 +124,7 @@ async def test_a_refund_is_asked_for_shown_listed_approved_and_talked_about(
     assert f"outlast approve {run_id} a1 {seen[1]} {seen[2]} --yes" in unasked.err
     unproved = await terminal.outlast("approve", run_id, "--by", "ann", *seen)
     assert unproved.code == 5
-    assert "who has proved who they are" in unproved.err
+    assert "needs proof of who decides" in unproved.err
     approved = await terminal.json("approve", run_id, *seen)
     assert (approved["status"], approved["tool"]) == ("approved", "refund_order")
 

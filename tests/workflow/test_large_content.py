@@ -226,6 +226,7 @@ async def test_who_knows_a_digest_reads_nothing_through_a_program_without_a_stor
     )
     handle = await desk.start(agent, [{"role": "user", "content": planted}], keep_open=True)
     async with desk.patience(handle):
+        await desk.until_status(handle, "idle")
         await (await handle.send([{"role": "user", "content": unknown}])).answer()
         raw = {"$outlast.json": 5}
         result = await (await handle.send([raw, {"role": "user", "content": [raw]}])).answer()

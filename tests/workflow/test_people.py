@@ -514,7 +514,7 @@ async def test_after_a_minute_a_claim_ends_and_people_are_reminded(desk: Desk):
 @both_channels
 async def test_a_withdrawn_vote_may_be_cast_again(desk: Desk, channel: str):
     ran: list[int] = []
-    policy = ApprovalPolicy(audience="billing", quorum=2)
+    policy = ApprovalPolicy(audience="billing", quorum=2, unverified="allow")
     handle = await waiting(desk, clerk(policy, ran), ScriptedModel(refunds(50), "Done."))
     assert await refusal(desk, handle, channel, by(ANN)) is None
     assert await refusal(desk, handle, channel, by(ANN, "withdraw")) is None

@@ -51,6 +51,7 @@ async def test_a_new_history_has_the_same_requests_votes_claims_and_times(desk: 
     policy = ApprovalPolicy(
         audience="billing",
         quorum=2,
+        unverified="allow",
         expires_in=timedelta(hours=2),
         remind_every=timedelta(minutes=30),
     )
@@ -108,9 +109,10 @@ async def test_a_request_expires_in_a_later_history_when_it_was_due(desk: Desk):
 
 @both_channels
 async def test_a_new_history_is_held_by_the_same_person(desk: Desk, channel: str):
+    anybody = RunConfig(takeover=ApprovalPolicy(unverified="allow"))
     agent, model = Agent[Any](name="Front"), ScriptedModel("Hello.", "Back again.")
     await desk.open(agent, model=model)
-    handle = await desk.start_short(agent, keep_open=True, events=40)
+    handle = await desk.start_short(agent, keep_open=True, events=40, run_config=anybody)
     await desk.until_status(handle, "idle")
     if channel == "update":
         await handle.hold(by=ANN)
@@ -159,7 +161,9 @@ def once(request: ModelRequest) -> Any:
 @both_channels
 async def test_a_reset_leaves_a_pending_request_as_it_was(desk: Desk, channel: str):
     ran: list[int] = []
-    policy = ApprovalPolicy(audience="billing", quorum=2, expires_in=timedelta(hours=1))
+    policy = ApprovalPolicy(
+        audience="billing", quorum=2, unverified="allow", expires_in=timedelta(hours=1)
+    )
     handle = await waiting(desk, clerk(policy, ran), ScriptedModel(always=once))
     [seen] = await handle.approvals()
     await desk.workflow(handle).signal("noise")
@@ -258,7 +262,7 @@ async def test_a_request_three_agents_down_is_listed_at_the_root_and_decided_the
 ):
     ran: list[int] = []
     audience = Audience(groups=["billing"], exclude_requester=True)
-    agent, model = three_deep(ApprovalPolicy(audience=audience), ran)
+    agent, model = three_deep(ApprovalPolicy(audience=audience, unverified="allow"), ran)
     await desk.open(agent, model=model)
     handle = await desk.start(agent, run_config=RunConfig(requester="ann"))
     await desk.until_status(handle, "waiting")
@@ -300,7 +304,7 @@ async def test_a_request_of_a_nested_run_expires_three_agents_down(desk: Desk):
 
 async def test_a_vote_in_a_nested_run_is_seen_at_the_root(desk: Desk):
     ran: list[int] = []
-    agent, model = three_deep(ApprovalPolicy(audience="billing", quorum=2), ran)
+    agent, model = three_deep(ApprovalPolicy(audience="billing", quorum=2, unverified="allow"), ran)
     await desk.open(agent, model=model)
     handle = await desk.start(agent)
     await desk.until_status(handle, "waiting")
@@ -369,7 +373,7 @@ async def test_of_fifty_votes_two_make_the_quorum(desk: Desk):
 
 async def test_one_decision_that_fifty_clients_send_counts_once_and_all_get_its_receipt(desk: Desk):
     ran: list[int] = []
-    policy = ApprovalPolicy(audience="billing", quorum=2)
+    policy = ApprovalPolicy(audience="billing", quorum=2, unverified="allow")
     model = ScriptedModel(refunds(50), "Done.")
     handle = await waiting(desk, clerk(policy, ran), model, keep_open=True)
     receipts, refused = await all_at_once(

@@ -50,9 +50,13 @@ def texts(state: LoopState) -> list[str]:
     return [text_of(item.raw) for item in state.items if item.kind in {"input", "message", "note"}]
 
 
+ANYBODY = RunConfig(takeover=ApprovalPolicy(unverified="allow"))
+"""Anybody may take the conversation over, also by a signal."""
+
+
 async def idle(desk: Desk, agent: Agent[Any], model: ScriptedModel, **options: Any) -> RunHandle:
     """Return a conversation whose first question is answered, and which anybody may take over."""
-    options.setdefault("run_config", RunConfig(takeover=ApprovalPolicy(unverified="allow")))
+    options.setdefault("run_config", ANYBODY)
     await desk.open(agent, model=model)
     handle = await desk.start(agent, keep_open=True, **options)
     await desk.until_status(handle, "idle")
@@ -138,7 +142,7 @@ async def test_a_hold_lets_the_model_call_under_way_finish_or_cancels_it(
     model = ScriptedModel(wait_for(goes_on, [call("look", "c1")]), "After the release.")
     agent = Agent(name="Front", tools=[look])
     await desk.open(agent, model=model)
-    handle = await desk.start(agent, keep_open=True)
+    handle = await desk.start(agent, keep_open=True, run_config=ANYBODY)
     await desk.pending_activity(handle, lambda one: one.activity_type.name == names.ACTIVITY_MODEL)
     await act(desk, handle, channel, "hold", by=ANN, mode=mode)
     assert (await handle.state()).status == "held", "also while the turn under way ends"
@@ -162,7 +166,7 @@ async def test_a_request_may_be_decided_during_a_hold_and_the_model_waits_for_th
 ):
     ran: list[int] = []
     model = ScriptedModel(refunds(50), "Refunded.")
-    handle = await waiting(desk, clerk(True, ran), model, keep_open=True)
+    handle = await waiting(desk, clerk(True, ran), model, keep_open=True, run_config=ANYBODY)
     await act(desk, handle, channel, "hold", by=ANN)
     state = await desk.until_status(handle, "held")
     assert [one.status for one in state.approvals] == ["pending"]
@@ -183,7 +187,7 @@ async def test_no_time_passes_for_a_request_during_a_hold(desk: Desk, channel: s
     ran: list[int] = []
     model = ScriptedModel(refunds(50), "Not refunded.")
     policy = ApprovalPolicy(expires_in=timedelta(seconds=2))
-    handle = await waiting(desk, clerk(policy, ran), model, keep_open=True)
+    handle = await waiting(desk, clerk(policy, ran), model, keep_open=True, run_config=ANYBODY)
     [due] = [one.expires_at_ms for one in await handle.approvals()]
     assert due is not None
     await act(desk, handle, channel, "hold", by=ANN)

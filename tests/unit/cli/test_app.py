@@ -23,6 +23,7 @@ TALKS_TO_A_SERVER = {
     "inbox respond",
     "inbox claim",
     "inbox unclaim",
+    "identity show",
     "inbox ask",
     "inbox withdraw",
     "inbox approve-all",

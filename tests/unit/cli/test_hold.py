@@ -9,6 +9,7 @@ import pytest
 from temporalio.client import Client
 from typer.testing import Result
 
+from outlast.agents.errors import UserError
 from outlast.client.handle import RunHandle
 from outlast.client.identity import os_user
 from outlast.client.runner import Runner
@@ -109,9 +110,11 @@ async def test_a_conversation_is_held_when_its_turn_is_over(
     )
     gate.set()
     await handle.wait(lambda state: state.phase == "held")
-    taken = await cli("hold", run_id, "--by", "eve")
+    taken = await cli("hold", run_id, "--by", "eve")  # a name without proof
     assert taken.exit_code == 5
-    assert f"{me} has the conversation. Only who has it" in taken.stderr
+    assert "needs proof of who decides" in taken.stderr
+    with pytest.raises(UserError, match=f"{me} has the conversation. Only who has it"):
+        await handle.hold(by="eve")
     await handle.cancel()
 
 
