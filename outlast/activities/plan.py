@@ -258,11 +258,12 @@ async def _plan_handoff(
     target = None if entry.picks_agent else target_of(entry)
     rule = await handoff_rule(entry, raw, invocation)
     target_name = invocation.worker.registry.target_name(entry)
-    digest = handoff_digest(invocation.agent_name, entry, target_name)
     return PlannedCall(
         item=index,
         kind="handoff",
-        tool_digest=digest if rule.needs_approval else "",
+        tool_digest=handoff_digest(invocation.agent_name, entry, target_name)
+        if rule.needs_approval
+        else "",
         needs_approval=rule.needs_approval,
         reason=rule.reason,
         terms=rule.terms,

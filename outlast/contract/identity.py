@@ -92,11 +92,6 @@ class IdentityKey:
         """Whether the key signs."""
         return self.secret is not None
 
-    @property
-    def only_checks(self) -> bool:
-        """Whether whoever has the key can check signatures, and make none."""
-        return self.secret is None
-
     def signature(self, content: bytes) -> str:
         """Return the signature of some bytes.
 
