@@ -48,6 +48,15 @@ class ResultDecisions:
 
         A decision about the call itself outranks a remembered decision for its tool.
         """
+        decision = self._decision(tool_name, call_id)
+        return None if decision is None else decision[0]
+
+    def rejection_message(self, tool_name: str, call_id: str) -> str | None:
+        """Return what the model reads of a rejected call; None if nobody rejected it with words."""
+        approved, message = self._decision(tool_name, call_id) or (True, None)
+        return None if approved else message
+
+    def _decision(self, tool_name: str, call_id: str) -> tuple[bool, str | None] | None:
         staged = {
             (one.run_id, one.decision.request_id): one.decision
             for one in self.waiting.staged_decisions()
@@ -57,9 +66,10 @@ class ResultDecisions:
                 continue
             decision = staged.get((request.run_id, request.id))
             if decision is not None and request.status == "pending":
-                return decision.type == "approve"
+                return decision.type == "approve", decision.message
             if request.status in _OUTCOMES:
-                return _OUTCOMES[request.status]
+                made = request.decision
+                return _OUTCOMES[request.status], made.message if made is not None else None
         sticky = [
             remembered.decision
             for remembered in self._snapshot.remembered
@@ -69,4 +79,4 @@ class ResultDecisions:
         sticky += [
             value for key, value in staged.items() if value.remember and names[key] == tool_name
         ]
-        return sticky[-1].type == "approve" if sticky else None
+        return (sticky[-1].type == "approve", sticky[-1].message) if sticky else None

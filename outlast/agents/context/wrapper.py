@@ -41,6 +41,73 @@ class Decisions(Protocol):
 
     def is_approved(self, tool_name: str, call_id: str) -> bool | None: ...  # noqa: D102
 
+    def rejection_message(self, tool_name: str, call_id: str) -> str | None: ...  # noqa: D102
+
+
+class HandmadeDecisions:
+    """The decisions of a context that a program made by hand, such as in a test.
+
+    A decision about a call outranks a remembered one. The tools of hosted MCP servers are
+    remembered for their server, so that only a pending item, which names it, finds them.
+    """
+
+    def __init__(self) -> None:
+        self._calls: dict[tuple[str | None, str, str], tuple[bool, str | None]] = {}
+        self._tools: dict[tuple[str | None, str], tuple[bool, str | None]] = {}
+
+    def approve(self, approval_item: Any, always_approve: bool = False) -> None:  # noqa: FBT001, FBT002  the SDK's
+        """Approve a call, and with `always_approve` all calls of its tool."""
+        self._decide(approval_item, (True, None), always=always_approve)
+
+    def reject(
+        self,
+        approval_item: Any,
+        always_reject: bool = False,  # noqa: FBT001, FBT002  the SDK's
+        *,
+        rejection_message: str | None = None,
+    ) -> None:
+        """Reject a call, and with `always_reject` all calls of its tool."""
+        self._decide(approval_item, (False, rejection_message), always=always_reject)
+
+    def is_approved(self, tool_name: str, call_id: str, pending: Any = None) -> bool | None:
+        """Return the decision about a call; None if there is none."""
+        decision = self._decision(tool_name, call_id, pending)
+        return None if decision is None else decision[0]
+
+    def rejection_message(self, tool_name: str, call_id: str, pending: Any = None) -> str | None:
+        """Return the text of a rejection; None without one."""
+        decision = self._decision(tool_name, call_id, pending)
+        return None if decision is None else decision[1]
+
+    def _decide(self, item: Any, decision: tuple[bool, str | None], *, always: bool) -> None:
+        name, call_id = getattr(item, "qualified_name", None), getattr(item, "call_id", None)
+        if not name or not call_id:
+            raise UserError(f"Decide about an item of result.interruptions, not about {item!r}.")
+        if (server := _server_of(item)) is not None:
+            name = str(_raw_value(item, "name") or name)
+        self._calls[server, name, call_id] = decision
+        if always:
+            self._tools[server, name] = decision
+
+    def _decision(self, name: str, call_id: str, pending: Any) -> tuple[bool, str | None] | None:
+        servers = (
+            {server for server, *_ in self._calls} if pending is None else {_server_of(pending)}
+        )
+        for server in sorted(servers, key=lambda server: server or "", reverse=True):
+            if (server, name, call_id) in self._calls:
+                return self._calls[server, name, call_id]
+        return self._tools.get((None if pending is None else _server_of(pending), name))
+
+
+def _server_of(item: Any) -> str | None:
+    """Return the hosted MCP server of a call's item; None for any other tool."""
+    return _raw_value(item, "server_label")
+
+
+def _raw_value(item: Any, key: str) -> str | None:
+    raw: Any = item.raw_item
+    return raw.get(key) if isinstance(raw, dict) else getattr(raw, key, None)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
 
 _SHOWN = "_shown"
 """The attribute of a context that holds the original items of `turn_input`."""
@@ -75,8 +142,8 @@ class RunContextWrapper(Generic[TContext]):
     """
 
     context: TContext
-    _: KW_ONLY
     usage: Usage = field(default_factory=Usage)
+    _: KW_ONLY
     run_id: str = ""
     turn: int = 0
     turn_input: list[JsonObject] = field(default_factory=list[JsonObject])
@@ -135,7 +202,49 @@ class RunContextWrapper(Generic[TContext]):
         """
         return None if self.decisions is None else self.decisions.is_approved(tool_name, call_id)
 
+    def get_approval_status(
+        self,
+        tool_name: str,
+        call_id: str,
+        *,
+        tool_namespace: str | None = None,
+        existing_pending: Any = None,
+    ) -> bool | None:
+        """Return whether a person approved a call; None if there is no decision.
+
+        Args:
+            tool_name: the tool's name.
+            call_id: the id of the call.
+            tool_namespace: the tool's namespace, if it has one.
+            existing_pending: the call's entry of `result.interruptions`, which names the server of
+                a hosted MCP tool.
+        """
+        name = _qualified(tool_name, tool_namespace)
+        if isinstance(self.decisions, HandmadeDecisions):
+            return self.decisions.is_approved(name, call_id, existing_pending)
+        return self.is_tool_approved(name, call_id)
+
+    def get_rejection_message(
+        self,
+        tool_name: str,
+        call_id: str,
+        *,
+        tool_namespace: str | None = None,
+        existing_pending: Any = None,
+    ) -> str | None:
+        """Return the text with which a person rejected a call; None without one.
+
+        The arguments are those of `get_approval_status`.
+        """
+        name = _qualified(tool_name, tool_namespace)
+        if isinstance(self.decisions, HandmadeDecisions):
+            return self.decisions.rejection_message(name, call_id, existing_pending)
+        decisions = self.decisions
+        return None if decisions is None else decisions.rejection_message(name, call_id)
+
     def _taking_decisions(self) -> Decisions:
+        if self.decisions is None and not self.run_id:
+            self.decisions = HandmadeDecisions()
         if self.decisions is None:
             raise UserError(
                 "A running callable cannot decide about calls. People decide: through "
@@ -144,6 +253,19 @@ class RunContextWrapper(Generic[TContext]):
                 "needs_approval=a callable."
             )
         return self.decisions
+
+
+def _qualified(name: str, namespace: str | None) -> str:
+    return name if namespace is None or namespace == name else f"{namespace}.{name}"
+
+
+def _required(name: str) -> Any:
+    """Return a field without a default, which may stand after one that has a default."""
+
+    def missing() -> Any:
+        raise TypeError(f"ToolContext() needs {name}=.")
+
+    return field(default_factory=missing)
 
 
 class _ToolCall:
@@ -177,29 +299,86 @@ class ToolContext(RunContextWrapper[TContext]):
         tool_namespace: the name of the tool's namespace, if the tool has one.
     """
 
+    tool_name: str = _required("tool_name")
+    tool_call_id: str = _required("tool_call_id")
+    tool_arguments: str = _required("tool_arguments")
+    tool_call: Any = field(default=None, repr=False, compare=False)
     _: KW_ONLY
-    tool_name: str
-    tool_call_id: str
-    tool_arguments: str
     agent: Any = None
     attempt: int = 1
     idempotency_key: str = ""
-    tool_call: Any = field(default=None, repr=False, compare=False)
     run_config: Any = None
     approved: bool = False
     tool_namespace: str | None = None
 
+    def __post_init__(self) -> None:
+        """Fill in the namespace from the call."""
+        if self.tool_namespace is None:
+            self.tool_namespace = _call_value(self, "namespace")
+
+    @classmethod
+    def from_agent_context(
+        cls,
+        context: RunContextWrapper[TContext],
+        tool_call_id: str,
+        tool_call: Any = None,
+        agent: Any = None,
+        *,
+        tool_name: str | None = None,
+        tool_arguments: str | None = None,
+        tool_namespace: str | None = None,
+        run_config: Any = None,
+    ) -> "ToolContext[TContext]":
+        """Return the context of a call in a run with this context, for tests of tools.
+
+        Args:
+            context: the run's context. If it is a `ToolContext`, its agent and run config are the
+                defaults.
+            tool_call_id: the id of the call.
+            tool_call: the call's item, which has the tool's name and the arguments.
+            agent: the agent that called the tool.
+            tool_name: the tool's name; default that of the item.
+            tool_arguments: the arguments as JSON text; default those of the item.
+            tool_namespace: the tool's namespace; default that of the item.
+            run_config: the run's `RunConfig`.
+        """
+        made = cls(
+            context.context,
+            context.usage,
+            tool_name or "",
+            tool_call_id,
+            tool_arguments or "",
+            tool_call,
+            agent=getattr(context, "agent", None) if agent is None else agent,
+            run_config=getattr(context, "run_config", None) if run_config is None else run_config,
+            run_id=context.run_id,
+            turn=context.turn,
+            tool_input=context.tool_input,
+            tool_namespace=tool_namespace,
+        )
+        made.tool_name = tool_name or _call_value(made, "name") or ""
+        if not made.tool_name:
+            raise UserError("Pass tool_name=, or a tool_call= that has a name.")
+        if tool_arguments is None:
+            made.tool_arguments = _call_value(made, "arguments") or "{}"
+        return made
+
     @property
     def qualified_tool_name(self) -> str:
         """The tool's name, after its namespace and a dot if it has one."""
-        if self.tool_namespace is None or self.tool_namespace == self.tool_name:
-            return self.tool_name
-        return f"{self.tool_namespace}.{self.tool_name}"
+        return _qualified(self.tool_name, self.tool_namespace)
 
     def is_tool_approved(self, tool_name: str, call_id: str) -> bool | None:
         """Return True for this call if a person approved it; else None."""
         is_this = (tool_name, call_id) == (self.tool_name, self.tool_call_id)
         return True if self.approved and is_this else None
+
+
+def _call_value(context: ToolContext[Any], key: str) -> str | None:
+    """Return a text of the call's item; None if it has none."""
+    held: HeldRaw | None = context.__dict__["_tool_call"]
+    value = None if held is None else held.value().get(key)
+    return value if isinstance(value, str) else None
 
 
 ToolContext.tool_call = _ToolCall()  # assigned here: the class body needs the `field(...)`

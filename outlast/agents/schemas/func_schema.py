@@ -103,7 +103,7 @@ def function_schema(
     Raises:
         UserError: the signature is not one of a tool, or has no strict schema.
     """
-    name = name_override or callable_name(func)
+    name = name_override or _name_of(func)
     made = schemas.function_schema(
         func,
         name=name,
@@ -111,15 +111,17 @@ def function_schema(
         use_docstring_info=use_docstring_info,
         strict=strict_json_schema,
     )
-    schema = made.params_json_schema
+    schema = {**made.params_json_schema, "title": f"{name}_args"}
     signature = inspect.signature(func)
     return FuncSchema(
         name=name,
         description=description_override or made.description or None,
         params_pydantic_model=made.model,
-        params_json_schema=strict_schema(schema, owner=f"Tool {name!r}")
-        if strict_json_schema
-        else schema,
+        params_json_schema=(
+            {**strict_schema(schema, owner=f"Tool {name!r}"), "title": schema["title"]}
+            if strict_json_schema
+            else schema
+        ),
         signature=signature,
         takes_context=made.signature.context is not None,
         strict_json_schema=strict_json_schema,
@@ -139,7 +141,12 @@ def generate_func_documentation(
     """
     docs = read_docs(func, style or "auto")
     return FuncDocumentation(
-        name=callable_name(func),
+        name=_name_of(func),
         description=docs.description or None,
         param_descriptions=dict(docs.parameters) or None,
     )
+
+
+def _name_of(func: Callable[..., Any]) -> str:
+    """Return the name that a model would read: that of the function, without its class."""
+    return str(getattr(func, "__name__", callable_name(func)))

@@ -10,6 +10,7 @@ from openai.types.responses import ResponseFunctionToolCall
 from outlast.agents.agent import Agent
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext, show_turn
 from outlast.agents.errors import UserError
+from outlast.agents.items.run_items import ToolApprovalItem
 from outlast.agents.usage import Usage
 
 
@@ -88,11 +89,59 @@ def test_a_context_can_be_subscripted_with_the_type_of_the_application() -> None
 
 
 def test_a_running_callable_does_not_decide_about_calls() -> None:
-    wrapper = RunContextWrapper({"n": 1})
+    wrapper = RunContextWrapper({"n": 1}, run_id="r")
     for decide in (wrapper.approve_tool, wrapper.reject_tool):
         with pytest.raises(UserError, match="People decide"):
             decide(None)
     assert wrapper.is_tool_approved("refund", "c1") is None
+
+
+def test_a_context_made_by_hand_remembers_decisions() -> None:
+    context = RunContextWrapper(None)
+    agent, raw = Agent(name="Desk"), {"type": "function_call", "name": "refund", "arguments": "{}"}
+    first = ToolApprovalItem(agent=agent, raw_item={**raw, "call_id": "c1"})
+    assert context.get_approval_status("refund", "c1") is None
+
+    context.reject_tool(first, always_reject=True, rejection_message="Too much.")
+    assert context.is_tool_approved("refund", "c1") is False
+    assert context.get_rejection_message("refund", "c2") == "Too much."
+
+    context.approve_tool(ToolApprovalItem(agent=agent, raw_item={**raw, "call_id": "c2"}))
+    assert context.get_approval_status("refund", "c2") is True
+    assert context.get_rejection_message("refund", "c2") is None
+    with pytest.raises(UserError, match=r"result\.interruptions"):
+        context.approve_tool(None)
+
+
+def test_a_remembered_decision_about_a_hosted_tool_is_for_its_server() -> None:
+    def asked(server: str, call_id: str) -> ToolApprovalItem:
+        raw = {"type": "mcp_approval_request", "name": "pay", "arguments": "{}"}
+        return ToolApprovalItem(
+            agent=Agent(name="Desk"), raw_item={**raw, "id": call_id, "server_label": server}
+        )
+
+    context = RunContextWrapper(None)
+    context.approve_tool(asked("bank", "r1"), always_approve=True)
+    status = context.get_approval_status
+    assert status("pay", "r1") is True
+    assert status("pay", "r2") is None
+    assert status("pay", "r2", existing_pending=asked("bank", "r2")) is True
+    assert status("pay", "r2", existing_pending=asked("shop", "r2")) is None
+
+
+def test_a_tool_context_is_made_of_a_run_context_and_a_call() -> None:
+    call = {"type": "function_call", "name": "refund", "call_id": "c1", "arguments": '{"n": 1}'}
+    usage, desk = Usage(requests=1), Agent(name="Desk")
+    made = ToolContext.from_agent_context(
+        RunContextWrapper("app", usage), "c1", {**call, "namespace": "shop"}, desk
+    )
+    assert (made.context, made.usage, made.agent) == ("app", usage, desk)
+    assert (made.qualified_tool_name, made.tool_arguments) == ("shop.refund", '{"n": 1}')
+    assert ToolContext.from_agent_context(made, "c2", call).agent is desk
+    with pytest.raises(UserError, match="tool_name="):
+        ToolContext.from_agent_context(made, "c3")
+    with pytest.raises(TypeError, match="tool_name="):
+        ToolContext(None)
 
 
 def test_a_tool_knows_whether_a_person_let_its_call_run() -> None:

@@ -80,3 +80,13 @@ def test_the_names_are_where_the_sdk_has_them() -> None:
     module = importlib.import_module("outlast.function_schema")
     assert module.FuncSchema is FuncSchema
     assert module.function_schema is function_schema
+
+
+def test_the_arguments_have_the_title_of_the_function() -> None:
+    class Desk:
+        def refund(self, amount: int) -> None:
+            """Refund an amount."""
+
+    schema = function_schema(Desk().refund)
+    assert (schema.name, schema.params_json_schema["title"]) == ("refund", "refund_args")
+    assert function_schema(Desk().refund, strict_json_schema=False).params_json_schema["title"]

@@ -42,7 +42,9 @@ def test_a_context_knows_how_a_call_was_decided() -> None:
     wrapper = result.context_wrapper
     assert wrapper.is_tool_approved("refund", "c1") is None
     wrapper.approve_tool(result.interruptions[0])
-    wrapper.reject_tool(result.interruptions[2])
+    wrapper.reject_tool(result.interruptions[2], rejection_message="Not today.")
+    assert wrapper.get_rejection_message("ban", "c3") == "Not today."
+    assert wrapper.get_rejection_message("refund", "c1") is None
     assert wrapper.is_tool_approved("refund", "c1") is True
     assert wrapper.is_tool_approved("refund", "c2") is None
     assert wrapper.is_tool_approved("ban", "c3") is False
@@ -67,6 +69,8 @@ def test_what_people_decided_before_is_known_too() -> None:
     assert wrapper.is_tool_approved("refund", "c1") is True
     assert wrapper.is_tool_approved("refund", "c99") is True
     assert wrapper.is_tool_approved("ban", "c3") is False
+    assert wrapper.get_approval_status("ban", "c3") is False
+    assert wrapper.get_rejection_message("ban", "c3") is None
 
 
 def test_a_call_that_nobody_waits_for_is_refused() -> None:
