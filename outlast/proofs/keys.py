@@ -1,15 +1,17 @@
 """The identity keys of a process: those of its environment, or of the embedded server's project."""
 
+import asyncio
 import json
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.errors import UserError
 from outlast.contract.identity import (
@@ -27,6 +29,13 @@ KEY_FILE: Final = "identity.key"
 """The file with the key of a project: its command line, clients and workers use it."""
 
 _SERVER_FILE: Final = "server.json"
+_RESTART_SECONDS: Final = 15.0
+_LOOK_SECONDS: Final = 0.05
+
+_REFUSED: Final = frozenset(
+    {RPCStatusCode.NOT_FOUND, RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNIMPLEMENTED}
+)
+"""The errors of servers that describe their namespaces to nobody, or not to this client."""
 
 _of_clients: WeakKeyDictionary[Client, IdentityKeys] = WeakKeyDictionary()
 
@@ -42,6 +51,7 @@ async def identity_keys(client: Any) -> IdentityKeys:
 
     Raises:
         UserError: a key is unusable, or others can read it.
+        RPCError: the server does not answer now.
     """
     try:
         keys = keys_from_environment()
@@ -52,7 +62,9 @@ async def identity_keys(client: Any) -> IdentityKeys:
     known = _of_clients.get(client)
     if known is None:
         folder = await _project_of(client)
-        known = _of_clients[client] = NO_KEYS if folder is None else project_keys(folder)
+        if folder is None:  # not remembered: a server that is starting has not said it yet
+            return NO_KEYS
+        known = _of_clients[client] = project_keys(folder)
     return known
 
 
@@ -123,10 +135,27 @@ async def _project_of(client: Client) -> Path | None:
         described = await client.workflow_service.describe_namespace(
             DescribeNamespaceRequest(namespace=client.namespace)
         )
-    except RPCError:
-        return None
+    except RPCError as error:
+        if error.status in _REFUSED:
+            return None
+        raise
     named = described.namespace_info.data.get(IDENTITY_DIR, "")
-    return Path(named) if named and _serves(Path(named), address) else None
+    if not named:
+        return None
+    await _restarted(Path(named))
+    return Path(named) if _serves(Path(named), address) else None
+
+
+async def _restarted(folder: Path) -> None:
+    """Wait while a server has started again and its address is not written down yet."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_RESTART_SECONDS):
+            while _lacks_address(folder):  # noqa: ASYNC110  another process writes it
+                await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _lacks_address(folder: Path) -> bool:
+    return folder.is_dir() and not (folder / _SERVER_FILE).exists()
 
 
 def _serves(folder: Path, address: str) -> bool:
