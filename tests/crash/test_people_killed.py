@@ -7,11 +7,8 @@ import pytest
 import pytest_asyncio
 from temporalio.client import Client
 
-from outlast.contract import names
-from outlast.dev import EmbeddedServer
-from tests.crash.conversation import ShortTasks
 from tests.crash.people import PEOPLE, STEPS, after_step, audited
-from tests.crash.test_server_killed import killed_and_started_again
+from tests.crash.test_server_killed import hold_on_killed_servers
 from tests.crash.trial import NewTrial, Report, Trial
 from tests.crash.verdict import check
 
@@ -94,25 +91,6 @@ async def _refunded(trial: Trial) -> bool:
 async def test_a_server_killed_between_steps_keeps_requests_votes_times_and_the_hold(
     tmp_path: Path, model_url: str, undisturbed: Report
 ):
-    data_dir = tmp_path / "server"
-    server = EmbeddedServer(
-        data_dir=data_dir, ui_port=None, search_attributes=names.SEARCH_ATTRIBUTES
-    )
-    await server.start()
-    try:
-        trial = Trial(
-            client=await Client.connect(server.address, interceptors=[ShortTasks()]),
-            address=server.address,
-            model_url=model_url,
-            folder=tmp_path,
-            talk=PEOPLE,
-        )
-        holding = asyncio.create_task(trial.hold())
-        await trial.begun.wait()
-        for step in ("request made", "first vote", "time runs", "held", "said"):
-            assert await after_step(step)(trial)
-            server = await killed_and_started_again(server, data_dir)
-        report = await holding
-    finally:
-        await server.stop()
-    check(report, undisturbed)
+    steps = ("request made", "first vote", "time runs", "held", "said")
+    moments = [after_step(step) for step in steps]
+    check(await hold_on_killed_servers(tmp_path, model_url, moments, PEOPLE), undisturbed)

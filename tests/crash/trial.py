@@ -6,7 +6,7 @@ what the report has to look like.
 
 import asyncio
 import secrets
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -90,7 +90,6 @@ class Trial:
         folder: where its shop and its workers' logs are.
         talk: what is said, and who serves it.
         tool_delay: how long a side effect takes, half of it before its commit.
-        begun: set once the run exists.
     """
 
     client: Client
@@ -100,7 +99,6 @@ class Trial:
     talk: Talk = DESK
     tool_delay: timedelta = timedelta(milliseconds=200)
     run_id: str = field(default_factory=lambda: f"crash-{secrets.token_hex(4)}")
-    begun: asyncio.Event = field(default_factory=asyncio.Event)
     killed_at: list[int] = field(default_factory=list[int])
 
     @property
@@ -118,8 +116,18 @@ class Trial:
         """What its workers wrote to their standard error."""
         return self.folder / f"{self.run_id}.log"
 
-    async def hold(self, kills: "Sequence[Moment]" = ()) -> Report:
+    async def hold(
+        self,
+        kills: "Sequence[Moment]" = (),
+        *,
+        instead: Callable[[], Awaitable[None]] | None = None,
+    ) -> Report:
         """Hold the conversation, killing a worker at each moment and starting another.
+
+        Args:
+            kills: the moments, in order.
+            instead: what is done at each moment instead. What goes wrong in the conversation ends
+                the trial at once, also while a moment is waited for.
 
         Raises:
             AssertionError: a moment never came.
@@ -128,12 +136,14 @@ class Trial:
         async with asyncio.timeout(TRIAL_SECONDS), AsyncExitStack() as workers:
             worker = await workers.enter_async_context(self._worker())
             handle = await self.talk.begin(self.client, self.run_id, self.run_id, self.database)
-            self.begun.set()
             talking = asyncio.create_task(self.talk.carry_on(self.client, handle))
             following = asyncio.create_task(_follow(handle))
             try:
                 for kill in kills:
                     await self._await_moment(kill, talking)
+                    if instead is not None:
+                        await instead()
+                        continue
                     await worker.kill()
                     assert worker.was_killed
                     self.killed_at.append(await self.history_length())
