@@ -131,7 +131,13 @@ async def test_every_reader_sees_the_same_events_under_the_same_numbers(desk: De
 @pytest.mark.parametrize("channel", ["update", "signal"])
 async def test_an_approval_waits_across_histories(desk: Desk, channel: str):
     first = [call("count", f"c{number}", number=number) for number in range(4)]
-    model = ScriptedModel([*first, call("refund", "r1", order="A-17")], say("Done."))
+    refused = asyncio.Event()
+
+    async def last_reply(_request: ModelRequest) -> Any:
+        await refused.wait()  # the run cannot end before
+        return say("Done.")
+
+    model = ScriptedModel([*first, call("refund", "r1", order="A-17")], last_reply)
     await desk.open(CLERK, model=model)
     handle = await desk.start_record(agent="Clerk", input="Go", settings=SHORT)
     await true_in_the_end(lambda: in_later_history(desk, handle))
@@ -145,6 +151,7 @@ async def test_an_approval_waits_across_histories(desk: Desk, channel: str):
     else:
         decision = {"request_id": "a1", "type": "approve", "by": "ann"}
         await desk.workflow(handle).signal(names.SIGNAL_DECIDE, decision)
+    refused.set()
     result = await desk.result(handle)
     assert result.final_output == "Done."
     assert outputs(model.requests[-1])["r1"] == "refunded A-17"
