@@ -118,6 +118,41 @@ async def test_a_conversation_is_held_when_its_turn_is_over(
     await handle.cancel()
 
 
+async def test_a_conversation_is_handed_to_a_colleague_and_taken_from_them(
+    cli: Invoke, client: Client, open_desk: Open, run_id: str
+) -> None:
+    handle = await conversation(client, open_desk, run_id)
+    me = os_user().subject
+
+    async def holder() -> str | None:
+        hold = (await handle.state()).hold
+        return None if hold is None else hold.by
+
+    early = await cli("hold", run_id, "--to", "bob")
+    assert (early.exit_code, await holder()) == (5, None)
+    assert "Nobody has the conversation" in early.stderr
+
+    await cli("hold", run_id)
+    handed = await cli("hold", run_id, "--to", "bob")
+    assert (handed.exit_code, handed.stdout) == (0, "bob has the conversation now.\n")
+    assert await holder() == "bob"
+
+    for late in (("hold", run_id), ("hold", run_id, "--to", "eve"), ("release", run_id)):
+        refused = await cli(*late)
+        assert refused.exit_code == 5
+        assert "bob has the conversation. Only who has it speaks in it" in refused.stderr
+    vague = await cli("hold", run_id, "--to", "eve", "--force")
+    assert vague.exit_code == 2
+    assert "leave out --force and --cancel" in vague.stderr
+    assert await holder() == "bob"
+
+    taken = await cli("hold", run_id, "--force", "--json")
+    record = json.loads(taken.stdout)
+    assert (record["status"], record["held_by"]) == ("held", me)
+    assert await holder() == me
+    await handle.cancel()
+
+
 @pytest.mark.smoke
 @pytest.mark.parametrize("where", ["pipe", "terminal"])
 async def test_the_team_sees_a_takeover_in_the_tail_the_list_and_the_report(
