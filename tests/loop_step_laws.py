@@ -394,6 +394,8 @@ def check_saves(
         got = {at for start, stop in ranges for at in range(start, stop)} | known
         if state.blocked_from is not None:  # guardrails did not pass it
             got |= set(range(state.blocked_from, len(state.items)))
+        for first, stop in before.answered_unchecked:  # or may not pass it any more
+            got |= {at for at in range(first, stop) if state.items[at].kind == "input"}
         assert set(range(before.saving.queued_up_to, state.saving.queued_up_to)) <= got, (
             "something is not saved"
         )

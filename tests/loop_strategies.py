@@ -193,7 +193,7 @@ AGENTS = ("Triage", "Billing", "Orders")
 DUTIES: tuple[tuple[RequiredStep, ...], ...] = (
     (),
     (),
-    ("check",),
+    ("check", "check_said"),
     ("check_first", "finalize_answer"),
     ("finalize_answer",),
     ("check_first", "check", "finalize_answer"),

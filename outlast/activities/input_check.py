@@ -1,4 +1,4 @@
-"""Carries out `CheckInput`: runs the input guardrails of a stage."""
+"""Carries out `CheckInput`: runs the guardrails of a stage."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -15,7 +15,7 @@ from outlast.agents.items.raw_items import copies
 from outlast.contract.effects import EffectRequest
 from outlast.loop.checks import CheckResult
 from outlast.loop.effects import CheckInput
-from outlast.loop.items import Item, only_text
+from outlast.loop.items import Item, only_text, text_of
 from outlast.loop.values import JsonObject
 
 
@@ -30,6 +30,8 @@ async def check_input(
     del attempt
     effect = request.effect
     invocation = Invocation.of(worker, effect)
+    if effect.stage == "said":
+        return await _check_words(invocation, text_of(effect.items[0].raw))
     content = as_input(effect.items, invocation)
     checks = [
         (guardrail, partial(guardrail.run, invocation.agent, content, invocation.wrapper))
@@ -44,6 +46,23 @@ async def check_input(
         failure=tripwire(invocation, records),
         changes=invocation.changes(),
     )
+
+
+async def _check_words(invocation: Invocation, text: str) -> CheckResult:
+    """Run the output guardrails that judge what people say, in parallel."""
+    name = invocation.agent_name
+    checks = [
+        (guardrail, partial(guardrail.run, invocation.wrapper, invocation.agent, text))
+        for guardrail in invocation.output_guardrails()
+        if guardrail.judges_people
+    ]
+    records, error = await run_guardrails(
+        checks, stage="output", agent=name, output=text, stop_at_error=True
+    )
+    if error is not None:
+        raise of_user_code(f"An output guardrail of agent {name!r}", error) from error
+    failure = tripwire(invocation, records)
+    return CheckResult(results=tuple(records), failure=failure, changes=invocation.changes())
 
 
 def as_input(items: Sequence[Item], invocation: Invocation) -> str | list[JsonObject]:

@@ -287,12 +287,13 @@ class Invocation:
         )
         # No model call follows that would stream the outputs of these tools.
         tells_end = self.is_streamed and agent.tool_use_behavior != "run_llm_again"
-        judges = bool(self.output_guardrails(agent))
+        judges = self.output_guardrails(agent)
         found: dict[RequiredStep, bool] = {
             "check_first": any(not check.run_in_parallel for check in checks),
             "check": any(check.run_in_parallel for check in checks),
-            "finalize_answer": ends or answers_call or tells_end or judges,
-            "check_output": judges,
+            "finalize_answer": ends or answers_call or tells_end or bool(judges),
+            "check_output": bool(judges),
+            "check_said": any(judge.judges_people for judge in judges),
         }
         return tuple(step for step, is_due in found.items() if is_due)
 

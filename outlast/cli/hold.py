@@ -50,7 +50,10 @@ async def say(
     """Answer the user of a conversation that you hold."""
     handle = await caller.connect()
     receipt = await caller.send(handle, lambda: handle.say(text, by=caller.person))
-    _show(caller, receipt, f"Said. {receipt.by} has the conversation.")
+    done = f"Said. {receipt.by} has the conversation."
+    if receipt.is_judged:
+        done = "Guardrails judge it first: `outlast show` lists it as ignored if they block it."
+    _show(caller, receipt, done)
 
 
 @by_person

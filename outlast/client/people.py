@@ -89,6 +89,8 @@ class TakeoverReceipt:
         by: the person who has the conversation; None for nobody.
         agent: the agent that answers when nobody has it.
         approved: the requests that taking it has approved; see `ApprovalPolicy(takeover=True)`.
+        is_judged: whether output guardrails judge first what was said. What they block is not said,
+            and stands in the ignored actions of the run with the reason.
     """
 
     run_id: str
@@ -96,6 +98,7 @@ class TakeoverReceipt:
     by: str | None = None
     agent: str = ""
     approved: tuple[str, ...] = ()
+    is_judged: bool = False
 
 
 MessageStatus: TypeAlias = Literal[
@@ -391,6 +394,7 @@ class People:
             status=outcome["status"],
             by=outcome["held_by"],
             agent=outcome["agent"],
+            is_judged=outcome.get("is_judged", False),
         )
 
     # --- Messages ---------------------------------------------------------------------------------

@@ -9,15 +9,19 @@ from typing import Final, Literal, TypeAlias
 from outlast.loop.changes import Change
 from outlast.loop.values import Failure, Json, JsonObject
 
-CheckStage: TypeAlias = Literal["blocking", "parallel", "added"]
-"""Input is checked before the model call or beside it; input added later is checked on its own."""
+CheckStage: TypeAlias = Literal["blocking", "parallel", "added", "said"]
+"""Input is checked before the model call or beside it; input added later is checked on its own, and
+so is what a person says to the user (`said`), which output guardrails check."""
 
 GuardrailStage: TypeAlias = Literal["input", "output", "tool_input", "tool_output"]
 
-RequiredStep: TypeAlias = Literal["check_first", "check", "finalize_answer", "check_output"]
+RequiredStep: TypeAlias = Literal[
+    "check_first", "check", "finalize_answer", "check_output", "check_said"
+]
 """What an agent's definition requires besides its model calls: input guardrails before the first
 model call (`check_first`) or beside it (`check`); user code that finalizes an answer
-(`finalize_answer`), such as end hooks, and output guardrails (`check_output`)."""
+(`finalize_answer`), such as end hooks, output guardrails (`check_output`), and those that also
+judge what people say (`check_said`)."""
 
 INPUT_CHECKS: Final[frozenset[RequiredStep]] = frozenset({"check_first", "check"})
 

@@ -168,6 +168,7 @@ from outlast.loop.state import (
     Server,
     Start,
     Step,
+    Words,
     claim_problem,
     decision_problem,
     has_message,
@@ -188,6 +189,8 @@ from outlast.loop.state import (
     withdraw_problem,
 )
 from outlast.loop.transcript import (
+    answer_unchecked,
+    answered_inputs,
     begin_question,
     call_of,
     change_view,
@@ -203,6 +206,7 @@ from outlast.loop.transcript import (
     record_prepared_input,
     record_reply,
     replace_answer,
+    settle_answered,
     storing,
     take_offload,
     weighed,
@@ -343,7 +347,7 @@ def _take_event(  # noqa: C901, PLR0911, PLR0912  a row for each event
         case ConversationHeld():
             return _conversation_held(state, event)
         case PersonSpoke():
-            return _person_spoke(state, event), ()
+            return _person_spoke(state, event)
         case ConversationReleased():
             return _conversation_released(state, event)
         case NestedReported():
@@ -459,7 +463,7 @@ def _effect_done(  # noqa: C901, PLR0911  a row for each effect
         case PrepareRun(), RunPrepared():
             return _prepared(rest, event.result), ()
         case CheckInput(), InputChecked():
-            return _input_checked(rest, event.result)
+            return _input_checked(rest, effect, event.result, event.at_ms)
         case CallModel(), ModelReplied():
             return _model_replied(rest, event.result, event.at_ms)
         case RunTool(), ToolFinished():
@@ -488,7 +492,7 @@ def _effect_failed(state: LoopState, effect: Effect, event: EffectFailed) -> Ste
         case PrepareRun():
             return _close(revised(state, failure=failure), "failed"), ()
         case CheckInput():
-            return _not_passed(state, failure)
+            return _input_checked(state, effect, CheckResult(failure=failure), event.at_ms)
         case CallModel() | RunHandoff():
             return _fail_question(state, failure)
         case FinalizeAnswer():
@@ -535,12 +539,17 @@ def _prepared(state: LoopState, prepared: PreparedRun) -> LoopState:
     )
 
 
-def _input_checked(state: LoopState, result: CheckResult) -> Step:
-    state = revised(
-        state,
-        context=apply(state.context, result.changes),
-        guardrails=(*state.question.guardrails, *result.results),
-    )
+def _input_checked(state: LoopState, effect: CheckInput, result: CheckResult, at_ms: int) -> Step:
+    state = revised(state, context=apply(state.context, result.changes))
+    if effect.stage == "said":
+        return _said_checked(state, result.failure, at_ms)
+    if effect.stage == "added" and state.answered_unchecked:
+        if result.failure is not None:
+            what = "a message that a person answered"
+            state = with_ignored(state, at_ms, what, result.failure.message)
+        state = settle_answered(state, passed=result.failure is None)
+        return revised(state, phase="turned"), ()
+    state = revised(state, guardrails=(*state.question.guardrails, *result.results))
     if result.failure is not None:
         return _not_passed(state, result.failure)
     if state.phase == "checking" and state.hold is not None and state.cancel is None:
@@ -710,25 +719,62 @@ def _conversation_held(state: LoopState, event: ConversationHeld) -> Step:
     return state, ()
 
 
-def _person_spoke(state: LoopState, event: PersonSpoke) -> LoopState:
-    """Record a person's words to the user; they answer the user's open messages."""
+def _person_spoke(state: LoopState, event: PersonSpoke) -> Step:
+    """Let the user read a person's words, which answer the user's open messages.
+
+    Where output guardrails judge them, they wait for that, and for the end of the turn.
+    """
     problem = say_problem(state, event.person, event.at_ms, verified=event.verified)
     if problem is not None:
-        return with_ignored(state, event.at_ms, f"say{_by(event.person)}", problem)
-    hold = state.hold
+        return with_ignored(state, event.at_ms, f"say{_by(event.person)}", problem), ()
+    hold, person = state.hold, event.person
     if hold is None or event.message_id in hold.said:
-        return state
+        return state, ()
+    state = revised(state, hold=replace(hold, said=(*hold.said, event.message_id)))
+    words = Words(
+        text=event.text, by=person.subject, name=person.display or person.subject or "A person"
+    )
+    if "check_said" not in state.required_steps:
+        return _say(state, words), ()
+    state = revised(state, unsaid=(*state.unsaid, words))
+    return _rest(state) if state.phase == "held" else (state, ())
+
+
+def _say(state: LoopState, words: Words) -> LoopState:
+    """Record a person's words; the model reads first whose they are."""
+    hold = state.hold
+    if hold is not None and hold.speaker != words.by:
+        note: JsonObject = {"role": "developer", "content": phrases.taken_over(words.name)}
+        state = revised(
+            state,
+            items=(*state.items, Item("note", note)),
+            hold=replace(hold, speaker=words.by),
+        )
     index = len(state.items)
-    said = Item("message", message_of_person(event.text), event.person.subject)
-    hold = replace(hold, said=(*hold.said, event.message_id))
-    state = revised(state, items=(*state.items, said), hold=hold)
+    said = Item("message", message_of_person(words.text), words.by)
+    state = revised(state, items=(*state.items, said))
     if state.phase != "held":
         return state
-    state = queue_for_session(revised(state, unchecked_from=None), index + 1)
+    unchecked = state.question.unchecked_from
+    if unchecked is not None:  # checked before the next turn: see `_begin_turn`
+        state = answer_unchecked(state, unchecked, index)
+    state = queue_for_session(state, index + 1)
     if not state.question.answering:
         return state
     answer = Answer(state.question.answering, index, state.agent)
-    return _with_answer(state, answer, event.text, None)
+    return _with_answer(state, answer, words.text, None)
+
+
+def _said_checked(state: LoopState, failure: Failure | None, at_ms: int) -> Step:
+    """Say what output guardrails passed, and tell people of what they did not."""
+    words, *rest = state.unsaid
+    state = revised(state, unsaid=tuple(rest), phase="held")
+    if failure is None:
+        state = _say(state, words)
+    else:
+        by = f" by {words.by:.80}" if words.by else ""
+        state = with_ignored(state, at_ms, f"say{by}", failure.message)
+    return revised(state, phase="turned"), ()
 
 
 def _conversation_released(state: LoopState, event: ConversationReleased) -> Step:
@@ -737,11 +783,14 @@ def _conversation_released(state: LoopState, event: ConversationReleased) -> Ste
     if problem is not None:
         return with_ignored(state, event.at_ms, f"release{_by(event.person)}", problem), ()
     by = event.person.display or event.person.subject or "A person"
+    spoke = state.hold is not None and state.hold.speaker is not None
+    told: JsonObject = {
+        "role": "developer",
+        "content": phrases.released(by, event.note, spoke=spoke),
+    }
+    note = Item("note", told)
     pending = tuple(votes.resumed(one, event.at_ms) for one in state.approvals)
-    state = revised(state, hold=None, starts=True, approvals=pending)
-    if event.note:
-        note: JsonObject = {"role": "developer", "content": phrases.released(by, event.note)}
-        state = revised(state, items=(*state.items, Item("note", note)))
+    state = revised(state, hold=None, starts=True, approvals=pending, items=(*state.items, note))
     if event.to and event.to != state.agent:
         path = (*state.handoff_path, event.to)
         state = revised(state, agent=event.to, model="", required_steps=(), handoff_path=path)
@@ -904,7 +953,11 @@ def _begin_turn(state: LoopState, at_ms: int) -> Step:
     spent = state.start.max_turns is not None and state.question.turn >= state.start.max_turns
     state = _take_messages(state, at_ms, spent=spent and not is_held)
     if is_held:
-        return revised(state, phase="held"), ()
+        return _rest(state)
+    if state.answered_unchecked and not INPUT_CHECKS.isdisjoint(state.required_steps):
+        inputs = tuple(state.items[at] for at in answered_inputs(state))
+        check = requests.input_check(state, "added", inputs)
+        return requests.issue(revised(state, phase="checking"), check)
     if spent:
         message = phrases.turns_used_up(state.question.turn)
         return _fail_question(state, Failure(code="max_turns_exceeded", message=message))
@@ -918,6 +971,15 @@ def _begin_turn(state: LoopState, at_ms: int) -> Step:
         check = requests.input_check(state, "added", state.items[unchecked:])
         return requests.issue(revised(state, phase="checking"), check)
     return _ask_model(state)
+
+
+def _rest(state: LoopState) -> Step:
+    """Leave the conversation to the person who has it, once guardrails judged what was said."""
+    if not state.unsaid:
+        return revised(state, phase="held"), ()
+    said = Item("message", message_of_person(state.unsaid[0].text), state.unsaid[0].by)
+    check = requests.input_check(state, "said", (said,))
+    return requests.issue(revised(state, phase="checking"), check)
 
 
 def _take_messages(state: LoopState, at_ms: int, *, spent: bool) -> LoopState:
@@ -1557,7 +1619,9 @@ def _next_question(state: LoopState) -> Step:
 def _cancel_now(state: LoopState) -> Step:
     """Stop immediately, and cancel everything that is pending."""
     state, stops = _cancel_pending(state, phrases.CANCELLED, keep=frozenset())
-    state = revised(state, candidate=None, to_save=(), queued_up_to=len(state.items))
+    state = revised(
+        state, candidate=None, answered_unchecked=(), to_save=(), queued_up_to=len(state.items)
+    )
     return _close(state, "cancelled"), stops
 
 
@@ -1567,7 +1631,15 @@ def _close_when_idle(state: LoopState) -> LoopState:
 
 
 def _close(state: LoopState, outcome: Ending) -> LoopState:
-    """End the run as soon as everything is saved."""
+    """End the run as soon as everything is saved.
+
+    Messages that a person answered, and that nobody will check any more, are not saved.
+    """
+    if state.answered_unchecked:
+        while state.answered_unchecked:
+            state = settle_answered(state, passed=False)
+        state = queue_for_session(state, len(state.items))
+    state = revised(state, unsaid=())
     return _retry_saving(revised(state, phase="closing", closing=outcome))
 
 

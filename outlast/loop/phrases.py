@@ -77,11 +77,25 @@ def asked_back(by: str, question: str) -> str:
     )
 
 
-def released(by: str, note: str) -> str:
-    """Return the note for a model after a person gives the conversation back."""
+def taken_over(by: str) -> str:
+    """Return the note for a model before the words of a person who has the conversation."""
     return (
-        f"{by} of the team has talked with the user and gives the conversation back to you: {note}"
+        f"{by} of the team has taken the conversation over. The assistant messages from here on are "
+        f"{by}'s words to the user, not yours, until a note says otherwise."
     )
+
+
+def released(by: str, note: str, *, spoke: bool) -> str:
+    """Return the note for a model after a person gives the conversation back.
+
+    Args:
+        by: the person.
+        note: what the person writes to the model; may be empty.
+        spoke: whether somebody of the team has said anything to the user.
+    """
+    did = "has talked with the user" if spoke else "had the conversation, said nothing to the user,"
+    given = f"{by} of the team {did} and gives the conversation back to you"
+    return f"{given}: {note}" if note else f"{given}."
 
 
 def budget_used_up(budget: str, why: str | None) -> str:

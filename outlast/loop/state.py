@@ -163,11 +163,28 @@ class NestedRequests:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """A takeover by a person: who, since when, and the ids of the person's messages."""
+    """A takeover by a person.
+
+    Attributes:
+        by: who has the conversation.
+        at_ms: since when, in milliseconds since the epoch.
+        said: the ids of what people said in it.
+        speaker: the person of whom the model has read that the words are theirs.
+    """
 
     by: str
     at_ms: int
     said: tuple[str, ...] = ()
+    speaker: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """What a person said, while output guardrails have not judged it yet."""
+
+    text: str
+    by: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -347,6 +364,8 @@ class LoopState:
         view: the part of the transcript that the model sees.
         hidden: indices of items that a filter removed from the run.
         blocked_from: the first index of the last question, if input guardrails blocked it.
+        answered_unchecked: ranges with messages that a person answered, and that input guardrails
+            have not checked.
         turns: the total number of model calls.
         usage: tokens spent.
         responses: the models' responses, one for each turn.
@@ -363,6 +382,7 @@ class LoopState:
         gate: the answer or the budget that waits for a person.
         extended: how much people have added to budgets, each with the budget's index.
         hold: the person who has the conversation.
+        unsaid: what people said that output guardrails judge first, in order.
         pauses: how long the run has waited for people or messages.
         notifies: whether people hear about requests and takeovers.
         notifies_later: whether notices are delivered after the end of the run, too.
@@ -393,6 +413,7 @@ class LoopState:
     view: View = WHOLE
     hidden: tuple[int, ...] = ()
     blocked_from: int | None = None
+    answered_unchecked: tuple[tuple[int, int], ...] = ()
     turns: int = 0
     usage: Usage = NO_USAGE
     responses: tuple[Response, ...] = ()
@@ -409,6 +430,7 @@ class LoopState:
     gate: Gate | None = None
     extended: tuple[tuple[int, int], ...] = ()
     hold: Hold | None = None
+    unsaid: tuple[Words, ...] = ()
     pauses: Pauses = Pauses()
     notifies: bool = False
     notifies_later: bool = False
@@ -706,6 +728,8 @@ def release_problem(
 ) -> str | None:
     """Return why a person cannot release the conversation to an agent, or None if they can."""
     problem = say_problem(state, person, at_ms, verified=verified)
+    if problem is None and state.unsaid:
+        return "Guardrails still judge what was said to the user. Release again in a moment."
     if problem is None and state.phase != "held" and to not in {"", state.agent}:
         return (
             f"The turn of {state.agent} is not over, so {to:.80} cannot go on yet. Release without "

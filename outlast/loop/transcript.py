@@ -20,7 +20,14 @@ from outlast.loop.items import Item, ItemKind, Message, call_id_of, message_of_p
 from outlast.loop.state import Ignored, ItemsToSave, LoopState, Response, revised, turn_start
 from outlast.loop.stored import OFFLOAD_ABOVE, Offload, weight, with_references
 from outlast.loop.values import Json, JsonObject
-from outlast.loop.view import ViewEdit, edited, places_in_transcript, size, without
+from outlast.loop.view import (
+    ViewEdit,
+    edited,
+    places_in_transcript,
+    size,
+    without,
+    without_places,
+)
 
 KEPT_IGNORED = 20
 """How many ignored signals, updates and decisions stay visible."""
@@ -248,6 +255,40 @@ def drop_unchecked(state: LoopState) -> LoopState:
     )
 
 
+def answer_unchecked(state: LoopState, start: int, stop: int) -> LoopState:
+    """Keep messages that a person answers out of the session until they are checked."""
+    saving = state.saving
+    late = tuple(one for one in saving.to_save if one.stop > start)
+    return revised(
+        state,
+        unchecked_from=None,
+        answered_unchecked=(*state.answered_unchecked, (start, stop)),
+        to_save=saving.to_save[: len(saving.to_save) - len(late)],
+        queued_up_to=min([saving.queued_up_to, *(one.start for one in late)]),
+    )
+
+
+def answered_inputs(state: LoopState) -> tuple[int, ...]:
+    """Return the oldest messages that a person answered before input guardrails checked them."""
+    inputs = range(*state.answered_unchecked[0])
+    return tuple(at for at in inputs if state.items[at].kind == "input")
+
+
+def settle_answered(state: LoopState, *, passed: bool) -> LoopState:
+    """Take the verdict about the messages of `answered_inputs`.
+
+    Those that did not pass stay in the transcript for people; the model and the session never get
+    them. The session gets what people said meanwhile once everything before it is checked.
+    """
+    inputs, (_, *rest) = answered_inputs(state), state.answered_unchecked
+    state = revised(state, answered_unchecked=tuple(rest))
+    if passed:
+        return state
+    view = without_places(state.view, len(state.items), frozenset(inputs))
+    state = queue_for_session(revised(state, view=view), inputs[0])
+    return revised(state, queued_up_to=max(state.saving.queued_up_to, inputs[-1] + 1))
+
+
 def withhold_turn(state: LoopState, placeholder: str) -> LoopState:
     """Replace the newest turn's texts and outputs by a placeholder, and hide the turn.
 
@@ -308,7 +349,9 @@ def take_offload(state: LoopState, effect: OffloadItems, offload: Offload) -> Lo
 
 
 def queue_for_session(state: LoopState, length: int, withheld: str | None = None) -> LoopState:
-    """Queue the transcript up to a length for the session."""
+    """Queue the transcript up to a length for the session, or up to what is not checked yet."""
+    if state.answered_unchecked:
+        length = min(length, state.answered_unchecked[0][0])
     if not state.start.session or length <= state.saving.queued_up_to:
         return state
     dropped = tuple(at for at in state.hidden if state.saving.queued_up_to <= at < length)

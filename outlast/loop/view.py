@@ -5,7 +5,7 @@ ranges to keep and items to insert, so that a handoff never writes the transcrip
 again.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
@@ -90,6 +90,18 @@ def without(view: View, start: int, stop: int) -> View:
     if view.rest < start:
         segments.append((view.rest, start))
     return View(segments=tuple(segments), rest=stop, history=view.history)
+
+
+def without_places(view: View, length: int, left_out: Container[int]) -> View:
+    """Return a view without some indices of the transcript."""
+    segments: list[Segment] = []
+    for place in _places(view, length):
+        if isinstance(place, dict) or place not in left_out:
+            _extend(segments, place)
+    removed = size(view, length) - sum(
+        1 if isinstance(one, dict) else one[1] - one[0] for one in segments
+    )
+    return View(segments=tuple(segments), rest=length, history=max(view.history - removed, 0))
 
 
 def places_in_transcript(view: View, length: int, positions: Sequence[int]) -> tuple[int, ...]:

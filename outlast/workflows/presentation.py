@@ -438,6 +438,7 @@ def receipt(state: LoopState, event: Event) -> JsonObject:
                 "status": state.status,
                 "held_by": state.hold.by if state.hold else None,
                 "agent": state.agent,
+                "is_judged": bool(state.unsaid),
             }
         case LineAttached():
             line, settings = line_of(state), state.start.settings

@@ -13,7 +13,11 @@ from outlast.agents.agent import Agent
 from outlast.agents.approvals.policy import ApprovalPolicy
 from outlast.agents.config.run_config import RunConfig
 from outlast.agents.errors import DecisionRefused, UserError
-from outlast.agents.guardrails.guardrail import GuardrailFunctionOutput, output_guardrail
+from outlast.agents.guardrails.guardrail import (
+    GuardrailFunctionOutput,
+    input_guardrail,
+    output_guardrail,
+)
 from outlast.agents.tools.function_tool import function_tool
 from outlast.client.audit import audit_run
 from outlast.client.handle import RunHandle
@@ -99,9 +103,10 @@ async def test_while_a_person_has_the_conversation_the_agent_does_nothing(desk: 
         ("user", "Hello"),
         ("assistant", "Hello."),
         ("user", "A human, please."),
+        ("developer", phrases.taken_over("ann")),
         ("assistant", "I am Ann."),
         ("user", "Thank you."),
-        ("developer", phrases.released("ann", "All is well.")),
+        ("developer", phrases.released("ann", "All is well.", spoke=True)),
     ]
     verified = channel == "update"
     log = [
@@ -284,8 +289,61 @@ async def test_a_remark_that_is_sent_twice_is_one(desk: Desk, channel: str):
     payload = {"by": "ann", "text": "I am Ann.", "message_id": "p1"}
     await desk.workflow(handle).signal(names.SAY, payload)
     state = await desk.settled(handle)
-    assert texts(state) == ["Hello", "Hello.", "I am Ann."]
+    assert texts(state) == ["Hello", "Hello.", phrases.taken_over("ann"), "I am Ann."]
     await handle.cancel()
+
+
+# --- Guardrails and people -----------------------------------------------------------------------
+
+
+@input_guardrail
+async def no_swearing(_ctx: Any, _agent: Any, given: Any) -> GuardrailFunctionOutput:
+    return GuardrailFunctionOutput(None, "damn" in str(given))
+
+
+@output_guardrail(judges_people=True)
+async def no_promises(_ctx: Any, _agent: Any, output: Any) -> GuardrailFunctionOutput:
+    return GuardrailFunctionOutput(None, "I promise" in str(output))
+
+
+async def test_a_message_that_a_guardrail_blocks_after_a_person_answered_it_blocks_nothing_else(
+    desk: Desk,
+):
+    model = ScriptedModel("Hello.", "Gladly.", "Bye.")
+    agent = Agent[Any](name="Front", input_guardrails=[no_swearing])
+    handle = await idle(desk, agent, model)
+    await handle.hold(by=ANN)
+    rude = await handle.send("Where is my damn parcel?")
+    await desk.until(handle, lambda one: "Where is my damn parcel?" in texts(one))
+    await handle.say("It comes today.", by=ANN)
+    assert (await rude.answer()).final_output == "It comes today."
+    await handle.release(by=ANN)
+    for question, answer in (("Sorry. Thank you!", "Gladly."), ("Goodbye.", "Bye.")):
+        assert (await (await handle.send(question)).answer()).final_output == answer
+    assert "damn" not in str(model.requests[-1].input)
+    assert "It comes today." in str(model.requests[-1].input)
+    state = await desk.settled(handle)
+    assert "Where is my damn parcel?" in texts(state)
+    (note,) = state.ignored
+    assert "no_swearing" in note.why
+    await handle.cancel("after_turn")
+
+
+async def test_a_person_s_words_that_an_output_guardrail_blocks_are_not_said(desk: Desk):
+    agent = Agent[Any](name="Front", output_guardrails=[no_promises])
+    handle = await idle(desk, agent, ScriptedModel("Hello."))
+    await handle.hold(by=ANN)
+    sent = await handle.send("When?")
+    await desk.until(handle, lambda one: "When?" in texts(one))
+    assert (await handle.say("I promise: today.", by=ANN)).is_judged
+    await desk.until(handle, lambda one: bool(one.ignored))
+    await handle.say("Today, I think.", by=ANN)
+    assert (await sent.answer()).final_output == "Today, I think."
+    state = await desk.settled(handle)
+    assert not any("I promise" in text for text in texts(state))
+    assert [(one.what, "no_promises" in one.why) for one in state.ignored] == [("say by ann", True)]
+    await handle.release(by=ANN)
+    await handle.cancel("after_turn")
 
 
 # --- How a user's message meets a busy agent -----------------------------------------------------

@@ -103,10 +103,14 @@ class OutputGuardrail(Generic[TContext]):
     Attributes:
         guardrail_function: called with (context, agent, the agent's output); sync or async.
         name: the guardrail's name in messages and traces; default the function's name.
+        judges_people: whether it also checks what a person says who has taken the conversation
+            over, before the user reads it. The function then gets a text, whatever the agent's
+            output type is.
     """
 
     guardrail_function: OutputGuardrailFunction[TContext]
     name: str | None = None
+    judges_people: bool = False
 
     def __post_init__(self) -> None:
         """Check the fields, so that a mistake raises an error at once.
@@ -116,6 +120,7 @@ class OutputGuardrail(Generic[TContext]):
         """
         parameters = ("context", "agent", "agent_output")
         check_guardrail("Output guardrail", self.guardrail_function, self.name, parameters)
+        check_flag(f"Output guardrail {self.get_name()!r}: judges_people", self.judges_people)
 
     def get_name(self) -> str:
         """Return the guardrail's name, or that of its function."""
@@ -209,25 +214,33 @@ def output_guardrail(func: OutputGuardrailFunction[TContext], /) -> OutputGuardr
 
 @overload
 def output_guardrail(
-    *, name: str | None = None
+    *, name: str | None = None, judges_people: bool = False
 ) -> Callable[[OutputGuardrailFunction[TContext]], OutputGuardrail[TContext]]: ...
 
 
 def output_guardrail(
-    func: OutputGuardrailFunction[Any] | None = None, /, *, name: str | None = None
+    func: OutputGuardrailFunction[Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    judges_people: bool = False,
 ) -> OutputGuardrail[Any] | Callable[[OutputGuardrailFunction[Any]], OutputGuardrail[Any]]:
     """Make an output guardrail from a function; use it as a decorator.
 
     Args:
         func: the function, if the decorator is used without options.
         name: the guardrail's name; default the function's name.
+        judges_people: whether it also checks what a person says who has taken the conversation
+            over.
 
     Raises:
         UserError: the function cannot be called with (context, agent, agent_output).
     """
 
     def decorate(function: OutputGuardrailFunction[Any]) -> OutputGuardrail[Any]:
-        return OutputGuardrail(function, name=decorated_name(function, name))
+        return OutputGuardrail(
+            function, name=decorated_name(function, name), judges_people=judges_people
+        )
 
     return decorate if func is None else decorate(func)
 

@@ -14,10 +14,15 @@ from outlast.agents.agent import Agent
 from outlast.agents.config.run_config import RunConfig
 from outlast.agents.config.settings import AS_ITEMS, write_run_config
 from outlast.agents.context.wrapper import RunContextWrapper
-from outlast.agents.guardrails.guardrail import GuardrailFunctionOutput, InputGuardrail
+from outlast.agents.errors import UserError
+from outlast.agents.guardrails.guardrail import (
+    GuardrailFunctionOutput,
+    InputGuardrail,
+    OutputGuardrail,
+)
 from outlast.loop.changes import Change
 from outlast.loop.checks import CheckResult, GuardrailRecord
-from outlast.loop.items import Item
+from outlast.loop.items import Item, message_of_person
 from tests.unit.activities.desk import HELLO, Notes, check_request, raising, worker_of
 
 
@@ -203,3 +208,37 @@ def test_what_a_guardrail_tells_is_json_or_else_text() -> None:
     assert len(str(info_of("x"))) == 1
     assert info_of({1: object}).startswith("{1: <class")
     assert len(str(info_of({1: object, 2: "x" * 2_000}))) == 1_000
+
+
+async def test_output_guardrails_that_judge_people_get_their_words() -> None:
+    seen: list[Any] = []
+
+    def check(_ctx: Any, agent: Any, output: Any) -> GuardrailFunctionOutput:
+        seen.append((agent.name, output))
+        return GuardrailFunctionOutput(output_info=None, tripwire_triggered="fool" in output)
+
+    judge = OutputGuardrail(check, name="polite", judges_people=True)
+    other = OutputGuardrail(check, name="other")
+    worker = worker_of(Agent(name="A", output_type=int, output_guardrails=[judge, other]))
+    words = Item("message", message_of_person("You fool."), "ann")
+    result = await check_input(worker, check_request(stage="said", items=(words,)))
+    assert seen == [("A", "You fool.")]
+    assert [(one.stage, one.name, one.tripped) for one in result.results] == [
+        ("output", "polite", True)
+    ]
+    assert result.failure is not None
+    assert "'polite'" in result.failure.message
+
+
+async def test_an_output_guardrail_that_breaks_passes_no_words() -> None:
+    judge = OutputGuardrail(raising(ValueError("broken")), name="polite", judges_people=True)
+    worker = worker_of(Agent(name="A", output_guardrails=[judge]))
+    words = Item("message", message_of_person("Hello."), "ann")
+    with pytest.raises(EffectError, match="output guardrail"):
+        await check_input(worker, check_request(stage="said", items=(words,)))
+
+
+def test_judges_people_is_a_flag() -> None:
+    wrong: Any = "yes"
+    with pytest.raises(UserError, match="judges_people"):
+        OutputGuardrail(guardrail("polite").guardrail_function, judges_people=wrong)

@@ -6,10 +6,10 @@ import pytest
 
 from outlast.loop import phrases
 from outlast.loop.approvals import ApprovalTerms, Audience, EscalationStep
-from outlast.loop.effects import CallModel, CheckInput
+from outlast.loop.effects import CallModel, CheckInput, SaveSession
 from outlast.loop.items import text_of
-from outlast.loop.state import turn_start
-from outlast.loop.values import JsonObject
+from outlast.loop.state import items_of, items_to_save, turn_start
+from outlast.loop.values import Failure, JsonObject
 from outlast.loop.votes import deadline_ms, next_due_ms
 from tests.loop_driver import (
     BUSY,
@@ -283,7 +283,7 @@ def test_the_newest_turn_begins_before_what_a_person_said_during_it() -> None:
     play.says("One moment.")
     play.returns("c1")
     play.returns("c2")
-    assert play.kinds == ["input", "tool_call", "tool_call", "message", *["tool_output"] * 2]
+    assert play.kinds == ["input", *["tool_call"] * 2, "note", "message", *["tool_output"] * 2]
     assert turn_start(play.state) == 1
 
 
@@ -308,7 +308,10 @@ def test_a_released_conversation_goes_on_with_what_nobody_answered() -> None:
     play.releases(note="I refunded it.")
     assert play.only(CallModel)
     note = play.state.items[-1].raw
-    assert note == {"role": "developer", "content": phrases.released("ann", "I refunded it.")}
+    assert note == {
+        "role": "developer",
+        "content": phrases.released("ann", "I refunded it.", spoke=False),
+    }
     play.replies(said("You have it back."))
     assert play.answers()[-1] == (("m2",), None)
     assert play.state.phase == "idle"
@@ -364,6 +367,222 @@ def test_a_release_checks_what_was_said_during_the_hold() -> None:
     assert play.state.phase == "held"
     play.releases()
     assert play.only(CheckInput).stage == "parallel"
+
+
+def notes(play: Play) -> list[str]:
+    """What the model reads about people."""
+    return [str(item.raw["content"]) for item in play.state.items if item.kind == "note"]
+
+
+def test_the_model_reads_who_spoke_and_that_it_has_the_conversation_again() -> None:
+    play = held()
+    play.says("Hello.")
+    play.says("Are you there?")
+    play.holds("ann", to="bob")
+    play.says("I am Bob.", by="bob")
+    play.releases("bob")
+    assert notes(play) == [
+        phrases.taken_over("ann"),
+        phrases.taken_over("bob"),
+        phrases.released("bob", "", spoke=True),
+    ]
+    assert play.kinds[-6:] == ["note", "message", "message", "note", "message", "note"]
+
+
+def test_the_model_reads_that_nobody_spoke() -> None:
+    play = held()
+    play.releases()
+    assert notes(play) == [phrases.released("ann", "", spoke=False)]
+    assert "said nothing to the user" in notes(play)[0]
+
+
+# --- Messages that nobody has checked, and what a person answered to them -------------------------
+
+
+def guarded(*steps: Any, **start: Any) -> Play:
+    """A conversation that ann has, of an agent with guardrails."""
+    play = Play(keep_open=True, **start)
+    play.prepared(required_steps=steps)
+    if {"check", "check_first"} & set(steps):
+        play.checked()
+    play.replies(said("Hello."), required_steps=steps)
+    play.holds()
+    return play
+
+
+BAD = Failure(code="input_guardrail_tripwire", message="The guardrail 'polite' tripped.")
+
+
+def test_a_message_that_a_person_answered_is_checked_alone_before_the_next_question() -> None:
+    play = guarded("check_first")
+    play.hears("m2", "bad words")
+    play.says("Please do not.")
+    play.hears("m3", "more bad words")
+    play.says("Stop it.")
+    play.releases()
+    assert (play.state.phase, play.outstanding) == ("idle", {})
+    play.hears("m4", "Sorry.")
+    first = play.only(CheckInput)
+    assert (first.stage, [text_of(item.raw) for item in first.items]) == ("added", ["bad words"])
+    play.checked(failure=BAD)
+    second = play.only(CheckInput)
+    assert [text_of(item.raw) for item in second.items] == ["more bad words"]
+    play.checked()
+    whole = play.only(CheckInput)
+    assert whole.stage == "blocking"
+    seen = [text_of(item.raw) for item in whole.items if item.kind == "input"]
+    assert seen[-2:] == ["more bad words", "Sorry."]
+    assert "bad words" not in seen
+    play.checked()
+    assert "bad words" not in [
+        text_of(item.raw) for item in items_of(play.state, play.only(CallModel))
+    ]
+    play.replies(said("All is well."))
+    assert play.answers()[-1] == (("m4",), None)
+    assert "bad words" in texts(play), "people still read it"
+    (note,) = play.state.ignored
+    assert (note.what, note.why) == ("a message that a person answered", BAD.message)
+
+
+def test_a_guardrail_that_breaks_passes_nothing_that_a_person_answered() -> None:
+    play = guarded("check")
+    play.hears("m2", "bad words")
+    play.says("Please do not.")
+    play.releases()
+    play.hears("m3", "Sorry.")
+    play.fails(play.only(CheckInput))
+    assert play.state.ignored[-1].what == "a message that a person answered"
+    assert play.only(CheckInput).stage == "parallel"
+    assert play.state.answered_unchecked == ()
+
+
+def test_a_hold_during_such_a_check_keeps_its_verdict() -> None:
+    play = guarded("check")
+    play.hears("m2", "bad words")
+    play.says("Please do not.")
+    play.releases()
+    play.hears("m3", "Sorry.")
+    play.holds("bob")
+    play.checked(failure=BAD)
+    assert (play.state.phase, play.outstanding) == ("held", {})
+    assert play.state.answered_unchecked == ()
+
+
+def test_an_agent_without_guardrails_checks_nothing() -> None:
+    play = guarded("check")
+    play.hears("m2", "bad words")
+    play.says("Please do not.")
+    play.releases(to="Billing")
+    play.hears("m3", "Sorry.")
+    assert play.only(CallModel).agent == "Billing"
+    assert play.state.answered_unchecked != ()
+
+
+@pytest.mark.parametrize("passes", [True, False])
+def test_the_session_gets_what_was_said_once_it_is_checked(passes: bool) -> None:
+    play = guarded("check", session=True)
+    play.saved()
+    play.saved()
+    play.hears("m2", "bad words")
+    play.says("Please do not.")
+    assert play.state.saving.to_save == ()
+    play.releases()
+    play.hears("m3", "Sorry.")
+    play.checked(failure=None if passes else BAD)
+    play.checked()
+    play.replies(said("All is well."))
+    saved = [
+        text_of(item.raw) for effect in _saves(play) for item in items_to_save(play.state, effect)
+    ]
+    expected = ["Please do not.", "Sorry.", "All is well."]
+    everything = ["bad words", *expected] if passes else expected
+    assert [one for one in saved if one in {"bad words", *expected}] == everything
+
+
+def _saves(play: Play) -> list[SaveSession]:
+    while any(isinstance(one, SaveSession) for one in play.outstanding.values()):
+        play.saved()
+    return [one for one in play.issued if isinstance(one, SaveSession)]
+
+
+def test_a_run_that_ends_before_such_a_check_saves_the_person_s_words_alone() -> None:
+    play = guarded("check", session=True)
+    play.saved()
+    play.hears("m2", "bad words")
+    play.says("Please do not.")
+    play.cancelled("after_turn")
+    saved = [
+        text_of(item.raw) for effect in _saves(play) for item in items_to_save(play.state, effect)
+    ]
+    assert "bad words" not in saved
+    assert saved[-1] == "Please do not."
+    assert play.finish.status == "completed"
+
+
+# --- Words that output guardrails judge ----------------------------------------------------------
+
+
+def test_words_are_said_once_output_guardrails_pass_them() -> None:
+    play = guarded("check_said")
+    play.hears("m2", "Where is it?")
+    play.says("On its way.", message_id="s1")
+    check = play.only(CheckInput)
+    assert (check.stage, [text_of(item.raw) for item in check.items]) == ("said", ["On its way."])
+    assert "On its way." not in texts(play)
+    play.says("On its way.", message_id="s1")
+    play.says("Anything else?")
+    play.checked()
+    assert play.answers()[-1] == (("m2",), None)
+    play.checked()
+    assert texts(play)[-2:] == ["On its way.", "Anything else?"]
+    assert (play.state.phase, play.outstanding) == ("held", {})
+
+
+@pytest.mark.parametrize("broken", [True, False])
+def test_words_that_are_not_passed_are_not_said(broken: bool) -> None:
+    play = guarded("check_said")
+    play.hears("m2", "Where is it?")
+    play.says("Never mind, fool.")
+    play.fails(play.only(CheckInput)) if broken else play.checked(failure=BAD)
+    assert "Never mind, fool." not in texts(play)
+    assert play.state.question.answering == ("m2",)
+    assert play.state.ignored[-1].what == "say by ann"
+    assert (play.state.phase, play.outstanding) == ("held", {})
+
+
+def test_nameless_words_are_refused_under_no_name() -> None:
+    nameless = Play(keep_open=True)
+    nameless.prepared(required_steps=("check_said",))
+    nameless.replies(said("Hello."), required_steps=("check_said",))
+    nameless.holds("")
+    nameless.says("Fool.", by="")
+    nameless.checked(failure=BAD)
+    assert nameless.state.ignored[-1].what == "say"
+
+
+def test_words_wait_for_the_turn_and_the_release_for_them() -> None:
+    play = Play(keep_open=True)
+    play.prepared(required_steps=("check_said",))
+    play.holds()
+    play.says("One moment.")
+    assert not [one for one in play.outstanding.values() if isinstance(one, CheckInput)]
+    play.releases()
+    assert play.state.ignored[-1].why.startswith("Guardrails still judge")
+    play.replies(said("Hello."), required_steps=("check_said",))
+    play.checked()
+    play.releases()
+    assert texts(play)[-2:] == ["Hello.", "One moment."]
+    assert play.state.phase == "idle"
+
+
+@pytest.mark.parametrize("mode", ["immediate", "after_turn"])
+def test_a_cancelled_run_says_nothing_more(mode: Any) -> None:
+    play = guarded("check_said")
+    play.says("One moment.")
+    play.cancelled(mode)
+    if mode == "after_turn":
+        play.checked()
+    assert (play.state.unsaid, play.state.phase) == ((), "closed")
 
 
 # --- Cancel, retry and time-outs of a held run ---------------------------------------------------
