@@ -334,11 +334,12 @@ def policy_of_tool(tool: FunctionTool, *, is_short: bool = False, waits: bool = 
     Args:
         tool: the tool.
         is_short: the tool's latest calls were short.
-        waits: the call waits for a person; then it runs as an activity.
+        waits: the call waits for a person; a tool that is fast by declaration then runs as an
+            activity, because the receipt of the decision would wait for it.
     """
     is_fast = tool.fast is True and not waits
     timeout = min(tool.timeout, LONGEST_FAST) if is_fast else tool.timeout
-    defers = tool.fast is None and tool.effect == "read" and is_short and not waits
+    defers = tool.fast is None and tool.effect == "read" and is_short
     return Policy(
         timeout_ms=int(timeout.total_seconds() * 1000),
         attempts=tool.retry.attempts,

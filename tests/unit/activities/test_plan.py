@@ -273,9 +273,6 @@ async def test_a_fast_tool_that_waits_for_a_person_runs_as_an_activity() -> None
     assert policy_of_tool(tool).fast
     policy = policy_of_tool(tool, waits=True)
     assert (policy.fast, policy.timeout_ms) == (False, 60_000)
-    reads = by_hand(effect="read")
-    assert policy_of_tool(reads, is_short=True).fast
-    assert not policy_of_tool(reads, is_short=True, waits=True).fast
 
 
 async def test_nobody_is_asked_about_a_call_that_cannot_run() -> None:
@@ -396,14 +393,16 @@ def test_a_tool_that_only_reads_is_fast_while_its_calls_are_short(
     assert (policy.fast, policy.defers, policy.timeout_ms) == (fast, fast, 120_000)
 
 
-async def test_a_call_that_waits_for_a_person_is_not_fast() -> None:
-    tool = by_hand(effect="read", needs_approval=True)
+async def test_a_short_call_that_waits_for_a_person_runs_within_a_moment_or_as_an_activity() -> (
+    None
+):
+    tool = by_hand(needs_approval=True, effect="read")
     invocation = invocation_of(Agent(name="A"))
     for _ in range(SHORT_CALLS):
         invocation.worker.tool_times.record("free", 0.01, ToolResult(output="found"))
     plan = await only_call(offered_tools(tool), raw_call("free", "c1", "{}"), invocation=invocation)
     assert plan.needs_approval
-    assert not plan.policy.fast
+    assert (plan.policy.fast, plan.policy.defers) == (True, True)
 
 
 @pytest.mark.parametrize(("function", "fatal"), [(None, True), (raising(ValueError()), False)])
