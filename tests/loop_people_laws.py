@@ -148,7 +148,7 @@ def check_votes(timed: LoopState, event: Event, after: LoopState) -> None:
 
     It comes from the decision that the event brings, or from one that was remembered for it.
     """
-    known = {one.id: one for one in timed.approvals}
+    known = {one.id: one for one in (*timed.approvals, *timed.own_requests)}
     for request in after.approvals:
         earlier = known.get(request.id)
         cast = request.votes[len(earlier.votes) if earlier else 0 :]

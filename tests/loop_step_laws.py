@@ -314,9 +314,16 @@ def check_calls(state: LoopState) -> None:
 
 def check_approvals(before: LoopState, after: LoopState) -> None:
     prefix = after.start.parent.prefix if after.start.parent else ""
-    assert [one.id for one in after.approvals] == [
-        f"{prefix}a{number + 1}" for number in range(len(after.approvals))
+    assert [one.id for one in after.approvals[: len(before.approvals)]] == [
+        one.id for one in before.approvals
     ]
+    could_end = {one.request.id for one in before.blocked if one.request is not None}
+    for number, new in enumerate(after.approvals[len(before.approvals) :], len(before.approvals)):
+        if new.kind == "worker":
+            assert (new.id in could_end, new.status) == (True, "rejected")
+            assert all(one.request is None or one.request.id != new.id for one in after.blocked)
+        else:
+            assert new.id == f"{prefix}a{number + 1}"
     for old, new in zip(before.approvals, after.approvals, strict=False):
         assert old.status == "pending" or new == old, "a settled approval has changed"
     nested = {one.nested_id for one in after.pending if isinstance(one, RunAgent)}

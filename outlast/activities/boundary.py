@@ -101,6 +101,7 @@ class EffectActivities:
                     progress=info.heartbeat_details[0] if info.heartbeat_details else None,
                     report=None if beat.send is None else partial(_report_progress, beat),
                     execution=_execution(info),
+                    patient=_is_patient(payload),
                 )
                 result = await carry_out(self._worker, request, attempt)
             within = max(ends - time.monotonic(), 0.0)
@@ -253,7 +254,7 @@ def _typed_errors(payload: JsonObject) -> Generator[None]:
     everything. Any other failure then ends the patient request, and the run's next request has all
     its attempts.
     """
-    patient = isinstance(cast("object", payload), dict) and payload.get("patient") is True
+    patient = _is_patient(payload)
     try:
         yield
     except asyncio.CancelledError:
@@ -292,6 +293,11 @@ def _typed_errors(payload: JsonObject) -> Generator[None]:
             type=failures.WORKER_FOUND if again and patient else failures.INTERNAL,
             non_retryable=patient or not again,
         ) from error
+
+
+def _is_patient(payload: JsonObject) -> bool:
+    """Whether an effect has waited for a worker that has what it needs."""
+    return isinstance(cast("object", payload), dict) and payload.get("patient") is True
 
 
 def _impatient(error: EffectError, *, tried_seconds: float, delay: timedelta) -> EffectError:

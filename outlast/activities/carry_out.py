@@ -31,6 +31,7 @@ class Attempt:
         progress: what an earlier attempt has reported; None if it has reported nothing.
         report: stores the progress of this attempt for the attempts after it, if there is a way.
         execution: the execution that asks for the effect, in the server's words; None in memory.
+        patient: the effect has waited for a worker that can carry it out.
     """
 
     number: int = 1
@@ -38,6 +39,7 @@ class Attempt:
     progress: Json = None
     report: Callable[[Json], None] | None = None
     execution: Execution | None = None
+    patient: bool = False
 
 
 FIRST = Attempt()

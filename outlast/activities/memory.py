@@ -83,8 +83,8 @@ def _named_session(registry: Registry, described: JsonObject) -> Session:
     if session_id is not None and actual != session_id:
         raise UserError(
             f"The run's session is {session_id!r}, but {name!r} is the session {actual!r} on this "
-            f"worker. Register a factory for sessions: AgentWorker(references={{{kind!r}: "
-            "lambda session_id: ...})."
+            f"worker. Register a factory for sessions: references={{{kind!r}: "
+            "lambda session_id: ...}."
         )
     return cast("Session", session)
 

@@ -144,7 +144,7 @@ async def _run_attempt(worker: WorkerDeps, request: RunTool, made: Attempt) -> T
     attempt = made.number
     tool, away = await _tool_of(worker, request, attempt)
     if tool is None or tool.form != request.form:
-        return _missing_tool_output(request, attempt, away)
+        return _missing_tool_output(request, made, away)
     invocation = Invocation.of(worker, request, tool.context_type)
     stopped = await _stopped(tool, invocation, request, made)
     if stopped is not None:
@@ -244,7 +244,7 @@ async def _stopped(
     return ToolResult(output=None, required=verdict.required)
 
 
-def _missing_tool_output(request: RunTool, attempt: int, away: Sequence[str]) -> ToolResult:
+def _missing_tool_output(request: RunTool, made: Attempt, away: Sequence[str]) -> ToolResult:
     """Return the output of a tool that its server no longer has or cannot list.
 
     Raises:
@@ -252,7 +252,8 @@ def _missing_tool_output(request: RunTool, attempt: int, away: Sequence[str]) ->
     """
     why = servers_away(away) if away else f"The tool {request.name} no longer exists."
     text = f"{why} The call was not carried out."
-    if attempt < request.policy.attempts:
+    has_waited = made.patient and not away  # it would be sent from worker to worker for ever
+    if made.number < request.policy.attempts and not has_waited:
         raise EffectError(failures.USER_ERROR, text, retryable=True)
     return ToolResult(output=text, failed=True, value=text if request.final else None)
 

@@ -139,9 +139,9 @@ def is_registered(name: str) -> bool:
 def unknown_reference(name: object) -> UserError:
     """Return the error for an unknown name."""
     return UserError(
-        f"This worker has no object named {name!r}, which the run refers to. Register it at the "
-        "worker: AgentWorker(references=[my_callable]), or under its own name: "
-        "AgentWorker(references={'my_name': my_callable})."
+        f"This worker has no object named {name!r}, which the run refers to. A worker gets it with "
+        "references=[my_callable], or under a name of its own with references={'my_name': "
+        "my_callable}; a program that hosts its own runs, by passing it to Runner again."
     )
 
 

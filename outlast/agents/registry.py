@@ -158,8 +158,9 @@ class Registry:
         if name not in self._agents:
             names = ", ".join(repr(one) for one in self.names) or "none"
             raise UserError(
-                f"This worker has no agent {name!r}. It has: {names}. Register the agent with "
-                "AgentWorker(agents=[...]), or send the run to the right task queue."
+                f"This worker has no agent {name!r}. It has: {names}. Give it the agent "
+                "(agents=[...]), or start the program again that has it; or send the run to the "
+                "right task queue."
             )
         return self._agents[name]
 

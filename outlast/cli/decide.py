@@ -80,24 +80,28 @@ _RUNS: Final[dict["RequestKind", str]] = {
     "handoff": "The handoff goes on.",
     "output": "The user gets the answer.",
     "budget": "The run goes on.",
+    "worker": "It waits on.",
 }
 _RUNS_CHANGED: Final[dict["RequestKind", str]] = {
     "tool": "The call runs with the changed arguments.",
     "handoff": "The handoff goes on with the changed arguments.",
     "output": "The user gets the changed answer.",
     "budget": "The run goes on with the changed budget.",
+    "worker": "It waits on.",
 }
 _STOPS: Final[dict["RequestKind", str]] = {
     "tool": "The call does not run; the model reads why.",
     "handoff": "The handoff does not happen; the model reads why.",
     "output": "The user does not get the answer; the model writes another one.",
     "budget": "The run does not go on with this question.",
+    "worker": "The run goes on without it; the model reads why it was not carried out.",
 }
 _ANSWERED: Final[dict["RequestKind", str]] = {
     "tool": "The call does not run; the model reads your answer as its output.",
     "handoff": "The handoff does not happen; the model reads your answer.",
     "output": "The user gets your answer.",
     "budget": "The run goes on.",
+    "worker": "It waits on.",
 }
 _DONE: Final = {
     "approved": ("Approved", _RUNS),

@@ -34,6 +34,7 @@ _WAITS: Final[dict[RequestKind, str]] = {
     "handoff": "",
     "output": " to approve its answer",
     "budget": ": a budget is used up",
+    "worker": ": no worker can carry it out",
 }
 """What a request waits for, where it is not the call in the line above."""
 

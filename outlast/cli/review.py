@@ -192,6 +192,7 @@ def _headline(request: ApprovalRequest) -> tuple[str, str]:
         "handoff": ("handoff", named),
         "output": ("answer", joined("not sent to the user yet", f" ({request.id})")),
         "budget": ("budget", joined("used up", f" ({request.id})")),
+        "worker": ("no worker", named),
     }
     return headlines[request.kind]
 

@@ -106,7 +106,7 @@ def interruption(
 
 
 def pending_in_order(state: LoopState) -> list[ApprovalRequest]:
-    """Return the pending requests in the order of the calls, including nested runs.
+    """Return the requests for approval in the order of the calls, including nested runs.
 
     A nested run requests approval after its sibling calls do, so the order of requests differs.
     """
@@ -120,7 +120,8 @@ def pending_in_order(state: LoopState) -> list[ApprovalRequest]:
     for at, call in enumerate(state.calls):
         nested_id = "" if call.effect is None else tools.get(call.effect, "")
         place |= dict.fromkeys((call.approval or "", *asking.get(nested_id, ())), at)
-    return sorted(state.pending_approvals, key=lambda one: place.get(one.id, len(place)))
+    asked = (one for one in state.pending_approvals if one.kind != "worker")
+    return sorted(asked, key=lambda one: place.get(one.id, len(place)))
 
 
 def _rebuilt_call(request: ApprovalRequest, definitions: LocalDefinitions) -> JsonObject:

@@ -30,15 +30,14 @@ async def present_requests(root: LoopState, client: Client) -> tuple[ApprovalReq
     Raises:
         AgentsException: the server refused, or a nested run cannot be read.
     """
-    found = [one for one in root.approvals if one.status == "pending"]
+    found = list(root.own_requests)
     waiting = _nested_ids(root)
     while waiting:
         run_id = waiting.pop(0)
         nested = await state_of(run_id, client)
         if nested is None or not await _is_nested_in(run_id, root.run_id, client):
             continue
-        pending = (one for one in nested.approvals if one.status == "pending")
-        found += [replace(one, run_id=run_id) for one in pending]
+        found += [replace(one, run_id=run_id) for one in nested.own_requests]
         waiting += _nested_ids(nested)
     return tuple(found)
 

@@ -11,7 +11,9 @@ from typing import Final, Literal, TypeAlias, cast
 from outlast.loop.canonical import canonical_name, digest, digest_of
 from outlast.loop.values import Json, JsonObject
 
-RequestKind: TypeAlias = Literal["tool", "handoff", "output", "budget"]
+RequestKind: TypeAlias = Literal["tool", "handoff", "output", "budget", "worker"]
+"""What waits. `worker`: a call or another step that no worker can carry out so far."""
+
 Risk: TypeAlias = Literal["low", "medium", "high"]
 DecisionType: TypeAlias = Literal["approve", "edit", "reject", "respond"]
 """What a person can decide, as far as the terms of the request allow it."""
@@ -265,7 +267,8 @@ class ApprovalRequest:
         id: `a1`, `a2` …: unique in the conversation, and the same on every replay.
         kind: what waits.
         call_id: the provider's id of the call; empty for an answer or a budget.
-        name: the name of the tool or handoff; `answer` or `budget` for the others.
+        name: the name of the tool or handoff; `answer` or `budget` for the others, and the agent
+            for a step of it that no worker can carry out.
         source: the MCP server of the tool; empty for others.
         tool_digest: the digest of the tool, as `Seen.tool`; empty for an answer or a budget.
         agent: the agent that made the call.

@@ -429,12 +429,14 @@ def _run_started(event: RunStarted) -> Step:
 
 def _effect_blocked(state: LoopState, event: EffectBlocked) -> LoopState:
     """Show that no worker can carry out an effect, until one can."""
-    if all(effect.effect != event.effect for effect in state.pending):
+    effect = next((one for one in state.pending if one.effect == event.effect), None)
+    if effect is None:
         return state
     others = tuple(one for one in state.blocked if one.effect != event.effect)
     if not event.lacks:
         return revised(state, blocked=others) if others != state.blocked else state
-    newest = Blocked(effect=event.effect, at_ms=event.at_ms, lacks=event.lacks)
+    request = requests.blocked_effect(state, effect, event.lacks, event.at_ms)
+    newest = Blocked(effect=event.effect, at_ms=event.at_ms, lacks=event.lacks, request=request)
     return revised(state, blocked=(*others, newest))
 
 
@@ -684,7 +686,45 @@ def _decision_received(state: LoopState, event: DecisionReceived) -> Step:
         what = f"decision {decision.type:.20} for {decision.request_id:.80}{_by(decision.person)}"
         return with_ignored(state, event.at_ms, what, problem), ()
     sender = sender_of(state, event.at_ms, verified=event.verified)
+    given_up = (
+        (block, request)
+        for block in state.blocked
+        if (request := block.request) is not None and request.id == decision.request_id
+    )
+    block, request = next(given_up, (None, None))
+    if block is not None and request is not None:
+        request = votes.voted(request, decision, sender, request.arguments)
+        return _give_up(state, block, request)
     return _take_decision(state, decision, sender)
+
+
+def _give_up(state: LoopState, block: Blocked, request: ApprovalRequest) -> Step:
+    """Go on without an effect that no worker can carry out: a person does not wait any more.
+
+    The model reads a call's output. Anything else fails as if it had failed by itself.
+    """
+    effect = next(one for one in state.pending if one.effect == block.effect)
+    decision = request.decision
+    assert decision is not None  # noqa: S101  one person is enough to reject
+    pending = tuple(one for one in state.pending if one is not effect)
+    approvals = (*state.approvals, request)
+    state = revised(state, pending=pending, approvals=approvals, starts=True)
+    if isinstance(effect, RunTool):
+        index = call_of(state, effect)
+        state = with_call(state, index, _rejected(state.calls[index], decision))
+        state, commands = _continue_acting(state)
+    elif isinstance(effect, RunHandoff):
+        call = _rejected(state.calls[0], decision)
+        state, commands = _continue_acting(revised(state, phase="acting", calls=(call,)))
+    else:
+        message = phrases.given_up(decision.by, block.lacks, decision.message)
+        failure = Failure(code="user_error", message=message)
+        if isinstance(effect, CallModel | CheckInput):  # a handler would wait for the worker, too
+            state, commands = _settle_unanswered(state, failure)
+        else:
+            failed = EffectFailed(at_ms=block.at_ms, effect=effect.effect, failure=failure)
+            state, commands = _effect_failed(state, effect, failed)
+    return state, (CancelEffect(effect=effect.effect), *commands)
 
 
 def _request_claimed(state: LoopState, event: RequestClaimed) -> LoopState:

@@ -109,6 +109,17 @@ def approval_expired(request_id: str, name: str) -> str:
     return f"Nobody decided the approval {request_id} of {name} in time."
 
 
+def blocked(lacks: str) -> str:
+    """Return why people are asked about something that no worker can carry out."""
+    return f"No worker can carry this out, and it waits for one that can. {lacks}"
+
+
+def given_up(by: str | None, lacks: str, why: str | None) -> str:
+    """Return the message of a question that needed something which no worker had."""
+    said = f": {why}" if why else "."
+    return f"{by or 'A person'} gave up waiting for a worker{said} {lacks}"
+
+
 def tool_failed(name: str, code: str) -> str:
     """Return the output of a tool that failed for good, without internals."""
     if code == "tool_timeout":

@@ -4,7 +4,9 @@ import json
 from dataclasses import replace
 from typing import Any
 
+from outlast.loop import phrases
 from outlast.loop.approvals import (
+    DEFAULT_TERMS,
     ApprovalRequest,
     ApprovalTerms,
     Evidence,
@@ -16,6 +18,7 @@ from outlast.loop.calls import DEFAULT_NESTED, Call
 from outlast.loop.canonical import digest
 from outlast.loop.checks import INPUT_CHECKS, Candidate, CheckStage
 from outlast.loop.effects import (
+    BACKGROUND,
     CallModel,
     CheckInput,
     Effect,
@@ -211,6 +214,38 @@ def approval(state: LoopState, call: Call, at_ms: int) -> ApprovalRequest:
         tool_digest=call.plan.tool_digest,
         reason=call.plan.reason,
     )
+
+
+def blocked_effect(
+    state: LoopState, effect: Effect, lacks: str, at_ms: int
+) -> ApprovalRequest | None:
+    """Let a person give up an effect that no worker can carry out; the others go on without it."""
+    if effect.kind in BACKGROUND:
+        return None
+    calls = (
+        one for one in state.calls if effect.effect == one.effect or effect.kind == "run_handoff"
+    )
+    call = next(calls, None)
+    own = state.start.parent.prefix if state.start.parent else ""
+    request = _request(
+        state,
+        at_ms,
+        replace(
+            DEFAULT_TERMS if call is None else call.plan.terms,
+            allow=("reject",),
+            expires_in_ms=None,
+            remind_every_ms=None,
+            escalations=(),
+        ),
+        kind="worker",
+        call_id="" if call is None else call.call_id,
+        name=state.agent if call is None else call.name,
+        arguments="{}" if call is None else call.arguments,
+        source="" if call is None else call.plan.source,
+        tool_digest="" if call is None else call.plan.tool_digest,
+        reason=phrases.blocked(lacks),
+    )
+    return replace(request, id=f"{own}b{effect.effect}")
 
 
 def evidence_of(request: ApprovalRequest, arguments: str) -> Evidence:

@@ -137,11 +137,15 @@ class ItemsToSave:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocked:
-    """An effect that no worker can carry out: since when, and the missing part."""
+    """An effect that no worker can carry out: since when, and the missing part.
+
+    `request` lets people give it up; None for effects that run beside the conversation.
+    """
 
     effect: int
     at_ms: int
     lacks: str
+    request: ApprovalRequest | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -475,9 +479,14 @@ class LoopState:
 
     @property
     def pending_approvals(self) -> tuple[ApprovalRequest, ...]:
-        """The approval requests that wait for a decision, here and in nested runs."""
+        """The requests that wait for a decision, here and in nested runs."""
+        return self.own_requests + tuple(one for made in self.nested for one in made.requests)
+
+    @property
+    def own_requests(self) -> tuple[ApprovalRequest, ...]:
+        """The requests of the run itself that wait: for approval, or to give a step up."""
         own = tuple(request for request in self.approvals if request.status == "pending")
-        return own + tuple(request for one in self.nested for request in one.requests)
+        return own + tuple(one.request for one in self.blocked if one.request is not None)
 
 
 _PARTS: Final = {
@@ -542,7 +551,11 @@ def may_save(state: LoopState) -> bool:
 
 def waits_for_people(state: LoopState) -> bool:
     """Whether the run only waits for decisions of people, here or in every nested run."""
-    asking = {one.nested_id for one in state.nested if one.requests}
+    asking = {
+        made.nested_id
+        for made in state.nested
+        if any(request.kind != "worker" for request in made.requests)
+    }
     return state.phase in {"acting", "asking"} and all(
         effect.kind in BACKGROUND or (effect.kind == "run_agent" and effect.nested_id in asking)
         for effect in state.pending
@@ -663,7 +676,9 @@ def decision_problem(
 ) -> str | None:
     """Return why a decision does not count at a time, or None if it does."""
     sender = sender_of(state, at_ms, verified=verified)
-    return refusal(_aged(state, at_ms), decision, sender, _of_nested(state))
+    blocked = (one.request for one in state.blocked if one.request is not None)
+    requests = [*_aged(state, at_ms), *blocked]
+    return refusal(requests, decision, sender, _of_nested(state))
 
 
 def claim_problem(state: LoopState, event: RequestClaimed) -> str | None:

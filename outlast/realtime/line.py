@@ -719,7 +719,7 @@ class Line:
     async def decide(self, decision: Callable[[str], Decision], call_id: str) -> bool:
         """Decide about a call that waits for a person; return whether one waits."""
         for request in (await self._case.state()).pending_approvals:
-            if request.call_id == call_id:
+            if request.call_id == call_id and request.kind != "worker":
                 await self._case.decide(decision(request.id))
                 return True
         return False

@@ -223,7 +223,11 @@ class Progress:
         return begun
 
     def _approvals(self, state: LoopState) -> list[Step]:
-        pending = [one for one in state.pending_approvals if one.id not in self._asked]
+        pending = [
+            one
+            for one in state.pending_approvals
+            if one.id not in self._asked and one.kind != "worker"
+        ]
         self._asked.update(one.id for one in pending)
         return [ApprovalNeeded(request) for request in pending]
 

@@ -16,9 +16,11 @@ from outlast.activities.attempt_error import AttemptError
 from outlast.activities.failure_words import failure_words, one_line
 from outlast.activities.retry_delay import next_attempt_in
 from outlast.agents.logs import logs_exception_texts
-from outlast.contract import names
+from outlast.contract import failures, names
 
 _LOGGER: Final = "temporalio.activity"
+
+_FIRST_REPEATED: Final = 4
 
 
 def log_failures_in_lines() -> None:
@@ -32,11 +34,18 @@ class FailureLines(logging.Filter):
     """Rewrites the SDK's log record of a failed attempt; other records stay."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Rewrite the record as one line, and let it through."""
+        """Rewrite the record as one line, and let it through.
+
+        An effect that waits for a worker has a line at once, and then ever more rarely.
+        """
         error = record.exc_info[1] if record.exc_info else None
         if error is None or not _is_ours():
             return True
-        if isinstance(error, asyncio.CancelledError):
+        if isinstance(error, ApplicationError) and error.type == failures.WORKER_LACKS:
+            if not _is_worth_a_line(error):
+                return False
+            record.msg = _line_of_wait(error)
+        elif isinstance(error, asyncio.CancelledError):
             record.msg = _line_of_timeout()
         else:
             record.msg = _line(error)
@@ -61,6 +70,21 @@ def _line(error: BaseException) -> str:
     last = final or activity.info().attempt == most
     message = failure_words(text, error)
     return _log_line("failed", message, most=most, delay=None if last else next_attempt_in(asked))
+
+
+def _is_worth_a_line(error: ApplicationError) -> bool:
+    """Whether this attempt is the first, or the fourth, eighth, sixteenth and so on of the wait."""
+    attempt = activity.info().attempt
+    return error.non_retryable or (attempt >= _FIRST_REPEATED and attempt & (attempt - 1) == 0)
+
+
+def _line_of_wait(error: ApplicationError) -> str:
+    """Return the line of an effect that this worker cannot carry out."""
+    info = activity.info()
+    what = one_line(info.activity_type.removeprefix(names.TOOL_PREFIX))
+    run_id = one_line(info.workflow_id or "")
+    message = failure_words(error.message, error)
+    return f"outlast: {what} in {run_id} waits for a worker that can carry it out: {message}"
 
 
 def _line_of_timeout() -> str:

@@ -144,7 +144,7 @@ def waits(state: LoopState) -> list[Wait]:
             due_ms=next_due_ms(request),
         )
         for request in state.pending_approvals
-        if not request.run_id  # a nested run shows its own
+        if not request.run_id and request.kind != "worker"  # a nested run shows its own
     ]
     if state.hold is not None:
         line = joined("Held by ", state.hold.by or "a person")
@@ -283,8 +283,9 @@ def _to_decide(state: LoopState, request: ApprovalRequest) -> str:
         what = f"Waiting for more of a budget: {inline(spent)}, for {inline(request.agent)}{where}."
         return f"{what} {_rules(request)} {_way(run, request)}"
     rest = "" if len(shown) <= DECIDED_LENGTH else " The query `approvals` has them in full."
+    what = "a worker" if request.kind == "worker" else "approval"
     return (
-        f"Waiting for approval: {code(request.name)} with the arguments "
+        f"Waiting for {what}: {code(request.name)} with the arguments "
         f"{code(shown, DECIDED_LENGTH)}, called by {inline(request.agent)}{where}.{rest} "
         f"{_rules(request)} {_way(run, request)}"
     )
@@ -311,10 +312,12 @@ def _rules(request: ApprovalRequest) -> str:
 def _way(run_id: str, request: ApprovalRequest) -> str:
     """Return how to decide, as far as the run accepts it."""
     verb = "approve" if "approve" in request.terms.allow else "inbox show"
+    if request.kind == "worker":
+        verb = "reject"
     digest = request.args_digest
     command = (
         rendering.decision_command(verb, run_id, request.id, digest)
-        if verb == "approve"
+        if verb != "inbox show"
         else rendering.command(verb, run_id, request.id)
     )
     if request.terms.takeover and not request.run_id:

@@ -11,6 +11,7 @@ from temporalio.client import Client
 from outlast.agents.agent import Agent
 from outlast.agents.errors import ModelCallFailed
 from outlast.agents.tools.function_tool import function_tool
+from outlast.client.inbox import Inbox, InboxEntry
 from outlast.client.runner import Runner
 from outlast.contract import names
 from outlast.models.multi_provider import MultiProvider
@@ -141,6 +142,63 @@ async def test_a_call_whose_tool_no_worker_has_waits_for_one_that_has_it(desk: D
     result = await handle.wait_for_people()
     assert result.final_output == "Fine."
     assert "done by the new one" in str((await handle.state()).items)
+
+
+async def test_people_see_a_call_whose_tool_is_gone_and_reject_it(desk: Desk):
+    planning = ScriptedModel([call("new_tool", "c1")])
+    worker = await desk.open(Agent(name="A", tools=[gated_tool]), model=planning)
+    handle = await desk.start("A")
+    await desk.until_status(handle, "waiting")
+    await desk.close(worker)
+    model = ScriptedModel("Done by hand.")
+    await desk.open(Agent(name="A", tools=[old_tool]), model=model)
+    await handle.approve("a1")
+    await desk.until_status(handle, "blocked")
+    (request,) = await handle.approvals()
+    assert (request.kind, request.name, request.terms.allow) == ("worker", "new_tool", ("reject",))
+    assert "has no tool 'new_tool'" in (request.reason or "")
+
+    async def listed() -> InboxEntry:
+        inbox = Inbox(desk.client)
+        while True:  # visibility is a moment behind
+            for entry in await inbox.list():
+                if entry.run_id == handle.id and entry.status == "blocked":
+                    return entry
+            await asyncio.sleep(0.05)
+
+    entry = await asyncio.wait_for(listed(), 30)
+    assert (entry.pending, [one.id for one in await entry.requests()]) == (1, [request.id])
+    await handle.reject(request, message="The tool is gone. Ann does it.", by="bob")
+    assert (await desk.result(handle)).final_output == "Done by hand."
+    assert outputs(model.requests[0])["c1"] == "The tool is gone. Ann does it."
+
+
+async def test_an_agent_as_a_tool_whose_agent_is_gone_is_given_up_in_its_own_run(desk: Desk):
+    judge = Agent(name="Judge", tools=[gated_tool])
+    asks = judge.as_tool("ask_judge", "Asks a judge")
+    planning = ScriptedModel([call("ask_judge", "c1", input="?")], [call("new_tool", "c2")])
+    worker = await desk.open(Agent(name="A", tools=[asks]), model=planning)
+    handle = await desk.start("A")
+    await desk.until(handle, lambda state: len(state.pending_approvals) == 1)
+    await desk.close(worker)
+    model = ScriptedModel("Without the judge.")
+    await desk.open(Agent(name="A", tools=[old_tool]), model=model)
+    (request,) = await handle.approvals()
+    await handle.approve(request)
+    for step in ("new_tool", "Judge"):  # its call, and then its next model call
+        wanted = ("worker", step)
+        state = await desk.until(
+            handle,
+            lambda state, wanted=wanted: (
+                [(one.kind, one.name) for one in state.pending_approvals] == [wanted]
+            ),
+        )
+        assert state.status == "running", "no person has to decide"
+        (request,) = await handle.approvals()
+        assert (request.kind, bool(request.run_id)) == ("worker", True)
+        await handle.reject(request, message="The judge is retired.", by="bob")
+    assert (await desk.result(handle)).final_output == "Without the judge."
+    assert "ask_judge failed" in str(outputs(model.requests[0])["c1"])
 
 
 async def test_a_conversation_whose_agent_no_worker_knows_waits_and_says_so(desk: Desk):

@@ -59,12 +59,14 @@ def absent(missing: list[tuple[ValuePath, str]]) -> str:
     if not names:
         return (
             f"The context, a {missing[0][1]}, is not data, and this process does not have it. Let "
-            "workers make it: AgentWorker(..., context=make_context)."
+            "workers make it (context=make_context), or start the run again in the program that "
+            "hosts it."
         )
     return (
         f"The context's {names} is not data, and this process does not have it. Let workers "
-        f"make it: AgentWorker(..., context={{{'.'.join(missing[0][0])!r}: make_it}}), or "
-        "context=make_context, called with the data of the context."
+        f"make it: context={{{'.'.join(missing[0][0])!r}: make_it}}, or context=make_context, "
+        "called with the data of the context. A program that hosts its own runs passes it to "
+        "Runner again."
     )
 
 

@@ -111,7 +111,7 @@ def test_a_context_without_live_values_is_written_as_before() -> None:
 
 def test_a_live_value_that_is_elsewhere_is_named_with_the_fix() -> None:
     value = write_context(CONTEXTS["dataclass"][0])
-    with pytest.raises(UserError, match=r"context's pool \(Pool\).*AgentWorker\(.*context="):
+    with pytest.raises(UserError, match=r"context's pool \(Pool\).*context="):
         read_context(value, Desk)
 
 

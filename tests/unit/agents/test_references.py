@@ -166,7 +166,7 @@ def test_the_process_has_a_table() -> None:
 
 def test_an_unknown_name_is_an_error_that_says_where_to_register_it() -> None:
     with pytest.raises(
-        UserError, match=r"has no object named 'app:trim', .*AgentWorker\(references=\[my_callable"
+        UserError, match=r"has no object named 'app:trim', .*references=\[my_callable"
     ):
         resolve("app:trim")
 

@@ -128,7 +128,7 @@ def test_an_unknown_agent_is_an_error_that_lists_the_known_ones(
     agents: list[str], known: str
 ) -> None:
     registry = Registry(Agent[Any](name=name) for name in agents)
-    with pytest.raises(UserError, match=f"has no agent 'C'. It has: {known}. Register"):
+    with pytest.raises(UserError, match=f"has no agent 'C'. It has: {known}. Give it the agent"):
         registry.agent("C")
 
 
@@ -332,7 +332,7 @@ def test_a_reference_that_could_mean_two_things_is_refused() -> None:
 
 
 def test_an_unknown_reference_is_an_error_that_says_where_to_register_it() -> None:
-    with pytest.raises(UserError, match=r"no object named 'app:trim'.*AgentWorker\(references="):
+    with pytest.raises(UserError, match=r"no object named 'app:trim'.*references="):
         Registry().reference("app:trim")
 
 

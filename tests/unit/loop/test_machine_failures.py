@@ -1,11 +1,22 @@
 """Failures: whom they reach, what else stops, and what a conversation can still do."""
 
+from typing import Any
+
 import pytest
 
 from outlast.loop import phrases
+from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.loop.changes import Change
-from outlast.loop.effects import CallModel, CancelEffect, Finish, RunHandoff
-from outlast.loop.events import EffectBlocked, RunEnded
+from outlast.loop.effects import (
+    CallModel,
+    CancelEffect,
+    Finish,
+    PrepareRun,
+    RunAgent,
+    RunHandoff,
+    SaveSession,
+)
+from outlast.loop.events import DecisionReceived, EffectBlocked, NestedReported, RunEnded
 from outlast.loop.invariants import violations
 from outlast.loop.machine import advance
 from outlast.loop.state import Answer, LoopState
@@ -15,6 +26,7 @@ from tests.loop_driver import (
     Part,
     Play,
     gated,
+    nested,
     play_in,
     said,
     tool,
@@ -259,6 +271,110 @@ def test_a_block_of_an_effect_that_is_not_in_flight_changes_nothing() -> None:
     state = play.state
     blocked(play, 99)
     assert play.state is state
+
+
+def given_up(play: Play, request_id: str, message: str | None = None) -> None:
+    decision = Decision(request_id=request_id, type="reject", by="ann", message=message)
+    play.take(DecisionReceived(at_ms=play.now_ms, decision=decision))
+
+
+@pytest.mark.parametrize("make", [tool, gated])
+def test_a_person_rejects_a_call_that_no_worker_can_carry_out(make: Any) -> None:
+    play = Play.ready()
+    play.replies(make("refund", "c1", '{"amount": 5}'))
+    if make is gated:
+        play.decided("a1")
+    effect = play.running("c1")
+    blocked(play, effect.effect, "Agent 'Triage' has no tool 'refund'.")
+    assert play.state.status == "blocked", "nobody has to decide: a worker may come"
+    (request,) = play.state.pending_approvals
+    assert (request.id, request.kind, request.name) == (f"b{effect.effect}", "worker", "refund")
+    assert (request.terms.allow, request.arguments) == (("reject",), '{"amount": 5}')
+    assert "has no tool 'refund'" in (request.reason or "")
+    given_up(play, request.id, message="The tool is gone. I did it by hand.")
+    assert play.outputs["c1"] == "The tool is gone. I did it by hand."
+    assert (play.state.blocked, play.state.pending_approvals) == ((), ())
+    assert play.state.approvals[-1].status == "rejected"
+    assert CancelEffect(effect=effect.effect) in play.commands
+    play.replies(said("Done by hand."))
+    assert play.finish.final_output == "Done by hand."
+
+
+def test_a_blocked_call_cannot_be_approved_and_nothing_waits_when_a_worker_comes() -> None:
+    play = Play.ready()
+    play.replies(tool("refund", "c1"))
+    effect = play.running("c1")
+    blocked(play, effect.effect)
+    play.decided(f"b{effect.effect}")
+    assert "only with reject" in play.state.ignored[-1].why
+    blocked(play, effect.effect, lacks="")
+    assert play.state.pending_approvals == ()
+    given_up(play, f"b{effect.effect}")
+    assert "has no approval" in play.state.ignored[-1].why
+    play.returns("c1", "paid")
+    assert play.outputs["c1"] == "paid"
+
+
+def test_a_person_rejects_a_handoff_that_no_worker_can_carry_out() -> None:
+    play = Play.ready()
+    play.replies(transfer("Billing", "h1", callback=True))
+    blocked(play, play.only(RunHandoff).effect)
+    (request,) = play.state.pending_approvals
+    assert (request.kind, request.call_id) == ("worker", "h1")
+    given_up(play, request.id)
+    assert play.outputs["h1"] == phrases.REJECTED
+    assert (play.state.agent, play.only(CallModel).agent) == ("Triage", "Triage")
+
+
+def test_a_person_gives_a_question_up_whose_agent_no_worker_has() -> None:
+    play = Play.ready(keep_open=True)
+    blocked(play, play.only(CallModel).effect, "This worker has no agent 'Triage'.")
+    (request,) = play.state.pending_approvals
+    assert (request.name, request.arguments) == ("Triage", "{}")
+    given_up(play, request.id, message="It is retired.")
+    assert play.state.phase == "idle"
+    failure = play.state.failure
+    assert failure is not None
+    assert failure.message == (
+        "ann gave up waiting for a worker: It is retired. This worker has no agent 'Triage'."
+    )
+
+
+@pytest.mark.parametrize("keep_open", [False, True])
+def test_a_run_whose_first_agent_no_worker_has_ends_if_a_person_gives_it_up(
+    *, keep_open: bool
+) -> None:
+    play = Play(keep_open=keep_open, handled=("*",))
+    blocked(play, play.only(PrepareRun).effect)
+    given_up(play, play.state.pending_approvals[0].id)
+    assert play.finish.status == "failed"
+
+
+def test_what_runs_beside_a_conversation_is_given_up_by_nobody() -> None:
+    play = Play.ready(session=True, keep_open=True)
+    play.replies(said("Hello."))
+    blocked(play, play.only(SaveSession).effect, "no such file")
+    assert (len(play.state.blocked), play.state.pending_approvals) == (1, ())
+
+
+def test_a_nested_run_reports_what_no_worker_has_and_its_parent_does_not_wait_for_people() -> None:
+    play = Play.ready()
+    play.replies(nested("Judge", "c1"))
+    run = play.only(RunAgent)
+    request = ApprovalRequest(
+        id=f"e{run.effect}.b1",
+        kind="worker",
+        call_id="",
+        name="Judge",
+        agent="Judge",
+        arguments="{}",
+        args_digest="",
+        requested_at_ms=0,
+        run_id=run.nested_id,
+    )
+    play.take(NestedReported(at_ms=play.now_ms, nested_id=run.nested_id, requests=(request,)))
+    assert play.state.pending_approvals == (request,)
+    assert play.state.status == "running"
 
 
 # --- Runs that the engine ends ----------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Failed attempts on a script's terminal."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,7 +16,7 @@ from temporalio.testing import ActivityEnvironment
 
 from outlast.activities.attempt_error import AttemptError
 from outlast.activities.errors import of_user_code
-from outlast.contract import names
+from outlast.contract import failures, names
 from outlast.worker.failure_lines import FailureLines, log_failures_in_lines
 
 LOGGER = logging.getLogger("temporalio.activity")
@@ -116,6 +117,23 @@ def test_a_line_says_when_the_next_attempt_follows(
     error = ApplicationError("Too busy.", next_retry_delay=delay)
     line = told(error, caplog, attempt=attempt, most=0)
     assert line.endswith(f"Too busy; will be retried in {seconds} s")
+
+
+def test_a_wait_for_a_worker_is_said_at_once_and_then_ever_more_rarely(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    first = ApplicationError("No tool 'f'.", type=failures.WORKER_LACKS, non_retryable=True)
+    line = told(first, caplog)
+    assert "look_up in support-42 waits for a worker that can carry it out: No tool 'f'" in line
+    assert "attempt" not in line
+    assert "retried" not in line
+    again = ApplicationError("No tool 'f'.", type=failures.WORKER_LACKS)
+    said: list[int] = []
+    for attempt in range(1, 61):
+        with contextlib.suppress(IndexError):  # no record
+            told(again, caplog, attempt=attempt, most=0)
+            said.append(attempt)
+    assert said == [4, 8, 16, 32]
 
 
 def test_who_looks_for_a_mistake_gets_the_stack_trace(caplog: pytest.LogCaptureFixture) -> None:
