@@ -162,14 +162,14 @@ def _request(args: Sequence[Any], kwargs: dict[str, Any]) -> ModelRequest:
         TypeError: the arguments are not those of a model call.
     """
     try:
-        arguments = signature(_from_arguments).bind(*args, **kwargs)
+        arguments = signature(model_request).bind(*args, **kwargs)
     except TypeError as error:
         message = f"A model is called with one ModelRequest, or as the SDK's models are: {error}."
         raise TypeError(message) from None
-    return _from_arguments(*arguments.args, **arguments.kwargs)
+    return model_request(*arguments.args, **arguments.kwargs)
 
 
-def _from_arguments(  # noqa: PLR0913  as many as there are
+def model_request(  # noqa: PLR0913  as many as there are
     system_instructions: str | None,
     input: str | Sequence[Any],  # noqa: A002  its name in the SDK
     model_settings: ModelSettings,
@@ -182,6 +182,7 @@ def _from_arguments(  # noqa: PLR0913  as many as there are
     conversation_id: str | None = None,
     prompt: Any = None,
 ) -> ModelRequest:
+    """Return the request record for the SDK's arguments of a model call."""
     del tracing  # the caller traces the call
     items = [{"role": "user", "content": input}] if isinstance(input, str) else list(input)
     hosted = [position for position, tool in enumerate(tools) if not is_function(tool)]

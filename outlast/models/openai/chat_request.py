@@ -46,8 +46,8 @@ def chat_body(
         "messages": chat_messages(
             request.instructions, request.input, model=model, rich_outputs=rich_outputs
         ),
-        "tools": [_tool(tool) for tool in request.tools] or None,
-        "response_format": _response_format(request.output),
+        "tools": [tool_entry(tool) for tool in request.tools] or None,
+        "response_format": response_format(request.output),
         "temperature": settings.temperature,
         "top_p": settings.top_p,
         "frequency_penalty": settings.frequency_penalty,
@@ -65,7 +65,7 @@ def chat_body(
     }
     if request.tools or has_extra_tools(settings):
         # Without tools, the API refuses both fields.
-        body["tool_choice"] = _tool_choice(settings)
+        body["tool_choice"] = tool_choice(settings)
         body["parallel_tool_calls"] = settings.parallel_tool_calls
     body = {name: value for name, value in body.items() if value is not None}
     return {**body, **(settings.extra_args or {}), **(settings.extra_body or {})}
@@ -233,7 +233,7 @@ def _content(content: object) -> str | list[JsonObject]:
     parts = as_objects(content)
     if parts is None or all(_kind(part) in _TEXT_KINDS for part in parts):
         return _plain_text(content)
-    return [_part(part) for part in parts]
+    return [content_part(part) for part in parts]
 
 
 def _plain_text(content: object) -> str:
@@ -258,7 +258,8 @@ def _kind(part: JsonObject) -> str | None:
     return as_text(part.get("type"))
 
 
-def _part(part: JsonObject) -> JsonObject:
+def content_part(part: JsonObject) -> JsonObject:
+    """Return a part of a message's content in the API's format."""
     kind = _kind(part)
     if kind in _TEXT_KINDS:
         return {"type": "text", "text": part.get("text", "")}
@@ -266,6 +267,8 @@ def _part(part: JsonObject) -> JsonObject:
         return _image(part)
     if kind == "input_file":
         return _file(part)
+    if kind in {"image_url", "file"} and as_object(part.get(kind)) is not None:
+        return part  # the API's own format
     if kind == "input_audio" and as_object(part.get("input_audio")) is not None:
         return {"type": "input_audio", "input_audio": part["input_audio"]}
     raise UnsupportedItemError(
@@ -296,7 +299,8 @@ def _file(part: JsonObject) -> JsonObject:
     return {"type": "file", "file": file}
 
 
-def _tool(tool: ToolSpec) -> JsonObject:
+def tool_entry(tool: ToolSpec) -> JsonObject:
+    """Return a function's entry in a request."""
     function: JsonObject = {
         "name": tool.name,
         "description": tool.description,
@@ -308,7 +312,8 @@ def _tool(tool: ToolSpec) -> JsonObject:
     return {"type": "function", "function": function}
 
 
-def _tool_choice(settings: ModelSettings) -> str | JsonObject | None:
+def tool_choice(settings: ModelSettings) -> str | JsonObject | None:
+    """Return the tool choice of a request in the API's format."""
     choice = settings.tool_choice
     if isinstance(choice, MCPToolChoice):
         raise UnsupportedItemError(
@@ -320,7 +325,8 @@ def _tool_choice(settings: ModelSettings) -> str | JsonObject | None:
     return {"type": "function", "function": {"name": choice}}
 
 
-def _response_format(output: OutputSpec | None) -> JsonObject | None:
+def response_format(output: OutputSpec | None) -> JsonObject | None:
+    """Return the format of the answer in the API's format."""
     if output is None:
         return None
     schema = {"name": output.name, "schema": output.schema, "strict": output.strict}

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, cast
 from urllib.parse import SplitResult, urlsplit
 
 from outlast.agents.config.settings import ModelSettings
@@ -47,6 +47,7 @@ from outlast.models.openai.http_session import (
 )
 from outlast.models.openai.pools import split_pools
 from outlast.models.openai.server_events import EventData
+from outlast.models.openai.stand_in_client import StandInClient
 from outlast.ports.hosts import is_this_machine
 from outlast.ports.model import ModelError
 
@@ -183,6 +184,8 @@ class OpenAIConnection:
         self._api_key = api_key
         self._base_url = base_url
         self._websocket_base_url = websocket_base_url
+        if client is not None and not hasattr(client, "post"):
+            client = cast("AsyncOpenAI", StandInClient(client))
         self._own_client = client
         self._counted_for = (organization, project)
         self._is_plain = api_key is None and base_url is None

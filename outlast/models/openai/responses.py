@@ -136,9 +136,19 @@ class OpenAIResponsesModel(ResponsesModel):
         model: the provider's name of the model.
     """
 
-    def __init__(self, model: str, openai_client: "AsyncOpenAI") -> None:
-        """Create the model with a client, which the caller closes."""
-        super().__init__(model, OpenAIConnection(client=openai_client))
+    def __init__(
+        self, model: str, openai_client: "AsyncOpenAI", *, model_is_explicit: bool = True
+    ) -> None:
+        """Create the model.
+
+        Args:
+            model: the provider's name of the model.
+            openai_client: the client, which the caller closes.
+            model_is_explicit: whether to send the name also with a stored prompt, which has its
+                own model.
+        """
+        connection = OpenAIConnection(client=openai_client)
+        super().__init__(model, connection, is_default=not model_is_explicit)
         self.model = model
 
 
@@ -150,7 +160,7 @@ def responses_body(request: ModelRequest, model: str | None) -> JsonObject:
     chooses the model.
     """
     settings = request.settings
-    tools = _tool_entries(request, model)
+    tools = tool_entries(request, model)
     body: dict[str, Any] = {
         "model": model,
         "instructions": request.instructions or None,
@@ -163,26 +173,26 @@ def responses_body(request: ModelRequest, model: str | None) -> JsonObject:
         "reasoning": settings.reasoning,
         "metadata": settings.metadata,
         "store": settings.store,
-        "include": _include(request),
+        "include": included_data(request),
         "top_logprobs": settings.top_logprobs,
         "prompt_cache_key": settings.prompt_cache_key,
         "prompt_cache_retention": settings.prompt_cache_retention,
         "prompt_cache_options": settings.prompt_cache_options,
         "context_management": settings.context_management,
-        "text": _text(request),
+        "text": text_settings(request),
         "previous_response_id": request.previous_response_id,
         "conversation": request.conversation_id,
         "prompt": request.prompt,
     }
     if tools or request.prompt is not None or has_extra_tools(settings):
         # Without tools, the API refuses both fields.
-        body["tool_choice"] = _tool_choice(request, model)
+        body["tool_choice"] = tool_choice(request, model)
         body["parallel_tool_calls"] = settings.parallel_tool_calls
     body = {name: value for name, value in body.items() if value is not None}
     return {**body, **(settings.extra_args or {}), **(settings.extra_body or {})}
 
 
-def _tool_entries(request: ModelRequest, model: str | None) -> list[JsonObject]:
+def tool_entries(request: ModelRequest, model: str | None) -> list[JsonObject]:
     """Return the entries of all tools; functions of a namespace are together in one entry."""
     entries: list[JsonObject] = []
     groups: dict[ToolNamespace, list[JsonObject]] = {}
@@ -286,7 +296,7 @@ def ends_response(event: JsonObject) -> bool:
     return event.get("type") in _WITH_RESPONSE
 
 
-def _include(request: ModelRequest) -> list[str] | None:
+def included_data(request: ModelRequest) -> list[str] | None:
     """Return the additional data to request, for the settings and the hosted tools."""
     include = list(request.settings.include or ())
     if request.settings.top_logprobs is not None:
@@ -301,7 +311,8 @@ def _entry(tool: HostedTool, model: str | None) -> JsonObject:
     return tool.param_for(model) if isinstance(tool, ComputerTool) else tool.to_tool_param()
 
 
-def _tool_choice(request: ModelRequest, model: str | None) -> str | JsonObject | None:
+def tool_choice(request: ModelRequest, model: str | None) -> str | JsonObject | None:
+    """Return the tool choice of a request in the API's format."""
     choice = request.settings.tool_choice
     if isinstance(choice, MCPToolChoice):
         return {"type": "mcp", "server_label": choice.server_label, "name": choice.name}
@@ -320,7 +331,8 @@ def _tool_choice(request: ModelRequest, model: str | None) -> str | JsonObject |
     return {"type": "function", "name": choice}
 
 
-def _text(request: ModelRequest) -> JsonObject | None:
+def text_settings(request: ModelRequest) -> JsonObject | None:
+    """Return the format and the verbosity of the answer's text."""
     text: JsonObject = {}
     if request.output is not None:
         text["format"] = {
