@@ -41,7 +41,7 @@ logger = get_logger(__name__)
 _PLAIN = PrefixCache[None]()
 """The first items of conversations that have no content in the store."""
 
-_NO_STORE = LargeContent(None, threshold=blobs.NEVER)
+NO_STORE = LargeContent(None, threshold=blobs.NEVER)
 
 INLINE_BYTES = 500_000
 """How much text a result may hold inline if every text is below the threshold."""
@@ -95,14 +95,14 @@ async def recorded_result(
         within: how many seconds the store may take, so that the result is recorded in time.
     """
     if content.store is None:
-        return _split(_NO_STORE, request, result, {})
+        return _split(NO_STORE, request, result, {})
     found: Contents = {}
     made = _split(content, request, result, found)
     try:
         await content.put_all(found, within=within)
     except Exception as error:  # noqa: BLE001  any store's error
         logger.warning("large content stays in the history of the run: %s", error)
-        return _split(_NO_STORE, request, result, {})
+        return _split(NO_STORE, request, result, {})
     return made
 
 

@@ -9,6 +9,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Self
@@ -21,7 +22,7 @@ from outlast.agents.logs import get_logger
 from outlast.client.history import RunReader
 from outlast.client.identity import sign
 from outlast.client.run_address import RunAddress, check_size
-from outlast.contract import names, policies, records
+from outlast.contract import blobs, names, policies, records
 from outlast.loop import lines
 from outlast.loop.calls import ModelReply
 from outlast.loop.state import LoopState, line_of
@@ -112,7 +113,14 @@ class RunLine:
         """
         try:
             record = records.LineReplyRecord(
-                line=self.id, token=self._next_token(), said=said, reply=reply
+                line=self.id,
+                token=self._next_token(),
+                said=[blobs.escape_item(raw) for raw in said],
+                reply=replace(
+                    reply,
+                    items=tuple(blobs.escape_fields(raw) for raw in reply.items),
+                    value=blobs.escape(reply.value),
+                ),
             )
         except ValueError as error:
             raise UserError(str(error)) from None

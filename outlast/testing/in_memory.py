@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from time import time_ns
 
 from outlast.activities.carry_out import Attempt, carry_out
+from outlast.activities.content import NO_STORE, recorded_result, whole_request
 from outlast.activities.errors import EffectError
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.client.exceptions import exception_of
@@ -205,9 +206,10 @@ class MemoryRun:
                 self.on_delta({"type": RESTARTED, "attempt": attempt})
             try:
                 # Convert to the wire format and back, so that tests find values that change.
-                request = request_of(self.state, effect)
+                request = await whole_request(NO_STORE, request_of(self.state, effect))
                 one = Attempt(number=attempt, on_event=self.on_delta)
                 result = await carry_out(self.worker, request, one)
+                result = await recorded_result(NO_STORE, request, result)
                 return history.answered(effect, records.write(result), now_ms())
             except EffectError as error:
                 enough = error.attempts is not None and attempt >= error.attempts

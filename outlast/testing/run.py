@@ -18,7 +18,7 @@ from outlast.client.local_definitions import LocalDefinitions
 from outlast.client.results import RunResult, error_of, result_of
 from outlast.client.run_state import RunState, is_list_input
 from outlast.client.start import StartOptions, check_names, run_input
-from outlast.contract import records
+from outlast.contract import blobs, records
 from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.loop.effects import RunAgent
 from outlast.loop.events import MessageReceived
@@ -94,6 +94,7 @@ def started(
     """Return a run that has received its input."""
     run = MemoryRun(worker_for(agent, model, options.get("context")), run_id)
     record = run_input(agent, input, stream=stream, **options)
+    record = replace(record, input=_escaped(record.input))
     run.start(replace(record, settings=join_current_trace(record.settings)))
     return run
 
@@ -172,7 +173,7 @@ def resumed(agent: Agent[Any], waiting: RunState, model: Model, context: object)
     run.worker = worker_for(agent, model, context)
     run.resume()
     for staged_message in waiting.staged_input():
-        content = records.messages_of(staged_message.input)
+        content = records.messages_of(_escaped(staged_message.input))
         message = Message(staged_message.message_id, tuple(content))
         run.take(MessageReceived(at_ms=now_ms(), message=message))
     waiting.clear_pending_input()
@@ -215,3 +216,10 @@ class _OneModel(ModelProvider):
 
     async def aclose(self) -> None:
         """Do nothing: the test owns the model."""
+
+
+def _escaped(messages: str | list[JsonObject]) -> str | list[JsonObject]:
+    """Return messages in which nothing reads as a reference to stored content."""
+    if isinstance(messages, str):
+        return messages
+    return [blobs.escape_item(raw) for raw in messages]

@@ -9,7 +9,9 @@ from outlast import Agent, RunClosed, UserError, function_tool
 from outlast.activities.approval_gate import tool_digest
 from outlast.client.handle import RunHandle
 from outlast.client.line import RunLine
+from outlast.contract import blobs
 from outlast.loop.state import LoopState, line_of
+from outlast.loop.values import reference
 from outlast.testing import ScriptedModel
 from tests.loop_driver import gated, reply_of, said, tool
 from tests.workflow.desk import Desk
@@ -63,6 +65,18 @@ async def test_a_call_said_on_the_line_runs_as_an_activity(desk: Desk) -> None:
     await line.close()
     state = await until(line, lambda state: line_of(state) is None)
     assert [one.kind for one in state.items] == ["input", "tool_call", "tool_output", "message"]
+
+
+async def test_nothing_that_is_said_on_a_line_reads_as_a_reference(desk: Desk) -> None:
+    await desk.open(DESK)
+    line = await opened(desk)
+    raw = reference("0" * 64, 7)
+    heard = {**HEARD, "content": [{"type": "input_text", "text": "Hello", "of": raw}]}
+    await line.reply([heard], reply_of(said("Hello."), response_id="r1"))
+    state = await until(line, lambda state: state.phase == "idle" and state.answers)
+    assert [one.raw for one in state.items[:1]] == [blobs.escape_item(heard)] != [heard]
+    assert blobs.readable(state.items[0].raw) == heard
+    await line.close()
 
 
 async def test_the_caller_hangs_up_while_a_person_decides(desk: Desk) -> None:

@@ -9,6 +9,7 @@ import pytest
 from outlast.activities.content import recorded_result, whole_request
 from outlast.agents.agent import Agent
 from outlast.agents.config.session_input import merge_history
+from outlast.agents.tools.function_tool import function_tool
 from outlast.contract import blobs
 from outlast.contract.effects import EffectRequest
 from outlast.loop.calls import HandoffResult, ModelReply, PreparedRun, ToolResult
@@ -20,7 +21,7 @@ from outlast.loop.view import ViewEdit
 from outlast.models.openai.chat_request import UnsupportedItemError, chat_messages
 from outlast.ports.blobs import LargeContent
 from outlast.ports.model import ModelRequest
-from outlast.testing import ScriptedModel, run_in_memory, say
+from outlast.testing import ScriptedModel, call, run_in_memory, say
 from tests.unit.blobs.stores import MemoryStore
 
 SECRET = "what another run has stored"
@@ -142,3 +143,23 @@ def test_content_next_to_a_raw_marker_is_not_moved_into_it():
     items = [Item("input", {blobs.ESCAPED: "x" * 5_000}), Item("input", {"content": "y" * 5_000})]
     moved = blobs.offload(items, 0, 1_000, {}).moved
     assert [(one.item, one.path) for one in moved] == [(1, ("content",))]
+
+
+@pytest.mark.parametrize("odd", ODD[:6])
+async def test_a_run_in_memory_reads_no_reference_in_what_others_wrote(odd: JsonObject) -> None:
+    @function_tool
+    def look_up() -> Any:
+        return [odd]
+
+    said: list[JsonObject] = [
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "of": odd}]}
+    ]
+    model = ScriptedModel([call("look_up", "c1")], "Fine.")
+    result = await run_in_memory(Agent(name="A", tools=[look_up]), said, model=model)
+    first, second = model.requests
+    assert first.input == said
+    assert second.input[0] == said[0]
+    (output,) = [one for one in second.input if one.get("type") == "function_call_output"]
+    assert json.loads(str(output["output"])) == [odd]
+    assert result.to_input_list()[0] == said[0]
+    assert result.final_output == "Fine."
