@@ -1,8 +1,9 @@
 """Workers are killed with SIGKILL at every moment of a conversation, and nobody could tell."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from temporalio.api.enums.v1 import EventType
@@ -13,19 +14,18 @@ from tests.crash.trial import (
     Moment,
     NewTrial,
     Report,
+    Trial,
     activity_types,
     after_the_last_kill,
     at_commit,
     at_event,
     at_labels,
     at_nested_event,
+    hold_together,
     label,
     telling_moments,
 )
 from tests.crash.verdict import check
-
-LANES = 10
-"""How many conversations are held at the same time."""
 
 STRETCH = 4
 """How many further events a worker may cause before it is killed as the one before it was."""
@@ -47,27 +47,19 @@ async def hold_all(
     Raises:
         ExceptionGroup: what was wrong with which of them.
     """
-    lanes = asyncio.Semaphore(LANES)
     activities = activity_types(baseline.events)
 
-    async def hold(number: int) -> Report:
-        async with lanes:
-            trial = new_trial(talk=talk)
-            try:
-                report = await trial.hold(kills(number))
-                assert len(report.killed_at) == len(kills(number))
-                check(report, baseline)
-            except Exception as error:
-                event = label(baseline.events[number - 1], activities)
-                error.add_note(f"killed at event {number}, {event}; see {trial.log}")
-                raise
-            return report
+    async def hold(trial: Trial, number: int) -> Report:
+        report = await trial.hold(kills(number))
+        assert len(report.killed_at) == len(kills(number))
+        check(report, baseline)
+        return report
 
-    results = await asyncio.gather(*map(hold, numbers), return_exceptions=True)
-    wrong = [one for one in results if isinstance(one, Exception)]
-    if wrong:
-        raise ExceptionGroup(f"{len(wrong)} of {len(numbers)} conversations went wrong", wrong)
-    return [one for one in results if isinstance(one, Report)]
+    trials: dict[str, Callable[[], Awaitable[Report]]] = {}
+    for number in numbers:
+        trial, event = new_trial(talk=talk), label(baseline.events[number - 1], activities)
+        trials[f"killed at event {number}, {event}; see {trial.log}"] = partial(hold, trial, number)
+    return await hold_together(trials)
 
 
 @pytest.mark.full

@@ -6,7 +6,7 @@ what the report has to look like.
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -26,6 +26,8 @@ from tests.workflow.laws import nested_runs
 
 TRIAL_SECONDS = 300
 """Longer than a busy machine needs for ten conversations at once; only a failing one waits for it."""
+LANES = 10
+"""How many conversations are held at the same time."""
 _LOOK_SECONDS = 0.01
 
 
@@ -216,6 +218,31 @@ async def _follow(handle: RunHandle) -> LoopState:
 def count(events: Sequence[HistoryEvent], kind: EventType.ValueType) -> int:
     """Return how many events of a kind a history has."""
     return sum(event.event_type == kind for event in events)
+
+
+async def hold_together(
+    trials: Mapping[str, Callable[[], Awaitable[Report]]], lanes: int = LANES
+) -> list[Report]:
+    """Hold trials by name, some at a time, and return their reports.
+
+    Raises:
+        ExceptionGroup: what was wrong with which of them.
+    """
+    free = asyncio.Semaphore(lanes)
+
+    async def hold(name: str) -> Report:
+        async with free:
+            try:
+                return await trials[name]()
+            except Exception as error:
+                error.add_note(name)
+                raise
+
+    results = await asyncio.gather(*map(hold, trials), return_exceptions=True)
+    wrong = [one for one in results if isinstance(one, Exception)]
+    if wrong:
+        raise ExceptionGroup(f"{len(wrong)} of {len(trials)} conversations went wrong", wrong)
+    return [one for one in results if isinstance(one, Report)]
 
 
 NewTrial: TypeAlias = Callable[..., Trial]
