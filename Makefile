@@ -52,17 +52,24 @@ litellm-proxy: $(VENV)/.test $(LITELLM)/.installed ## models behind a real LiteL
 	@OUTLAST_LITELLM=$(LITELLM)/bin/litellm $(BIN)/pytest -q tests/litellm_proxy
 
 # What is quick and touches every dependency: its own environment, so that the usual one stays.
+# Slow tests of the same packages find what these do; but for a run on a server, and a reload on save.
+LOWEST_SLOW := tests/workflow/test_answers.py \
+	tests/unit/cli/test_dev_and_worker.py::test_a_worker_reloads_on_save_and_all_end_on_ctrl_c
 LOWEST_TESTS := tests/unit/agents tests/unit/cli tests/unit/mcp tests/unit/models tests/unit/sessions tests/replay \
-	tests/architecture/test_dependencies.py tests/workflow/test_answers.py
+	tests/architecture/test_dependencies.py
 
 lowest: $(LOWEST)/.installed ## the tests with the oldest versions that pyproject.toml allows
-	@$(LOWEST)/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider $(LOWEST_TESTS)
+	@$(LOWEST)/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider -m "not full" $(LOWEST_TESTS)
+	@$(LOWEST)/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider $(LOWEST_SLOW)
 
 # `coverage` runs the tests of the loop, with all laws.
 test-others: $(VENV)/.test
 	@OUTLAST_LAWS=1 $(PYTEST) --ignore=tests/unit/loop
 
-check: lint types layers coverage test-others site older-server litellm-proxy lowest ## everything that CI runs
+# Those of one process run two at a time; the environment is complete before.
+check: lint layers $(VENV)/.site ## everything that CI runs
+	@$(MAKE) --no-print-directory -j 2 types coverage site
+	@$(MAKE) --no-print-directory test-others older-server litellm-proxy lowest
 
 lint: $(VENV)/.lint ## style
 	@$(BIN)/ruff check .
