@@ -12,6 +12,7 @@ from outlast.cli.durations import iso_time, now_ms, shown_time
 from outlast.cli.events import RunEvent
 from outlast.cli.follower import Follower
 from outlast.cli.server import Connection
+from outlast.client.content import reader_of
 from outlast.client.handle import RunHandle
 from outlast.client.nested_requests import present_requests
 from outlast.contract.redaction import redaction_of
@@ -51,6 +52,7 @@ class Report:
         requests: the pending requests, those of nested runs included.
         words: what the model wrote about each pending request, by the request's id.
         undelivered: the notices that nobody has heard of.
+        lost: the content of the transcript that is missing or damaged in the blob store.
     """
 
     run_id: str
@@ -64,6 +66,7 @@ class Report:
     requests: tuple[ApprovalRequest, ...] = ()
     words: Mapping[str, str] = field(default_factory=dict[str, str])
     undelivered: tuple[Undelivered, ...] = ()
+    lost: tuple[str, ...] = ()
 
     def record(self, last: int) -> JsonObject:
         """Return the report for programs."""
@@ -78,6 +81,7 @@ class Report:
             "cost": None
             if self.cost is None
             else {"usd": f"{self.cost.usd}", "unknown_models": list(self.cost.unknown_models)},
+            "lost_content": list(self.lost),
             "undelivered": [dataclasses.asdict(one) for one in self.undelivered],
             "approvals": [presentation.approval_view(self.run_id, one) for one in self.requests],
             "transcript": presentation.transcript_view(self.state, last) if last else [],
@@ -110,6 +114,7 @@ async def read_report(connection: Connection, run_id: str) -> Report:
         requests=requests,
         words=await review.read_words(handle, state, requests),
         undelivered=await handle.undelivered() if state.notifies else (),
+        lost=tuple(await reader_of(connection.client).lost(state.items)),
     )
 
 
@@ -147,6 +152,7 @@ def show_report(report: Report, last: int) -> None:
         ("blocked", f"no worker can continue since {shown_time(one.at_ms)}: {one.lacks}")
         for one in state.blocked
     ]
+    rows += [("lost", one) for one in report.lost]
     if state.saving.save_failure is not None:
         since = shown_time(state.saving.save_failure.at_ms)
         problem = state.saving.save_failure.failure.message

@@ -72,6 +72,23 @@ class ContentReader:
         with suppress(Exception):  # raised again when the content is used
             await self._content.joined_all([item.raw for item in items])
 
+    async def lost(self, items: Sequence[Item]) -> list[str]:
+        """Return what the store has lost of items, in words; empty without a store.
+
+        A store that cannot be read is named once, as it says nothing about its content.
+        """
+        found: list[str] = []
+        for number, item in enumerate(items, 1):
+            if self._content.store is None or blobs.is_plain(item.raw):
+                continue
+            try:
+                lost = await self._content.lost_in(item.raw)
+            except Exception as error:  # noqa: BLE001  any store's error
+                kind = type(error).__name__
+                return [*found, f"{self._content.store!r} cannot be read: {kind}: {error}"]
+            found += [f"item {number} ({item.kind}): {one}" for one in lost]
+        return found
+
     def whole(self, value: Json) -> Json:
         """Return a value with its content, or with placeholders without a store.
 

@@ -203,6 +203,16 @@ class LargeContent:
             for raw, before in zip(made, raws, strict=True)
         ]
 
+    async def lost_in(self, value: Json) -> list[str]:
+        """Return the keys of a value's blobs that are gone for good, each with the reason.
+
+        Raises:
+            Exception: the store cannot be read.
+        """
+        needed = {blobs.address(ref): ref["bytes"] for ref in blobs.references(value)}
+        _, gone = await self._read(needed, "missing")
+        return [f"{key}: {why}" for (key, _), why in gone.items()]
+
     async def _read(
         self, needed: Mapping[Address, int], words_for: Gone
     ) -> tuple[dict[Address, list[str]], dict[Address, str]]:

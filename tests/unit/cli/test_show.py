@@ -1,5 +1,8 @@
+import asyncio
 import json
+import shutil
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +11,7 @@ from temporalio.client import Client
 from outlast.agents.agent import Agent
 from outlast.agents.approvals.policy import ApprovalPolicy
 from outlast.agents.tools.function_tool import function_tool
+from outlast.blobs import FileBlobStore, use_blob_store
 from outlast.cli.durations import now_ms
 from outlast.cli.events import run_events
 from outlast.cli.report import Report, show_report
@@ -19,9 +23,10 @@ from outlast.loop.budgets import Budget
 from outlast.loop.effects import RunTool
 from outlast.loop.items import Item, Message
 from outlast.loop.state import Hold, Ignored, LoopState, Start
-from outlast.loop.values import Failure
+from outlast.loop.values import Failure, JsonObject
 from outlast.ports.model import ModelError
 from outlast.testing import ScriptedModel, call, say
+from outlast.worker import AgentWorker
 from tests.unit.cli.conftest import Invoke, Open
 
 
@@ -320,3 +325,24 @@ async def test_people_and_programs_see_the_same_number_of_model_calls(
     assert record["usage"]["requests"] == 1
     assert "  used       1 model call, " in people
     assert f"  next       `outlast retry {run_id}` asks the question again" in people
+
+
+async def test_content_that_the_store_has_lost_is_named(
+    cli: Invoke, client: Client, run_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OUTLAST_BLOB_STORE", f"file://{tmp_path}")
+    other = await Client.connect(client.service_client.config.target_host)
+    use_blob_store(other, FileBlobStore(tmp_path))
+    said: list[JsonObject] = [{"role": "user", "content": "x" * 100_000}]
+    model = ScriptedModel("It is here.")
+    async with AgentWorker(
+        other, agents=[Agent[Any](name="Helper")], task_queue=run_id, model_provider=model
+    ):
+        await Runner.run("Helper", said, id=run_id, client=other, task_queue=run_id)
+    assert "lost " not in (await cli("show", run_id)).stdout
+    await asyncio.to_thread(shutil.rmtree, tmp_path)
+    shown = await cli("show", run_id)
+    assert shown.exit_code == 0
+    assert "lost       item 1 (input): sha256:" in shown.stdout
+    (lost,) = json.loads((await cli("show", run_id, "--json")).stdout)["lost_content"]
+    assert lost.startswith("item 1 (input): sha256:")
