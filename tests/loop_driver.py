@@ -37,6 +37,7 @@ from outlast.loop.effects import (
     HoldLine,
     InputChecked,
     ItemsOffloaded,
+    LendBudget,
     LineEnded,
     ModelReplied,
     NotifyAfterEnd,
@@ -54,6 +55,7 @@ from outlast.loop.effects import (
     ToolFinished,
 )
 from outlast.loop.events import (
+    BudgetLent,
     CancelMode,
     CancelRequested,
     ConversationHeld,
@@ -640,6 +642,7 @@ class Play:
                 | ConversationReleased()
                 | RetryRequested()
                 | NestedReported()
+                | BudgetLent()
                 | CancelRequested()
                 | SignalUnreadable()
                 | EffectBlocked()
@@ -674,6 +677,8 @@ class Play:
                 assert self.state.phase == "closed", "people hear of it while the run goes on"
             case NotifyParent():
                 assert self.state.start.parent is not None
+            case LendBudget():
+                assert command.nested_id in {one.nested_id for one in self.state.lent}
             case _:
                 self.outstanding[command.effect] = command
 

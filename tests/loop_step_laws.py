@@ -41,6 +41,7 @@ from outlast.loop.effects import (
     ToolFinished,
 )
 from outlast.loop.events import (
+    BudgetLent,
     CancelRequested,
     ConversationHeld,
     ConversationReleased,
@@ -159,6 +160,8 @@ def is_inert(  # noqa: C901, PLR0911, PLR0912  a row for each event
                 isinstance(one, RunAgent) and one.nested_id == event.nested_id
                 for one in outstanding.values()
             )
+        case BudgetLent():
+            return all(one.lent != event.index for one in state.start.budgets)
         case LineAttached():
             lines = [one.line for one in outstanding.values() if isinstance(one, HoldLine)]
             return lines == [event.line] or line_problem(state) is not None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from outlast.loop.effects import EffectFailed
 from outlast.loop.events import (
+    BudgetLent,
     CancelRequested,
     ConversationHeld,
     ConversationReleased,
@@ -120,6 +121,8 @@ def label(before: LoopState, event: Event, last_ms: int) -> str:  # noqa: C901, 
             return "realtime line"
         case NestedReported():
             return "nested run reports"
+        case BudgetLent():
+            return "the parent lends more"
         case SignalUnreadable():
             return "unreadable signal"
         case EffectFailed() | EffectBlocked():

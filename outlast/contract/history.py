@@ -25,6 +25,7 @@ from outlast.contract.records import (
     ClaimRecord,
     HoldRecord,
     LeftRecord,
+    LendRecord,
     LineReplyRecord,
     NestedRecord,
     ReleaseRecord,
@@ -47,6 +48,7 @@ from outlast.loop.approvals import Decision
 from outlast.loop.calls import AgentResult
 from outlast.loop.effects import AgentFinished, Effect, EffectFailed, NotifyPeople, RunAgent
 from outlast.loop.events import (
+    BudgetLent,
     CancelRequested,
     ConversationHeld,
     ConversationReleased,
@@ -111,7 +113,16 @@ def signalled(name: str, arguments: Sequence[Json | Unreadable], at_ms: int) -> 
             return CancelRequested(at_ms=at_ms, mode=read(CancelRecord, payload).mode)
         if name == names.SIGNAL_NESTED:
             nested = read(NestedRecord, payload)
-            return NestedReported(at_ms=at_ms, nested_id=nested.nested_id, requests=nested.requests)
+            return NestedReported(
+                at_ms=at_ms,
+                nested_id=nested.nested_id,
+                requests=nested.requests,
+                spent=nested.spent,
+                wants=nested.wants,
+            )
+        if name == names.SIGNAL_LEND:
+            lent = read(LendRecord, payload)
+            return BudgetLent(at_ms=at_ms, index=lent.index, share=lent.share)
         if name == names.SIGNAL_LINE_REPLY:
             return _line_replied(read(LineReplyRecord, payload), at_ms)
         if name in _OF_PEOPLE:
@@ -274,9 +285,13 @@ def failed(
     if isinstance(effect, RunAgent) and engine.spent is not None:
         with suppress(UnreadableRecordError):
             usage = read(Usage, engine.spent)
-            remembered = read(LeftRecord, engine.spent).remembered
+            left = read(LeftRecord, engine.spent)
             result = AgentResult(
-                status="failed", failure=failure, usage=usage, remembered=remembered
+                status="failed",
+                failure=failure,
+                usage=usage,
+                remembered=left.remembered,
+                spent=left.spent,
             )
             return AgentFinished(at_ms=at_ms, effect=effect.effect, result=result)
     return EffectFailed(at_ms=at_ms, effect=effect.effect, failure=failure)

@@ -23,6 +23,7 @@ WORKER_PROCESSES: Final = "OUTLAST_WORKER_PROCESSES"
 SIGNAL_DECIDE: Final = "decide"
 SIGNAL_CANCEL: Final = "cancel"
 SIGNAL_NESTED: Final = "nested"
+SIGNAL_LEND: Final = "lend"
 SIGNAL_LINE_REPLY: Final = "line_reply"
 UPDATE_DECIDE: Final = "decide"
 UPDATE_SEND: Final = "send"
@@ -40,6 +41,7 @@ SIGNALS: Final = frozenset(
         SIGNAL_DECIDE,
         SIGNAL_CANCEL,
         SIGNAL_NESTED,
+        SIGNAL_LEND,
         SIGNAL_LINE_REPLY,
         CLAIM,
         HOLD,

@@ -23,6 +23,8 @@ from outlast.contract.names import (
     SETTING_REQUESTER,
     SETTING_TAKEOVER,
     SETTINGS_OF_TRACE,
+    SIGNAL_LEND,
+    SIGNAL_NESTED,
     TRACE,
     question_key,
 )
@@ -36,11 +38,12 @@ from outlast.loop.approvals import (
 )
 from outlast.loop.budgets import Budget
 from outlast.loop.calls import ModelReply
-from outlast.loop.effects import RunAgent
+from outlast.loop.effects import LendBudget, NotifyParent, RunAgent
 from outlast.loop.events import HoldMode, Parent
 from outlast.loop.invariants import violations
 from outlast.loop.items import Message, SendMode
 from outlast.loop.notices import Notice
+from outlast.loop.spending import spent_of_parent
 from outlast.loop.state import LoopState
 from outlast.loop.values import DEFAULT_MAX_TURNS, Failure, Json, JsonObject, ServerThread, Usage
 
@@ -309,10 +312,38 @@ class CancelRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NestedRecord:
-    """The payload of the signal `nested`: a nested run's pending approval requests."""
+    """The payload of the signal `nested`: a nested run's pending approval requests.
+
+    Attributes:
+        nested_id: the nested run.
+        requests: the pending approval requests.
+        spent: what it has spent of each budget of the parent, by the budget's index.
+        wants: the budgets of which it needs more, each with the share that it knows of.
+    """
 
     nested_id: str
     requests: tuple[ApprovalRequest, ...] = ()
+    spent: tuple[tuple[int, int], ...] = ()
+    wants: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LendRecord:
+    """The payload of the signal `lend`: a nested run's whole share of a budget of its parent."""
+
+    index: int
+    share: int
+
+
+def signal_of(sender: str, command: NotifyParent | LendBudget) -> tuple[str, str, JsonObject]:
+    """Return the receiver, the name and the payload of a signal between a run and its parent."""
+    if isinstance(command, LendBudget):
+        lent = LendRecord(index=command.index, share=command.share)
+        return command.nested_id, SIGNAL_LEND, write(lent)
+    report = NestedRecord(
+        nested_id=sender, requests=command.requests, spent=command.spent, wants=command.wants
+    )
+    return command.parent, SIGNAL_NESTED, write(report)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -353,7 +384,8 @@ def _without_content(notice: Notice) -> Notice:
 class RunResultRecord:
     """The workflow's result: small, because the transcript is in the history.
 
-    `context` is the parent's, for a nested run, as are the decisions in `remembered`.
+    `context` is the parent's, for a nested run, as are the decisions in `remembered` and the budgets
+    in `spent`.
     """
 
     status: Literal["completed", "failed", "cancelled"]
@@ -364,13 +396,20 @@ class RunResultRecord:
     usage: Usage = field(default_factory=Usage)
     context: Json = None
     remembered: tuple[Remembered, ...] = ()
+    spent: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftRecord:
-    """What a failed nested run leaves its parent beside its usage: what people decided in it."""
+    """What a failed nested run leaves its parent beside its usage.
+
+    Attributes:
+        remembered: what people decided in it.
+        spent: what it has spent of each budget of the parent, by the budget's index.
+    """
 
     remembered: tuple[Remembered, ...] = ()
+    spent: tuple[tuple[int, int], ...] = ()
 
 
 def spent_of(state: LoopState) -> JsonObject:
@@ -378,6 +417,8 @@ def spent_of(state: LoopState) -> JsonObject:
     written = write(state.usage)
     if state.remembered:
         written["remembered"] = [write(one) for one in state.remembered]
+    if spent := spent_of_parent(state):
+        written["spent"] = [list(one) for one in spent]
     return written
 
 
@@ -577,6 +618,9 @@ def nested_input(effect: RunAgent, *, visibility: bool) -> RunInput:
         settings = {name: value for name, value in parent.items() if name not in NOT_INHERITED}
     else:
         settings = settings | {name: parent[name] for name in ALWAYS_INHERITED if name in parent}
+    if effect.budgets:
+        own = budgets_of(settings)
+        settings = settings | {SETTING_BUDGETS: [write(one) for one in (*own, *effect.budgets)]}
     return RunInput(
         agent=effect.target,
         message_id=effect.call_id,

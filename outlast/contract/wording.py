@@ -55,7 +55,9 @@ def budget_line(arguments: str) -> str | None:
     if not all(isinstance(one, int) and not isinstance(one, bool) for one in amounts):
         return None
     used, limit, more = (amount_text(of, cast("int", one)) for one in amounts)
-    return f"{used} of {limit} per {per} used; {more} more"
+    nested = found.get("spent_by_nested_runs")
+    part = f", {amount_text(of, nested)} of it in nested runs" if isinstance(nested, int) else ""
+    return f"{used} of {limit} per {per} used{part}; {more} more"
 
 
 def amount_text(of: str, amount: int) -> str:

@@ -20,6 +20,8 @@ class Budget:
         per: what it is counted for: the whole run, each question, or each agent of the run.
         agent: the only agent for which it counts; empty for all.
         terms: who decides whether the run goes on, once it is used up; None: the question fails.
+        lent: it is the share of a nested run, of the budget with this index of its parent, which
+            lends more where something is left.
     """
 
     of: Spending
@@ -27,3 +29,4 @@ class Budget:
     per: Scope = "run"
     agent: str = ""
     terms: ApprovalTerms | None = None
+    lent: int | None = None

@@ -273,7 +273,8 @@ class HandoffResult:
 class AgentResult:
     """The result of an agent that is used as a tool.
 
-    `remembered` has the decisions that also apply to later runs of the agent.
+    `remembered` has the decisions that also apply to later runs of the agent, and `spent` what the
+    run and those nested in it have spent of each budget of the parent, by the budget's index.
     """
 
     status: Literal["completed", "failed", "cancelled"] = "completed"
@@ -282,6 +283,7 @@ class AgentResult:
     usage: Usage = NO_USAGE
     context: Json = None
     remembered: tuple[Remembered, ...] = ()
+    spent: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

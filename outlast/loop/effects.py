@@ -1,4 +1,4 @@
-"""The commands of the loop: effects, and four further commands.
+"""The commands of the loop: effects, and five further commands.
 
 The shell answers an effect with exactly one event, which carries the effect's number. Effects stay
 in the state, unchanged, until they are answered. `contract/effects.py` has a row for each kind:
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from outlast.loop.approvals import ApprovalRequest, Evidence, Remembered
+from outlast.loop.budgets import Budget
 from outlast.loop.call_forms import FUNCTION
 from outlast.loop.calls import (
     DEFAULT_NESTED,
@@ -205,6 +206,7 @@ class RunAgent(AgentEffect):
         remembered: the decisions of the conversation that apply to further calls.
         evidence: what people decided about the call.
         chain_id: the first execution of the run that all others are nested in.
+        budgets: the shares of the run's budgets that the nested run may spend.
     """
 
     target: str
@@ -217,6 +219,7 @@ class RunAgent(AgentEffect):
     remembered: tuple[Remembered, ...] = ()
     evidence: Evidence | None = None
     chain_id: str = ""
+    budgets: tuple[Budget, ...] = ()
     kind: Literal["run_agent"] = "run_agent"
 
 
@@ -407,10 +410,29 @@ class CancelEffect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotifyParent:
-    """Report the pending approval requests of this run to its parent."""
+    """Report the pending approval requests of this run to its parent, and its spending.
+
+    Attributes:
+        parent: the parent's workflow id.
+        requests: the pending approval requests.
+        spent: what this run and those nested in it have spent of each budget of the parent, by
+            the budget's index.
+        wants: the budgets of which it needs more, each with the share that it knows of.
+    """
 
     parent: str
     requests: tuple[ApprovalRequest, ...]
+    spent: tuple[tuple[int, int], ...] = ()
+    wants: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LendBudget:
+    """Lend a nested run more of this run's budget with an index, up to a whole share."""
+
+    nested_id: str
+    index: int
+    share: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -470,4 +492,4 @@ BACKGROUND: Final = frozenset({"save_session", "offload_items", "hold_line", "no
 STOPPED_AT_THE_END: Final = frozenset({"offload_items", "hold_line", "notify_people"})
 """Kinds of effects that the end of a run stops; it waits for all others."""
 
-Command: TypeAlias = Effect | CancelEffect | NotifyParent | NotifyAfterEnd | Finish
+Command: TypeAlias = Effect | CancelEffect | NotifyParent | LendBudget | NotifyAfterEnd | Finish

@@ -222,11 +222,22 @@ class ConversationReleased(HumanAction):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NestedReported:
-    """A nested run reported its pending approval requests."""
+    """A nested run reported its pending approval requests, and its spending: see `NotifyParent`."""
 
     at_ms: int
     nested_id: str
     requests: tuple[ApprovalRequest, ...]
+    spent: tuple[tuple[int, int], ...] = ()
+    wants: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetLent:
+    """The parent lent more of its budget with an index: the nested run's whole share."""
+
+    at_ms: int
+    index: int
+    share: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,6 +325,7 @@ Event: TypeAlias = (
     | PersonSpoke
     | ConversationReleased
     | NestedReported
+    | BudgetLent
     | LineAttached
     | LineReplied
     | CancelRequested

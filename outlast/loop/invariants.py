@@ -102,6 +102,13 @@ def _saves_one_range(state: LoopState) -> bool:
     return may_save(state) <= saving <= min(len(state.saving.to_save), 1)
 
 
+def _waits_in_its_phase(state: LoopState) -> bool:
+    if state.phase == "asking":
+        return state.gate is not None or bool(state.wants)
+    beside = state.phase == "acting" and state.gate is not None and state.gate.budget is not None
+    return beside or state.gate is None
+
+
 def _idle_is_open_and_empty(state: LoopState) -> bool:
     return state.phase != "idle" or (
         state.start.keep_open and not state.inbox and not state.question.answering
@@ -172,8 +179,8 @@ _LAWS: Final[dict[str, Callable[[LoopState], bool]]] = {
     "I17: only what is in flight is blocked": lambda state: (
         {one.effect for one in state.blocked} <= {effect.effect for effect in state.pending}
     ),
-    "I18: an answer or a budget waits for a person exactly in the phase asking": lambda state: (
-        (state.phase == "asking") == (state.gate is not None)
+    "I18: an answer or a budget waits exactly in the phase asking, or beside nested runs": (
+        _waits_in_its_phase
     ),
     "I19: a conversation rests with the person who holds it": lambda state: (
         (state.phase != "held" or state.hold is not None)

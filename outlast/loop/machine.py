@@ -110,6 +110,7 @@ from outlast.loop.effects import (
     HoldLine,
     InputChecked,
     ItemsOffloaded,
+    LendBudget,
     LineEnded,
     ModelReplied,
     NotifyAfterEnd,
@@ -127,6 +128,7 @@ from outlast.loop.effects import (
 )
 from outlast.loop.events import (
     ActionEvent,
+    BudgetLent,
     CancelRequested,
     ConversationHeld,
     ConversationReleased,
@@ -162,6 +164,7 @@ from outlast.loop.state import (
     Ending,
     Gate,
     Hold,
+    Lent,
     LoopState,
     NestedRequests,
     SaveFailure,
@@ -247,7 +250,10 @@ def advance(state: LoopState, event: Event) -> Step:
         state, commands = _notify(before, state, event, commands)
         state = spending.with_pauses(state, event.at_ms)
         state = revised(state, at_ms=max(event.at_ms, before.at_ms))
-    if state.start.parent is not None and state.pending_approvals != before.pending_approvals:
+    if state.start.parent is not None and (
+        state.pending_approvals != before.pending_approvals
+        or (state.wants and (state.wants != before.wants or isinstance(event, BudgetLent)))
+    ):
         commands = (requests.report(state), *commands)
     return state, commands
 
@@ -352,6 +358,8 @@ def _take_event(  # noqa: C901, PLR0911, PLR0912  a row for each event
             return _conversation_released(state, event)
         case NestedReported():
             return _nested_reported(state, event)
+        case BudgetLent():
+            return _budget_lent(state, event), ()
         case LineAttached():
             return _line_attached(state, event)
         case LineReplied():
@@ -378,6 +386,8 @@ def _continue(state: LoopState, weighed_up_to: int, at_ms: int) -> Step:
             step = requests.issue(state, requests.session_save(state, state.saving.to_save[0]))
         elif state.phase == "turned" and not is_being_checked(state):
             step = _begin_turn(state, at_ms)
+        elif state.phase == "acting" and (wanting := spending.wanting(state)) is not None:
+            step = _lend_more(state, *wanting, at_ms)
         elif state.question.candidate is not None and not (
             is_being_checked(state) or "finalize_answer" in kinds
         ):
@@ -620,7 +630,7 @@ def _interrupt(state: LoopState) -> Step:
         if call.status in {"planned", "waiting"}:
             dropped = replace(call, status="settled", output=phrases.SUPERSEDED)
             state = with_call(state, index, dropped)
-    return _continue_acting(_settle_pending(state, "superseded"))
+    return _continue_acting(_settle_pending(state, "superseded", but=gate))
 
 
 def _stop_thinking(state: LoopState) -> Step:
@@ -865,7 +875,24 @@ def _nested_reported(state: LoopState, event: NestedReported) -> Step:
         return with_ignored(state, event.at_ms, what, why), ()
     others = tuple(one for one in state.nested if one.nested_id != event.nested_id)
     newest = NestedRequests(nested_id=event.nested_id, requests=event.requests)
+    state = spending.with_report(state, event)
     return _continue_acting(revised(state, nested=(*others, newest)))
+
+
+def _budget_lent(state: LoopState, event: BudgetLent) -> LoopState:
+    """Go on with a larger share of the parent's budget."""
+    budgets = state.start.budgets
+    index = next((at for at, one in enumerate(budgets) if one.lent == event.index), None)
+    more = 0 if index is None else event.share - spending.limit_of(state, index)
+    if index is None or more <= 0:
+        return state
+    waits = state.phase == "asking" and state.gate is None
+    return revised(
+        state,
+        extended=(*state.extended, (index, more)),
+        wants=tuple(one for one in state.wants if one != index),
+        phase="turned" if waits else state.phase,
+    )
 
 
 def _line_attached(state: LoopState, event: LineAttached) -> Step:
@@ -1132,6 +1159,7 @@ def _ask_again(state: LoopState, index: int, required: RequiredApproval, at_ms: 
 def _agent_finished(state: LoopState, effect: RunAgent, result: AgentResult, at_ms: int) -> Step:
     """Apply the result of a nested run, with its usage and context changes."""
     state = revised(state, usage=state.usage.plus(result.usage))
+    state = spending.settled(state, effect.nested_id, result.spent)
     state = _passed_up(state, effect.nested_id, result.remembered)
     if result.status != "completed":
         message = f"The run of {effect.target} was {result.status}."
@@ -1191,6 +1219,8 @@ def _continue_acting(state: LoopState) -> Step:
             state, stops = _stop_waiting(state)
             return state, (*commands, *stops)
         return (_pause(state) if waits_for_people(state) else state), commands
+    if state.gate is not None:  # the nested runs that needed the budget have ended
+        state = _settle_pending(revised(state, gate=None), "superseded")
     state = record_outputs(state, [call for call in state.calls if call.status == "settled"])
     handoffs = tuple(call for call in state.calls if call.status == "held")
     if not handoffs:
@@ -1293,6 +1323,9 @@ def _start_calls(state: LoopState) -> Step:
             run = requests.call_run(state, index)
             state = with_call(state, index, replace(call, status="running", effect=run.effect))
             state, started = requests.issue(state, run)
+            if isinstance(run, RunAgent) and run.budgets:
+                lent = requests.lent_to(run, state.question.responses_from)
+                state = revised(state, lent=(*state.lent, lent))
             commands.extend(started)
             running += 1
     return state, tuple(commands)
@@ -1354,7 +1387,7 @@ def _without_nested(state: LoopState, effect: RunTool | RunAgent) -> LoopState:
     if isinstance(effect, RunTool):
         return state
     nested = tuple(one for one in state.nested if one.nested_id != effect.nested_id)
-    return revised(state, nested=nested)
+    return spending.without_wants(revised(state, nested=nested), effect.nested_id)
 
 
 # --- How people decide: requests, votes, what a settled request does, and what time does ----------
@@ -1390,14 +1423,26 @@ def _give_answer(state: LoopState, output: Json, item: int | None, at_ms: int) -
     return (state, ()) if state.cancel is None else _stop_waiting(state)
 
 
-def _ask_to_go_on(state: LoopState, index: int, at_ms: int) -> Step:
-    """Request more of a budget that is used up, or fail the question."""
+def _ask_to_go_on(state: LoopState, index: int, at_ms: int, agent: str = "") -> Step:
+    """Request more of a budget that is used up, from people or the parent; or fail the question."""
     budget = state.start.budgets[index]
+    phase = "acting" if state.phase == "acting" else "asking"
+    if budget.lent is not None and state.start.parent is not None:
+        wants = state.wants if index in state.wants else (*state.wants, index)
+        return revised(state, phase=phase, wants=wants), ()
     if budget.terms is None:
         return _fail_question(state, _budget_failure(state, index, None))
-    request = requests.budget_approval(state, index, budget.terms, at_ms)
+    request = requests.budget_approval(state, index, budget.terms, at_ms, agent)
     gate = Gate(request_id=request.id, budget=index)
-    return revised(state, phase="asking", approvals=(*state.approvals, request), gate=gate), ()
+    return revised(state, phase=phase, approvals=(*state.approvals, request), gate=gate), ()
+
+
+def _lend_more(state: LoopState, lent: Lent, index: int, at_ms: int) -> Step:
+    """Lend a nested run more of a budget, or ask for more of it if nothing is left."""
+    if spending.left(state, index, lent.target) <= 0:
+        return _ask_to_go_on(state, index, at_ms, lent.target)
+    state, share = spending.with_more(state, lent, index)
+    return state, (LendBudget(nested_id=lent.nested_id, index=index, share=share),)
 
 
 def _budget_failure(state: LoopState, index: int, why: str | None) -> Failure:
@@ -1426,10 +1471,7 @@ def _take_decision(state: LoopState, decision: Decision, sender: votes.Sender) -
             newer = votes.voted(request, decision, sender, _arguments_of(state, request))
             state = _with_request(state, newer)
             state = _settle_call(state, newer)
-    state = revised(state, starts=True)
-    if state.gate is not None:
-        return _settle_gate(state, state.gate)
-    return _continue_acting(state)
+    return _go_on(revised(state, starts=True), state.gate)
 
 
 def _covers(kept: Remembered, request: ApprovalRequest, sender: votes.Sender) -> bool:
@@ -1458,10 +1500,14 @@ def _with_request(state: LoopState, request: ApprovalRequest) -> LoopState:
     return revised(state, approvals=approvals)
 
 
-def _settle_pending(state: LoopState, status: ApprovalStatus) -> LoopState:
-    """Settle every pending request without a decision."""
+def _settle_pending(
+    state: LoopState, status: ApprovalStatus, *, but: Gate | None = None
+) -> LoopState:
+    """Settle every pending request without a decision, but for that of a gate."""
+    kept = "" if but is None else but.request_id
     approvals = tuple(
-        replace(one, status=status) if one.status == "pending" else one for one in state.approvals
+        replace(one, status=status) if one.status == "pending" and one.id != kept else one
+        for one in state.approvals
     )
     return revised(state, approvals=approvals)
 
@@ -1488,13 +1534,26 @@ def _settle_call(state: LoopState, request: ApprovalRequest) -> LoopState:
     return with_call(state, index, _rejected(call, request.decision))
 
 
+def _go_on(state: LoopState, gate: Gate | None) -> Step:
+    """Go on with what waited for requests that are settled: an answer, a budget, calls."""
+    if gate is None:
+        return _continue_acting(state)
+    was_acting = state.phase == "acting"
+    state, commands = _settle_gate(state, gate)
+    if not (was_acting and state.phase == "acting"):
+        return state, commands
+    state, further = _continue_acting(state)
+    return state, (*commands, *further)
+
+
 def _settle_gate(state: LoopState, gate: Gate) -> Step:
     """Give the answer that a person approved, or let the model answer anew; extend a budget."""
     request = next(one for one in state.approvals if one.id == gate.request_id)
     if request.status == "pending":
         return state, ()
     if gate.budget is not None:
-        state = revised(state, gate=None, phase="turned")
+        phase = "acting" if state.phase == "acting" else "turned"
+        state = revised(state, gate=None, phase=phase)
         return _settle_budget(state, gate.budget, request)
     if request.status in {"rejected", "expired"}:
         why = phrases.ANSWER_EXPIRED if request.decision is None else request.decision.message
@@ -1546,9 +1605,7 @@ def _pass_time(state: LoopState, at_ms: int) -> Step:
     if fatal is not None:
         message = phrases.approval_expired(fatal.id, fatal.name)
         return _fail_question(state, Failure(code="approval_expired", message=message))
-    if before.gate is not None:
-        return _settle_gate(state, before.gate)
-    return _continue_acting(state)
+    return _go_on(state, before.gate)
 
 
 def _rejected(call: Call, decision: Decision) -> Call:

@@ -35,8 +35,15 @@ from outlast.loop.effects import (
 )
 from outlast.loop.items import Item
 from outlast.loop.notices import Notice
-from outlast.loop.spending import described, limit_of, spent
-from outlast.loop.state import Ending, ItemsToSave, LoopState, line_of, revised, turn_start
+from outlast.loop.spending import (
+    described,
+    limit_of,
+    shares,
+    spent,
+    spent_by_nested,
+    spent_of_parent,
+)
+from outlast.loop.state import Ending, ItemsToSave, Lent, LoopState, line_of, revised, turn_start
 from outlast.loop.transcript import context_before
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.view import size
@@ -117,6 +124,11 @@ def call_run(state: LoopState, index: int) -> RunTool | RunAgent:
             remembered=_passed_down(state),
             evidence=call.evidence,
             chain_id=state.chain_id,
+            budgets=shares(
+                state,
+                call.plan.target,
+                sum(one.plan.kind == "agent" and one.status == "planned" for one in state.calls),
+            ),
         )
     return RunTool(
         **_turn_fields(state, context),
@@ -314,17 +326,22 @@ def answer_of_person(request: ApprovalRequest) -> Json:
 
 
 def budget_approval(
-    state: LoopState, index: int, terms: ApprovalTerms, at_ms: int
+    state: LoopState, index: int, terms: ApprovalTerms, at_ms: int, agent: str = ""
 ) -> ApprovalRequest:
-    """Request more of a budget that is used up; by default as much again."""
+    """Request more of a budget that is used up; by default as much again.
+
+    `agent` is the agent of whose budget it is; the active one if empty.
+    """
     budget = state.start.budgets[index]
     arguments: JsonObject = {
         "of": budget.of,
         "per": budget.per,
         "limit": limit_of(state, index),
-        "spent": spent(state, budget, at_ms),
+        "spent": spent(state, budget, at_ms, agent),
         "extend_by": budget.limit,
     }
+    if nested := spent_by_nested(state, budget, at_ms, agent):
+        arguments["spent_by_nested_runs"] = nested
     schema: JsonObject = {
         "type": "object",
         "properties": {"extend_by": {"type": "integer", "minimum": 1}},
@@ -364,7 +381,7 @@ def _request(
 
 
 def report(state: LoopState) -> NotifyParent:
-    """Report pending approval requests, also those of nested runs, to the parent."""
+    """Report pending approval requests, also those of nested runs, and spending to the parent."""
     assert state.start.parent is not None  # noqa: S101  the caller checks it
     return NotifyParent(
         parent=state.start.parent.run_id,
@@ -372,6 +389,22 @@ def report(state: LoopState) -> NotifyParent:
             request if request.run_id else replace(request, run_id=state.run_id)
             for request in state.pending_approvals
         ),
+        spent=spent_of_parent(state),
+        wants=tuple(
+            (lent, limit_of(state, index))
+            for index in state.wants
+            if (lent := state.start.budgets[index].lent) is not None
+        ),
+    )
+
+
+def lent_to(run: RunAgent, question: int) -> Lent:
+    """Return what a nested run that starts may spend."""
+    return Lent(
+        nested_id=run.nested_id,
+        target=run.target,
+        question=question,
+        shares=tuple((one.lent, one.limit) for one in run.budgets if one.lent is not None),
     )
 
 

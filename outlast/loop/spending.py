@@ -1,7 +1,18 @@
-"""Spending of budgets, derived from a run's state."""
+"""Spending of budgets, derived from a run's state.
+
+A nested run gets a share of what is left of each budget, and counts for itself. Where its share is
+used up, it waits and reports; its parent lends more while something is left, and asks people, or
+its own parent, when nothing is. So no share is spent twice, and a nested run sends nothing while
+its share lasts.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
 
 from outlast.loop.budgets import Budget
-from outlast.loop.state import LoopState, Pauses, revised, waits_for_people
+from outlast.loop.effects import RunAgent
+from outlast.loop.events import NestedReported
+from outlast.loop.state import Lent, LoopState, Pauses, revised, waits_for_people
 
 
 def used_up(state: LoopState, at_ms: int) -> int | None:
@@ -24,36 +35,209 @@ def limit_of(state: LoopState, index: int) -> int:
     return state.start.budgets[index].limit + extended
 
 
-def spent(state: LoopState, budget: Budget, at_ms: int) -> int:
+def spent(state: LoopState, budget: Budget, at_ms: int, agent: str = "") -> int:
     """Return how much of a budget is spent, as the provider bills it: with repeated input.
 
-    Nested runs count in the tokens of their run and question once they have ended.
+    Nested runs count, with what they have reported or left at their end.
+
+    Args:
+        state: the state of the run.
+        budget: the budget.
+        at_ms: the time, in milliseconds since the epoch.
+        agent: the agent of whose budget it is; the active one if empty.
     """
     of_question = budget.per == "question"
-    of_agent = state.agent if budget.per == "agent" else budget.agent
+    of_agent = (agent or state.agent) if budget.per == "agent" else budget.agent
     question = state.question
     responses = [
         one
         for one in state.responses[question.responses_from if of_question else 0 :]
         if of_agent in {"", one.agent}
     ]
+    nested = _reported(state, budget, of_agent)
     match budget.of:
         case "tokens" if not of_agent:
             before = question.tokens_before if of_question else 0
-            return state.usage.total_tokens - before
+            return state.usage.total_tokens - before + nested
         case "tokens":
-            return sum(one.usage.total_tokens for one in responses)
+            return sum(one.usage.total_tokens for one in responses) + nested
         case "cost_micros":
-            return sum(one.cost_micros for one in responses)
+            return sum(one.cost_micros for one in responses) + nested
         case "model_calls":
-            return len(responses)
+            return len(responses) + nested
         case "tool_calls":
             items = state.items[question.question_from if of_question else 0 :]
-            return sum(one.kind == "tool_call" and of_agent in {"", one.agent} for one in items)
+            own = sum(one.kind == "tool_call" and of_agent in {"", one.agent} for one in items)
+            return own + nested
         case _:  # seconds
             began = question.began_ms if of_question else state.start.started_at_ms
             before = question.pauses_ms if of_question else 0
             return (at_ms - began - state.pauses.until(at_ms) + before) // 1000
+
+
+# --- Shares of nested runs ------------------------------------------------------------------------
+
+
+def _reported(state: LoopState, budget: Budget, of_agent: str) -> int:
+    """Return what nested runs have reported for a budget."""
+    return sum(
+        amount
+        for one in state.lent
+        if (budget.per != "question" or one.question == state.question.responses_from)
+        and (budget.per != "agent" or one.target == of_agent)
+        for at, amount in one.spent
+        if state.start.budgets[at] == budget
+    )
+
+
+def spent_by_nested(state: LoopState, budget: Budget, at_ms: int, agent: str = "") -> int:
+    """Return which part of a budget nested runs have spent; the arguments are those of `spent`."""
+    of_agent = (agent or state.agent) if budget.per == "agent" else budget.agent
+    if budget.of != "tokens" or of_agent:
+        return _reported(state, budget, of_agent)
+    first = state.question.responses_from if budget.per == "question" else 0
+    own = sum(one.usage.total_tokens for one in state.responses[first:])
+    return spent(state, budget, at_ms) - own
+
+
+def shares(state: LoopState, target: str, runs: int) -> tuple[Budget, ...]:
+    """Return the budgets of a nested run: an equal share of what is left, and of all that start.
+
+    Time is not shared: the run's own clock goes on while nested runs work.
+
+    Args:
+        state: the state of the run.
+        target: the agent of the nested run.
+        runs: how many nested runs start, this one included.
+    """
+    found: list[Budget] = []
+    for index, budget in enumerate(state.start.budgets):
+        of_target = budget.per == "agent"
+        if budget.of != "seconds" and not (of_target and budget.agent not in {"", target}):
+            share = -(-max(left(state, index, target), 0) // runs)
+            agent = target if of_target else budget.agent
+            found.append(Budget(of=budget.of, limit=share, agent=agent, lent=index))
+    return tuple(found)
+
+
+def left(state: LoopState, index: int, target: str) -> int:
+    """Return how much of a budget is neither spent nor lent to a nested run that is open."""
+    budget = state.start.budgets[index]
+    lent = sum(max(share - amount, 0) for _, share, amount in _open_shares(state, index, target))
+    return limit_of(state, index) - spent(state, budget, state.at_ms, target) - lent
+
+
+def _open_shares(state: LoopState, index: int, target: str) -> list[tuple[Lent, int, int]]:
+    """Return the shares of open nested runs in a budget, with how much of each is spent."""
+    of_target = state.start.budgets[index].per == "agent"
+    running = {one.nested_id for one in state.pending if isinstance(one, RunAgent)}
+    return [
+        (one, share, dict(one.spent).get(index, 0))
+        for one in state.lent
+        if one.nested_id in running and (not of_target or one.target == target)
+        for at, share in one.shares
+        if at == index
+    ]
+
+
+def wanting(state: LoopState) -> tuple[Lent, int] | None:
+    """Return a nested run that waits for more of a budget, if there is something to do about it.
+
+    Either something is left to lend, or everything is spent that no nested run is working with.
+    """
+    asking = {one.nested_id for one in state.nested if one.requests}
+    for one in state.lent:
+        for index in one.wants:
+            if left(state, index, one.target) > 0:
+                return one, index
+            works = any(
+                share > amount and not other.wants and other.nested_id not in asking
+                for other, share, amount in _open_shares(state, index, one.target)
+            )
+            if not works and state.gate is None and index not in state.wants:
+                return one, index
+    return None
+
+
+def with_more(state: LoopState, lent: Lent, index: int) -> tuple[LoopState, int]:
+    """Lend a nested run its part of what is left of a budget; return its whole share, too."""
+    among = sum(index in one.wants for one, _, _ in _open_shares(state, index, lent.target))
+    before, amount = dict(lent.shares)[index], dict(lent.spent).get(index, 0)
+    share = max(before, amount) - (-left(state, index, lent.target) // among)
+    newer = replace(
+        lent,
+        shares=tuple((at, share if at == index else one) for at, one in lent.shares),
+        wants=tuple(one for one in lent.wants if one != index),
+    )
+    return _with_lent(state, newer), share
+
+
+def with_report(state: LoopState, event: NestedReported) -> LoopState:
+    """Count what a nested run has spent, and see of which budgets it wants more.
+
+    A share that the nested run does not know yet may be enough for it.
+    """
+    lent = next((one for one in state.lent if one.nested_id == event.nested_id), None)
+    if lent is None:
+        return state
+    known = dict(lent.shares)
+    newer = replace(
+        lent,
+        spent=_most(lent, event.spent),
+        wants=tuple(index for index, share in event.wants if known.get(index) == share),
+    )
+    return _with_lent(state, newer)
+
+
+def settled(state: LoopState, nested_id: str, amounts: Sequence[tuple[int, int]]) -> LoopState:
+    """Count what a nested run has spent in the end; its usage holds tokens of no certain agent."""
+    lent = next((one for one in state.lent if one.nested_id == nested_id), None)
+    if lent is None:
+        return state
+    kept = tuple(
+        (at, amount)
+        for at, amount in _most(lent, amounts)
+        if (budget := state.start.budgets[at]).of != "tokens"
+        or budget.agent
+        or budget.per == "agent"
+    )
+    return _with_lent(state, replace(lent, spent=kept, wants=()))
+
+
+def without_wants(state: LoopState, nested_id: str) -> LoopState:
+    """Forget what a nested run wanted that has ended without a result."""
+    return revised(
+        state,
+        lent=tuple(
+            replace(one, wants=()) if one.nested_id == nested_id else one for one in state.lent
+        ),
+    )
+
+
+def _most(lent: Lent, amounts: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Return the highest amounts that a nested run has reported for its budgets."""
+    most = dict(lent.spent)
+    budgets = {at for at, _ in lent.shares}
+    for at, amount in amounts:
+        if at in budgets:
+            most[at] = max(most.get(at, 0), amount)
+    return tuple(most.items())
+
+
+def _with_lent(state: LoopState, newer: Lent) -> LoopState:
+    return revised(
+        state,
+        lent=tuple(newer if one.nested_id == newer.nested_id else one for one in state.lent),
+    )
+
+
+def spent_of_parent(state: LoopState) -> tuple[tuple[int, int], ...]:
+    """Return what the run has spent of each budget of its parent, by the budget's index."""
+    return tuple(
+        (budget.lent, spent(state, budget, state.at_ms))
+        for budget in state.start.budgets
+        if budget.lent is not None
+    )
 
 
 def with_pauses(state: LoopState, at_ms: int) -> LoopState:

@@ -166,6 +166,29 @@ class NestedRequests:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lent:
+    """What a nested run may spend of the run's budgets, and has spent.
+
+    Budgets are named by their index.
+
+    Attributes:
+        nested_id: the nested run.
+        target: its agent.
+        question: the first model response of the question that it works for.
+        shares: how much of each budget it may spend.
+        spent: how much it has reported. At its end, tokens of no certain agent move to the usage.
+        wants: the budgets of which it waits for more.
+    """
+
+    nested_id: str
+    target: str
+    question: int
+    shares: tuple[tuple[int, int], ...]
+    spent: tuple[tuple[int, int], ...] = ()
+    wants: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
     """A takeover by a person.
 
@@ -384,7 +407,10 @@ class LoopState:
         remembered: decisions that apply to further calls.
         nested: pending approval requests of nested runs.
         gate: the answer or the budget that waits for a person.
-        extended: how much people have added to budgets, each with the budget's index.
+        extended: how much people, or the parent, have added to budgets, each with the budget's
+            index.
+        lent: what nested runs may spend of the budgets, and have spent.
+        wants: the budgets of which the run waits for more from its parent.
         hold: the person who has the conversation.
         unsaid: what people said that output guardrails judge first, in order.
         pauses: how long the run has waited for people or messages.
@@ -433,6 +459,8 @@ class LoopState:
     nested: tuple[NestedRequests, ...] = ()
     gate: Gate | None = None
     extended: tuple[tuple[int, int], ...] = ()
+    lent: tuple[Lent, ...] = ()
+    wants: tuple[int, ...] = ()
     hold: Hold | None = None
     unsaid: tuple[Words, ...] = ()
     pauses: Pauses = Pauses()
@@ -556,6 +584,7 @@ def waits_for_people(state: LoopState) -> bool:
         for made in state.nested
         if any(request.kind != "worker" for request in made.requests)
     }
+    asking |= {one.nested_id for one in state.lent if one.wants}
     return state.phase in {"acting", "asking"} and all(
         effect.kind in BACKGROUND or (effect.kind == "run_agent" and effect.nested_id in asking)
         for effect in state.pending

@@ -26,13 +26,15 @@ from outlast.loop.effects import (
     Command,
     Effect,
     Finish,
+    LendBudget,
     NotifyAfterEnd,
     NotifyParent,
     NotifyPeople,
     RunAgent,
 )
-from outlast.loop.events import CancelRequested, DecisionReceived, Event, NestedReported
+from outlast.loop.events import CancelRequested, DecisionReceived, Event
 from outlast.loop.machine import advance
+from outlast.loop.spending import spent_of_parent
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 from outlast.tracing.stage_spans import StageSpans
@@ -165,12 +167,17 @@ class MemoryRun:
                 self._ending.append(asyncio.create_task(self._perform(last)))
             case NotifyParent():
                 if self.parent is not None:
-                    report = NestedReported(
-                        at_ms=now_ms(), nested_id=self.run_id, requests=command.requests
-                    )
-                    self.parent.take(report)
+                    self.parent.take(self._signal(command))
+            case LendBudget():  # after the report that it answers
+                nested = self.nested[command.nested_id]
+                asyncio.get_running_loop().call_soon(nested.take, self._signal(command))
             case _:
                 self._running[command.effect] = asyncio.create_task(self._perform(command))
+
+    def _signal(self, command: NotifyParent | LendBudget) -> Event:
+        """Return the event of a signal between a run and its parent, as a server delivers it."""
+        _, name, record = records.signal_of(self.run_id, command)
+        return history.signalled(name, [record], now_ms())
 
     def _cancel(self, effect: int) -> None:
         """Stop an effect; a nested run ends on its own, and its result is ignored."""
@@ -263,6 +270,7 @@ class MemoryRun:
             usage=state.usage,
             context=state.context,
             remembered=state.remembered,
+            spent=spent_of_parent(state),
         )
         return history.answered(effect, records.write(result), now_ms())
 

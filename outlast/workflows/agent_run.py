@@ -43,6 +43,7 @@ from outlast.loop.effects import (
     Command,
     Effect,
     Finish,
+    LendBudget,
     NotifyAfterEnd,
     NotifyParent,
     RunAgent,
@@ -56,6 +57,7 @@ from outlast.loop.events import (
     TimePassed,
 )
 from outlast.loop.machine import advance
+from outlast.loop.spending import spent_of_parent
 from outlast.loop.state import LoopState, line_of
 from outlast.loop.stored import weight
 from outlast.loop.values import JsonObject
@@ -377,27 +379,28 @@ class AgentRun:
 
     # --- Commands ---------------------------------------------------------------------------------
 
-    def _carry_out(self, command: CancelEffect | NotifyParent | Effect) -> None:
+    def _carry_out(self, command: CancelEffect | NotifyParent | LendBudget | Effect) -> None:
         match command:
             case CancelEffect():
                 task = self._running.pop(command.effect, None)
                 if task is not None:
                     task.cancel()
-            case NotifyParent():
+            case NotifyParent() | LendBudget():
                 self._telling = asyncio.create_task(self._tell(command, self._telling))
             case CallModel(line=line) if line:
                 pass  # the line sees it in the history, and replies by signal
             case _:
                 self._running[command.effect] = asyncio.create_task(self._perform(command))
 
-    async def _tell(self, command: NotifyParent, before: asyncio.Task[None] | None) -> None:
-        """Signal the parent, one report after the other; a parent that has ended is ignored."""
+    async def _tell(
+        self, command: NotifyParent | LendBudget, before: asyncio.Task[None] | None
+    ) -> None:
+        """Signal the parent or a nested run, one after the other; one that has ended is ignored."""
         if before is not None:
             await before
-        parent = workflow.get_external_workflow_handle(command.parent)
-        record = records.NestedRecord(nested_id=self._id, requests=command.requests)
+        run_id, name, record = records.signal_of(self._id, command)
         with contextlib.suppress(FailureError):
-            await parent.signal(names.SIGNAL_NESTED, records.write(record))
+            await workflow.get_external_workflow_handle(run_id).signal(name, record)
 
     async def _notify_after_end(self, command: NotifyAfterEnd) -> None:
         """Start the workflow that delivers the last notices, whatever happens meanwhile."""
@@ -585,6 +588,7 @@ class AgentRun:
             usage=self._state.usage,
             context=self._state.context if self._state.start.parent else None,
             remembered=self._state.remembered if self._state.start.parent else (),
+            spent=spent_of_parent(self._state),
         )
         return records.write(result)
 

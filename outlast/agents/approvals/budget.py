@@ -28,19 +28,20 @@ class Budget:
     """A limit of a run's spending; above it, a person decides whether to continue.
 
     Set exactly one of `tokens`, `usd`, `model_calls`, `tool_calls` and `time`. It is checked before
-    each model call, so a reply may go beyond it. An approved request adds the same amount again; a
+    each model call, so a reply may go beyond it. Agents that are used as tools, and those below
+    them, spend of the same budget: each of their runs may go beyond it by one reply. An approved request adds the same amount again; a
     person may edit how much.
 
     Attributes:
-        tokens: input and output tokens, as the provider counts them: with repeated input, and with
-            those of nested runs that have ended.
+        tokens: input and output tokens, as the provider counts them: with repeated input.
         usd: US dollars, by the prices of `outlast.pricing` at the worker; models without a price
             are refused.
         model_calls: calls of models.
         tool_calls: calls of tools.
         time: time in which the run works, and waits neither for people nor for messages; a number
-            is in seconds.
-        per: what it is counted for: the `run`, each `question`, or each `agent` of the run.
+            is in seconds. It goes on while nested runs work, but does not stop them.
+        per: what it is counted for: the `run`, each `question`, or each `agent` of the run, and
+            each agent that it uses as a tool.
         agent: the only agent for which it counts; None: all.
         ask: the policy of the request to go on; True: anybody may decide. False: nobody is asked,
             and the question fails with the code `budget_exceeded`.

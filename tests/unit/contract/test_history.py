@@ -51,6 +51,7 @@ from outlast.loop.effects import (
     ToolFinished,
 )
 from outlast.loop.events import (
+    BudgetLent,
     CancelRequested,
     ConversationHeld,
     ConversationReleased,
@@ -139,6 +140,7 @@ SIGNALS: list[tuple[str, list[Any], Event]] = [
     ("cancel", [{}], CancelRequested(at_ms=7)),
     ("cancel", [{"mode": "immediate"}], CancelRequested(at_ms=7)),
     ("cancel", [{"mode": "after_turn"}], CancelRequested(at_ms=7, mode="after_turn")),
+    ("lend", [{"index": 1, "share": 9}], BudgetLent(at_ms=7, index=1, share=9)),
     ("nested", [{"nested_id": "r/f-3"}], NestedReported(at_ms=7, nested_id="r/f-3", requests=())),
 ]
 

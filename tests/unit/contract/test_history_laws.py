@@ -20,6 +20,7 @@ from outlast.contract.history import (
 )
 from outlast.contract.records import (
     AttachLineRecord,
+    LendRecord,
     LineReplyRecord,
     NestedRecord,
     RunInput,
@@ -43,6 +44,7 @@ from outlast.loop.effects import (
 )
 from outlast.loop.events import (
     ActionEvent,
+    BudgetLent,
     CancelRequested,
     ConversationHeld,
     ConversationReleased,
@@ -75,7 +77,7 @@ RECORDABLE = tuple(move for move in MOVES if move != "wrong")
 LAW = examples(20)
 
 
-def happening_of(event: Event) -> HistoryEntry:  # noqa: C901, PLR0911  a row for each event
+def happening_of(event: Event) -> HistoryEntry:  # noqa: C901, PLR0911, PLR0912  a row for each event
     """What a history would say of an event."""
     match event:
         case RunStarted():
@@ -111,8 +113,16 @@ def happening_of(event: Event) -> HistoryEntry:  # noqa: C901, PLR0911  a row fo
         case SignalUnreadable():
             return Signalled(name=event.name.removeprefix("signal "), arguments=())
         case NestedReported():
-            record = NestedRecord(nested_id=event.nested_id, requests=event.requests)
+            record = NestedRecord(
+                nested_id=event.nested_id,
+                requests=event.requests,
+                spent=event.spent,
+                wants=event.wants,
+            )
             return Signalled(name="nested", arguments=(write(record),))
+        case BudgetLent():
+            lent = LendRecord(index=event.index, share=event.share)
+            return Signalled(name="lend", arguments=(write(lent),))
         case LineAttached():
             attached = AttachLineRecord(line=event.line, label=event.label)
             return Updated(name="attach_line", arguments=(write(attached),))

@@ -63,6 +63,7 @@ def test_recorded_names_stay_what_they_are() -> None:
         names.SIGNAL_DECIDE: "decide",
         names.SIGNAL_CANCEL: "cancel",
         names.SIGNAL_NESTED: "nested",
+        names.SIGNAL_LEND: "lend",
         names.SIGNAL_LINE_REPLY: "line_reply",
         names.UPDATE_ATTACH_LINE: "attach_line",
         names.ACTIVITY_LINE: "hold_line",
@@ -86,7 +87,7 @@ def test_recorded_names_stay_what_they_are() -> None:
     assert all(name == value for name, value in recorded.items())
     of_people = {"claim", "hold", "say", "release", "withdraw"}
     assert {names.CLAIM, names.HOLD, names.SAY, names.RELEASE, names.WITHDRAW} == of_people
-    assert {"decide", "cancel", "nested", "line_reply", *of_people} == names.SIGNALS
+    assert {"decide", "cancel", "nested", "lend", "line_reply", *of_people} == names.SIGNALS
     assert names.SEARCH_ATTRIBUTES == {
         "OutlastAgent": "Keyword",
         "OutlastStatus": "Keyword",

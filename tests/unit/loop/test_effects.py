@@ -13,6 +13,7 @@ from outlast.loop.effects import (
     Effect,
     EffectEvent,
     Finish,
+    LendBudget,
     NotifyAfterEnd,
     NotifyParent,
 )
@@ -38,6 +39,7 @@ def test_the_unions_name_every_command_there_is() -> None:
         *EFFECT_CLASSES,
         CancelEffect,
         NotifyParent,
+        LendBudget,
         NotifyAfterEnd,
         Finish,
     }
