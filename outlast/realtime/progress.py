@@ -124,6 +124,7 @@ class Progress:
         self._began: set[str] = set()
         self._sent: set[str] = set()
         self._asked: set[str] = set()
+        self._undecided: set[str] = set()
         self._agent = ""
         self._served = 0
         self._answers = 0
@@ -189,10 +190,11 @@ class Progress:
             if item.kind in {"tool_output", "handoff_output"}:
                 call_id = call_id_of(item.raw)
                 agent, name, arguments = self._calls.get(call_id, ("", "", ""))
-                if item.kind == "tool_output" and call_id in self._began:
+                if item.kind == "tool_output" and call_id in self._began | self._undecided:
                     output: Json = item.raw.get("output")
                     ended.append(CallEnded(agent, name, call_id, arguments, output))
                     self._began.discard(call_id)
+                    self._undecided.discard(call_id)
             if self._is_own(item.raw):
                 continue
             self._new.append((at, item))
@@ -229,6 +231,7 @@ class Progress:
             if one.id not in self._asked and one.kind != "worker"
         ]
         self._asked.update(one.id for one in pending)
+        self._undecided.update(one.call_id for one in pending)
         return [ApprovalNeeded(request) for request in pending]
 
     def _ready_outputs(self, state: LoopState) -> list[Step]:

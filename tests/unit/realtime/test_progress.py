@@ -118,6 +118,24 @@ def test_requests_failures_and_handoffs_are_reported_once() -> None:
     assert progress.read(state) == []
 
 
+def test_a_rejected_call_ends_once_without_having_begun() -> None:
+    progress = followed()
+    request = ApprovalRequest(
+        id="a1",
+        call_id="c1",
+        name="track",
+        agent="Desk",
+        arguments="{}",
+        args_digest="d",
+        requested_at_ms=0,
+    )
+    waiting = replace(IDLE, items=(CALL,), calls=(running("waiting"),), approvals=(request,))
+    assert progress.read(waiting) == [ApprovalNeeded(request)]
+    rejected = replace(IDLE, items=(CALL, OUTPUT))
+    assert progress.read(rejected) == [CallEnded("Desk", "track", "c1", "{}", "sent")]
+    assert progress.read(rejected) == []
+
+
 def test_a_line_is_lost_to_another_one_or_to_silence() -> None:
     theirs = replace(IDLE, pending=(HoldLine(effect=7, line="theirs"),))
     assert followed().read(theirs) == [LineLost(replaced=True)]
