@@ -156,8 +156,7 @@ async def _target(invocation: Invocation, entry: Handoff, effect: RunHandoff) ->
             f"The handoff {effect.name!r} of agent {effect.agent!r} chose {chosen!r}: "
             "on_invoke_handoff must return an Agent."
         )
-    registry = invocation.worker.registry
-    return registry.agent(registry.name_of(cast("Agent[Any]", chosen)))
+    return invocation.worker.registry.taking_over(cast("Agent[Any]", chosen))
 
 
 async def _edit(

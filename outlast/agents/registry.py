@@ -142,6 +142,18 @@ class Registry:
         """Return the name by which runs refer to an agent."""
         return self._names[id(agent)] if self._has(agent) else agent.name
 
+    def taking_over(self, agent: Agent[Any]) -> Agent[Any]:
+        """Return the registered agent that a handoff chose while the run went on.
+
+        A program that hosts its own runs need not list the agent: it is added here.
+
+        Raises:
+            UserError: a worker does not have the agent.
+        """
+        if self._tells_apart and not self._has(agent) and agent.name not in self._agents:
+            self.add(agent)
+        return self.agent(self.name_of(agent))
+
     def target_name(self, entry: Handoff) -> str:
         """Return the name by which runs refer to the agent of a handoff."""
         return self.name_of(entry.agent) if entry.agent is not None else entry.agent_name

@@ -451,3 +451,13 @@ def test_a_definition_that_is_run_again_replaces_all_agents_of_its_names() -> No
     assert registry.names == ["Clerk", "Triage"]
     assert registry.holds(again)
     assert not registry.holds(first)
+
+
+def test_a_program_that_hosts_its_runs_takes_an_agent_that_a_handoff_chose() -> None:
+    first, second = Agent(name="Clerk"), Agent(name="Clerk")
+    hosted = Registry([Agent(name="Desk")], tell_apart=True)
+    assert hosted.taking_over(first) is first
+    assert hosted.agent("Clerk") is first
+    assert hosted.taking_over(second) is first
+    with pytest.raises(UserError, match="no agent 'Clerk'"):
+        Registry([Agent(name="Desk")]).taking_over(first)
