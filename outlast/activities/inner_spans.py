@@ -18,6 +18,7 @@ from outlast.tracing.kinds import (
     GenerationSpanData,
     GuardrailSpanData,
     MCPListToolsSpanData,
+    ResponseSpanData,
     SpanError,
 )
 from outlast.tracing.provider import get_current_span, open_span
@@ -29,24 +30,33 @@ _OMITTED_SETTINGS = ("extra_headers", "extra_body", "extra_query", "extra_args",
 
 
 @contextmanager
-def model_span(label: str, request: ModelRequest) -> Generator[Callable[[ModelResponse], None]]:
+def model_span(
+    label: str, request: ModelRequest, *, is_response: bool = False
+) -> Generator[Callable[[ModelResponse], None]]:
     """Open the span of a model call, and yield a function that records the response.
 
     Args:
         label: the model's name.
         request: the request.
+        is_response: whether the model answers with an object of the Responses API.
     """
-    data = GenerationSpanData(model=label)
+    data = ResponseSpanData() if is_response else GenerationSpanData(model=label)
     with open_span(data) as span:
         if span.is_recorded:
             system = [{"role": "system", "content": request.instructions}]
             data.input = [*(system if request.instructions else []), *request.input]
-            data.model_config = _config(request.settings)
+            if isinstance(data, GenerationSpanData):
+                data.model_config = _config(request.settings)
 
         def record_response(response: ModelResponse) -> None:
             output: object = response.output  # a user's model may return anything
-            data.output = list(response.output) if isinstance(output, list | tuple) else None
-            data.usage = _usage(plain_usage(response.usage))
+            items = list(response.output) if isinstance(output, list | tuple) else None
+            usage = _usage(plain_usage(response.usage))
+            if isinstance(data, GenerationSpanData):
+                data.output, data.usage = items, usage
+            else:
+                ids = {"id": response.response_id, "model": label}
+                data.response = {**ids, "output": items, "usage": usage}
 
         yield record_response
 

@@ -131,7 +131,8 @@ async def _call_model(
     policy = retry.policy if retry is not None else None
     policy = invocation.named(policy) if isinstance(policy, str) else policy
     try:
-        with model_span(label, model_request) as record_response:
+        is_response = getattr(model, "api", None) == "responses"
+        with model_span(label, model_request, is_response=is_response) as record_response:
             response = await ask(
                 model,
                 model_request,

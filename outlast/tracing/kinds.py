@@ -200,11 +200,13 @@ class ResponseSpanData(SpanData):
         return "response"
 
     def export(self) -> dict[str, Any]:
-        """Return the data as an exporter sends it: the response's id and usage."""
+        """Return the data as an exporter sends it: the response's id, model and usage."""
         response = self.response or {}
+        model = {"model": response["model"]} if "model" in response else {}
         return {
             "type": self.type,
             "response_id": response.get("id"),
+            **model,
             "usage": response.get("usage"),
         }
 

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from outlast.agents.config.model_settings import MCPToolChoice
 from outlast.agents.config.settings import ModelSettings
@@ -54,7 +54,10 @@ class ResponsesModel:
 
     Attributes:
         name: the provider's name of the model.
+        api: the API; spans of its calls are `response` spans.
     """
+
+    api: ClassVar = "responses"
 
     def __init__(self, name: str, connection: ModelConnection, *, is_default: bool = False) -> None:
         """Create the model.

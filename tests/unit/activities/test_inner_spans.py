@@ -63,6 +63,25 @@ def ask(within: TraceScope) -> None:
         record_response(RESPONSE)
 
 
+def test_a_call_of_the_responses_api_has_the_id_of_its_response(collected: SpanCollector) -> None:
+    answered = replace(RESPONSE, response_id="resp_1")
+    for effect, is_shown in enumerate((True, False)):
+        within = scope(trace_include_sensitive_data=is_shown)
+        with (
+            around_effect(within, effect=effect),
+            model_span("gpt-x", REQUEST, is_response=True) as record_response,
+        ):
+            record_response(answered)
+    shown, hidden = collected.spans()
+    exported = shown.span_data.export()
+    assert (exported["type"], exported["response_id"]) == ("response", "resp_1")
+    assert (exported["model"], exported["usage"]["input_tokens"]) == ("gpt-x", 7)
+    assert shown.span_data.response["output"] == [{"type": "message"}]
+    assert shown.span_data.input[0] == {"role": "system", "content": "Be brief."}
+    assert hidden.span_data.export() == exported
+    assert (hidden.span_data.input, hidden.span_data.response.get("output")) == (None, None)
+
+
 def test_a_model_call_tells_what_was_asked_and_answered(collected: SpanCollector) -> None:
     ask(scope())
     (span,) = collected.spans()
