@@ -34,8 +34,9 @@ from outlast.loop.effects import (
     RunTool,
     ToolFinished,
 )
-from outlast.loop.events import CancelRequested, DecisionReceived, Event
+from outlast.loop.events import CancelRequested, DecisionReceived, Event, MessageReceived
 from outlast.loop.invariants import check
+from outlast.loop.items import Message
 from outlast.loop.machine import advance
 from outlast.loop.spending import spent_of_parent
 from outlast.loop.state import LoopState
@@ -301,6 +302,25 @@ def test_a_nested_run_that_ends_alone_takes_its_request_along() -> None:
     tree.take(ROOT, ended)
     assert [one.status for one in tree.root.approvals] == ["superseded", "pending"]
     assert tree.root.phase == "asking", "the model is called by the root, whose budget it is"
+
+
+def test_time_and_the_budgets_of_other_agents_are_not_shared() -> None:
+    others = (of_tree("seconds", 60), of_tree("tokens", 9, per="agent", agent="Billing"))
+    tree = Tree(deep(1, "Helper"), (*others, of_tree("tokens", 99, per="agent")))
+    tree.settle()
+    assert [one.shares for one in tree.root.lent] == [((2, 99),)]
+    assert tree.root.outcome == "completed"
+
+
+def test_an_interruption_does_not_withdraw_what_nested_runs_wait_for() -> None:
+    tree = Tree(deep(9, "Helper"), (of_tree("model_calls", 3),))
+    tree.settle()
+    message = Message("m2", ({"role": "user", "content": "Stop"},), tree.now_ms, "interrupt")
+    tree.take(ROOT, MessageReceived(at_ms=tree.now_ms, message=message))
+    assert [one.status for one in tree.root.approvals] == ["pending"]
+    tree.decide("edit", edited_arguments={"extend_by": 99})
+    tree.settle()
+    assert tree.root.outcome == "completed"
 
 
 def test_a_forged_report_lends_nothing_beyond_the_budget() -> None:
