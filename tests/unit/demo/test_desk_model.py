@@ -165,7 +165,9 @@ def test_after_a_takeover_the_desk_tells_what_the_person_has_noted(words: str) -
     desk.output({"ticket_id": "T-1", "answer": "a colleague takes over this conversation"})
     desk.items.append(message_of_person(words))
     desk.say("Thank you!")
-    desk.items.append({"role": "developer", "content": released("Lee", "She keeps it.")})
+    desk.items.append(
+        {"role": "developer", "content": released("Lee", "She keeps it.", spoke=True)}
+    )
     assert text_of(desk.next(BILLING)) == "Lee has told me: She keeps it."
 
     desk.say("And the invoice?")
