@@ -332,6 +332,14 @@ _CLEAR = (
 )
 
 
+class AsyncSQLiteSession(SQLiteSession):
+    """A `SQLiteSession` whose `close` is awaited, as the SDK's session of this name has it."""
+
+    async def close(self) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Close the database. A later call raises `UserError`."""
+        await run_in_thread(super().close)
+
+
 class Statements:
     """The SQL statements for the tables of sessions, items and keys."""
 

@@ -1,23 +1,24 @@
 """The SDK's converter for Chat Completions, over the conversions of the models here."""
 
-from collections.abc import Generator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable
 from contextlib import contextmanager
 from typing import Any, cast
 
 from outlast.agents.config.settings import ModelSettings
-from outlast.agents.errors import UserError
+from outlast.agents.errors import ModelBehaviorError, UserError
 from outlast.agents.items.raw_items import NO_ID, as_json
+from outlast.agents.items.typed_events import typed_event
 from outlast.agents.usage import Usage
 from outlast.loop.values import JsonObject
 from outlast.models.json_values import as_objects
 from outlast.models.openai import chat_request
-from outlast.models.openai.chat_reply import response_from_chat
+from outlast.models.openai.chat_reply import ChatReply, UnreadableReplyError, response_from_chat
 from outlast.models.openai.chat_request import UnsupportedItemError
 from outlast.models.openai.responses_converter import or_omit
 from outlast.ports.model_arguments import function_specs, output_spec
 from outlast.ports.run_response import RunResponse
 
-__all__ = ["Converter"]
+__all__ = ["ChatCmplStreamHandler", "Converter"]
 
 
 class Converter:
@@ -137,3 +138,42 @@ def _as_user_error() -> Generator[None]:
         yield
     except UnsupportedItemError as error:
         raise UserError(f"Chat Completions cannot send this: {error}") from None
+
+
+class ChatCmplStreamHandler:
+    """Converts a stream of Chat Completions to Responses stream events."""
+
+    @classmethod
+    async def handle_stream(
+        cls, response: Any, stream: AsyncIterator[Any], model: str | None = None, **ignored: Any
+    ) -> AsyncGenerator[Any]:
+        """Yield the typed events of a stream.
+
+        Args:
+            response: the fields that the response has beside those of the stream.
+            stream: the chunks.
+            model: the model; data that its server expects back is only sent to this model.
+            ignored: settings of the SDK's handler, without effect here.
+
+        Raises:
+            ModelBehaviorError: a value is not a chunk, or a call has no name.
+        """
+        del ignored
+        reply = ChatReply(turn=0, model=model or "")
+        head: JsonObject = as_json(response)
+        try:
+            async for chunk in stream:
+                for event in reply.add(as_json(chunk)):
+                    yield _typed(event, head)
+            # Who reads the stream notices a broken one, so that the end is the end of the answer.
+            for event in reply.finish(otherwise="stop"):
+                yield _typed(event, head)
+        except UnreadableReplyError as error:
+            raise ModelBehaviorError(
+                f"The stream of Chat Completions is invalid: {error}"
+            ) from None
+
+
+def _typed(event: JsonObject, head: JsonObject) -> Any:
+    whole = event.get("response")
+    return typed_event(event if whole is None else {**event, "response": {**head, **whole}})

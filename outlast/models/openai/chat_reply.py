@@ -152,13 +152,17 @@ class ChatReply:
                 self._take(as_object(choice.get("delta")) or {}, logprobs or [])
         return self._events
 
-    def finish(self) -> list[JsonObject]:
+    def finish(self, *, otherwise: str | None = None) -> list[JsonObject]:
         """Complete the response; the last event contains the whole response.
+
+        Args:
+            otherwise: the finish reason if no chunk had one; None means that it is required.
 
         Raises:
             UnreadableReplyError: the completion ended early, or has a call without a name.
         """
         self._events = []
+        self._finish_reason = self._finish_reason or otherwise
         if self._finish_reason is None:
             raise UnreadableReplyError("the stream ended before the answer was complete")
         if any(isinstance(item, _Call) and not item.name for item in self._items):

@@ -1,5 +1,6 @@
 """The SDK's converters give what the models themselves send and read."""
 
+from collections.abc import AsyncIterator
 from importlib import import_module
 from typing import Any
 
@@ -7,7 +8,8 @@ import pytest
 from openai import omit
 from openai.types.chat import ChatCompletionMessage
 
-from outlast import Agent, AgentOutputSchema, UserError, function_tool, handoff
+from outlast import Agent, AgentOutputSchema, ModelBehaviorError, UserError, function_tool, handoff
+from outlast.models.openai.chat_converter import ChatCmplStreamHandler
 from outlast.models.openai.chat_converter import Converter as ChatConverter
 from outlast.models.openai.responses_converter import Converter as ResponsesConverter
 
@@ -104,3 +106,19 @@ def test_the_content_of_a_message() -> None:
     message = {"type": "message", "role": "user", "content": "a"}
     assert ChatConverter.maybe_input_message(message) == message
     assert ChatConverter.maybe_input_message(3) is None
+
+
+async def test_a_stream_of_chat_completions_as_typed_events() -> None:
+    async def chunks(*deltas: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        for delta in deltas:
+            yield {"id": "c", "choices": [{"index": 0, "delta": delta}]}
+
+    stream = chunks({"content": "Hel"}, {"content": "lo"})
+    events = [event async for event in ChatCmplStreamHandler.handle_stream({"tools": []}, stream)]
+    assert "".join(e.delta for e in events if e.type == "response.output_text.delta") == "Hello"
+    assert events[-1].type == "response.completed"
+    assert events[-1].response.output[0].content[0].text == "Hello"
+    assert events[-1].response.tools == []
+    nameless = chunks({"tool_calls": [{"index": 0, "id": "1", "function": {}}]})
+    with pytest.raises(ModelBehaviorError, match="without naming it"):
+        _ = [event async for event in ChatCmplStreamHandler.handle_stream({}, nameless)]

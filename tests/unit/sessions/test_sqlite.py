@@ -16,7 +16,7 @@ from outlast.agents.config.session_input import SessionSettings
 from outlast.agents.errors import UserError
 from outlast.sessions import sqlite
 from outlast.sessions.branches import AdvancedSQLiteSession
-from outlast.sessions.sqlite import SQLiteSession
+from outlast.sessions.sqlite import AsyncSQLiteSession, SQLiteSession
 from tests.unit.sessions.behaviour import BYE, HELLO, ORDER, SessionBehaviour
 
 
@@ -133,6 +133,15 @@ async def test_a_closed_session_says_so() -> None:
     session.close()
     with pytest.raises(UserError, match=r"'support-7' is closed"):
         await session.get_items()
+
+
+async def test_the_close_of_an_async_session_is_awaited(tmp_path: Path) -> None:
+    session = AsyncSQLiteSession("a", tmp_path / "sessions.db")
+    await session.add_items([HELLO])
+    await session.close()
+    with pytest.raises(UserError, match=r"'a' is closed"):
+        await session.get_items()
+    assert await SQLiteSession("a", tmp_path / "sessions.db").get_items() == [HELLO]
 
 
 async def test_a_session_that_is_just_dropped_leaves_no_connection_open(
