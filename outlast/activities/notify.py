@@ -2,7 +2,7 @@
 
 import asyncio
 import weakref
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final, cast
@@ -17,7 +17,7 @@ from outlast.agents.logs import get_logger
 from outlast.contract import failures, policies, records
 from outlast.contract.effects import EffectRequest
 from outlast.loop.effects import NotifyPeople
-from outlast.loop.notices import Notice, NoticeReceipt, Undelivered, undelivered
+from outlast.loop.notices import Delivered, Notice, NoticeReceipt, Undelivered, undelivered
 from outlast.loop.values import Json, JsonObject
 from outlast.ports.notifier import (
     Notification,
@@ -69,7 +69,25 @@ async def notify_people(
             retryable=True,
             retry_after=max(waits, default=None),
         )
-    return NoticeReceipt(undelivered=tuple(round_.lost))
+    return NoticeReceipt(
+        undelivered=tuple(round_.lost),
+        delivered=tuple(_delivered(worker.notifiers, effect.notices, round_.lost)),
+    )
+
+
+def _delivered(
+    notifiers: Sequence[Notifier], notices: Sequence[Notice], lost: Sequence[Undelivered]
+) -> Iterator[Delivered]:
+    """Yield what each notifier has taken: the notices that it wants, and has not lost."""
+    missed = {(one.notifier, one.event, one.request_id, one.at_ms) for one in lost}
+    for notifier in notifiers:
+        for one in notices:
+            request_id = "" if one.request is None else one.request.id
+            key = (notifier.name, one.event, request_id, one.at_ms)
+            if one.event in notifier.events and key not in missed:
+                yield Delivered(
+                    event=one.event, request_id=request_id, notifier=notifier.name, at_ms=one.at_ms
+                )
 
 
 async def _execution(run_id: str, *, is_last: bool) -> str:

@@ -1,6 +1,7 @@
 """`outlast audit`: who was asked, who decided what, when, and what was refused."""
 
 import asyncio
+import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Literal, cast
@@ -109,7 +110,9 @@ def _print_records(log: "AuditLog", form: str) -> None:
 
 
 def _cell(value: object) -> object:
-    """Return a field as one cell: a list of names as `a | b`."""
+    """Return a field as one cell: a list of names as `a | b`, an object as JSON."""
+    if isinstance(value, dict):
+        return json.dumps(value, ensure_ascii=False)
     return " | ".join(map(str, cast("list[object]", value))) if isinstance(value, list) else value
 
 

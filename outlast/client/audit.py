@@ -4,9 +4,11 @@ Read from the runs' own histories, so there is no other record that could differ
 """
 
 import asyncio
+import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from statistics import median
 from typing import Final, Literal, TypeAlias
@@ -17,23 +19,32 @@ from temporalio.service import RPCError, RPCStatusCode
 from outlast.agents.errors import AgentsException, RunNotFound
 from outlast.client.history import RunReader
 from outlast.client.run_address import RunAddress
-from outlast.client.undelivered import undelivered_after_end
+from outlast.client.undelivered import notices_after_end
 from outlast.contract import names
-from outlast.loop.approvals import ApprovalRequest, Decision, Person, Vote
-from outlast.loop.effects import RunAgent
+from outlast.contract.redaction import NOTHING, Redaction, redaction_of, redaction_of_texts
+from outlast.loop.approvals import (
+    ApprovalRequest,
+    Audience,
+    Decision,
+    Person,
+    Seen,
+    Vote,
+)
+from outlast.loop.effects import PeopleNotified, RunAgent
 from outlast.loop.events import (
     ConversationHeld,
     ConversationReleased,
     DecisionReceived,
     Event,
+    HumanAction,
     PersonSpoke,
     RequestClaimed,
     SignalUnreadable,
 )
-from outlast.loop.notices import Undelivered
+from outlast.loop.notices import Delivered, Undelivered, escalated_at
 from outlast.loop.state import Ignored, LoopState
-from outlast.loop.values import JsonObject
-from outlast.rendering import cut
+from outlast.loop.values import Json, JsonObject
+from outlast.rendering import LONGEST_READ, cut
 from outlast.visibility.queries import equals
 
 AuditEvent: TypeAlias = Literal[
@@ -51,6 +62,7 @@ AuditEvent: TypeAlias = Literal[
     "held",
     "said",
     "released",
+    "notified",
     "undelivered",
 ]
 
@@ -74,7 +86,7 @@ class AuditRecord:
     """One entry of the audit.
 
     Attributes:
-        at_ms: when, in milliseconds since the epoch.
+        at_ms: when the run took it, in milliseconds since the epoch.
         event: what happened. `vote` is one person's decision; `decided` settles the request.
         run_id: the run that made the request.
         root_run_id: the run that it is nested in, if it is, else the run itself.
@@ -98,6 +110,17 @@ class AuditRecord:
         remember: for which further calls the decision counts.
         seconds_to_decide: the time from the request to a vote or a decision.
         note: the reason of a request, the message of a decision, or why an attempt was ignored.
+        made_at_ms: when a person's client signed it; None without verified proof.
+        arrived_at_ms: when the server had what a person sent.
+        due_at_ms: when a reminder, an escalation or an expiry was due; of a new request, when it
+            expires.
+        requester: the person for whom the run works.
+        audience: who may decide at that time; without people and groups, everybody.
+        quorum: how many different people have to approve.
+        arguments: the arguments as people may see them, as JSON text: of a request, and of a vote
+            those that it is about, edited or not.
+        text: what a person said to the user, or answered in the place of a call.
+        seen: what a decision says that its sender saw, as digests; proven if it is `verified`.
     """
 
     at_ms: int
@@ -124,11 +147,20 @@ class AuditRecord:
     remember: str = ""
     seconds_to_decide: float | None = None
     note: str = ""
+    made_at_ms: int | None = None
+    arrived_at_ms: int | None = None
+    due_at_ms: int | None = None
+    requester: str = ""
+    audience: Audience | None = None
+    quorum: int | None = None
+    arguments: str = ""
+    text: str = ""
+    seen: Seen | None = None
 
     def record(self) -> JsonObject:
         """Return the entry as JSON, with every field."""
         return {
-            "at": datetime.fromtimestamp(self.at_ms / 1000, UTC).isoformat(timespec="milliseconds"),
+            "at": _written(self.at_ms),
             "event": self.event,
             "run_id": self.run_id,
             "root_run_id": self.root_run_id,
@@ -152,7 +184,28 @@ class AuditRecord:
             "remember": self.remember,
             "seconds_to_decide": self.seconds_to_decide,
             "note": self.note,
+            "made_at": _written(self.made_at_ms),
+            "arrived_at": _written(self.arrived_at_ms),
+            "due_at": _written(self.due_at_ms),
+            "requester": self.requester,
+            "audience": None if self.audience is None else _fields(self.audience),
+            "quorum": self.quorum,
+            "arguments": self.arguments,
+            "text": self.text,
+            "seen": None if self.seen is None else _fields(self.seen),
         }
+
+
+def _fields(record: Audience | Seen) -> Json:
+    """Return a record with every field, also those that have their default."""
+    fields: JsonObject = json.loads(json.dumps(asdict(record)))
+    return fields
+
+
+def _written(at_ms: int | None) -> str | None:
+    if at_ms is None:
+        return None
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 FIELDS: Final = tuple(AuditRecord(at_ms=0, event="vote", run_id="", root_run_id="").record())
@@ -165,7 +218,7 @@ FIELDS: Final = tuple(AuditRecord(at_ms=0, event="vote", run_id="", root_run_id=
 def records_between(
     before: LoopState, event: Event | None, after: LoopState, root_run_id: str
 ) -> Iterator[AuditRecord]:
-    """Yield the records of one event of a run.
+    """Yield the records of one event of a run, with texts as they are: `finished` redacts them.
 
     Args:
         before: the state before the event; an empty one for the first state that could be read.
@@ -173,6 +226,7 @@ def records_between(
         after: the state after the event.
         root_run_id: the run that this one is nested in, or its own id.
     """
+    requester = after.start.requester
     earlier = {request.id: request for request in before.approvals}
     for request in after.approvals:
         known = earlier.get(request.id)
@@ -183,10 +237,17 @@ def records_between(
             event="requested",
             run_id=after.run_id,
             root_run_id=root_run_id,
+            requester=requester,
         )
         yield from _of_request(known, request, event, blank)
     at_ms = 0 if event is None else event.at_ms
-    blank = AuditRecord(at_ms=at_ms, event="ignored", run_id=after.run_id, root_run_id=root_run_id)
+    blank = AuditRecord(
+        at_ms=at_ms,
+        event="ignored",
+        run_id=after.run_id,
+        root_run_id=root_run_id,
+        requester=requester,
+    )
     ignored = _newly_ignored(before, event, after)
     yield from (_of_ignored(one, event, blank) for one in ignored)
     if after.hold != before.hold:
@@ -194,6 +255,18 @@ def records_between(
     for lost in after.undelivered:
         if lost not in before.undelivered:
             yield _of_undelivered(lost, blank)
+    if isinstance(event, PeopleNotified):
+        yield from (_of_delivered(one, blank) for one in event.result.delivered)
+
+
+def finished(one: AuditRecord, redaction: Redaction) -> AuditRecord:
+    """Return a record as people may see it: without what policies redact, long texts cut."""
+    return replace(
+        one,
+        note=_text(redaction.text(one.note)),
+        text=cut(redaction.text(one.text), LONGEST_READ),
+        arguments=cut(redaction.call("", "", one.arguments), LONGEST_READ),
+    )
 
 
 def _of_undelivered(lost: Undelivered, blank: AuditRecord) -> AuditRecord:
@@ -202,7 +275,19 @@ def _of_undelivered(lost: Undelivered, blank: AuditRecord) -> AuditRecord:
         at_ms=lost.at_ms,
         event="undelivered",
         request_id=_text(lost.request_id),
-        note=_text(f"{lost.event}: {lost.why}"),
+        channel=_text(lost.notifier),
+        note=f"{lost.event}: {lost.why}",
+    )
+
+
+def _of_delivered(one: Delivered, blank: AuditRecord) -> AuditRecord:
+    return replace(
+        blank,
+        at_ms=one.at_ms,
+        event="notified",
+        request_id=_text(one.request_id),
+        channel=_text(one.notifier),
+        note=one.event,
     )
 
 
@@ -225,22 +310,52 @@ def _of_request(
         risk=terms.risk,
         policy=_text(terms.policy),
         status=request.status,
+        audience=_audience(request),
+        quorum=terms.quorum,
+        arguments=request.arguments,
     )
     if before is None:
         asked = request.requested_at_ms
         yield replace(
-            one, event="requested", at_ms=asked, status="pending", note=_text(request.reason)
+            one,
+            event="requested",
+            at_ms=asked,
+            due_at_ms=request.expires_at_ms,
+            status="pending",
+            note=request.reason or "",
         )
         before = replace(request, votes=(), status="pending", reminders=0, escalated=0, claim=None)
     yield from _of_claim(before, request, event, one)
     for vote in request.votes[len(before.votes) :]:
-        yield _of_vote(vote, request, one)
+        yield _of_vote(vote, request, event, one)
     if request.reminders > before.reminders:
-        yield replace(one, event="reminded")
+        yield replace(one, event="reminded", due_at_ms=before.remind_at_ms)
     if request.escalated > before.escalated:
-        yield replace(one, event="escalated")
+        yield replace(one, event="escalated", due_at_ms=escalated_at(before, request))
     if request.status != before.status:
-        yield _of_end(request, one)
+        yield _of_end(before, request, event, one)
+
+
+def _audience(request: ApprovalRequest) -> Audience:
+    """Return everybody who may decide a request now, as one audience."""
+    audiences, excludes = request.audiences, request.terms.audience.exclude_requester
+    if any(not (one.subjects or one.groups) for one in audiences):
+        return Audience(exclude_requester=excludes)
+    return Audience(
+        subjects=tuple(dict.fromkeys(name for one in audiences for name in one.subjects)),
+        groups=tuple(dict.fromkeys(name for one in audiences for name in one.groups)),
+        exclude_requester=excludes,
+    )
+
+
+def _with_action(one: AuditRecord, event: Event | None) -> AuditRecord:
+    """Return a record with the times of what a person sent."""
+    if not isinstance(event, HumanAction):
+        return one  # a remembered decision, or the history is gone
+    # The worker took an update while its sender waited; a signal waits for a worker.
+    arrived = event.at_ms if event.arrived_at_ms is None else event.arrived_at_ms
+    made = event.made_at_ms if event.verified else None
+    return replace(one, made_at_ms=made, arrived_at_ms=arrived)
 
 
 def _of_claim(
@@ -254,36 +369,45 @@ def _of_claim(
     sent = event if isinstance(event, RequestClaimed) else None
     person = Person(subject=claim.by) if sent is None else sent.person
     yield replace(
-        _with_person(one, person),
+        _with_person(_with_action(one, event), person),
         event="claimed" if request.claim is not None else "unclaimed",
         verified=None if sent is None else sent.verified,
     )
 
 
-def _of_vote(vote: Vote, request: ApprovalRequest, one: AuditRecord) -> AuditRecord:
+def _of_vote(
+    vote: Vote, request: ApprovalRequest, event: Event | None, one: AuditRecord
+) -> AuditRecord:
+    one = _with_action(one, event)
+    is_about_these = vote.args_digest == request.args_digest
     return replace(
         _with_decision(one, vote.decision),
         event="vote",
         at_ms=vote.at_ms,
         args_digest=vote.args_digest,
+        arguments=one.arguments if is_about_these else "",
         verified=vote.verified,
-        seconds_to_decide=_seconds(request, vote.at_ms),
+        seconds_to_decide=_seconds(request, one.arrived_at_ms or vote.at_ms),
     )
 
 
-def _of_end(request: ApprovalRequest, one: AuditRecord) -> AuditRecord:
+def _of_end(
+    before: ApprovalRequest, request: ApprovalRequest, event: Event | None, one: AuditRecord
+) -> AuditRecord:
     """Return the record of a request's end: a decision, its expiry, or a cancelled call."""
     at_ms = one.at_ms if request.decided_at_ms is None else request.decided_at_ms
     if request.decision is not None and request.status in _DECIDED:
+        one = _with_action(one, event)
         return replace(
             _with_decision(one, request.decision),
             event="decided",
             at_ms=at_ms,
             verified=request.votes[-1].verified if request.votes else None,
-            seconds_to_decide=_seconds(request, at_ms),
+            seconds_to_decide=_seconds(request, one.arrived_at_ms or at_ms),
         )
     if request.status == "expired" or request.status in _DECIDED:  # in time, by nobody
-        return replace(one, event="expired", at_ms=at_ms, note=f"then: {request.terms.on_expiry}")
+        note, due = f"then: {request.terms.on_expiry}", before.expires_at_ms
+        return replace(one, event="expired", at_ms=at_ms, due_at_ms=due, note=note)
     ended: AuditEvent = "superseded" if request.status == "superseded" else "cancelled"
     return replace(one, event=ended, at_ms=at_ms)
 
@@ -307,7 +431,8 @@ def _newly_ignored(before: LoopState, event: Event | None, after: LoopState) -> 
 
 def _of_ignored(ignored: Ignored, event: Event | None, blank: AuditRecord) -> AuditRecord:
     """Return the record of a refused attempt, with the claims of its sender."""
-    one = replace(blank, at_ms=ignored.at_ms, note=_text(f"{ignored.what}: {ignored.why}"))
+    one = replace(blank, at_ms=ignored.at_ms, note=f"{ignored.what}: {ignored.why}")
+    one = _with_action(one, event)
     match event:
         case DecisionReceived(decision=decision, verified=verified):
             one = _with_decision(one, decision)
@@ -316,7 +441,8 @@ def _of_ignored(ignored: Ignored, event: Event | None, blank: AuditRecord) -> Au
                 request_id=_text(decision.request_id),
                 args_digest=_text(decision.args_digest),
                 verified=verified,
-                note=_text(ignored.why),
+                note=ignored.why,
+                text="",  # what nobody heard is not part of the audit
             )
         case RequestClaimed(request_id=request_id, person=person, verified=verified):
             one = replace(_with_person(one, person), request_id=_text(request_id))
@@ -328,18 +454,19 @@ def _of_ignored(ignored: Ignored, event: Event | None, blank: AuditRecord) -> Au
 
 
 def _of_takeover(event: Event | None, blank: AuditRecord) -> Iterator[AuditRecord]:
+    text = ""
     match event:
         case ConversationHeld():
             did = "held"
             note = f"handed over to {event.to}" if event.to else "by force" if event.force else ""
         case PersonSpoke():
-            did, note = "said", f"message {event.message_id}"
+            did, note, text = "said", f"message {event.message_id}", event.text
         case ConversationReleased():
             did, note = "released", event.note
         case _:
             return
-    one = replace(_with_person(blank, event.person), event=did, note=_text(note))
-    yield replace(one, verified=event.verified)
+    one = _with_person(_with_action(blank, event), event.person)
+    yield replace(one, event=did, note=note, text=text, verified=event.verified)
 
 
 def _with_decision(one: AuditRecord, decision: Decision) -> AuditRecord:
@@ -350,8 +477,17 @@ def _with_decision(one: AuditRecord, decision: Decision) -> AuditRecord:
         decision=decision.type,
         channel=_text(decision.channel),
         remember=remember if decision.remember else "",
-        note=_text(decision.message),
+        note=decision.message or "",
+        text=_answer(decision.response),
+        seen=decision.seen,
     )
+
+
+def _answer(response: Json) -> str:
+    """Return the answer of a `respond` decision as text; empty if there is none."""
+    if response is None or isinstance(response, str):
+        return response or ""
+    return json.dumps(response, ensure_ascii=False)
 
 
 def _with_person(one: AuditRecord, person: Person) -> AuditRecord:
@@ -454,10 +590,14 @@ class _Reading:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._records: dict[AuditRecord, None] = {}
+        self._hidden = defaultdict[str, set[str]](set)
+        """The texts that policies redact, by root run: a parent repeats what a nested run hides."""
         self._unread: list[UnreadRun] = []
 
     def result(self, *, is_cut: bool = False) -> AuditLog:
-        records = sorted(self._records, key=lambda one: one.at_ms)
+        redactions = {root: redaction_of_texts(texts) for root, texts in self._hidden.items()}
+        shown = (finished(one, redactions.get(one.root_run_id, NOTHING)) for one in self._records)
+        records = sorted(dict.fromkeys(shown), key=lambda one: one.at_ms)
         return AuditLog(records=tuple(records), unread=tuple(self._unread), is_cut=is_cut)
 
     async def read_tree(self, run_id: str, root_run_id: str) -> None:
@@ -495,17 +635,23 @@ class _Reading:
                 async for event, after in ((one.event, one.state) async for one in events):
                     found = records_between(before, event, after, execution.root_run_id)
                     self._records.update(dict.fromkeys(found))
+                    if after.approvals is not before.approvals:
+                        self._hidden[execution.root_run_id].update(redaction_of(after).texts)
                     started = (one for one in after.pending if isinstance(one, RunAgent))
                     nested.update(dict.fromkeys(one.nested_id for one in started))
                     before = after
-            late = await undelivered_after_end(self._client, execution.execution_id)
+            late = await notices_after_end(self._client, execution.execution_id)
             blank = AuditRecord(
                 at_ms=0,
                 event="undelivered",
                 run_id=execution.run_id,
                 root_run_id=execution.root_run_id,
             )
-            self._records.update(dict.fromkeys(_of_undelivered(one, blank) for one in late))
+            found = (
+                *(_of_undelivered(one, blank) for one in late.undelivered),
+                *(_of_delivered(one, blank) for one in late.delivered),
+            )
+            self._records.update(dict.fromkeys(found))
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 raise RunNotFound("Its history is no longer retained.") from error

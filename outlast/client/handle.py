@@ -41,7 +41,7 @@ from outlast.client.results import RunResult, error_of, result_of, result_of_ans
 from outlast.client.run_address import RunAddress
 from outlast.client.run_state import ENGINE
 from outlast.client.stream import RawResponsesStreamEvent, StreamEvent, changes
-from outlast.client.undelivered import undelivered_after_end
+from outlast.client.undelivered import notices_after_end
 from outlast.contract import names, records
 from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.loop.events import HoldMode
@@ -435,8 +435,8 @@ class RunHandle:
         execution = description.run_id
         if state.outcome is None or not execution:
             return state.undelivered
-        late = await self._address.ask(lambda: undelivered_after_end(self.client, execution))
-        return (*state.undelivered, *late)
+        late = await self._address.ask(lambda: notices_after_end(self.client, execution))
+        return (*state.undelivered, *late.undelivered)
 
     async def approve(
         self,

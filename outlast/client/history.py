@@ -129,7 +129,11 @@ class HistoryReader:
         arguments = await values_of(self.converter, signal.input.payloads) if is_signal else ()
         if arguments is None:
             return  # the workflow's SDK also drops it
-        self._note(event, history.Signalled(name=signal.signal_name, arguments=arguments))
+        arrived = _milliseconds(event.event_time)
+        self._note(
+            event,
+            history.Signalled(name=signal.signal_name, arguments=arguments, arrived_at_ms=arrived),
+        )
 
     async def _take_update(self, event: HistoryEvent) -> None:
         if event.HasField("workflow_execution_update_admitted_event_attributes"):

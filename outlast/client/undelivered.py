@@ -1,4 +1,4 @@
-"""Reads which notices of a run nobody has heard of, also after the run's end."""
+"""Reads what became of the notices that a run's end left."""
 
 from typing import Any
 
@@ -6,11 +6,11 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.contract import names, records
-from outlast.loop.notices import NoticeReceipt, Undelivered
+from outlast.loop.notices import Delivered, NoticeReceipt, Undelivered
 
 
-async def undelivered_after_end(client: Client, execution: str) -> tuple[Undelivered, ...]:
-    """Return what the end of an execution left and nobody has heard of.
+async def notices_after_end(client: Client, execution: str) -> NoticeReceipt:
+    """Return what became of the notices that the end of an execution left.
 
     What is still on its way is not part of it.
 
@@ -21,7 +21,8 @@ async def undelivered_after_end(client: Client, execution: str) -> tuple[Undeliv
     Raises:
         RPCError: the server refused.
     """
-    found: list[Undelivered] = []
+    lost: list[Undelivered] = []
+    delivered: list[Delivered] = []
     number = 0
     while True:
         handle = client.get_workflow_handle(names.notices_id(execution, number))
@@ -29,9 +30,11 @@ async def undelivered_after_end(client: Client, execution: str) -> tuple[Undeliv
             description = await handle.describe()
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
-                return tuple(found)
+                return NoticeReceipt(undelivered=tuple(lost), delivered=tuple(delivered))
             raise
         if description.status is WorkflowExecutionStatus.COMPLETED:
             result: Any = await handle.result()
-            found += records.read(NoticeReceipt, result).undelivered
+            receipt = records.read(NoticeReceipt, result)
+            lost += receipt.undelivered
+            delivered += receipt.delivered
         number += 1

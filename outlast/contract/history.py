@@ -12,8 +12,8 @@ moves it on to its own end.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias, TypedDict, Unpack, assert_never, cast
+from dataclasses import dataclass, field
+from typing import Final, Literal, NotRequired, TypeAlias, TypedDict, Unpack, assert_never, cast
 
 from outlast.contract import names
 from outlast.contract.effects import failure_of, kind_of
@@ -104,7 +104,12 @@ def started(run_id: str, record: RunInput, at_ms: int, chain_id: str = "") -> Ru
     )
 
 
-def signalled(name: str, arguments: Sequence[Json | Unreadable], at_ms: int) -> Event:
+def signalled(
+    name: str,
+    arguments: Sequence[Json | Unreadable],
+    at_ms: int,
+    arrived_at_ms: int | None = None,
+) -> Event:
     """Return the event of a signal; an unreadable signal has an event, too."""
     # People send `cancel` without input as often as with an empty object.
     payload: Json | Unreadable = arguments[0] if arguments and arguments[0] is not None else {}
@@ -126,7 +131,8 @@ def signalled(name: str, arguments: Sequence[Json | Unreadable], at_ms: int) -> 
         if name == names.SIGNAL_LINE_REPLY:
             return _line_replied(read(LineReplyRecord, payload), at_ms)
         if name in _OF_PEOPLE:
-            return _OF_PEOPLE[name](payload, **_action(payload, at_ms, is_checked=False))
+            action = _action(payload, at_ms, is_checked=False)
+            return _OF_PEOPLE[name](payload, **{**action, "arrived_at_ms": arrived_at_ms})
     except UnreadableRecordError as error:
         return SignalUnreadable(at_ms=at_ms, name=f"signal {name}", problem=str(error))
     return SignalUnreadable(
@@ -175,6 +181,7 @@ class _Action(TypedDict):
     verified: bool
     nonce: str
     made_at_ms: int | None
+    arrived_at_ms: NotRequired[int | None]
 
 
 def _action(payload: Json | Unreadable, at_ms: int, *, is_checked: bool) -> _Action:
@@ -315,10 +322,11 @@ class Started:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signalled:
-    """A signal was delivered."""
+    """A signal was delivered; `arrived_at_ms` is when the server had it."""
 
     name: str
     arguments: tuple[Json | Unreadable, ...]
+    arrived_at_ms: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -419,7 +427,7 @@ def _event_of(state: LoopState, run_id: str, entry: HistoryEntry, at_ms: int) ->
         case Started():
             return _start_of(run_id, entry, at_ms)
         case Signalled():
-            return signalled(entry.name, entry.arguments, at_ms)
+            return signalled(entry.name, entry.arguments, at_ms, entry.arrived_at_ms)
         case Updated():
             try:
                 return updated(entry.name, entry.arguments, at_ms)

@@ -5,7 +5,7 @@ model's, an output.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final, cast
 
@@ -86,8 +86,13 @@ def redaction_of(state: LoopState) -> Redaction:
         arguments[tool] = tuple(dict.fromkeys(names))
     calls = {call_id_of(one.raw): one for one in state.items if one.kind in CALL_KINDS}
     texts = (text for one in redacting for text in _hidden(one, calls.get(one.call_id)))
-    longest_first = sorted({one for one in texts if len(one) >= SHORTEST_HIDDEN}, key=len)
-    return Redaction(arguments, tuple(reversed(longest_first)))
+    hidden = redaction_of_texts(one for one in texts if len(one) >= SHORTEST_HIDDEN)
+    return replace(hidden, arguments=arguments)
+
+
+def redaction_of_texts(texts: Iterable[str]) -> Redaction:
+    """Return what hides some texts wherever they occur."""
+    return Redaction(texts=tuple(sorted(set(texts), key=len, reverse=True)))
 
 
 def shown_effect(state: LoopState, effect: Effect) -> Effect:

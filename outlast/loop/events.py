@@ -48,12 +48,15 @@ class HumanAction:
         verified: a worker has verified the signature.
         nonce: tells the action from every other; a copy of it does nothing. Empty without proof.
         made_at_ms: when it was signed; None without proof.
+        arrived_at_ms: when the server had it. Only readers of a history know it: the loop, which
+            runs without it, must not use it.
     """
 
     at_ms: int
     verified: bool = False
     nonce: str = ""
     made_at_ms: int | None = None
+    arrived_at_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

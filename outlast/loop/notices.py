@@ -77,10 +77,33 @@ class Undelivered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Delivered:
+    """A notice that a notifier has taken: whether somebody read it, nobody knows.
+
+    Attributes:
+        event: what happened.
+        request_id: the request; empty for an event of the run.
+        notifier: the notifier.
+        at_ms: when the event happened.
+    """
+
+    event: NoticeEvent
+    request_id: str = ""
+    notifier: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeReceipt:
-    """What became of notices: all those not in `undelivered` were delivered."""
+    """What became of notices.
+
+    Attributes:
+        undelivered: those that nobody has heard of.
+        delivered: the others, for readers of the history; the run's state does not keep them.
+    """
 
     undelivered: tuple[Undelivered, ...] = ()
+    delivered: tuple[Delivered, ...] = ()
 
 
 ALL_DELIVERED: Final = NoticeReceipt()
@@ -165,7 +188,7 @@ def _notices_of(before: ApprovalRequest | None, after: ApprovalRequest) -> list[
             )
         )
     if after.escalated > before.escalated:
-        at_ms = _escalated_at(before, after)
+        at_ms = escalated_at(before, after)
         found.append(Notice(event="escalated", number=after.escalated, request=after, at_ms=at_ms))
     if after.reminders > before.reminders:
         at_ms = before.remind_at_ms or after.requested_at_ms
@@ -178,7 +201,7 @@ def _end(before: ApprovalRequest, after: ApprovalRequest) -> Notice:
     return Notice(event=_ENDS[after.status], request=after, by=after.settled_by, at_ms=at_ms)
 
 
-def _escalated_at(before: ApprovalRequest, after: ApprovalRequest) -> int:
+def escalated_at(before: ApprovalRequest, after: ApprovalRequest) -> int:
     """Return when the newest step of an escalation was due, or when its request ran out."""
     due = after.counts_from_ms + after.terms.escalations[after.escalated - 1].after_ms
     return min(due, before.expires_at_ms or due)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from outlast.agents.agent import Agent
+from outlast.agents.approvals.policy import ApprovalPolicy, Audience
 from outlast.agents.errors import DecisionRefused
 from outlast.agents.tools.function_tool import function_tool
 from outlast.client.audit import AuditLog, audit_run, audit_since, summary_of
@@ -70,6 +71,74 @@ async def test_the_audit_has_what_was_decided_and_what_was_tried(desk: Desk):
     assert end.seconds_to_decide is not None
     assert end.seconds_to_decide >= 0
     json.dumps([one.record() for one in log.records])
+
+
+async def test_the_audit_has_who_was_asked_what_was_edited_and_said_without_what_is_redacted(
+    desk: Desk,
+):
+    iban, other = "DE02120300000000202051", "GB33BUKB20201555555555"
+
+    @function_tool(
+        needs_approval=ApprovalPolicy(
+            audience=Audience(groups=["billing"]),
+            quorum=2,
+            redact=["iban"],
+            expires_in=timedelta(hours=8),
+        )
+    )
+    def pay(iban: str, euros: int) -> str:
+        """Pay."""
+        return f"paid {euros} to {iban}"
+
+    agent = Agent[Any](name="Clerk", tools=[pay])
+    model = ScriptedModel([call("pay", "c1", iban=iban, euros=50)], "Done.")
+    await desk.open(agent, model=model)
+    handle = await desk.start(agent, f"Pay {iban}")
+    await desk.until(handle, waits_for(1))
+    (request,) = await handle.approvals()
+    ann = person("ann", groups=["billing"])
+    await handle.edit(request, {"iban": other, "euros": 40}, by=ann)
+    (request,) = await handle.approvals()
+    await handle.approve(request, by=person("bob", groups=["billing"]))
+    await desk.result(handle)
+
+    log = await audit_run(desk.client, handle.id)
+    asked, edited, agreed, decided = log.records
+    assert asked.audience == Audience(groups=["billing"]).record
+    assert asked.quorum == 2
+    assert asked.due_at_ms == asked.at_ms + 8 * 3_600_000
+    assert json.loads(asked.arguments) == {"iban": "[redacted]", "euros": 50}
+    for one in (edited, agreed, decided):
+        assert json.loads(one.arguments) == {"iban": "[redacted]", "euros": 40}
+        assert one.made_at_ms is not None
+        assert one.arrived_at_ms is not None
+    assert agreed.seen == request.seen
+    printed = json.dumps([one.record() for one in log.records])
+    assert iban not in printed
+    assert other not in printed
+
+
+async def test_what_arrived_while_no_worker_ran_has_its_own_time(desk: Desk):
+    agent = clerk()
+    model = ScriptedModel([call("refund", "c1", order="A", euros=50)], "Done.")
+    await desk.open(agent, model=model)
+    handle = await desk.start(agent)
+    await desk.until(handle, waits_for(1))
+    await desk.close_all()
+    workflow = desk.client.get_workflow_handle(handle.id)
+    payload = {"request_id": "a1", "type": "reject", "by": "bob"}
+    await workflow.signal(names.SIGNAL_DECIDE, payload)
+    signalled = [
+        event.event_time.ToMilliseconds()
+        for event in (await workflow.fetch_history()).events
+        if event.HasField("workflow_execution_signaled_event_attributes")
+    ]
+    await desk.open(agent, model=model)
+    await desk.result(handle)
+    vote, _ = (await audit_run(desk.client, handle.id)).records[1:]
+    assert [vote.arrived_at_ms] == signalled
+    assert vote.at_ms > signalled[0]
+    assert vote.made_at_ms is None
 
 
 async def test_a_decision_by_signal_is_not_proven(desk: Desk):

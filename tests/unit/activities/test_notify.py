@@ -133,6 +133,7 @@ async def test_a_notifier_only_gets_the_events_it_wants() -> None:
     mail.events = frozenset({"reminder"})
     assert await deliver(mail) == {"done": {"mail": 2}}
     assert mail.delivered == ["reminder 2"]
+    assert [one.event for one in receipts[-1].delivered] == ["reminder"]
 
 
 async def test_a_retry_does_not_repeat_what_was_delivered() -> None:
@@ -173,6 +174,8 @@ async def test_a_rejected_notification_is_not_tried_again(
     assert lost.why.endswith("was refused by chat: no such channel")
     await deliver(chat, number=2, progress=progress)
     assert receipts[-1].undelivered == (lost,), "the attempts after it know of it"
+    (taken,) = receipts[-1].delivered
+    assert (taken.event, taken.request_id, taken.notifier) == ("reminder", "a1", "chat")
 
 
 async def test_a_worker_without_notifiers_says_what_it_did_not_deliver() -> None:

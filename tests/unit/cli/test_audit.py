@@ -21,6 +21,7 @@ from outlast.client import audit
 from outlast.client.audit import FIELDS, AuditLog, AuditRecord, UnreadRun
 from outlast.client.identity import os_user
 from outlast.client.runner import Runner
+from outlast.loop.approvals import Audience
 from outlast.testing import ScriptedModel, call
 from tests.hostile_text import TEXTS, assert_visible
 from tests.unit.cli.conftest import Invoke, Open
@@ -231,3 +232,10 @@ async def test_a_decision_from_the_command_line_is_in_the_audit(
     expected = (os_user().subject, True) if proved else ("ann", False)
     assert (lines[1]["by"], lines[1]["verified"]) == expected
     assert (unknown.exit_code, unknown.stdout) == (4, "")
+
+
+def test_an_audience_is_a_cell_of_json(log: dict[str, Any]) -> None:
+    log["it"] = AuditLog(records=(entry(audience=Audience(groups=("billing",))),))
+    header, row = csv.reader(io.StringIO(run("support-42", "--format", "csv").stdout))
+    audience = json.loads(dict(zip(header, row, strict=True))["audience"])
+    assert audience == {"subjects": [], "groups": ["billing"], "exclude_requester": False}

@@ -21,12 +21,14 @@ from outlast.client.audit import (
     AuditRecord,
     audit_run,
     audit_since,
+    finished,
     records_between,
     summary_of,
 )
 from outlast.client.history import HistoryReader
 from outlast.contract.history import fold
 from outlast.contract.records import write_state
+from outlast.contract.redaction import NOTHING, redaction_of_texts
 from outlast.loop import votes
 from outlast.loop.approvals import (
     ApprovalRequest,
@@ -35,7 +37,9 @@ from outlast.loop.approvals import (
     Decision,
     EscalationStep,
     Person,
+    Seen,
 )
+from outlast.loop.effects import PeopleNotified
 from outlast.loop.events import (
     ConversationHeld,
     ConversationReleased,
@@ -46,6 +50,7 @@ from outlast.loop.events import (
     SignalUnreadable,
     TimePassed,
 )
+from outlast.loop.notices import Delivered, NoticeReceipt
 from outlast.loop.state import Hold, Ignored, LoopState, revised
 from tests.unit.client.recorded import FakeClient, Recording, refused
 
@@ -150,6 +155,10 @@ def test_a_request_is_recorded_with_its_terms() -> None:
         policy="refunds",
         status="pending",
         note="more than 200",
+        due_at_ms=70_000,
+        audience=Audience(),
+        quorum=2,
+        arguments='{"amount": 250}',
     )
 
 
@@ -169,6 +178,7 @@ def test_an_edit_has_the_digest_that_it_is_about(story: Story) -> None:
         decision_of("ann", "edit", edited_arguments={"amount": 5}), 11_000, verified=True
     )
     assert vote.args_digest == story.request.args_digest != "d1"
+    assert vote.arguments == '{"amount": 5}'
     *_, end = story.decided(decision_of("bob"), 12_000, verified=True)
     assert (end.status, end.decision) == ("edited", "approve")
 
@@ -184,10 +194,11 @@ def test_a_rejection_has_its_message_and_its_scope(story: Story) -> None:
 def test_time_leaves_its_marks(story: Story) -> None:
     assert [one.event for one in story.time_passed(20_000)] == []
     (reminded, escalated) = story.time_passed(41_000)
-    assert (reminded.event, reminded.at_ms) == ("reminded", 41_000)
-    assert escalated.event == "escalated"
-    (expired,) = story.time_passed(70_000)
+    assert (reminded.event, reminded.at_ms, reminded.due_at_ms) == ("reminded", 41_000, 30_000)
+    assert (escalated.event, escalated.due_at_ms) == ("escalated", 40_000)
+    (expired,) = story.time_passed(99_000)
     assert (expired.event, expired.status, expired.note) == ("expired", "expired", "then: reject")
+    assert (expired.at_ms, expired.due_at_ms) == (99_000, 70_000)
     assert (expired.by, expired.verified, expired.seconds_to_decide) == ("", None, None)
 
 
@@ -198,6 +209,53 @@ def test_a_request_that_is_approved_when_it_expires_is_decided_by_nobody(story: 
     *_, end = story.time_passed(70_000)
     assert (end.event, end.status, end.note) == ("expired", "approved", "then: approve")
     assert (end.by, end.verified, end.seconds_to_decide) == ("", None, None)
+
+
+def test_further_people_are_part_of_the_audience_once_they_may_decide() -> None:
+    story = Story()
+    billing = Audience(subjects=("ann",), groups=("billing",), exclude_requester=True)
+    story.request_made(replace(REQUEST, terms=replace(TERMS, audience=billing)))
+    *_, escalated = story.time_passed(41_000)
+    asked = story.records[0].audience
+    assert asked == billing
+    assert escalated.audience == replace(billing, groups=("billing", "leads"))
+
+
+def test_a_signed_action_has_the_time_of_its_signature_and_a_forged_one_has_none(
+    story: Story,
+) -> None:
+    sender = votes.Sender(at_ms=20_000, verified=True)
+    event = DecisionReceived(
+        at_ms=20_000,
+        decision=decision_of("ann", seen=Seen(call_id="c1", arguments="d1")),
+        verified=True,
+        made_at_ms=14_000,
+        arrived_at_ms=15_000,
+    )
+    after = votes.voted(story.request, event.decision, sender, "{}")
+    (vote,) = story.changed(event, after)
+    assert (vote.at_ms, vote.made_at_ms, vote.arrived_at_ms) == (20_000, 14_000, 15_000)
+    assert vote.seconds_to_decide == 5.0, "the run took it late, but it had arrived"
+    assert vote.seen == Seen(call_id="c1", arguments="d1")
+    claim = RequestClaimed(at_ms=21_000, request_id="a1", person=ANN, minutes=5, made_at_ms=9)
+    (claimed,) = story.changed(claim, votes.claimed(story.request, "ann", 5, AT.at_ms))
+    assert (claimed.made_at_ms, claimed.arrived_at_ms) == (None, 21_000)
+
+
+def test_what_a_notifier_took_is_recorded(story: Story) -> None:
+    delivered = Delivered(event="created", request_id="a1", notifier="slack", at_ms=10_000)
+    event = PeopleNotified(at_ms=12_000, effect=3, result=NoticeReceipt(delivered=(delivered,)))
+    (one,) = story.tell(event, story.state)
+    assert (one.event, one.request_id, one.channel) == ("notified", "a1", "slack")
+    assert (one.at_ms, one.note, one.by) == (10_000, "created", "")
+
+
+def test_records_are_finished_without_what_policies_redact() -> None:
+    hidden = redaction_of_texts(["DE02", "DE0212345"])
+    one = entry("said", note="to DE02", text="x DE0212345 y", arguments='{"to": "DE0212345"}')
+    done = finished(one, hidden)
+    assert (done.note, done.text) == ("to [redacted]", "x [redacted] y")
+    assert done.arguments == '{"to": "[redacted]"}'
 
 
 @pytest.mark.parametrize("status", ["cancelled", "superseded"])
@@ -264,6 +322,7 @@ def test_takeovers_are_recorded(story: Story) -> None:
     assert [one.event for one in found] == ["held", "said", "released"]
     assert {(one.by, one.verified) for one in found} == {("ann", True)}
     assert [one.note for one in found] == ["", "message m1", "refunded"]
+    assert [one.text for one in found] == ["", "secret", ""]
     assert story.tell(events[0], story.state) == [], "an event without effect"
 
 
@@ -282,7 +341,9 @@ def test_a_state_without_its_history_has_the_records_that_it_holds() -> None:
     found = late.tell(None, told.state)
     assert [one.event for one in found] == ["requested", "vote", "vote", "decided", "ignored"]
     kept = [one for one in told.records if one.event != "ignored"]
-    assert [replace(one, status="") for one in found[:-1]] == [replace(o, status="") for o in kept]
+    of_the_events = {"status": "", "arrived_at_ms": None}
+    expected = [replace(one, **of_the_events) for one in kept]
+    assert [replace(one, **of_the_events) for one in found[:-1]] == expected
     assert late.tell(None, told.state) == [], "the next history begins with the same state"
 
 
@@ -325,12 +386,15 @@ def test_a_record_is_json_with_every_field() -> None:
     record = one.record()
     assert record["at"] == "1970-01-01T00:00:10.000+00:00"
     assert tuple(record) == FIELDS
-    assert set(FIELDS) - {"at"} == {name for name in AuditRecord.__slots__ if name != "at_ms"}
+    assert set(FIELDS) == {name.removesuffix("_ms") for name in AuditRecord.__slots__}
+    assert record["audience"] == {"subjects": [], "groups": [], "exclude_requester": False}
+    assert record["due_at"] == "1970-01-01T00:01:10.000+00:00"
 
 
 def test_long_texts_are_cut(story: Story) -> None:
     sent = decision_of("x" * 10_000_000, "reject", display="y" * 10_000)
     (one,) = story.decided(replace(sent, request_id="z" * 10_000), 11_000, verified=False)
+    one = finished(one, NOTHING)
     for text in (one.by, one.display, one.request_id):
         assert text.startswith(text[0] * LONGEST_TEXT)
         assert len(text) < LONGEST_TEXT + 60
@@ -376,6 +440,9 @@ async def test_a_run_is_read_without_waiting_for_more() -> None:
     assert [(one.event, one.by) for one in log.records] == [("ignored", "mallory"), ("ignored", "")]
     assert {one.root_run_id for one in log.records} == {"support-42"}
     assert (log.unread, log.is_cut) == ((), False)
+    sent = log.records[0]
+    assert sent.arrived_at_ms is not None
+    assert sent.at_ms == sent.arrived_at_ms + 1_000, "the workflow task came a second later"
 
 
 async def test_an_execution_before_a_reset_is_read_too_and_nothing_counts_twice() -> None:
