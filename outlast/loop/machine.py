@@ -781,9 +781,7 @@ def _person_spoke(state: LoopState, event: PersonSpoke) -> Step:
     if hold is None or event.message_id in hold.said:
         return state, ()
     state = revised(state, hold=replace(hold, said=(*hold.said, event.message_id)))
-    words = Words(
-        text=event.text, by=person.subject, name=person.display or person.subject or "A person"
-    )
+    words = Words(text=event.text, person=person)
     if "check_said" not in state.required_steps:
         return _say(state, words), ()
     state = revised(state, unsaid=(*state.unsaid, words))
@@ -793,15 +791,17 @@ def _person_spoke(state: LoopState, event: PersonSpoke) -> Step:
 def _say(state: LoopState, words: Words) -> LoopState:
     """Record a person's words; the model reads first whose they are."""
     hold = state.hold
-    if hold is not None and hold.speaker != words.by:
-        note: JsonObject = {"role": "developer", "content": phrases.taken_over(words.name)}
+    by = words.person.subject
+    if hold is not None and hold.speaker != by:
+        told = phrases.taken_over(_shown_name(words.person))
+        note: JsonObject = {"role": "developer", "content": told}
         state = revised(
             state,
             items=(*state.items, Item("note", note)),
-            hold=replace(hold, speaker=words.by),
+            hold=replace(hold, speaker=by),
         )
     index = len(state.items)
-    said = Item("message", message_of_person(words.text), words.by)
+    said = Item("message", message_of_person(words.text), by)
     state = revised(state, items=(*state.items, said))
     if state.phase != "held":
         return state
@@ -822,8 +822,7 @@ def _said_checked(state: LoopState, failure: Failure | None, at_ms: int) -> Step
     if failure is None:
         state = _say(state, words)
     else:
-        by = f" by {words.by:.80}" if words.by else ""
-        state = with_ignored(state, at_ms, f"say{by}", failure.message)
+        state = with_ignored(state, at_ms, f"say{_by(words.person)}", failure.message)
     return revised(state, phase="turned"), ()
 
 
@@ -832,7 +831,7 @@ def _conversation_released(state: LoopState, event: ConversationReleased) -> Ste
     problem = release_problem(state, event.person, event.to, event.at_ms, verified=event.verified)
     if problem is not None:
         return with_ignored(state, event.at_ms, f"release{_by(event.person)}", problem), ()
-    by = event.person.display or event.person.subject or "A person"
+    by = _shown_name(event.person)
     spoke = state.hold is not None and state.hold.speaker is not None
     told: JsonObject = {
         "role": "developer",
@@ -849,6 +848,11 @@ def _conversation_released(state: LoopState, event: ConversationReleased) -> Ste
     return (
         (revised(state, phase="turned"), ()) if state.question.answering else _next_question(state)
     )
+
+
+def _shown_name(person: Person) -> str:
+    """Return a person's name as the model reads it."""
+    return person.display or person.subject or "A person"
 
 
 def _by(person: Person) -> str:
@@ -1044,7 +1048,8 @@ def _rest(state: LoopState) -> Step:
     """Leave the conversation to the person who has it, once guardrails judged what was said."""
     if not state.unsaid:
         return revised(state, phase="held"), ()
-    said = Item("message", message_of_person(state.unsaid[0].text), state.unsaid[0].by)
+    words = state.unsaid[0]
+    said = Item("message", message_of_person(words.text), words.person.subject)
     check = requests.input_check(state, "said", (said,))
     return requests.issue(revised(state, phase="checking"), check)
 

@@ -210,8 +210,7 @@ class Words:
     """What a person said, while output guardrails have not judged it yet."""
 
     text: str
-    by: str
-    name: str
+    person: Person
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -98,10 +98,9 @@ def without_places(view: View, length: int, left_out: Container[int]) -> View:
     for place in _places(view, length):
         if isinstance(place, dict) or place not in left_out:
             _extend(segments, place)
-    removed = size(view, length) - sum(
-        1 if isinstance(one, dict) else one[1] - one[0] for one in segments
-    )
-    return View(segments=tuple(segments), rest=length, history=max(view.history - removed, 0))
+    rest = View(segments=tuple(segments), rest=length)
+    removed = size(view, length) - size(rest, length)
+    return View(segments=rest.segments, rest=length, history=max(view.history - removed, 0))
 
 
 def places_in_transcript(view: View, length: int, positions: Sequence[int]) -> tuple[int, ...]:
