@@ -1,7 +1,7 @@
 """`outlast policy`: checks an operators' file of approval policies, and tries it on past runs."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -76,7 +76,7 @@ def check(
         return
     if entries:
         columns = (*_CHECKED, _LOOSENED) if report is not None else _CHECKED
-        rows = [_row(entry, report) for entry in entries]
+        rows = [row for entry in entries for row in _rows(entry, report)]
         terminal.say_table(terminal.out(), columns, rows)
     for warning in warnings:
         terminal.say(terminal.err(), ("warning: ", "bold yellow"), warning)
@@ -101,29 +101,45 @@ def _compare(policies: ApprovalFile, target: str, app_dir: Path) -> tuple[list[s
 
 def _record(entry: FilePolicy, report: FileReport | None) -> dict[str, object]:
     kind, agent, name = entry.key
-    when = entry.named.get("when")
     return {
         "table": entry.title,
         "kind": kind,
         "agent": agent or None,
         "name": name or None,
         "needs_approval": entry.asks,
-        "keys": [*entry.named],
-        "when": None if when is None else str(when),
-        "quorum": entry.named.get("quorum"),
+        **_keys(entry),
+        "tiers": [{"name": tier.named.get("name"), **_keys(tier)} for tier in entry.tiers],
         "loosens": None if report is None else list(report.loosened[entry.title]),
     }
 
 
-def _row(entry: FilePolicy, report: FileReport | None) -> list[terminal.Part | list[terminal.Part]]:
-    row: list[terminal.Part | list[terminal.Part]] = [entry.title]
-    if entry.asks:
-        row += [_people(entry.named), str(entry.named.get("when", _AS_IN_THE_CODE) or "every call")]
-    else:
-        row += ["nobody", "never"]
-    if report is not None:
-        row.append("; ".join(report.loosened[entry.title]) or "-")
-    return row
+def _keys(table: FilePolicy) -> dict[str, object]:
+    when = table.named.get("when")
+    return {
+        "keys": [*table.named],
+        "when": None if when is None else str(when),
+        "quorum": table.named.get("quorum"),
+    }
+
+
+_Cells: TypeAlias = list[terminal.Part | list[terminal.Part]]
+
+
+def _rows(entry: FilePolicy, report: FileReport | None) -> Iterator[_Cells]:
+    """Return the row of a table, and below it those of its tiers, in their order."""
+    named = entry.named
+    cells: _Cells = [_people(named), _when(named)] if entry.asks else ["nobody", "never"]
+    found = "; ".join(report.loosened[entry.title]) or "-" if report is not None else ""
+    yield [entry.title, *cells, *([found] if report is not None else [])]
+    for tier in entry.tiers:
+        # A tier of its own name may be the code's; another one changes the table's policy.
+        who = tier.named if "name" in tier.named else {**named, **tier.named}
+        cells = [_people(who), _when(tier.named)]
+        yield [tier.title, *cells, *([""] if report is not None else [])]
+
+
+def _when(named: Mapping[str, Any]) -> str:
+    return str(named.get("when", _AS_IN_THE_CODE) or "every call")
 
 
 def _people(named: Mapping[str, Any]) -> str:

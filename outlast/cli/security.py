@@ -259,15 +259,17 @@ def _named(notifier: object) -> str:
 
 def _policies(situation: Situation) -> Iterator[Weakness]:
     for point, policy in situation.policies_in_force():
-        risk = policy.risk_of(point.effect)
-        if risk == "high" and policy.audience is None:
+        if any(
+            one.risk_of(point.effect) == "high" and one.audience is None
+            for one in (policy, *policy.tiers)
+        ):
             yield Weakness(
                 what=point.title,
                 detail="has high risk, and anybody may decide about it",
                 fix="set audience= in its ApprovalPolicy",
             )
         # Low risk is not signed by default, which nobody said in so many words.
-        if policy.unverified == "allow":
+        if any(one.unverified == "allow" for one in (policy, *policy.tiers)):
             yield Weakness(
                 what=point.title,
                 detail="counts decisions of people who did not prove who they are",

@@ -28,7 +28,9 @@ async def test_a_run_keeps_the_terms_of_its_request_when_operators_change_the_fi
         "Done.",
     )
     file = tmp_path / "approvals.toml"
-    file.write_text("[tool.refund]\nwhen = 'euros > 10'\nredact = ['order']\n", encoding="utf-8")
+    table = "[tool.refund]\nwhen = 'euros > 55'\nredact = ['order']\n"
+    tier = "[[tool.refund.tiers]]\nwhen = 'euros > 10 and order == \"A\"'\nname = 'of A'\n"
+    file.write_text(table + tier, encoding="utf-8")
     first = await desk.open(agent, model=model, approvals=file)
     handle = await desk.start(agent)
     await desk.until(handle, waits_for(1))
@@ -37,7 +39,7 @@ async def test_a_run_keeps_the_terms_of_its_request_when_operators_change_the_fi
     file.write_text("[tool.refund]\nneeds_approval = false\n", encoding="utf-8")
     await desk.open(agent, model=model, approvals=str(file))
     (request,) = await handle.approvals()
-    assert (request.call_id, request.terms.policy) == ("c1", "tool.refund")
+    assert (request.call_id, request.terms.policy) == ("c1", "of A")
     assert request.arguments == '{"order": "[redacted]", "euros": 50}'
     await handle.approve(request.id, by="ann")
     assert (await handle.result()).final_output == "Done."

@@ -178,6 +178,43 @@ class Condition:
         """
         return self._term.value(arguments)
 
+    def implies(self, other: "Condition") -> bool:
+        """Whether another condition surely holds for every call for which this one does.
+
+        That is known of equal ones, and of comparisons of the same argument with values, which fail
+        for the same calls. Of all others, it is not.
+        """
+        if self == other:
+            return True
+        mine, theirs = _limit(self._term), _limit(other._term)  # noqa: SLF001  same class
+        if mine is None or theirs is None or mine[0] != theirs[0]:
+            return False
+        (_, operator, value), (_, other_operator, other_value) = mine, theirs
+        if _type_of(value) != _type_of(other_value):
+            return False
+        # What two comparisons say depends on the order alone: a rank for each value and each gap.
+        order = sorted(cast("set[Any]", {value, other_value}))
+        limit, other_limit = (2 * order.index(each) + 1 for each in (value, other_value))
+        return all(
+            _COMPARE[other_operator](rank, other_limit)
+            for rank in range(2 * len(order) + 1)
+            if _COMPARE[operator](rank, limit)
+        )
+
+
+_MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def _limit(term: _Term) -> tuple[tuple[str, ...], str, Scalar] | None:
+    """Return the argument, operator and value of a single comparison; None of other terms."""
+    match term:
+        case _Comparison(_Argument(path), operator, _Literal(value)):
+            return path, operator, value
+        case _Comparison(_Literal(value), operator, _Argument(path)):
+            return path, _MIRRORED.get(operator, operator), value
+        case _:
+            return None
+
 
 class _Reader:
     """Reads a condition from left to right."""

@@ -65,16 +65,16 @@ class DryRun:
         for one in _recorded(state):
             key = (one.kind, one.agent, one.name)
             tables = self._file.tables(*key)
-            condition = _condition(tables)
+            conditions = _conditions(tables)
             asks = bool(tables) and tables[-1].asks
             tally = self._tallies.get(key) or Tally(
                 kind=one.kind,
                 agent=one.agent,
                 name=one.name,
                 table=tables[-1].title if tables else "",
-                at_most=asks and condition is None,
+                at_most=asks and not conditions,
             )
-            is_asked, is_unclear = _judge(condition, one.arguments) if asks else _NOT_ASKED
+            is_asked, is_unclear = _judge(conditions, one.arguments) if asks else _NOT_ASKED
             self._tallies[key] = replace(
                 tally,
                 calls=tally.calls + 1,
@@ -121,18 +121,26 @@ def _as_object(text: str) -> str:
 _NOT_ASKED: Final = (False, False)
 
 
-def _condition(tables: Sequence[FilePolicy]) -> Condition | None:
-    """Return the condition that holds; None if no table has one, so that the code's rule stays."""
-    return next((one.named["when"] for one in reversed(tables) if "when" in one.named), None)
+def _conditions(tables: Sequence[FilePolicy]) -> tuple[Condition, ...]:
+    """Return the conditions of which one has to hold, those of tiers first.
+
+    Empty if a person decides about every call, or if no table has a condition for all of them, so
+    that the code's rule stays.
+    """
+    own: Condition | None = next(
+        (one.named["when"] for one in reversed(tables) if "when" in one.named), None
+    )
+    tiers = [tier.named["when"] for one in tables for tier in one.tiers if "when" in tier.named]
+    return () if own is None else (*tiers, own)
 
 
-def _judge(condition: Condition | None, arguments: str) -> tuple[bool, bool]:
-    """Return whether a person would decide, and whether the condition could not judge."""
-    if condition is None:
+def _judge(conditions: Sequence[Condition], arguments: str) -> tuple[bool, bool]:
+    """Return whether a person would decide, and whether a condition could not judge."""
+    if not conditions:
         return True, False
     try:
         fields = cast("JsonObject", json.loads(arguments or "{}", parse_constant=_no_number))
-        return condition.holds(fields), False
+        return any(one.holds(fields) for one in conditions), False
     except (ValueError, LookupError, TypeError, RecursionError):
         return True, True
 

@@ -1,8 +1,9 @@
 """What a change of an approval policy allows that the policy did not allow before."""
 
 from collections.abc import Callable, Iterator
-from typing import Final, cast, get_args
+from typing import Any, Final, cast, get_args
 
+from outlast.agents.approvals.conditions import Condition
 from outlast.agents.approvals.policy import ApprovalPolicy, Audience, ToolEffect
 from outlast.loop import approvals as records
 from outlast.loop.approvals import Risk
@@ -52,7 +53,8 @@ def _risk(before: ApprovalPolicy, after: ApprovalPolicy, tool_effect: str | None
     was, now = before.risk_of(tool_effect), after.risk_of(tool_effect)
     is_less = _RISKS.index(now) < _RISKS.index(was)
     # A lower effect lowers the risk, too, and is reported by itself.
-    return f"the risk is {now} instead of {was}" if is_less and after.risk is not None else ""
+    is_named = after.risk is not None or before.risk is not None
+    return f"the risk is {now} instead of {was}" if is_less and is_named else ""
 
 
 def _audience(before: ApprovalPolicy, after: ApprovalPolicy, _: str | None) -> str:
@@ -122,13 +124,59 @@ def _takeover(before: ApprovalPolicy, after: ApprovalPolicy, _: str | None) -> s
 def _unverified(before: ApprovalPolicy, after: ApprovalPolicy, tool_effect: str | None) -> str:
     # Where it follows the risk, a lower risk is reported by itself.
     was, now = (policy.terms(tool_effect).unverified for policy in (before, after))
-    is_looser = now and not was and after.unverified is not None
+    is_looser = now and not was and after.unverified != before.unverified
     return "decisions count without proof of who decided" if is_looser else ""
 
 
 def _response(before: ApprovalPolicy, after: ApprovalPolicy, _: str | None) -> str:
     was = before.response_schema
     return "responses may be others" if was is not None and was != after.response_schema else ""
+
+
+def _tiers(before: ApprovalPolicy, after: ApprovalPolicy, tool_effect: str | None) -> str:
+    """What other tiers mean for the calls of each tier, and for those of the policy itself."""
+    changes: dict[str, None] = {}
+    rules = (*before.tiers, before)
+    for at, was in enumerate(rules):
+        taken = [one.when for one in rules[:at]]
+        for now in (*after.tiers, after):
+            if any(_follows(when, now.when) for when in taken):
+                continue  # none of its calls were of this rule
+            if was is not before or now is not after:  # those two are compared field by field
+                changes |= dict.fromkeys(_of_tier(was, now, before, tool_effect))
+            if _follows(now.when, was.when):
+                break
+        else:
+            if was is not before:
+                changes[f"{_where(was)}: calls may run without a person"] = None
+    return " and ".join(changes)
+
+
+def _of_tier(
+    was: ApprovalPolicy, now: ApprovalPolicy, before: ApprovalPolicy, tool_effect: str | None
+) -> Iterator[str]:
+    for name, compare in _COMPARED.items():
+        text = "" if name in {"when", "tiers"} else compare(was, now, tool_effect)
+        if text:
+            yield f"{_where(now if was is before else was)}: {text}"
+
+
+def _where(tier: ApprovalPolicy) -> str:
+    """Return the calls of a tier in words."""
+    if isinstance(tier.when, Condition) or not tier.name:
+        return f"where {_words(tier.when)}"
+    return f"calls of the tier {tier.name!r}"
+
+
+def _words(when: Any) -> str:
+    return str(when) if isinstance(when, Condition) else getattr(when, "__name__", "its rule")
+
+
+def _follows(when: Any, other: Any) -> bool:
+    """Whether a rule holds for every call for which another one does, as far as that is known."""
+    if isinstance(when, Condition) and isinstance(other, Condition):
+        return other.implies(when)
+    return when is None or when == other
 
 
 _COMPARED: Final[dict[str, Compare]] = {
@@ -146,6 +194,7 @@ _COMPARED: Final[dict[str, Compare]] = {
     "takeover": _takeover,
     "unverified": _unverified,
     "response_schema": _response,
+    "tiers": _tiers,
 }
 """Return in words what the changed field allows; empty: nothing more than before."""
 

@@ -5,6 +5,10 @@
     quorum = 2
     expires_in = "8h"
 
+    [[tool.refund.tiers]]            # for some of its calls
+    when = "amount > 1000"
+    quorum = 3
+
     [agent.Desk.tool.refund]         # of one agent; it changes what the table above leaves
     [handoff.transfer_to_billing]    # a handoff
     [answer.Desk]                    # an agent's answers
@@ -39,6 +43,7 @@ from outlast.agents.approvals.policy import (
     names_of,
     policy_of,
 )
+from outlast.agents.approvals.toml_places import Path as KeyPath
 from outlast.agents.approvals.toml_places import TomlPlaces
 from outlast.agents.durations import parse_duration
 from outlast.agents.errors import UserError
@@ -55,6 +60,7 @@ Key: TypeAlias = tuple[PointKind, str, str]
 
 _POLICY_KEYS: Final = [one.name for one in fields(ApprovalPolicy)]
 KEYS: Final = ["needs_approval", *_POLICY_KEYS, "loosens"]
+_TIER_KEYS: Final = [name for name in _POLICY_KEYS if name != "tiers"]
 _TABLES: Final = ["tool", "handoff", "answer", "agent", "group"]
 _OF_AGENT: Final = ["tool", "handoff", "answer"]
 _DURATIONS: Final = "a duration such as '90s', '45m', '2h' or '3d'"
@@ -107,19 +113,19 @@ class ApprovalPoints:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilePolicy:
-    """One table of the file.
+    """One table of the file, or one of its tiers.
 
     Attributes:
         key: what it is about.
-        table: the path of the table in the file.
+        table: the path of the table in the file; of a tier, with its index in the list.
         asks: whether a person decides at all.
         named: the fields of the policy that the table names. Of an audience, only the keys that
-            it names.
+            it names; of tiers, the table of each.
         loosens: whether the table may allow more than the policy that it changes.
     """
 
     key: Key
-    table: tuple[str, ...]
+    table: KeyPath
     asks: bool = True
     named: Mapping[str, Any] = field(default_factory=dict[str, Any])
     loosens: bool = False
@@ -127,18 +133,30 @@ class FilePolicy:
     @property
     def title(self) -> str:
         """The table as people write it."""
-        return f"[{'.'.join(_quoted(part) for part in self.table)}]"
+        return _title(self.table)
+
+    @property
+    def tiers(self) -> "tuple[FilePolicy, ...]":
+        """The tiers that the table names."""
+        return self.named.get("tiers") or ()
+
+    @property
+    def _name(self) -> str:
+        """The name of its policy, if it does not name one."""
+        name = ".".join(part for part in self.table if isinstance(part, str))
+        return f"{name}: {self.named['when']}" if isinstance(self.table[-1], int) else name
 
     def changed(self, policy: ApprovalPolicy, left_out: Collection[str] = ()) -> ApprovalPolicy:
         """Return a policy with the fields that the table names, and with its name.
 
         Where the table makes requests expire sooner, the policy's reminders and steps of escalation
-        that would come later never come.
+        that would come later never come. The tiers of the table come before those that it leaves.
 
         Raises:
             UserError: the table's fields contradict the others.
         """
         values = {name: value for name, value in self.named.items() if name not in left_out}
+        tiers: Sequence[FilePolicy] = values.pop("tiers", None) or ()
         if "audience" in values:
             values["audience"] = _audience_over(policy.audience, values["audience"])
         expires_in: timedelta | None = values.get("expires_in")
@@ -147,7 +165,9 @@ class FilePolicy:
             if policy.remind_every is not None and policy.remind_every >= expires_in:
                 inherited["remind_every"] = None
             inherited["escalate"] = [step for step in policy.escalate if step.after < expires_in]
-        return replace(policy, **({"name": ".".join(self.table)} | inherited | values))
+        name = {} if "name" in values else {"name": self._name}
+        after = replace(policy, **(name | inherited | values))
+        return replace(after, tiers=_tiers_over(after, tiers)) if tiers else after
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,7 +328,12 @@ class ApprovalFile:
             for step in policy.escalate
         ]
         audience = cast("Audience | None", policy.audience)
-        return replace(policy, audience=audience and self._named_people(audience), escalate=steps)
+        return replace(
+            policy,
+            audience=audience and self._named_people(audience),
+            escalate=steps,
+            tiers=[self._with_people(tier) for tier in policy.tiers],
+        )
 
     def _named_people(self, audience: Audience) -> Audience:
         people = [one for group in audience.groups or () for one in self.groups.get(group, ())]
@@ -336,9 +361,10 @@ class ApprovalFile:
         settings = (policy_of(point.setting) for point in known.points)
         of_code = {group for policy in settings if policy is not None for group in _groups(policy)}
         of_tables = {
-            group: (*entry.table, key)
+            group: (*table.table, key)
             for entry in self.entries.values()
-            for key, names in _named_groups(entry)
+            for table in (*entry.tiers, entry)
+            for key, names in _named_groups(table)
             for group in names
         }
         expected = sorted({*of_code, *self.groups})
@@ -383,9 +409,11 @@ class _FileReader:
             for (line, column), problem in sorted(self._problems)
         )
 
-    def add(self, path: Sequence[str], problem: str) -> None:
-        """Add a mistake at a key or table."""
-        self._problems.append((self._places.of(path), problem))
+    def add(self, path: KeyPath, problem: str, place: tuple[int, int] | None = None) -> None:
+        """Add a mistake at a key or table; one of a tier says which tier it is."""
+        tier = next((at + 1 for at, part in enumerate(path) if isinstance(part, int)), 0)
+        title = f"{_title(path[:tier])}: " if tier else ""
+        self._problems.append((place or self._places.of(path), title + problem))
 
     def entries(self, read: JsonObject) -> Iterator[FilePolicy]:
         """Read the tables of the file."""
@@ -446,15 +474,17 @@ class _FileReader:
                     f"as [{header}.NAME].",
                 )
 
-    def _entry(self, key: Key, path: tuple[str, ...], table: JsonObject) -> FilePolicy:
+    def _entry(self, key: Key, path: KeyPath, table: JsonObject) -> FilePolicy:
+        is_tier = isinstance(path[-1], int)
+        keys = _TIER_KEYS if is_tier else KEYS
         for name in table:
-            if name not in KEYS:
-                self.add((*path, name), _unknown("key", name, KEYS))
+            if name not in keys:
+                self.add((*path, name), _unknown("key", name, keys))
         asks, loosens = (
-            self._flag(path, table, name, default=default)
+            default if is_tier else self._flag(path, table, name, default=default)
             for name, default in (("needs_approval", True), ("loosens", False))
         )
-        others = [name for name in table if name in _POLICY_KEYS]
+        others = [name for name in table if name in keys and name in _POLICY_KEYS]
         if not asks and others:
             self.add(
                 (*path, others[0]),
@@ -462,25 +492,48 @@ class _FileReader:
                 "nothing. Take one of them out.",
             )
         named = {
-            name: self._checked((*path, name), partial(self._value, name, table[name]))
+            name: self._tiers(key, (*path, name), table[name])
+            if name == "tiers"
+            else self._checked((*path, name), partial(self._value, name, table[name]))
             for name in others
         }
         return FilePolicy(key=key, table=path, asks=asks, named=named, loosens=loosens)
 
-    def _flag(self, path: tuple[str, ...], table: JsonObject, name: str, *, default: bool) -> bool:
+    def _tiers(self, key: Key, path: KeyPath, value: object) -> tuple[FilePolicy, ...]:
+        listed = cast("list[object]", value) if isinstance(value, list) else []
+        if not listed or not all(isinstance(one, dict) for one in listed):
+            header = _title(path)
+            self.add(path, f"tiers must be tables, each under [{header}].")
+            return ()
+        tiers = [
+            self._entry(key, (*path, at), cast("JsonObject", one)) for at, one in enumerate(listed)
+        ]
+        names: set[str] = set()
+        for one, tier in zip(cast("list[JsonObject]", listed), tiers, strict=True):
+            name: str = tier.named.get("name") or ""
+            if one.get("when") is True:
+                self.add((*tier.table, "when"), f"when = true is every call. {_NEEDS_WHEN}")
+            elif "when" not in one and not name:
+                self.add(tier.table, _NEEDS_WHEN)
+            elif name in names:
+                self.add((*tier.table, "name"), f"two tiers have the name {name!r}.")
+            names |= {name} - {""}
+        return tuple(tiers)
+
+    def _flag(self, path: KeyPath, table: JsonObject, name: str, *, default: bool) -> bool:
         value: object = table.get(name, default)
         if isinstance(value, bool):
             return value
         self.add((*path, name), f"{name} must be true or false.")
         return default
 
-    def _checked(self, path: tuple[str, ...], make: Callable[[], Any]) -> Any:
+    def _checked(self, path: KeyPath, make: Callable[[], Any]) -> Any:
         """Return a value, or None after adding the mistake that its maker raised."""
         try:
             return make()
         except ConditionError as error:
             place = self._places.of_value(path, error.condition, error.at)
-            self._problems.append((place, f"when: {error.message}."))
+            self.add(path, f"when: {error.message}.", place)
         except UserError as error:
             found = re.match(
                 r"(?:ApprovalPolicy|Audience|Escalation)\((\w+)=\.\.\.\)", error.message
@@ -567,6 +620,28 @@ def _list(name: str, value: object) -> list[object]:
 # --- Changing a policy -------------------------------------------------------------------------------
 
 
+def _tiers_over(policy: ApprovalPolicy, named: Sequence[FilePolicy]) -> tuple[ApprovalPolicy, ...]:
+    """Return the tiers of a table, and after them those of the policy that it does not name.
+
+    A tier with the name of one of the policy's changes that one; another one changes the policy
+    itself, for its calls.
+
+    Raises:
+        UserError: a tier has no `when`, and the policy has none of its name.
+    """
+    known = {tier.name: tier for tier in policy.tiers if tier.name}
+    changed = list[ApprovalPolicy]()
+    for tier in named:
+        name: str = tier.named.get("name") or ""
+        before = known.pop(name, None)
+        if before is None and "when" not in tier.named:
+            known_names = [one.name for one in policy.tiers if one.name]
+            raise UserError(f"{tier.title}: {_missing('tier', name, known_names)} {_NEEDS_WHEN}")
+        changed.append(tier.changed(before or replace(policy, tiers=())))
+    left = [tier for tier in policy.tiers if not tier.name or tier.name in known]
+    return (*changed, *left)
+
+
 def _noted(policy: ApprovalPolicy, table: FilePolicy) -> ApprovalPolicy:
     """Return a policy whose reason says that a table of the file does not hold in full."""
     note = f"What {table.title} of the operators' file would loosen does not hold."
@@ -624,7 +699,12 @@ def _compare_with_point(change: Change, point: ApprovalPoint, reader: _FileReade
         policy.check_fits(owner, possible=point.decisions, schema=point.schema)
     except UserError as error:
         reader.add((*where, "redact" if "redact" in error.message else "allow"), error.message)
-    when = table.named.get("when")
+    for one in (table, *table.tiers):
+        _compare_condition(one, point, reader)
+
+
+def _compare_condition(table: FilePolicy, point: ApprovalPoint, reader: _FileReader) -> None:
+    when, where, owner = table.named.get("when"), table.table, point.title
     if not isinstance(when, Condition):
         return
     if point.schema is None and point.kind == "tool":
@@ -642,10 +722,11 @@ def _compare_with_point(change: Change, point: ApprovalPoint, reader: _FileReade
 
 
 def _groups(policy: ApprovalPolicy) -> Iterator[str]:
-    """Return the groups that a policy names."""
-    for audience in (policy.audience, *(step.to for step in policy.escalate)):
-        if audience is not None:
-            yield from cast("Audience", audience).groups or ()
+    """Return the groups that a policy names, and its tiers."""
+    for one in (policy, *policy.tiers):
+        for audience in (one.audience, *(step.to for step in one.escalate)):
+            if audience is not None:
+                yield from cast("Audience", audience).groups or ()
 
 
 def _named_groups(table: FilePolicy) -> Iterator[tuple[str, Sequence[str]]]:
@@ -678,8 +759,20 @@ def _without_class(message: str) -> str:
     return re.sub(r"\b[A-Z]\w+\((\w+)=\.\.\.\)", r"\1", message)
 
 
+def _title(table: KeyPath) -> str:
+    """Return a table as people write it, or the number of a tier in its table."""
+    *around, last = table
+    if isinstance(last, int):
+        return f"tier {last + 1} of {_title(tuple(around[:-1]))}"
+    return f"[{'.'.join(_quoted(str(part)) for part in table)}]"
+
+
+_BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
+_NEEDS_WHEN: Final = 'A tier needs when, such as "amount > 1000".'
+
+
 def _quoted(part: str) -> str:
-    return part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else f'"{part}"'
+    return part if _BARE.fullmatch(part) else f'"{part}"'
 
 
 def _syntax_problem(source: str, text: str, message: str) -> str:

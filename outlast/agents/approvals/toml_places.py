@@ -8,7 +8,8 @@ import tomllib
 from collections.abc import Sequence
 from typing import Any, Final, cast
 
-Path = tuple[str, ...]
+Path = tuple[str | int, ...]
+"""The keys that lead to a place; of an array of tables, the index from 0, too."""
 
 START: Final = (1, 1)
 
@@ -19,6 +20,7 @@ class TomlPlaces:
     def __init__(self, text: str) -> None:
         self._statements: dict[Path, tuple[int, int, str]] = {}
         table: Path = ()
+        sizes: dict[Path, int] = {}
         lines = text.replace("\r\n", "\n").split("\n")
         start = 0
         for end in range(1, len(lines) + 1):
@@ -33,13 +35,17 @@ class TomlPlaces:
             path = _path(statement)
             first = lines[line]
             column = len(first) - len(first.lstrip()) + 1
-            if first.lstrip().startswith("["):
-                table = path
-            else:
+            if not first.lstrip().startswith("["):
                 path = table + path
+            elif first.lstrip().startswith("[["):
+                self._statements.setdefault(path, (line + 1, column, statement))
+                sizes[path] = sizes.get(path, 0) + 1
+                table = path = (*path, sizes[path] - 1)
+            else:
+                table = path
             self._statements.setdefault(path, (line + 1, column, statement))
 
-    def of(self, path: Sequence[str]) -> tuple[int, int]:
+    def of(self, path: Sequence[str | int]) -> tuple[int, int]:
         """Return the line and column of a key or table, or of the nearest one around it."""
         for length in range(len(path), 0, -1):
             found = self._statements.get(tuple(path[:length]))
@@ -50,7 +56,7 @@ class TomlPlaces:
         under = [one for one in self._statements if one[: len(path)] == tuple(path)]
         return self._statements[under[0]][:2] if under else START
 
-    def of_value(self, path: Sequence[str], value: str, offset: int) -> tuple[int, int]:
+    def of_value(self, path: Sequence[str | int], value: str, offset: int) -> tuple[int, int]:
         """Return the place of a character of a text value; that of its key if it is escaped."""
         found = self._statements.get(tuple(path))
         if found is not None:
@@ -82,9 +88,9 @@ def _keys(read: dict[str, Any]) -> Path:
     return tuple(path)
 
 
-def _inside(line: int, column: int, statement: str, key: str) -> tuple[int, int]:
-    """Return the place of a key of an inline table."""
-    at = statement.find(key, statement.find("=") + 1) if key else -1
+def _inside(line: int, column: int, statement: str, key: str | int) -> tuple[int, int]:
+    """Return the place of a key of an inline table; of an inline array, that of the whole."""
+    at = statement.find(key, statement.find("=") + 1) if key and isinstance(key, str) else -1
     return _advanced(line, statement, at) if at >= 0 else (line, column)
 
 

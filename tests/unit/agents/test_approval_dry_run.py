@@ -50,8 +50,8 @@ def said(text: str) -> Item:
     return Item("message", say(text)[0], agent="Desk", turn=1)
 
 
-def tried(*states: LoopState) -> list[Tally]:
-    run = DryRun(ApprovalFile("approvals.toml", FILE))
+def tried(*states: LoopState, file: str = FILE) -> list[Tally]:
+    run = DryRun(ApprovalFile("approvals.toml", file))
     for state in states:
         run.add(state)
     assert run.runs == len(states)
@@ -101,6 +101,15 @@ def test_calls_are_counted_by_agent_and_tool() -> None:
         ),
         Tally(kind="tool", agent="Desk", name="other", calls=2, were_asked=1),
     ]
+
+
+def test_a_call_of_a_tier_waits_though_the_condition_of_its_table_does_not_hold() -> None:
+    tier = "[[tool.refund.tiers]]\nwhen = 'currency == \"USD\"'\n"
+    calls = [called("refund", "c1", amount=5, currency=one) for one in ("USD", "EUR")]
+    (tally,) = tried(LoopState(items=tuple(calls)), file=f"{FILE}\n{tier}")
+    assert (tally.calls, tally.asked, tally.at_most) == (2, 1, False)
+    (tally,) = tried(LoopState(items=tuple(calls)), file=tier)  # the code's rule may ask, too
+    assert (tally.asked, tally.at_most) == (2, True)
 
 
 def test_answers_are_counted_unless_they_failed() -> None:

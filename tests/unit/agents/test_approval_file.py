@@ -483,3 +483,209 @@ def test_a_table_that_ends_a_takeover_loosens() -> None:
         "people approve without taking the conversation over"
     )
     assert _COMPARED["takeover"](after, before, None) == ""
+
+
+# --- Tiers -------------------------------------------------------------------------------------------
+
+
+def is_huge(_context: Any, arguments: Any, _call_id: str) -> bool:
+    return arguments["amount"] > 9000
+
+
+TIERED = ApprovalPolicy(
+    audience="support",
+    redact=["iban"],
+    expires_in=timedelta(hours=8),
+    tiers=[
+        ApprovalPolicy(when=is_huge, name="huge", audience="board", quorum=3),
+        ApprovalPolicy(when=Condition("amount > 1000"), audience="billing", quorum=2),
+    ],
+)
+BILLING = "when = 'amount > 1000'\naudience = 'billing'\nquorum = 2\n"
+
+
+def change_of(text: str, before: Any) -> Any:
+    (change,) = read(text).changes("tool", "A", "two", before)
+    return change
+
+
+def test_a_tier_changes_what_it_names_of_the_policy_for_its_calls() -> None:
+    file = f"[tool.two]\nquorum = 1\n[[tool.two.tiers]]\n{BILLING}"
+    changed = over(file, replace(TIERED, audience=None, tiers=[]))
+    (tier,) = changed.tiers
+    assert (changed.quorum, changed.audience, changed.when) == (1, None, None)
+    assert (tier.quorum, tier.audience, tier.when) == (
+        2,
+        Audience(groups=["billing"]),
+        Condition("amount > 1000"),
+    )
+    assert (tier.redact, tier.expires_in) == (("iban",), timedelta(hours=8))
+    assert tier.name == "tool.two.tiers: amount > 1000"
+    # Of an agent's own table, too, and where the code asks nobody.
+    file = f"[[agent.A.tool.two.tiers]]\n{BILLING}"
+    assert over(file, before=False).tiers[0].quorum == 2
+
+
+def test_a_tier_of_the_codes_name_is_that_tier_and_the_others_stay() -> None:
+    text = f"[tool.two]\nloosens = true\n[[tool.two.tiers]]\n{BILLING}[[tool.two.tiers]]\nname = 'huge'\nquorum = 4"
+    first, huge, last = over(text, TIERED).tiers
+    assert first.quorum == 2
+    assert huge == replace(TIERED.tiers[0], quorum=4)
+    assert last is TIERED.tiers[1]
+    change = change_of("[[tool.two.tiers]]\nname = 'hugo'\nquorum = 4", TIERED)
+    assert change.problem == (
+        "tier 1 of [tool.two]: there is no tier 'hugo'. Did you mean 'huge'? There is: 'huge'. "
+        'A tier needs when, such as "amount > 1000".'
+    )
+    assert change.policy.tiers == TIERED.tiers
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        # A tier with a higher threshold before that of the code takes its calls, and leaves others.
+        ("when = 'amount > 9000'\nquorum = 2\naudience = 'billing'", "calls of the tier 'huge': 2"),
+        ("when = 'amount > 500'", "where amount > 1000: 1 instead of 2 have to approve"),
+        ("when = 'amount > 500'", "where amount > 1000: the group support may decide"),
+        ("when = 'amount > 500'\naudience = 'leads'", "where amount > 500: the group leads may"),
+        ("when = 'amount > 500'\nredact = []", "where amount > 500: reviewers see iban"),
+        ("name = 'huge'\nquorum = 2", "calls of the tier 'huge': 2 instead of 3 have to approve"),
+        ("name = 'huge'\nwhen = 'amount > 9500'", "calls of the tier 'huge': the group support"),
+        ("name = 'huge'\nrisk = 'low'\nunverified = 'allow'", "count without proof of who decided"),
+    ],
+)
+def test_what_a_tier_loosens_needs_to_be_said(keys: str, words: str) -> None:
+    change = change_of(f"[[tool.two.tiers]]\n{keys}", TIERED)
+    assert words in change.loosened["tiers"]
+    assert change.policy.tiers == TIERED.tiers
+    assert "What [tool.two] of the operators' file would loosen" in change.policy.reason
+    change = change_of(f"[tool.two]\nloosens = true\n[[tool.two.tiers]]\n{keys}", TIERED)
+    assert words in change.loosened["tiers"]
+    assert change.policy.tiers != TIERED.tiers
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        "name = 'huge'\nquorum = 4",
+        f"name = 'huge'\nexpires_in = '1h'\n[[tool.two.tiers]]\n{BILLING.replace('2', '3')}",
+    ],
+)
+def test_a_tier_that_tightens_needs_no_permission(keys: str) -> None:
+    assert change_of(f"[[tool.two.tiers]]\n{keys}", TIERED).loosened == {}
+    plain = replace(TIERED, tiers=[])
+    text = "[[tool.two.tiers]]\nwhen = 'amount > 500'\nquorum = 2\nredact = ['iban', 'name']"
+    assert change_of(text, plain).loosened == {}
+
+
+def test_a_lower_threshold_that_is_gone_loosens_and_a_new_one_does_not() -> None:
+    low, high = (Condition(f"amount > {limit}") for limit in (1000, 5000))
+    two = ApprovalPolicy(quorum=2, when=low, name="large")
+    before = ApprovalPolicy(tiers=[two])
+    rise = "[[tool.two.tiers]]\nname = 'large'\nwhen = 'amount > 5000'"
+    assert change_of(rise, before).loosened == {
+        "tiers": "where amount > 1000: 1 instead of 2 have to approve"
+    }
+    fall = "[[tool.two.tiers]]\nname = 'large'\nwhen = 'amount > 1000'"
+    assert change_of(fall, ApprovalPolicy(tiers=[replace(two, when=high)])).loosened == {}
+    # Where the policy itself does not ask about every call, some of them would run.
+    rare = replace(before, when=Condition("amount > 90000"))
+    assert (
+        "where amount > 1000: calls may run without a person"
+        in (change_of(rise, rare).loosened["tiers"])
+    )
+    less = change_of("[tool.two]\nwhen = 'amount > 50'", before)
+    assert [*less.loosened] == ["when"]  # the tier keeps its calls
+    assert change_of("[tool.two]\nneeds_approval = false", before).policy.tiers == (two,)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "follows"),
+    [
+        ("a > 2", "a > 1", True),
+        ("a > 1", "a > 2", False),
+        ("a >= 2", "a > 1", True),
+        ("a >= 1", "a > 1", False),
+        ("1 < a", "a >= 1", True),
+        ("a == 3", "a > 2.5", True),
+        ("a == 'x'", "a != 'y'", True),
+        ("a != 'x'", "a == 'y'", False),
+        ("a > 2", "b > 1", False),
+        ("a > 2", "a > '1'", False),
+        ("a == true", "a != false", True),
+        ("a > 2 and b", "a > 1", False),  # true, but a missing b changes which of them fails
+        ("a > 2 and b", "a > 2 and b", True),
+        ("a > b", "a > 1", False),
+    ],
+)
+def test_one_condition_follows_from_another(one: str, other: str, follows: bool) -> None:
+    assert Condition(one).implies(Condition(other)) is follows
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[tool.a]\ntiers = 5", "2:1: tiers must be tables, each under [[tool.a.tiers]]."),
+        ("[tool.a]\ntiers = []", "2:1: tiers must be tables, each under [[tool.a.tiers]]."),
+        ("[[tool.a.tiers]]\nquorum = 2", "1:1: tier 1 of [tool.a]: A tier needs when, such as"),
+        ("[[tool.a.tiers]]\nwhen = true", "2:1: tier 1 of [tool.a]: when = true is every call."),
+        ("[[tool.a.tiers]]\nwhen = 'x > 5k'", "2:13: tier 1 of [tool.a]: when: '5k' is neither"),
+        (
+            "[[tool.a.tiers]]\nwhen = 'x > 5'\n[[tool.a.tiers]]\nwhen = 'x > 1'\nquorom = 2",
+            "5:1: tier 2 of [tool.a]: unknown key 'quorom'. Did you mean 'quorum'?",
+        ),
+        (
+            "[[tool.a.tiers]]\nwhen = 'x > 5'\n[[tool.a.tiers]]\nwhen = 'x > 1'\nquorum = 0",
+            "5:1: tier 2 of [tool.a]: quorum must be a whole number from 1, not 0.",
+        ),
+        (
+            "[[tool.a.tiers]]\nwhen = 'x > 5'\nloosens = true",
+            "3:1: tier 1 of [tool.a]: unknown key 'loosens'.",
+        ),
+        (
+            "[[tool.a.tiers]]\nwhen = 'x > 5'\nneeds_approval = false",
+            "3:1: tier 1 of [tool.a]: unknown key 'needs_approval'.",
+        ),
+        (
+            "[[tool.a.tiers]]\nname = 'x'\n[[tool.a.tiers]]\nname = 'x'",
+            "4:1: tier 2 of [tool.a]: two tiers have the name 'x'.",
+        ),
+        ("[[agent.A.answer.tiers]]\nwhen = 1", "tier 1 of [agent.A.answer]: when must be"),
+        (
+            "[tool.a]\ntiers = [{ when = 'x > 1', quorum = 0 }]",
+            "2:1: tier 1 of [tool.a]: quorum must be a whole number",
+        ),
+    ],
+)
+def test_a_mistake_in_a_tier_names_the_tier_and_the_key(text: str, problem: str) -> None:
+    assert f"approvals.toml:{problem}" in problem_of(text) or problem in problem_of(text)
+
+
+def test_a_tier_is_compared_with_the_agents() -> None:
+    @function_tool(needs_approval=TIERED)
+    def two(amount: float, iban: str) -> None:
+        """Pay."""
+
+    points = approval_points(registry(tools=[two]))
+    text = "[[tool.two.tiers]]\nwhen = 'amont > 10'\nquorum = 3\n"
+    with pytest.raises(
+        UserError, match=r"toml:2:1: tier 1 of \[tool.two\]: .*there is no argument"
+    ):
+        read(text).check(points)
+    text = "[[tool.two.tiers]]\nname = 'huge'\nquorum = 2\n"
+    with pytest.raises(UserError) as caught:
+        read(text).check(points)
+    assert caught.value.message == (
+        "approvals.toml:1:1: agent 'Desk', tool 'two': calls of the tier 'huge': 2 instead of 3 "
+        "have to approve. If that is meant, add loosens = true to [tool.two]."
+    )
+    text = f"[tool.two]\nloosens = true\n{text}"
+    assert read(text).check(points).loosened == {
+        "[tool.two]": ("tiers: calls of the tier 'huge': 2 instead of 3 have to approve",)
+    }
+    people = "[group.board]\nsubjects = ['mia']\n[[tool.two.tiers]]\nname = 'huge'\nquorum = 4"
+    people += "\nescalate = [{ after = '1h', to = 'bord' }]\n[tool.two]\nloosens = true"
+    assert over(people, TIERED).tiers[0].audience.subjects == ("mia",)
+    (warning,) = read(people).check(points).warnings
+    assert warning.startswith("approvals.toml:6:1: tier 1 of [tool.two]: no [group.bord]")
+    assert warning.endswith("Did you mean 'board'?")

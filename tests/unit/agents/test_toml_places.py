@@ -24,6 +24,8 @@ table = { inner = 1, "quoted" = 2 }
 
 [[list]]
 a = 1
+[[list]]
+  a = [{ b = 2 }]
 """
 
 
@@ -40,6 +42,11 @@ a = 1
         (("agent", "A B", "tool", "c=d", "table", "inner"), (16, 11)),
         (("agent", "A B", "tool", "c=d", "table", "quoted"), (16, 23)),
         (("list",), (18, 1)),
+        (("list", 0, "a"), (19, 1)),
+        (("list", 1), (20, 1)),
+        (("list", 1, "a"), (21, 3)),
+        (("list", 1, "unknown"), (20, 1)),
+        (("list", 1, "a", 0, "b"), (21, 3)),
         (("tool", "a", "unknown"), (2, 1)),
         (("agent",), (13, 1)),
         (("tool", "fake"), (1, 1)),

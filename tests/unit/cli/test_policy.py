@@ -93,6 +93,21 @@ async def test_with_a_target_its_names_are_compared(
     assert done.exit_code == 0
     assert "quorum: 1 instead of 2 have to approve" in " ".join(done.stdout.split())
     assert "warning: " in done.stderr
+    tiers = (
+        '\n[[tool.refund.tiers]]\nwhen = "order_id != \'A-1\'"\naudience = "leads"\nquorum = 3\n'
+    )
+    loose.write_text(f"{FILE}{tiers}", encoding="utf-8")
+    done = await cli("policy", "check", str(loose), *arguments[3:])
+    assert done.exit_code == 2
+    loose.write_text(f"[tool.refund]\nloosens = true\nquorum = 2\n{tiers}", encoding="utf-8")
+    done = await cli("policy", "check", str(loose), *arguments[3:])
+    shown = " ".join(done.stdout.split())
+    assert "tier 1 of [tool.refund] 3 of the group leads order_id != 'A-1'" in shown
+    loose.write_text(f"{tiers.replace('3', '1')}[tool.refund]\nloosens = true", encoding="utf-8")
+    done = await cli("policy", "check", str(loose), *arguments[3:], "--json")
+    (entry,) = json.loads(done.stdout)["policies"]
+    assert entry["loosens"] == ["tiers: where order_id != 'A-1': 1 instead of 2 have to approve"]
+    assert entry["tiers"][0]["when"] == "order_id != 'A-1'"
 
     broken = tmp_path / "broken.toml"
     broken.write_text("[tool.refnd]\n[tool.refund]\nwhen = 'order > 5'\n", encoding="utf-8")

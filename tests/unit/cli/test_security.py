@@ -173,6 +173,11 @@ PLANTED: list[tuple[str, Callable[[Situation], Situation], str]] = [
     ("notifiers", webhook("http://example.com/hook", allow_private=False), "'ops' .*over http"),
     ("notifiers", webhook("https://example.com/hook"), "'ops' has allow_private=True"),
     ("policies", policy(audience=None), "'refund' has high risk, and anybody may decide"),
+    (
+        "policies",
+        table('[[tool.refund.tiers]]\nwhen = "euros > 5"\nunverified = "allow"\n[tool.refund]\nloosens = true\n'),
+        "'refund' counts decisions of people who did not prove",
+    ),
     ("policies", policy(unverified="allow"), "'refund' counts decisions of people who did not prove"),
     (
         "policies",
