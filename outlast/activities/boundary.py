@@ -5,6 +5,7 @@ Everything that effects need from Temporal is here.
 
 import asyncio
 import contextlib
+import contextvars
 import time
 from collections.abc import Generator, Sequence
 from datetime import timedelta
@@ -41,6 +42,7 @@ from outlast.loop.calls import ModelReply
 from outlast.loop.effects import CallModel
 from outlast.loop.values import Json, JsonObject
 from outlast.ports.identity import Execution
+from outlast.tracing.current import PLACE
 
 CLAIM_ATTEMPTS = 20
 CLAIM_WAIT_SECONDS = 0.25
@@ -90,11 +92,13 @@ class EffectActivities:
                 return late
             content, ends = self._deps.content, _ends_at(info)
             request = await _request_of(kind, payload)
+            worker = self._worker
+            _see_as(worker.caller)
             attempts = kind.policy(request.effect).attempts or ATTEMPTS
             is_last = info.attempt >= min(attempts, ATTEMPTS)
             request = await whole_request(content, request, is_last=is_last)
             if isinstance(request.effect, CallModel):
-                result = await self._call_model(request, beat)
+                result = await self._call_model(worker, request, beat)
             else:
                 attempt = Attempt(
                     number=info.attempt,
@@ -103,7 +107,7 @@ class EffectActivities:
                     execution=_execution(info),
                     patient=_is_patient(payload),
                 )
-                result = await carry_out(self._worker, request, attempt)
+                result = await carry_out(worker, request, attempt)
             within = max(ends - time.monotonic(), 0.0)
             written = records.write(await recorded_result(content, request, result, within=within))
             if info.is_local:
@@ -131,7 +135,9 @@ class EffectActivities:
                     raise _impatient(error, tried_seconds=tried, delay=delay) from error.__cause__
             raise
 
-    async def _call_model(self, request: EffectRequest[CallModel], beat: Beat) -> ModelReply:
+    async def _call_model(
+        self, worker: WorkerDeps, request: EffectRequest[CallModel], beat: Beat
+    ) -> ModelReply:
         """Carry out a model call, and send its stream with the heartbeats."""
         info = activity.info()
         run_id = str(info.workflow_id)
@@ -140,7 +146,7 @@ class EffectActivities:
         stream = StreamHeartbeats(window, beat, Cadence.of(request.effect.settings), is_read_here)
         attempt = Attempt(number=info.attempt, on_event=stream.feed, execution=_execution(info))
         with call_windows.running(run_id, window), stream:
-            reply: ModelReply = await carry_out(self._worker, request, attempt)
+            reply: ModelReply = await carry_out(worker, request, attempt)
         call_windows.keep(FinishedCall(run_id, window.effect, reply.response_id), window)
         return reply
 
@@ -148,6 +154,19 @@ class EffectActivities:
     async def refuse_effect(self, payload: JsonObject) -> JsonObject:
         """Fail an effect if its result is too large for the run's history."""
         raise ApplicationError(payload["message"], type=payload["code"], non_retryable=True)
+
+
+def _see_as(caller: contextvars.Context | None) -> None:
+    """Set the context variables of the program that runs the run in this process.
+
+    Only this attempt's task gets them, so runs with other values do not mix, and a change that user
+    code makes is not seen by others. Variables that the attempt has already, such as the engine's,
+    stay; and its spans belong to the run's trace rather than to the program's place in it.
+    """
+    own = contextvars.copy_context()
+    for variable, value in () if caller is None else caller.items():
+        if variable not in own and variable is not PLACE:
+            variable.set(value)
 
 
 def _execution(info: activity.Info) -> Execution:

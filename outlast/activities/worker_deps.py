@@ -1,5 +1,6 @@
 """The definitions, model provider and blob store that a worker's effects use."""
 
+from contextvars import Context
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -36,6 +37,7 @@ class WorkerDeps:
         run_id: the run that these dependencies serve; empty for all runs.
         live: the live values of the run's context in this process.
         started_here: whether this process has started the run.
+        caller: the context variables of the program that runs it in this process, if one does.
         approvals: the operators' file, which changes the policies of the definitions.
         shared_contexts: the context objects of calls that run beside each other.
         tool_times: how long the latest calls of tools took in this process.
@@ -53,6 +55,7 @@ class WorkerDeps:
     run_id: str = ""
     live: LiveValues | None = None
     started_here: bool = False
+    caller: Context | None = field(default=None, compare=False)
     approvals: ApprovalFile | None = None
     tool_times: ToolTimes = field(default_factory=ToolTimes, compare=False)
     shared_contexts: SharedContexts = field(default_factory=SharedContexts, compare=False)
@@ -64,11 +67,18 @@ class WorkerDeps:
 
     def of_run(self, run_id: str) -> "WorkerDeps":
         """Return the dependencies of one run, which may have its own definitions."""
-        own = self.registry.of_run(run_id)
+        registry, caller = self.registry.of_run(run_id)
         live = LIVE_CONTEXTS.of_run(run_id)
-        if own is self.registry and live is None and self.contexts is None:
+        if registry is self.registry and live is None and self.contexts is None:
             return self
-        return replace(self, registry=own, run_id=run_id, live=live, started_here=live is not None)
+        return replace(
+            self,
+            registry=registry,
+            run_id=run_id,
+            live=live,
+            started_here=live is not None,
+            caller=caller,
+        )
 
     async def with_live_values(self, context: Json) -> "WorkerDeps":
         """Return the dependencies with the live values of a context.

@@ -5,7 +5,8 @@ settings only by name, so that runs survive the process that defined them.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, cast
+from contextvars import Context
+from typing import Any, Final, NamedTuple, cast
 from weakref import WeakSet
 
 from outlast.agents.agent import Agent
@@ -30,6 +31,18 @@ from outlast.agents.tools.search import check_tool_search
 logger = get_logger(__name__)
 
 
+class OfRun(NamedTuple):
+    """What a process that hosts its own runs keeps for one of them.
+
+    Attributes:
+        registry: the run's own definitions.
+        caller: the context variables of the program that runs it.
+    """
+
+    registry: "Registry"
+    caller: Context | None = None
+
+
 class Registry:
     """Agents by name, with all agents reachable through handoffs and agent tools.
 
@@ -51,7 +64,7 @@ class Registry:
         self._context_types: dict[str, Any] = {}
         self._references = ReferenceTable()
         self._listed: dict[str, dict[tuple[str, str], FunctionTool]] = {}
-        self._of_runs: dict[str, Registry] = {}
+        self._of_runs: dict[str, OfRun] = {}
         self._former: WeakSet[MCPServer | LocalTool] = WeakSet()
         for agent in agents:
             self.add(agent)
@@ -120,18 +133,18 @@ class Registry:
             name = f"{agent.name} ({number})"
         return name
 
-    def keep_for_run(self, run_id: str, definitions: "Registry") -> None:
-        """Set separate definitions for one run and the runs nested in it."""
-        self._of_runs[run_id] = definitions
-        self._former.update(definitions.resources)
+    def keep_for_run(self, run_id: str, own: OfRun) -> None:
+        """Set what belongs to one run and the runs nested in it."""
+        self._of_runs[run_id] = own
+        self._former.update(own.registry.resources)
 
     def forget_run(self, run_id: str) -> None:
-        """Remove the separate definitions of a run."""
+        """Remove what belongs to a run."""
         self._of_runs.pop(run_id, None)
 
-    def of_run(self, run_id: str) -> "Registry":
-        """Return the definitions of a run or of its nearest outer run, or these."""
-        return of_nearest(self._of_runs, run_id) or self
+    def of_run(self, run_id: str) -> OfRun:
+        """Return what belongs to a run or to its nearest outer run; by default, these definitions."""
+        return of_nearest(self._of_runs, run_id) or OfRun(self)
 
     @property
     def names(self) -> list[str]:

@@ -1,6 +1,7 @@
 """A worker in this process on one task queue, and the runs that it hosts."""
 
 import asyncio
+import contextvars
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,7 +15,7 @@ from temporalio.service import RPCError
 from outlast.agents.agent import Agent
 from outlast.agents.approvals.policy_file import ENVIRONMENT_VARIABLE, ApprovalFile
 from outlast.agents.logs import get_logger
-from outlast.agents.registry import Registry
+from outlast.agents.registry import OfRun, Registry
 from outlast.local.loop_end import kept_out, kept_tasks
 from outlast.local.queues import QueueClaim
 from outlast.local.run_definitions import RunDefinitions
@@ -144,6 +145,8 @@ async def _last_answers() -> None:
 class HostedRun:
     """Implements `outlast.ports.engine.Serving`.
 
+    User code in the run sees the context variables of the task that makes this object.
+
     Args:
         queue: the queue of the run.
         run_id: the id of the run.
@@ -161,7 +164,8 @@ class HostedRun:
         self._dropped = dropped
         self._local_worker: LocalWorker | None = None
         self._unattended = False
-        self._before: Registry | None = None
+        self._before: OfRun | None = None
+        self._caller = contextvars.copy_context()
 
     def begin(
         self, local_worker: LocalWorker, agent: Agent[Any], context_type: type[Any] | None = None
@@ -172,7 +176,7 @@ class HostedRun:
             UserError: the agent is invalid.
         """
         self._before = local_worker.definitions.of_run(self._run_id)
-        local_worker.definitions.attend(self._run_id, agent, context_type)
+        local_worker.definitions.attend(self._run_id, agent, context_type, self._caller)
         local_worker.users += 1
         self._local_worker = local_worker
         if self._unattended:

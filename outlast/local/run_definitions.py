@@ -5,11 +5,12 @@ So a run keeps the objects with which it was started or last resumed.
 """
 
 from collections import Counter
+from contextvars import Context
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from outlast.agents.agent import Agent
-from outlast.agents.registry import Registry
+from outlast.agents.registry import OfRun, Registry
 
 KEPT_UNATTENDED: Final = 1000
 """How many runs that nothing awaits keep their agents."""
@@ -30,8 +31,20 @@ class RunDefinitions:
         self._attended: Counter[str] = Counter()
         self._unattended: dict[str, None] = {}
 
-    def attend(self, run_id: str, agent: Agent[Any], context_type: type[Any] | None = None) -> None:
+    def attend(
+        self,
+        run_id: str,
+        agent: Agent[Any],
+        context_type: type[Any] | None = None,
+        caller: Context | None = None,
+    ) -> None:
         """Set a run's agent, and keep it while the run is awaited.
+
+        Args:
+            run_id: the id of the run.
+            agent: the agent.
+            context_type: the type of the run's context.
+            caller: the context variables of the program that runs it.
 
         Raises:
             UserError: the agent, or an agent that it refers to, cannot be registered.
@@ -45,7 +58,7 @@ class RunDefinitions:
             self._context_types[context_type] = None
             own.add_context_type(context_type)
             self._registry.add_context_type(context_type)
-        self._registry.keep_for_run(run_id, own)
+        self._registry.keep_for_run(run_id, OfRun(own, caller))
         self._attended[run_id] += 1
         self._unattended.pop(run_id, None)
 
@@ -62,14 +75,14 @@ class RunDefinitions:
                 registry.keep_for_run(run_id, own)
         self._registry = registry
 
-    def of_run(self, run_id: str) -> Registry | None:
-        """Return a run's own definitions, or None."""
+    def of_run(self, run_id: str) -> OfRun | None:
+        """Return what belongs to a run, or None."""
         found = self._registry.of_run(run_id)
-        return None if found is self._registry else found
+        return None if found.registry is self._registry else found
 
-    def keep(self, run_id: str, definitions: Registry) -> None:
-        """Restore a run's definitions."""
-        self._registry.keep_for_run(run_id, definitions)
+    def keep(self, run_id: str, own: OfRun) -> None:
+        """Restore what belongs to a run."""
+        self._registry.keep_for_run(run_id, own)
         if run_id not in self._attended:
             self._unattended[run_id] = None
 

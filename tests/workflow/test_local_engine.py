@@ -1,17 +1,31 @@
 """The engine of a program that configures nothing: one server and one worker for its agents."""
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextvars import Context, ContextVar
 from pathlib import Path
 from typing import Any
 
 import pytest
+from temporalio.client import Client
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import UserError
+from outlast.agents.guardrails.guardrail import (
+    GuardrailFunctionOutput,
+    input_guardrail,
+    output_guardrail,
+)
+from outlast.agents.hooks import RunHooks
 from outlast.agents.tools.function_tool import function_tool
+from outlast.client.results import RunResult
 from outlast.client.runner import Runner
 from outlast.dev import running_server
 from outlast.local.engine import LocalEngine
-from outlast.testing import call, say
+from outlast.testing import ScriptedModel, call, say
+from outlast.tracing import get_current_trace, trace
+from outlast.worker import AgentWorker
+from tests.servers import PATIENCE_SECONDS, TemporalServer
 from tests.unit.models.model_server import ModelServer
 
 
@@ -73,3 +87,154 @@ async def test_a_configuration_that_cannot_be_read_is_named(
     monkeypatch.setenv("TEMPORAL_CONFIG_FILE", str(broken))
     with pytest.raises(UserError, match="configuration cannot be read"):
         await Runner.run("Clerk", "Hello")
+
+
+USER: ContextVar[str] = ContextVar("user", default="nobody")
+
+
+class Seen:
+    """An agent whose callables note whom they see in a context variable, and then change it."""
+
+    def __init__(self, meeting: asyncio.Barrier | None = None) -> None:
+        self.users: dict[str, set[str]] = {}
+        self.traces: list[Any] = []
+        model = ScriptedModel(always=self._reply)
+
+        @function_tool
+        async def look_up() -> str:
+            self.note("an async tool")
+            self.traces.append(get_current_trace())
+            if meeting is not None:
+                await meeting.wait()  # the other runs are at work here at the same time
+            return USER.get()
+
+        @function_tool
+        def count() -> str:
+            self.note("a tool in a thread")
+            return "1"
+
+        @function_tool(needs_approval=True)
+        async def pay() -> str:
+            self.note("an approved tool")
+            return "paid"
+
+        @input_guardrail
+        def check(_context: Any, _agent: Any, _input: Any) -> GuardrailFunctionOutput:
+            self.note("an input guardrail")
+            return GuardrailFunctionOutput(output_info=None, tripwire_triggered=False)
+
+        @output_guardrail
+        async def judge(_context: Any, _agent: Any, _output: Any) -> GuardrailFunctionOutput:
+            self.note("an output guardrail")
+            return GuardrailFunctionOutput(output_info=None, tripwire_triggered=False)
+
+        inner = Agent[Any](name="Inner", tools=[count], model=model)
+        self.agent = Agent[Any](
+            name="Clerk",
+            instructions=self._instructions,
+            tools=[look_up, pay, inner.as_tool("ask_inner", "Ask.")],
+            input_guardrails=[check],
+            output_guardrails=[judge],
+            model=model,
+        )
+
+    def note(self, place: str) -> None:
+        self.users.setdefault(place, set()).add(USER.get())
+        USER.set(place)
+
+    def _instructions(self, _context: Any, _agent: Any) -> str:
+        self.note("instructions")
+        return "Help."
+
+    def _reply(self, request: Any) -> Any:
+        self.note("the model")
+        asked = request.input[-1]
+        if asked.get("type") == "function_call_output":
+            return say("Done.")
+        tools = {tool.name for tool in request.tools}
+        if "count" in tools:
+            return [call("count", "c1")]
+        if asked["content"] == "Pay":
+            return [call("pay", "c1")]
+        return [call("look_up", "c1"), call("ask_inner", "c2", input="Count")]
+
+
+class SeenByHooks(RunHooks[Any]):
+    def __init__(self, seen: Seen) -> None:
+        self._seen = seen
+
+    async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
+        del context, agent, tool
+        self._seen.note("a hook")
+
+
+PLACES = {
+    "a hook",
+    "a tool in a thread",
+    "an async tool",
+    "an input guardrail",
+    "an output guardrail",
+    "instructions",
+    "the model",
+}
+
+
+@pytest.fixture
+async def engine(
+    server: TemporalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[None]:
+    """Programs host their own runs at the server of the tests."""
+    monkeypatch.setenv("TEMPORAL_ADDRESS", server.address)
+    monkeypatch.setenv("TEMPORAL_NAMESPACE", server.namespace)
+    monkeypatch.setenv("OUTLAST_DATA_DIR", str(tmp_path))
+    yield
+    await LocalEngine.close_shared()
+
+
+@pytest.mark.usefixtures("engine")
+async def test_user_code_sees_the_context_variables_of_the_program_that_runs_it(client: Client):
+    meeting = asyncio.Barrier(3)
+
+    async def ask(user: str, *, streamed: bool = False) -> Seen:
+        USER.set(user)
+        seen = Seen(meeting)
+        if streamed:
+            reading = Runner.run_streamed(seen.agent, "Hello", hooks=SeenByHooks(seen))
+            USER.set("a later value")
+            async for _ in reading.stream_events():
+                pass
+        else:
+            with trace("Mine"):
+                await Runner.run(seen.agent, "Hello", hooks=SeenByHooks(seen))
+            assert USER.get() == user, "what user code changes is its own"
+        return seen
+
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        asked = await asyncio.gather(ask("ann"), ask("bob"), ask("cy", streamed=True))
+    for seen, user in zip(asked, ("ann", "bob", "cy"), strict=True):
+        assert seen.users == {place: {user} for place in PLACES}
+        assert seen.traces == [None], (
+            "no processor: the run has no trace, and is not in the caller's"
+        )
+
+    async def waits_for_a_person() -> RunResult:
+        USER.set("ann")
+        return await Runner.run(seen.agent, "Pay")
+
+    seen = Seen()
+    state = (await asyncio.create_task(waits_for_a_person())).to_state()
+    state.approve(state.get_interruptions()[0])
+    USER.set("bob")
+    await Runner.run(seen.agent, state)
+    assert seen.users["an approved tool"] == {"bob"}, "who goes on with a run is its caller"
+    assert seen.users["an input guardrail"] == {"ann"}
+
+    elsewhere = Seen()
+    await asyncio.create_task(_with_a_worker(client, elsewhere.agent), context=Context())
+    assert elsewhere.users == {place: {"nobody"} for place in PLACES - {"a hook"}}
+
+
+async def _with_a_worker(client: Client, agent: Agent[Any]) -> None:
+    async with AgentWorker(client, agents=[agent], task_queue="with-a-worker"):
+        USER.set("ann")
+        await Runner.run(agent, "Hello", client=client, task_queue="with-a-worker")

@@ -11,7 +11,7 @@ from outlast.agents.context.encoding import type_name
 from outlast.agents.context.factories import ContextFactories
 from outlast.agents.context.live import MARKER
 from outlast.agents.errors import UserError
-from outlast.agents.registry import Registry
+from outlast.agents.registry import OfRun, Registry
 from outlast.testing import ScriptedModel
 
 
@@ -76,6 +76,6 @@ async def test_only_live_values_that_are_not_here_are_made_or_missed() -> None:
 
 def test_a_run_with_definitions_of_its_own_has_the_same_models() -> None:
     known, own = deps(), Registry([Agent[Any](name="A")])
-    known.registry.keep_for_run("r1", own)
+    known.registry.keep_for_run("r1", OfRun(own))
     assert known.of_run("r1") == WorkerDeps(registry=own, models=known.models, run_id="r1")
     assert known.of_run("r2") is known

@@ -14,6 +14,7 @@ from outlast.agents.handoffs.handoff import Handoff, handoff
 from outlast.agents.machine.shell import ShellTool
 from outlast.agents.references import register
 from outlast.agents.registry import (
+    OfRun,
     Registry,
     agent_tools_of,
     handoffs_of,
@@ -375,7 +376,7 @@ async def test_the_servers_of_agents_that_were_replaced_are_released_too() -> No
     registry = Registry([first])
     registry.replace(Agent[Any](name="A", mcp_servers=[second]))
     of_run = Registry([Agent[Any](name="A", mcp_servers=[third, second])])
-    registry.keep_for_run("r1", of_run)
+    registry.keep_for_run("r1", OfRun(of_run))
     registry.forget_run("r1")
     await registry.release()
     shelves = [*first.mcp_servers, second, third]
@@ -408,11 +409,11 @@ def test_a_run_and_what_is_nested_in_it_can_have_definitions_of_its_own(
     own: bool,
 ) -> None:
     registry, of_run = Registry([Agent[Any](name="A")]), Registry([Agent[Any](name="A")])
-    registry.keep_for_run("desk/7", of_run)
-    assert registry.of_run(run_id) is (of_run if own else registry)
+    registry.keep_for_run("desk/7", OfRun(of_run))
+    assert registry.of_run(run_id).registry is (of_run if own else registry)
     registry.forget_run("desk/7")
     registry.forget_run("desk/7")
-    assert registry.of_run(run_id) is registry
+    assert registry.of_run(run_id).registry is registry
 
 
 # --- Agents with the same name --------------------------------------------------------------------

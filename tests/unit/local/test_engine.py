@@ -217,7 +217,7 @@ async def test_runs_of_an_agent_that_start_at_once_have_one_worker(around: Surro
     agents = [Agent[Any](name="Triage", instructions=str(number)) for number in range(5)]
     await asyncio.gather(*(one.serve(agent, f"r{i}") for i, agent in enumerate(agents)))
     (worker,) = around.workers
-    found = [worker.registry.of_run(f"r{number}").agent("Triage") for number in range(5)]
+    found = [worker.registry.of_run(f"r{number}").registry.agent("Triage") for number in range(5)]
     assert all(a is b for a, b in zip(found, agents, strict=True)), (
         "each has the agent it was given"
     )
@@ -231,7 +231,7 @@ async def test_an_agent_that_is_defined_again_takes_the_place_of_the_first(
     again = Agent[Any](name="Triage", instructions="new", handoffs=[Agent(name="Orders")])
     await one.serve(again, "r2")
     (worker,) = around.workers
-    assert worker.registry.of_run("left over").agent("Triage") is again
+    assert worker.registry.of_run("left over").registry.agent("Triage") is again
     assert worker.registry.names == ["Orders", "Triage"]
 
 
@@ -250,7 +250,7 @@ async def test_a_type_of_context_is_known_to_the_worker(around: Surroundings) ->
     one = await LocalEngine.shared()
     await one.serve(Agent(name="Triage"), "r1", context_type=SimpleNamespace)
     (worker,) = around.workers
-    kind = worker.registry.of_run("r1").context_type("types:SimpleNamespace")[0]
+    kind = worker.registry.of_run("r1").registry.context_type("types:SimpleNamespace")[0]
     assert kind is SimpleNamespace
 
 

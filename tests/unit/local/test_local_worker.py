@@ -106,8 +106,8 @@ def test_a_run_needs_its_worker_until_it_is_let_go(made: tuple[LocalWorker, Fake
     other.leave()
     other.release(ended=True)
     assert one.users == 1, "it goes on without anybody"
-    assert worker.registry.of_run("r1") is worker.registry
-    assert worker.registry.of_run("r2") is not worker.registry
+    assert worker.registry.of_run("r1").registry is worker.registry
+    assert worker.registry.of_run("r2").registry is not worker.registry
 
 
 def test_a_run_that_is_left_before_it_is_carried_is_carried_without_anybody(
@@ -118,10 +118,10 @@ def test_a_run_that_is_left_before_it_is_carried_is_carried_without_anybody(
     run.leave()
     run.begin(one, A)
     assert one.users == 1
-    assert worker.registry.of_run("r1").agent("A") is A
+    assert worker.registry.of_run("r1").registry.agent("A") is A
     one.definitions.attend("r1", A)
     one.definitions.leave("r1", ended=True)
-    assert worker.registry.of_run("r1") is worker.registry, "nobody else waits for it"
+    assert worker.registry.of_run("r1").registry is worker.registry, "nobody else waits for it"
 
 
 def test_what_is_taken_back_leaves_a_run_the_agent_it_had(
@@ -136,7 +136,7 @@ def test_what_is_taken_back_leaves_a_run_the_agent_it_had(
     refused.withdraw()
     kept = carrier.definitions.of_run("run")
     assert kept is not None
-    assert kept.agent("A") is first
+    assert kept.registry.agent("A") is first
     working.release(ended=True)
     assert carrier.definitions.of_run("run") is None
     assert carrier.users == 0
@@ -203,11 +203,11 @@ async def test_a_worker_that_the_server_turns_away_is_replaced(
         await ending[1].has_started.wait()
     again = ending[1].registry
     assert (ending[0].has_stopped, service.answers) == (True, [])
-    assert again.of_run("r1").agent("A") is A
-    assert again.of_run("left over").agent("A") is newer
+    assert again.of_run("r1").registry.agent("A") is A
+    assert again.of_run("left over").registry.agent("A") is newer
     assert again.context_type("types:SimpleNamespace")[0] is SimpleNamespace
     one.definitions.leave("r1", ended=True)
-    assert again.of_run("r1") is again, "the new one is told what the runs need"
+    assert again.of_run("r1").registry is again, "the new one is told what the runs need"
     await one.stop()
     assert ending[1].has_stopped
 

@@ -35,9 +35,11 @@ def test_runs_at_once_have_the_agents_they_were_given(
 ) -> None:
     definitions.attend("r1", ANN)
     definitions.attend("r2", BOB)
-    assert registry.of_run("r1").agent("Clerk") is ANN
-    assert registry.of_run("r1").agent("Orders") is ANN.handoffs[0]
-    assert registry.of_run("r2/look_up-3").agent("Orders") is BOB.handoffs[0], "nested runs, too"
+    assert registry.of_run("r1").registry.agent("Clerk") is ANN
+    assert registry.of_run("r1").registry.agent("Orders") is ANN.handoffs[0]
+    assert registry.of_run("r2/look_up-3").registry.agent("Orders") is BOB.handoffs[0], (
+        "nested runs, too"
+    )
     assert registry.agent("Clerk") is BOB, "others have what came last"
 
 
@@ -47,9 +49,11 @@ def test_a_run_that_nobody_waits_for_keeps_its_agent(
     definitions.attend("r1", ANN)
     definitions.leave("r1")
     definitions.attend("r2", BOB)
-    assert registry.of_run("r1").agent("Clerk") is ANN
+    assert registry.of_run("r1").registry.agent("Clerk") is ANN
     definitions.attend("r1", BOB)
-    assert registry.of_run("r1").agent("Clerk") is BOB, "until it is gone on with by another one"
+    assert registry.of_run("r1").registry.agent("Clerk") is BOB, (
+        "until it is gone on with by another one"
+    )
 
 
 def test_a_run_that_has_ended_keeps_nothing(
@@ -58,9 +62,9 @@ def test_a_run_that_has_ended_keeps_nothing(
     definitions.attend("r1", ANN)
     definitions.attend("r1", ANN)
     definitions.leave("r1", ended=True)
-    assert registry.of_run("r1") is not registry, "somebody else still reads it"
+    assert registry.of_run("r1").registry is not registry, "somebody else still reads it"
     definitions.leave("r1", ended=True)
-    assert registry.of_run("r1") is registry
+    assert registry.of_run("r1").registry is registry
 
 
 def test_of_many_runs_that_nobody_waits_for_the_latest_keep_theirs(
@@ -74,7 +78,7 @@ def test_of_many_runs_that_nobody_waits_for_the_latest_keep_theirs(
     definitions.attend("r1", ANN)
     definitions.leave("r1")
     definitions.leave("r3")
-    kept = [one for one in ("r1", "r2", "r3") if registry.of_run(one) is not registry]
+    kept = [one for one in ("r1", "r2", "r3") if registry.of_run(one).registry is not registry]
     assert kept == ["r1", "r3"]
 
 
@@ -84,17 +88,17 @@ def test_an_agent_that_was_changed_is_looked_at_again(
     agent = clerk("cy")
     definitions.attend("r1", agent)
     definitions.attend("r2", agent)
-    assert registry.of_run("r1") is registry.of_run("r2")
+    assert registry.of_run("r1").registry is registry.of_run("r2").registry
     agent.handoffs = [orders := Agent[Any](name="Orders")]
     definitions.attend("r3", agent)
-    assert registry.of_run("r3").agent("Orders") is orders
+    assert registry.of_run("r3").registry.agent("Orders") is orders
 
 
 def test_a_type_of_context_is_known_to_the_run(
     registry: Registry, definitions: RunDefinitions
 ) -> None:
     definitions.attend("r1", ANN, SimpleNamespace)
-    for one in (registry, registry.of_run("r1")):
+    for one in (registry, registry.of_run("r1").registry):
         assert one.context_type("types:SimpleNamespace")[0] is SimpleNamespace
 
 
@@ -105,7 +109,7 @@ def test_an_agent_that_does_not_fit_changes_nothing(
     with pytest.raises(UserError, match="two tools named 'x'"):
         definitions.attend("r1", twice)
     assert registry.agent("Clerk") is ANN
-    assert registry.of_run("r1") is registry
+    assert registry.of_run("r1").registry is registry
 
 
 def test_what_a_run_has_again_is_kept_no_longer_than_that_of_others(
@@ -121,4 +125,4 @@ def test_what_a_run_has_again_is_kept_no_longer_than_that_of_others(
     assert registry.of_run("r-1") is had
     definitions.attend("r-2", clerk("bob"))
     definitions.leave("r-2")
-    assert registry.of_run("r-1") is registry
+    assert registry.of_run("r-1").registry is registry
