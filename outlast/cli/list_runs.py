@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from temporalio.client import Client, WorkflowExecution
     from temporalio.common import SearchAttributePair
 
+    from outlast.loop.state import LoopState
+
 READ_AT_ONCE = 8
 """How many runs are read at a time."""
 
@@ -26,7 +28,7 @@ TOKENS_UP_TO = 50
 """The longest list whose tokens are read unasked: each run's history is read for them."""
 
 READ_SECONDS = 10
-"""The time limit for reading the tokens of one run."""
+"""The time limit for reading the history of one run."""
 
 _WAITING = {"waiting", "held", "blocked", "idle", "on_call"}
 _CLOSED = {
@@ -183,6 +185,7 @@ class Row:
 
     Attributes:
         run_id: the workflow id.
+        execution_id: Temporal's run id: two rows have the same id where it was used again.
         status: the status of the run, as in `outlast show`.
         agent: the current agent; empty if the server does not have it.
         approvals: the number of pending approval requests.
@@ -193,6 +196,7 @@ class Row:
     """
 
     run_id: str
+    execution_id: str = ""
     status: str
     agent: str
     approvals: int
@@ -216,6 +220,7 @@ class Row:
         """Return the row for programs."""
         return {
             "run_id": self.run_id,
+            "execution_id": self.execution_id,
             "status": self.status,
             "agent": self.agent or None,
             "pending_approvals": self.approvals,
@@ -249,25 +254,34 @@ async def find_runs(client: "Client", criteria: Filter, *, limit: int) -> list[R
 
 async def with_tokens(client: "Client", rows: list[Row]) -> list[Row]:
     """Return the rows with the tokens of their runs, read from the histories."""
-    from outlast.client.handle import RunHandle
-
     turn = asyncio.Semaphore(READ_AT_ONCE)
 
     async def read(row: Row) -> Row:
-        try:
-            async with turn, asyncio.timeout(READ_SECONDS):
-                state = await RunHandle(client, row.run_id).state()
-        except (AgentsException, TimeoutError):  # encrypted, deleted, or too slow
-            return row
-        return replace(row, tokens=state.usage.total_tokens)
+        async with turn:
+            state = await state_of(client, row.run_id, row.execution_id)
+        return row if state is None else replace(row, tokens=state.usage.total_tokens)
 
     return [*await asyncio.gather(*map(read, rows))]
+
+
+async def state_of(client: "Client", run_id: str, execution_id: str) -> "LoopState | None":
+    """Return the state of a listed execution; None if it is encrypted, deleted or slow to read."""
+    from temporalio.service import RPCError
+
+    from outlast.client.history import RunReader
+
+    try:
+        async with asyncio.timeout(READ_SECONDS):
+            return await RunReader(client, run_id).catch_up(execution_id)
+    except (AgentsException, RPCError, TimeoutError):
+        return None
 
 
 def _row(execution: "WorkflowExecution") -> Row:
     is_open = execution.close_time is None
     return Row(
         run_id=execution.id,
+        execution_id=execution.run_id,
         status=_status_of(execution),
         agent=_attribute(execution, names.ATTRIBUTE_AGENT) or "",
         approvals=(_attribute(execution, names.ATTRIBUTE_APPROVALS) or 0) if is_open else 0,

@@ -11,10 +11,9 @@ import typer
 
 from outlast.agents.approvals.dry_run import DryRun, Tally
 from outlast.agents.approvals.policy_file import ApprovalFile, FilePolicy, FileReport
-from outlast.agents.errors import AgentsException
 from outlast.cli import options, server, terminal
 from outlast.cli.durations import past_time
-from outlast.cli.list_runs import READ_AT_ONCE, READ_SECONDS
+from outlast.cli.list_runs import READ_AT_ONCE, state_of
 from outlast.contract import names
 from outlast.visibility.queries import search_error
 
@@ -226,25 +225,21 @@ async def try_policies(
         UserError: the namespace does not exist.
         ServerUnavailable: the server does not answer.
     """
-    from outlast.client.handle import RunHandle
-
     tried = DryRun(policies)
     turn = asyncio.Semaphore(READ_AT_ONCE)
 
-    async def add(run_id: str) -> bool:
-        try:
-            async with turn, asyncio.timeout(READ_SECONDS):
-                state = await RunHandle(client, run_id).state()
-        except (AgentsException, TimeoutError):  # encrypted, deleted, or too slow
-            return False
-        tried.add(state)
-        return True
+    async def add(run_id: str, execution_id: str) -> bool:
+        async with turn:
+            state = await state_of(client, run_id, execution_id)
+        if state is not None:
+            tried.add(state)
+        return state is not None
 
-    read = await asyncio.gather(*map(add, await _runs_since(client, since, limit)))
+    read = await asyncio.gather(*(add(*one) for one in await _runs_since(client, since, limit)))
     return tried, read.count(False)
 
 
-async def _runs_since(client: "Client", since: datetime, limit: int) -> list[str]:
+async def _runs_since(client: "Client", since: datetime, limit: int) -> list[tuple[str, str]]:
     from temporalio.service import RPCError
 
     query = (
@@ -252,6 +247,6 @@ async def _runs_since(client: "Client", since: datetime, limit: int) -> list[str
         f"AND (ExecutionStatus = 'Running' OR CloseTime >= '{since.isoformat()}')"
     )
     try:
-        return [run.id async for run in client.list_workflows(query, limit=limit)]
+        return [(run.id, run.run_id) async for run in client.list_workflows(query, limit=limit)]
     except RPCError as error:
         raise search_error(client.namespace, error) from error

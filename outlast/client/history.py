@@ -288,14 +288,17 @@ class RunReader:
     place: tuple[str, int] = ("", 0)
     closed_by: HistoryEvent | None = None
 
-    async def catch_up(self) -> LoopState:
+    async def catch_up(self, run: str | None = None) -> LoopState:
         """Read everything there is, and return the state. Does not wait.
+
+        Args:
+            run: the id of one of the run's executions; default: the newest.
 
         Raises:
             RPCError: there is no such run.
             ServerUnavailable: the server did not answer for too long.
         """
-        history_ = await ride_out(self._handle(None).fetch_history, self.patience)
+        history_ = await ride_out(self._handle(run).fetch_history, self.patience)
         async for _ in self._fold(HistoryReader(self.client.data_converter), [history_.events]):
             pass
         return self.state

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
+from outlast.agents.approvals.policy_file import ApprovalFile
 from outlast.agents.errors import UserError
 from outlast.cli.durations import rough
-from outlast.cli.list_runs import Filter, Row, find_runs
+from outlast.cli.list_runs import Filter, Row, find_runs, with_tokens
+from outlast.cli.policy import try_policies
 from outlast.client.handle import RunHandle
 from outlast.client.runner import Runner
 from outlast.dev import EmbeddedServer
@@ -143,6 +145,28 @@ async def test_no_more_runs_than_wanted_are_returned_and_the_newest_first(
     rows = await find_runs(client, Filter(status="completed"), limit=2)
 
     assert [row.run_id for row in rows] == [f"{run_id}-2", f"{run_id}-1"]
+
+
+async def test_an_id_that_was_used_again_has_a_row_with_its_own_tokens_for_each_run(
+    client: Client, open_desk: Open, run_id: str
+) -> None:
+    calls = [call("look_up", "c1", order_id="A-42")]
+    queue = await open_desk(ScriptedModel(calls, "Two calls.", "One call."))
+    for asked in ("First", "Second"):
+        await Runner.run("Helper", asked, id=run_id, client=client, task_queue=queue)
+
+    async with asyncio.timeout(20):  # visibility is a moment behind
+        rows: list[Row] = []
+        while len(rows) < 2:
+            found = await find_runs(client, Filter(status="completed"), limit=1_000)
+            rows = [row for row in found if row.run_id == run_id]
+    second, first = await with_tokens(client, rows)
+    assert first.tokens is not None
+    assert (first.tokens, first.execution_id) == (2 * (second.tokens or 0), rows[1].execution_id)
+
+    file = ApprovalFile("approvals.toml", "[tool.look_up]\n")
+    tried, _ = await try_policies(client, file, first.started, limit=1_000)
+    assert any(one.name == "look_up" for one in tried.tallies)  # of the first run only
 
 
 async def test_a_namespace_that_is_not_there_is_said(server: EmbeddedServer) -> None:
