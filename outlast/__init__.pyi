@@ -231,6 +231,30 @@ from outlast.agents.prompt import Prompt as Prompt
 from outlast.agents.schemas.agent_output import AgentOutputSchema as AgentOutputSchema
 from outlast.agents.schemas.agent_output import AgentOutputSchemaBase as AgentOutputSchemaBase
 from outlast.agents.tools.custom import CustomTool as CustomTool
+from outlast.agents.tools.custom_data import (
+    ApplyPatchToolCustomDataContext as ApplyPatchToolCustomDataContext,
+)
+from outlast.agents.tools.custom_data import (
+    ApplyPatchToolCustomDataExtractor as ApplyPatchToolCustomDataExtractor,
+)
+from outlast.agents.tools.custom_data import (
+    ComputerToolCustomDataContext as ComputerToolCustomDataContext,
+)
+from outlast.agents.tools.custom_data import (
+    ComputerToolCustomDataExtractor as ComputerToolCustomDataExtractor,
+)
+from outlast.agents.tools.custom_data import (
+    CustomToolCustomDataContext as CustomToolCustomDataContext,
+)
+from outlast.agents.tools.custom_data import (
+    CustomToolCustomDataExtractor as CustomToolCustomDataExtractor,
+)
+from outlast.agents.tools.custom_data import (
+    FunctionToolCustomDataContext as FunctionToolCustomDataContext,
+)
+from outlast.agents.tools.custom_data import (
+    FunctionToolCustomDataExtractor as FunctionToolCustomDataExtractor,
+)
 from outlast.agents.tools.definition import FunctionTool as FunctionTool
 from outlast.agents.tools.definition import ToolRetry as ToolRetry
 from outlast.agents.tools.definition import default_tool_error as default_tool_error

@@ -8,6 +8,7 @@ import asyncio
 import json
 import time
 from collections.abc import Hashable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -43,12 +44,13 @@ from outlast.agents.items.tool_output import decode_output, encode_output
 from outlast.agents.logs import get_logger
 from outlast.agents.mcp.server import MCPNotSent
 from outlast.agents.mcp.tools import MCPFunctionTool
+from outlast.agents.tools.custom_data import CustomDataContext, as_custom_data
 from outlast.agents.tools.definition import FunctionTool, default_tool_error
 from outlast.agents.tools.local import LocalTool
 from outlast.contract import failures
 from outlast.contract.effects import EffectRequest
 from outlast.contract.records import write
-from outlast.loop.call_forms import call_item
+from outlast.loop.call_forms import call_item, output_item
 from outlast.loop.calls import ToolResult
 from outlast.loop.changes import Change
 from outlast.loop.checks import GuardrailRecord
@@ -302,6 +304,8 @@ async def _finish(this: _Attempt, result: ToolResult) -> ToolResult:
     try:
         returned = result.output
         is_observed = tool.tool_output_guardrails or invocation.hooked("on_tool_end", "on_tool_end")
+        has_data = tool.custom_data_extractor is not None or context.custom_data is not None
+        is_observed = is_observed or has_data
         if not is_observed and not result.failed:
             return replace(result, checks=this.checks) if this.checks else result
         if is_observed and not result.failed:
@@ -317,6 +321,7 @@ async def _finish(this: _Attempt, result: ToolResult) -> ToolResult:
             value = checked.message if this.request.final else None
             result = replace(result, output=checked.message, value=value)
             returned = checked.message
+        result = replace(result, custom_data=await _custom_data(this, result.output, returned))
         await call_hooks(
             *invocation.hook_calls(
                 "on_tool_end", "on_tool_end", context, invocation.agent, tool, returned
@@ -330,6 +335,19 @@ async def _finish(this: _Attempt, result: ToolResult) -> ToolResult:
         return replace(result, checks=this.checks, changes=changes)
     except Exception as error:  # noqa: BLE001  a guardrail or hook that raises ends the run
         return _run_failure(this, f"A guardrail or hook of the tool {tool.name!r}", error)
+
+
+async def _custom_data(this: _Attempt, output: Json, returned: Any) -> JsonObject | None:
+    """Return the program's own data of an output: the call's own, and what the tool makes of it."""
+    extractor, context = this.tool.custom_data_extractor, this.context
+    data = as_custom_data(context.custom_data)
+    if extractor is not None:
+        raw = deepcopy(output_item(this.request.call_id, output, this.request.form))
+        made = CustomDataContext(
+            tool_context=context, tool=this.tool, output=returned, raw_item=raw
+        )
+        data |= as_custom_data(await call(extractor, made))
+    return data or None
 
 
 def _before_call(this: _Attempt) -> BorrowedContext:

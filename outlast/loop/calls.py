@@ -234,6 +234,7 @@ class ToolResult:
         failure: why the run cannot go on, regardless of the tool's failure rule.
         deferred: the call has no result yet, and runs again as an activity.
         required: the call has not run: people have to approve it first.
+        custom_data: the program's own data of the output, which no model reads.
     """
 
     output: Json
@@ -246,6 +247,7 @@ class ToolResult:
     failure: Failure | None = None
     deferred: bool = False
     required: RequiredApproval | None = None
+    custom_data: JsonObject | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,7 +325,7 @@ class Call:
     `planned` until the call can start; then `waiting` for a person, `running`, `held` (a handoff,
     until the other calls are settled), or `settled` with an output; `recorded` once the output is
     in the transcript. `value` is the output as the answer of the run, if it may become the answer.
-    `host` and `order` are those of its `ToolResult`.
+    `host`, `order` and `custom_data` are those of its `ToolResult`.
     `edited` calls run with a person's arguments, which the model is told with the output.
     `evidence` is what people decided about it, for the worker that runs it.
     """
@@ -343,3 +345,4 @@ class Call:
     changes: tuple[Change, ...] = ()
     host: str = ""
     order: int = 0
+    custom_data: JsonObject | None = None

@@ -37,12 +37,14 @@ class Item:
         raw: the item in the Responses format; the loop reads only a few of its fields.
         agent: the agent whose turn produced the item; empty for input.
         turn: the number of the model call that produced the item, from 1; 0 for input.
+        custom_data: the program's own data of a tool's output, which no model reads.
     """
 
     kind: ItemKind
     raw: JsonObject
     agent: str = ""
     turn: int = 0
+    custom_data: JsonObject | None = None
 
 
 @dataclass(frozen=True, slots=True)

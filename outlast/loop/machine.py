@@ -1351,6 +1351,7 @@ def _settle(state: LoopState, effect: RunTool | RunAgent, result: ToolResult) ->
         changes=result.changes,
         host=result.host,
         order=result.order,
+        custom_data=result.custom_data,
     )
     return _continue_acting(with_call(state, index, settled))
 

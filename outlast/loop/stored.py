@@ -4,7 +4,7 @@ The format of a reference is in `values.py`. Where blobs are kept is not this mo
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias, cast
 
 from outlast.loop.items import Item
@@ -81,7 +81,7 @@ def with_references(items: Sequence[Item], offload: Offload) -> tuple[Item, ...]
             item = newer[one.item]
             stands = reference(offload.keys[one.key], one.bytes, one.part)
             raw = _put(item.raw, one.path, stands)
-            newer[one.item] = Item(item.kind, raw, item.agent, item.turn)
+            newer[one.item] = replace(item, raw=raw)
     return tuple(newer)
 
 

@@ -157,7 +157,7 @@ def record_outputs(state: LoopState, calls: Sequence[Call]) -> LoopState:
     for call in calls:
         kind: ItemKind = "handoff_output" if call.plan.kind == "handoff" else "tool_output"
         raw = output_item(call.call_id, call.output, call.form)
-        items.append(Item(kind, raw, state.agent, state.turns))
+        items.append(Item(kind, raw, state.agent, state.turns, call.custom_data))
     return revised(state, context=_with_changes(state.context, calls), items=tuple(items))
 
 
@@ -312,7 +312,8 @@ def _withheld(item: Item, placeholder: str) -> Item:
             return replace(item, raw={**kept, "content": [part]})
         case "tool_output":
             form = FORM_OF_OUTPUT.get(str(raw.get("type")), FUNCTION)
-            return replace(item, raw=output_item(call_id_of(raw), placeholder, form))
+            output = output_item(call_id_of(raw), placeholder, form)
+            return replace(item, raw=output, custom_data=None)
         case "reasoning":
             return replace(item, raw={**kept, "summary": []})
         case "other":

@@ -10,6 +10,8 @@ from outlast.agents.mcp.filters import ToolFilterStatic as ToolFilterStatic
 from outlast.agents.mcp.filters import create_static_tool_filter as create_static_tool_filter
 from outlast.agents.mcp.server import MCPConfig as MCPConfig
 from outlast.agents.mcp.server import MCPServer as MCPServer
+from outlast.agents.mcp.server import MCPToolCustomDataContext as MCPToolCustomDataContext
+from outlast.agents.mcp.server import MCPToolCustomDataExtractor as MCPToolCustomDataExtractor
 from outlast.agents.mcp.server import MCPToolMetaContext as MCPToolMetaContext
 from outlast.agents.mcp.server import MCPToolMetaResolver as MCPToolMetaResolver
 from outlast.mcp.server_manager import MCPServerManager as MCPServerManager

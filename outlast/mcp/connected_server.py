@@ -57,6 +57,7 @@ _OF_ALL_SERVERS = (
     "require_approval",
     "failure_error_function",
     "tool_meta_resolver",
+    "custom_data_extractor",
     "tool_input_guardrails",
     "tool_output_guardrails",
     "required",

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, TypedDict, cast
 from outlast.agents.errors import UserError
 from outlast.agents.guardrails.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from outlast.agents.mcp.approval import RequireApprovalSetting
-from outlast.agents.mcp.server import MCPToolMetaResolver, Unset
+from outlast.agents.mcp.server import MCPToolCustomDataExtractor, MCPToolMetaResolver, Unset
 from outlast.agents.tools.definition import DEFAULT_RETRY, ToolErrorFunction, ToolRetry
 
 MessageHandler: TypeAlias = Callable[[Any], Any]
@@ -37,6 +37,7 @@ class ServerOptions(TypedDict, total=False):
         require_approval: the tools that need approval, see `MCPServer`.
         failure_error_function: makes the output of a failed call, see `MCPServer`.
         tool_meta_resolver: makes the metadata of calls.
+        custom_data_extractor: makes the `custom_data` of outputs, see `MCPServer`.
         tool_input_guardrails: run before a tool of this server is called.
         tool_output_guardrails: run on the result.
         max_list_pages: more pages of tools or prompts are an error; default: no limit.
@@ -51,6 +52,7 @@ class ServerOptions(TypedDict, total=False):
     require_approval: RequireApprovalSetting
     failure_error_function: ToolErrorFunction | Unset | None
     tool_meta_resolver: MCPToolMetaResolver | None
+    custom_data_extractor: MCPToolCustomDataExtractor | None
     tool_input_guardrails: list[ToolInputGuardrail[Any]] | None
     tool_output_guardrails: list[ToolOutputGuardrail[Any]] | None
     max_list_pages: int | None

@@ -14,10 +14,13 @@ from outlast import (
     ApplyPatchOperation,
     ApplyPatchResult,
     ApplyPatchTool,
+    ApplyPatchToolCustomDataContext,
     Computer,
     ComputerTool,
+    ComputerToolCustomDataContext,
     ComputerToolSafetyCheckData,
     CustomTool,
+    CustomToolCustomDataContext,
     LocalShellTool,
     ModelBehaviorError,
     RunHooks,
@@ -27,6 +30,7 @@ from outlast import (
     ShellResult,
     ShellTool,
     SQLiteSession,
+    ToolCallOutputItem,
     ToolFailed,
     ToolGuardrailFunctionOutput,
     ToolInputGuardrailData,
@@ -216,6 +220,39 @@ async def test_patches_of_one_reply_change_real_files_one_after_the_other(
         },
         {"status": "failed", "output": "a.txt is needed."},
     ]
+
+
+async def test_local_tools_have_custom_data(executor: Executor, tmp_path: Path) -> None:
+    def of_patch(about: ApplyPatchToolCustomDataContext) -> JsonObject:
+        paths = [operation.path for operation in about.operations]
+        return {"status": about.status, "paths": paths}
+
+    def of_screen(about: ComputerToolCustomDataContext) -> JsonObject:
+        about.raw_item["output"]["image_url"] = "mutated"
+        return {"call": about.tool_call.call_id, "tool": about.tool.name}
+
+    def of_text(about: CustomToolCustomDataContext) -> JsonObject:
+        return {"input": about.input, "output": about.output, "run": about.run_context.run_id}
+
+    tools: list[Any] = [
+        ApplyPatchTool(Folder(tmp_path), custom_data_extractor=of_patch),
+        ComputerTool(Screen(), custom_data_extractor=of_screen),
+        CustomTool("sql", "Ask.", lambda _, text: text.upper(), custom_data_extractor=of_text),
+    ]
+    calls = [
+        patch_call("c1", "create_file", "a.txt", "+one"),
+        computer_call("c2", {"type": "screenshot"}),
+        custom_call("sql", "c3", "select 1"),
+    ]
+    model = ScriptedModel(calls, "Well.")
+    result = await executor.execute(Agent(name="A", tools=tools), model=model)
+    found = [item.custom_data for item in result.new_items if isinstance(item, ToolCallOutputItem)]
+    assert found == [
+        {"status": "completed", "paths": ["a.txt"]},
+        {"call": "c2", "tool": "computer_use_preview"},
+        {"input": "select 1", "output": "SELECT 1", "run": result.run_id},
+    ]
+    assert "mutated" not in str(model.requests[-1].input)
 
 
 async def test_a_custom_tool_takes_the_models_text_as_it_is(executor: Executor) -> None:

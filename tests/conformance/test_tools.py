@@ -9,8 +9,10 @@ import pytest
 import outlast
 from outlast import (
     Agent,
+    FunctionToolCustomDataContext,
     ModelBehaviorError,
     RunConfig,
+    ToolCallOutputItem,
     ToolContext,
     ToolFailed,
     ToolRetry,
@@ -57,6 +59,52 @@ async def test_the_model_reads_what_its_tool_returned(executor: Executor) -> Non
     assert offered(model.requests[0]) == ["weather"]
     assert shapes(model.requests[1].input) == ["Hello", "function_call", "function_call_output"]
     assert outputs(model.requests[1]) == {"c1": "sunny in Oslo"}
+
+
+@row(2)
+async def test_a_tools_custom_data_is_for_the_program_alone(executor: Executor) -> None:
+    def extract(about: FunctionToolCustomDataContext) -> JsonObject:
+        about.raw_item["renderer"] = "chart"
+        return {"call": about.tool_context.tool_call_id, "output": about.output, "own": 2}
+
+    @function_tool(custom_data_extractor=extract)
+    async def measure(ctx: ToolContext) -> dict[str, int]:
+        ctx.custom_data = {"own": 1, "more": {"$outlast.json": 5}}
+        return {"points": 3}
+
+    model = ScriptedModel([call("measure", "c1")], [call("weather", "c2", city="Oslo")], "Done.")
+    result = await executor.execute(Agent(name="A", tools=[measure, weather]), model=model)
+    one, other = (item for item in result.new_items if isinstance(item, ToolCallOutputItem))
+    assert one.custom_data == {
+        "own": 2,
+        "more": {"$outlast.json": 5},
+        "call": "c1",
+        "output": {"points": 3},
+    }
+    assert other.custom_data is None
+    assert one.to_input_item().keys() == other.to_input_item().keys()
+    for request in model.requests:
+        assert "custom_data" not in str(request.input)
+        assert "renderer" not in str(request.input)
+
+
+NO_CUSTOM_DATA: dict[str, tuple[Any, str]] = {
+    "an object": ({"bad": object()}, "must return JSON-compatible data"),
+    "no number": ({"bad": float("nan")}, "must return JSON-compatible data"),
+    "a list": ([1], "must return a mapping or None"),
+    "a number as key": ({1: 2}, "a mapping with string keys"),
+    "too much": ({"text": "x" * 100_001}, "of at most 100,000"),
+}
+
+
+@pytest.mark.parametrize(("made", "problem"), NO_CUSTOM_DATA.values(), ids=NO_CUSTOM_DATA)
+async def test_custom_data_that_is_not_json_ends_the_run(
+    executor: Executor, made: Any, problem: str
+) -> None:
+    tool = function_tool(weather.__wrapped__, custom_data_extractor=lambda _: made)
+    model = ScriptedModel([call("weather", "c1", city="Oslo")], "Never.")
+    with pytest.raises(UserError, match=problem):
+        await executor.execute(Agent(name="A", tools=[tool]), model=model)
 
 
 class _Outage(Exception):

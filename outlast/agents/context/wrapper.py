@@ -297,6 +297,8 @@ class ToolContext(RunContextWrapper[TContext]):
         run_config: the run's `RunConfig`, as far as the worker has it.
         approved: whether the call needed a person's approval and got it.
         tool_namespace: the name of the tool's namespace, if the tool has one.
+        custom_data: the `custom_data` of the output's item, which no model reads; a tool may set it
+            to a dict of JSON values.
     """
 
     tool_name: str = _required("tool_name")
@@ -310,6 +312,7 @@ class ToolContext(RunContextWrapper[TContext]):
     run_config: Any = None
     approved: bool = False
     tool_namespace: str | None = None
+    custom_data: JsonObject | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Fill in the namespace from the call."""

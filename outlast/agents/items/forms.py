@@ -5,6 +5,7 @@ The JSON holds agents by name; readers pass a function that returns the agent of
 
 import json
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import fields
 from typing import Any, TypeAlias, cast, get_args
 
@@ -107,7 +108,13 @@ def run_item(
     is_hosted_output = item.kind == "other" and kind.endswith("_call_output")
     if item.kind in {"tool_output", "handoff_output"} or is_hosted_output:
         value = output_content(raw) if output is _AS_WRITTEN else output
-        return ToolCallOutputItem(agent=agent, raw_item=raw, output=value, tool_origin=tool_origin)
+        return ToolCallOutputItem(
+            agent=agent,
+            raw_item=raw,
+            output=value,
+            tool_origin=tool_origin,
+            custom_data=deepcopy(item.custom_data),
+        )
     plain: Any = _PLAIN.get(item.kind) or _OTHERS.get(kind, ProviderItem)
     return plain(agent=agent, raw_item=raw)
 

@@ -117,11 +117,13 @@ class ToolCallOutputItem(RunItemBase):
     Attributes:
         output: the tool's result, if available; otherwise the output that the model reads.
         tool_origin: the origin of the tool.
+        custom_data: what the tool's `custom_data_extractor` returned; no model reads it.
     """
 
     output: Any
     type: Literal["tool_call_output_item"] = "tool_call_output_item"
     tool_origin: ToolOrigin | None = None
+    custom_data: JsonObject | None = None
 
     @property
     def call_id(self) -> str | None:

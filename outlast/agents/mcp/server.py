@@ -4,7 +4,7 @@ The protocol and the connections are in `outlast.mcp`.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
@@ -99,6 +99,42 @@ Called before each tool call. None stands for no metadata.
 """
 
 
+@dataclass(frozen=True, kw_only=True)
+class MCPToolCustomDataContext:
+    """The argument of a server's `custom_data_extractor`.
+
+    Attributes:
+        run_context: the context of the call.
+        server_name: the name of the called server.
+        tool_name: the server's name of the tool.
+        tool_display_name: the tool's name for the model.
+        arguments: a copy of the model's arguments.
+        result_meta: a copy of the result's metadata (`_meta`), if it has any.
+        structured_content: a copy of the result's structured content, if it has any.
+        is_error: whether the server says that the call failed.
+        tool_output: a copy of the output for the model.
+    """
+
+    run_context: RunContextWrapper[Any]
+    server_name: str
+    tool_name: str
+    tool_display_name: str
+    arguments: JsonObject
+    result_meta: JsonObject | None
+    structured_content: JsonObject | None
+    is_error: bool | None
+    tool_output: Any
+
+
+MCPToolCustomDataExtractor: TypeAlias = Callable[
+    [MCPToolCustomDataContext], Mapping[str, Any] | Awaitable[Mapping[str, Any] | None] | None
+]
+"""A function that makes the `custom_data` of a call's output; sync or async.
+
+It returns a mapping of JSON values, or None.
+"""
+
+
 class MCPServer(ABC):
     """A server of the Model Context Protocol.
 
@@ -109,6 +145,7 @@ class MCPServer(ABC):
         use_structured_content: whether the model gets a result's structured content, if any,
             instead of its texts and images.
         tool_meta_resolver: returns the metadata of calls.
+        custom_data_extractor: makes the `custom_data` of the items of outputs, for the program.
         tool_input_guardrails: check each call of this server's tools.
         tool_output_guardrails: check each result of this server's tools.
         idempotency_meta_key: the metadata key for a call's idempotency key; None sends no
@@ -120,6 +157,7 @@ class MCPServer(ABC):
 
     use_structured_content: bool = False
     tool_meta_resolver: MCPToolMetaResolver | None = None
+    custom_data_extractor: MCPToolCustomDataExtractor | None = None
     tool_input_guardrails: list[ToolInputGuardrail[Any]] | None = None
     tool_output_guardrails: list[ToolOutputGuardrail[Any]] | None = None
     idempotency_meta_key: ClassVar[str | None] = None
@@ -138,6 +176,7 @@ class MCPServer(ABC):
         tool_input_guardrails: list[ToolInputGuardrail[Any]] | None = None,
         tool_output_guardrails: list[ToolOutputGuardrail[Any]] | None = None,
         required: bool = False,
+        custom_data_extractor: MCPToolCustomDataExtractor | None = None,
     ) -> None:
         """Set the options that all servers have.
 
@@ -152,6 +191,7 @@ class MCPServer(ABC):
             tool_input_guardrails: see the attribute.
             tool_output_guardrails: see the attribute.
             required: see the attribute.
+            custom_data_extractor: see the attribute.
 
         Raises:
             UserError: an argument is invalid.
@@ -168,6 +208,9 @@ class MCPServer(ABC):
         if tool_meta_resolver is not None:
             check_callable(tool_meta_resolver, ("context",), what="tool_meta_resolver")
         self.tool_meta_resolver = tool_meta_resolver
+        if custom_data_extractor is not None:
+            check_callable(custom_data_extractor, ("context",), what="custom_data_extractor")
+        self.custom_data_extractor = custom_data_extractor
         self.tool_input_guardrails = tool_input_guardrails
         self.tool_output_guardrails = tool_output_guardrails
 

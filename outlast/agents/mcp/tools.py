@@ -14,8 +14,14 @@ from outlast.agents.errors import ModelBehaviorError, UserError
 from outlast.agents.items.tool_origin import ToolOrigin, ToolOriginType
 from outlast.agents.mcp.names import checked_names, names_with_server
 from outlast.agents.mcp.results import output_of
-from outlast.agents.mcp.server import MCPConfig, MCPServer, MCPToolMetaContext
+from outlast.agents.mcp.server import (
+    MCPConfig,
+    MCPServer,
+    MCPToolCustomDataContext,
+    MCPToolMetaContext,
+)
 from outlast.agents.schemas.strict_schema import strict_schema
+from outlast.agents.tools.custom_data import as_custom_data
 from outlast.agents.tools.definition import FunctionTool, ToolRetry, default_tool_error
 from outlast.loop.values import JsonObject
 
@@ -187,7 +193,21 @@ async def _invoke(server: MCPServer, tool: Any, context: ToolContext[Any], argum
         result = await server.call_tool(tool.name, values)
     else:
         result = await server.call_tool(tool.name, values, meta=meta)
-    return output_of(result, structured=server.use_structured_content)
+    output = output_of(result, structured=server.use_structured_content)
+    if server.custom_data_extractor is not None:
+        about = MCPToolCustomDataContext(
+            run_context=context,
+            server_name=server.name,
+            tool_name=tool.name,
+            tool_display_name=context.tool_name,
+            arguments=deepcopy(values),
+            result_meta=deepcopy(getattr(result, "meta", None)),
+            structured_content=deepcopy(getattr(result, "structured_content", None)),
+            is_error=getattr(result, "is_error", None),
+            tool_output=deepcopy(output),
+        )
+        context.custom_data = as_custom_data(await call(server.custom_data_extractor, about))
+    return output
 
 
 async def _meta(

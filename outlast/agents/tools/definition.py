@@ -21,6 +21,7 @@ from outlast.agents.guardrails.tool_guardrails import ToolInputGuardrail, ToolOu
 from outlast.agents.logs import get_logger
 from outlast.agents.schemas.provider_names import is_tool_name
 from outlast.agents.schemas.strict_schema import NoStrictForm, strict_form
+from outlast.agents.tools.custom_data import CustomDataExtractor
 from outlast.loop.approvals import ALL_DECISIONS, DecisionType
 from outlast.loop.call_forms import FORMS, FUNCTION
 from outlast.loop.values import JsonObject
@@ -204,6 +205,8 @@ class FunctionTool:
         namespace: the tool's namespace; see `tool_namespace`.
         context_type: the type of `ctx.context` for this tool, if known.
         result_type: the function's return type, if known.
+        custom_data_extractor: makes the `custom_data` of the output's item for the program; called
+            with a `CustomDataContext` after each call, and no model reads what it returns.
         timeout_seconds: another way to set `timeout`.
     """
 
@@ -234,6 +237,7 @@ class FunctionTool:
     namespace: ToolNamespace | None = None
     context_type: Any = None
     result_type: Any = None
+    custom_data_extractor: CustomDataExtractor | None = None
     timeout_seconds: InitVar[float | None] = None
 
     __wrapped__ = _Wrapped()
@@ -325,6 +329,9 @@ def _check_callables(tool: FunctionTool, owner: str) -> None:
         function = getattr(tool, name)
         if function is not None:
             check_callable(function, ("context", "error"), what=f"{owner}: {name}")
+    if tool.custom_data_extractor is not None:
+        what = f"{owner}: custom_data_extractor"
+        check_callable(tool.custom_data_extractor, ("context",), what=what)
 
 
 def _check_guardrails(owner: str, name: str, kind: type, tool: FunctionTool) -> None:

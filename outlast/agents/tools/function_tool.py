@@ -16,6 +16,7 @@ from outlast.agents.context.wrapper import ToolContext
 from outlast.agents.errors import UserError
 from outlast.agents.guardrails.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from outlast.agents.schemas.docstrings import DocstringStyle
+from outlast.agents.tools.custom_data import CustomDataExtractor
 from outlast.agents.tools.definition import (
     DEFAULT_RETRY,
     DEFAULT_TIMEOUT,
@@ -80,6 +81,8 @@ class ToolOptions(TypedDict, total=False):
         tool_output_guardrails: run on its result, in order.
         defer_loading: whether the model only reads the tool after a `ToolSearchTool` found it;
             default false.
+        custom_data_extractor: makes the `custom_data` of the output's item, which the program
+            reads and no model does; called with a `CustomDataContext`.
     """
 
     name_override: str | None
@@ -99,6 +102,7 @@ class ToolOptions(TypedDict, total=False):
     tool_input_guardrails: list[ToolInputGuardrail[Any]] | None
     tool_output_guardrails: list[ToolOutputGuardrail[Any]] | None
     defer_loading: bool
+    custom_data_extractor: CustomDataExtractor | None
 
 
 @overload
@@ -198,6 +202,7 @@ def _make_tool(
         defer_loading=options.get("defer_loading", False),
         context_type=schema.signature.context_type,
         result_type=schema.signature.result_type,
+        custom_data_extractor=options.get("custom_data_extractor"),
     )
 
 

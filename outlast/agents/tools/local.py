@@ -14,6 +14,7 @@ from outlast.agents.errors import UserError
 from outlast.agents.guardrails.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from outlast.agents.items.call_outputs import output_content
 from outlast.agents.items.run_items import ToolApprovalItem
+from outlast.agents.tools.custom_data import CustomDataExtractor
 from outlast.agents.tools.definition import (
     DEFAULT_TIMEOUT,
     EnabledPredicate,
@@ -65,6 +66,7 @@ class LocalToolOptions(TypedDict, total=False):
             failure end the run.
         tool_input_guardrails: run before the tool, in order.
         tool_output_guardrails: run on its result, in order.
+        custom_data_extractor: makes the `custom_data` of the output's item.
     """
 
     timeout: timedelta | float
@@ -76,6 +78,7 @@ class LocalToolOptions(TypedDict, total=False):
     failure_error_function: ToolErrorFunction | None
     tool_input_guardrails: list[ToolInputGuardrail[Any]]
     tool_output_guardrails: list[ToolOutputGuardrail[Any]]
+    custom_data_extractor: CustomDataExtractor | None
 
 
 class LocalTool(FunctionTool):
@@ -134,6 +137,7 @@ class LocalTool(FunctionTool):
             tool_input_guardrails=options.get("tool_input_guardrails") or [],
             tool_output_guardrails=options.get("tool_output_guardrails") or [],
             context_type=context_type,
+            custom_data_extractor=options.get("custom_data_extractor"),
         )
 
     @abstractmethod

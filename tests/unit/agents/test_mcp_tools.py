@@ -16,7 +16,7 @@ from outlast.agents.guardrails.tool_guardrails import (
 )
 from outlast.agents.items.tool_origin import ToolOriginType
 from outlast.agents.items.tool_output import ToolOutputText
-from outlast.agents.mcp.server import MCPConfig, MCPToolMetaContext
+from outlast.agents.mcp.server import MCPConfig, MCPToolCustomDataContext, MCPToolMetaContext
 from outlast.agents.mcp.tools import (
     MCPFunctionTool,
     check_mcp_config,
@@ -185,6 +185,28 @@ async def test_metadata_is_the_resolvers_then_the_tools_then_the_key() -> None:
     meta = {"tenant": "acme", "version": 2, "key": "support-42:c1"}
     assert shelf.calls == [("find", {"a": 1}, meta)]
     assert (asked[0].server_name, asked[0].tool_name) == ("shelf", "find")
+
+
+async def test_a_server_makes_custom_data_of_its_results() -> None:
+    asked: list[MCPToolCustomDataContext] = []
+
+    async def extract(given: MCPToolCustomDataContext) -> dict[str, Any]:
+        asked.append(given)
+        given.arguments.clear()
+        return {"chart": (given.result_meta or {})["chart"]}
+
+    def answer(_name: str, _arguments: Any) -> Any:
+        return said("found", _meta={"chart": "line"}, structuredContent={"n": 1})
+
+    shelf = Shelf(answer=answer, custom_data_extractor=extract)
+    this = context()
+    await (await tool_of(shelf)).on_invoke_tool(this, '{"a": 1}')
+    assert this.custom_data == {"chart": "line"}
+    (one,) = asked
+    assert (one.server_name, one.tool_name, one.tool_display_name) == ("shelf", "find", "find")
+    assert (one.structured_content, one.is_error) == ({"n": 1}, False)
+    assert one.tool_output == ToolOutputText(text="found")
+    assert one.run_context is this
 
 
 async def test_metadata_that_is_none_is_refused() -> None:

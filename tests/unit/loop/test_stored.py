@@ -74,10 +74,10 @@ def test_a_run_whose_workers_have_no_store_keeps_everything():
 def test_a_text_with_half_a_character_is_stored_as_any_other():
     text = "\ud800" * 300
     moved = Moved(0, ("content",), len(encode(text)), 0)
-    (item,) = stored.with_references(
-        [Item("input", {"content": text})], Offload(keys=(KEY,), moved=(moved,))
-    )
+    whole = Item("tool_output", {"content": text}, custom_data={"chart": 1})
+    (item,) = stored.with_references([whole], Offload(keys=(KEY,), moved=(moved,)))
     assert is_reference(item.raw["content"])
+    assert item.custom_data == {"chart": 1}
     other = replace(moved, bytes=moved.bytes + 1)
     (item,) = stored.with_references(
         [Item("input", {"content": text})], Offload(keys=(KEY,), moved=(other,))

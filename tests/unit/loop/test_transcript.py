@@ -305,6 +305,18 @@ def test_of_a_turn_that_is_withheld_only_the_form_is_left(
     assert (size(state.view, 2), state.server.on_server) == (1, 1)
 
 
+def test_custom_data_stands_beside_its_output_until_it_is_withheld() -> None:
+    play = play_in("running")
+    play.returns("c1", custom_data={"chart": 1})
+    play.returns("c2")
+    *_, one, other = play.state.items
+    assert (one.custom_data, other.custom_data) == ({"chart": 1}, None)
+    assert "chart" not in str(one.raw)
+    newest = replace(LoopState(), items=(replace(one, turn=2),), turns=2)
+    (one,) = withhold_turn(newest, "[withheld]").items
+    assert one.custom_data is None
+
+
 def test_the_newest_twenty_ignored_signals_are_kept() -> None:
     play = Play.ready()
     for _ in range(22):
