@@ -11,7 +11,7 @@ from outlast.agents.guardrails.guardrail import (
     OutputGuardrail,
     OutputGuardrailResult,
 )
-from outlast.agents.schemas.agent_output import write_output
+from outlast.agents.guardrails.output_info import write_info
 from outlast.loop.checks import GuardrailRecord, GuardrailStage
 from outlast.loop.values import Json
 
@@ -55,11 +55,13 @@ async def run_guardrails(
                 if stop_at_error:
                     break
                 continue
+            info, info_type = write_info(result.output.output_info)
             record = GuardrailRecord(
                 stage=stage,
                 name=result.guardrail.get_name(),
                 agent=agent,
-                info=info_of(result.output.output_info),
+                info=info,
+                info_type=info_type,
                 tripped=_is_tripped(result),
                 output=output,
             )
@@ -71,14 +73,6 @@ async def run_guardrails(
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
     return records, error
-
-
-def info_of(info: Any) -> Json:
-    """Return a guardrail's `output_info` as JSON, or as text if it is not JSON."""
-    try:
-        return write_output(None, info)
-    except Exception:  # noqa: BLE001  it is only for people to read
-        return repr(info)[:1_000]
 
 
 def _is_tripped(result: Result) -> bool:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from outlast.activities.guardrails import info_of
 from outlast.activities.inner_spans import traced_guardrail
 from outlast.agents.context.wrapper import ToolContext
+from outlast.agents.guardrails.output_info import write_info
 from outlast.agents.guardrails.tool_guardrails import (
     ToolGuardrailFunctionOutput,
     ToolInputGuardrailData,
@@ -78,11 +78,13 @@ def _record(
     context: ToolContext[Any],
     verdict: ToolGuardrailFunctionOutput,
 ) -> GuardrailRecord:
+    info, info_type = write_info(verdict.output_info)
     return GuardrailRecord(
         stage=stage,
         name=name,
         agent=context.agent.name,
-        info=info_of(verdict.output_info),
+        info=info,
+        info_type=info_type,
         tripped=_is_tripped(verdict),
         tool=context.tool_name,
         call_id=context.tool_call_id,

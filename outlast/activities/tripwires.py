@@ -5,6 +5,7 @@ A nested run's failure carries its guardrail's record, because the parent has no
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from outlast.activities.invocation import Invocation
 from outlast.agents.config.run_config import OutputGuardrailBlockedMessageArgs
@@ -13,9 +14,12 @@ from outlast.agents.errors import UserError
 from outlast.agents.guardrails.guardrail import (
     TRIPPED_RECORD,
     GuardrailFunctionOutput,
+    InputGuardrail,
     InputGuardrailResult,
+    OutputGuardrail,
     OutputGuardrailResult,
 )
+from outlast.agents.guardrails.output_info import read_info
 from outlast.contract import failures, records
 from outlast.loop.checks import GuardrailRecord
 from outlast.loop.phrases import WITHHELD
@@ -45,20 +49,29 @@ def guardrail_result_of(
     if written is None:
         return None
     record = records.read(GuardrailRecord, written)
-    output = GuardrailFunctionOutput(output_info=record.info, tripwire_triggered=record.tripped)
     try:
         agent = invocation.worker.registry.agent(record.agent)
     except UserError:  # removed by a deploy
         return None
     for guardrail in invocation.input_guardrails(agent) if record.stage == "input" else ():
         if guardrail.get_name() == record.name:
-            return InputGuardrailResult(guardrail=guardrail, output=output)
+            return InputGuardrailResult(guardrail=guardrail, output=_output(record, guardrail))
     for judge in invocation.output_guardrails(agent) if record.stage == "output" else ():
         if judge.get_name() == record.name:
             return OutputGuardrailResult(
-                guardrail=judge, agent_output=record.output, agent=agent, output=output
+                guardrail=judge,
+                agent_output=record.output,
+                agent=agent,
+                output=_output(record, judge),
             )
     return None
+
+
+def _output(
+    record: GuardrailRecord, guardrail: InputGuardrail[Any] | OutputGuardrail[Any]
+) -> GuardrailFunctionOutput:
+    info = read_info(record.info, record.info_type, guardrail.guardrail_function)
+    return GuardrailFunctionOutput(output_info=info, tripwire_triggered=record.tripped)
 
 
 def without_payload(results: Sequence[GuardrailRecord], placeholder: str) -> list[GuardrailRecord]:
@@ -70,7 +83,7 @@ def without_payload(results: Sequence[GuardrailRecord], placeholder: str) -> lis
         results: the records of the guardrails, including the one that blocked the output.
         placeholder: the text that replaces the output.
     """
-    return [replace(record, info=None, output=placeholder) for record in results]
+    return [replace(record, info=None, info_type=None, output=placeholder) for record in results]
 
 
 def withheld(invocation: Invocation, guardrail: str) -> str:

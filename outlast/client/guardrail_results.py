@@ -9,6 +9,7 @@ from outlast.agents.guardrails.guardrail import (
     InputGuardrailResult,
     OutputGuardrailResult,
 )
+from outlast.agents.guardrails.output_info import read_info
 from outlast.agents.guardrails.tool_guardrails import (
     ToolGuardrailFunctionOutput,
     ToolInputGuardrailResult,
@@ -57,38 +58,39 @@ def guardrail_result(
     agent, name = record.agent, record.name
     match record.stage:
         case "input":
-            return InputGuardrailResult(
-                guardrail=definitions.input_guardrail(agent, name), output=_output(record)
-            )
+            guardrail = definitions.input_guardrail(agent, name)
+            return InputGuardrailResult(guardrail=guardrail, output=_output(record, guardrail))
         case "output":
+            judge = definitions.output_guardrail(agent, name)
             return OutputGuardrailResult(
-                guardrail=definitions.output_guardrail(agent, name),
+                guardrail=judge,
                 agent_output=_read_checked_output(record, definitions),
                 agent=definitions.agent(agent),
-                output=_output(record),
+                output=_output(record, judge),
             )
         case "tool_input":
-            return ToolInputGuardrailResult(
-                guardrail=definitions.tool_input_guardrail(agent, record.tool, name),
-                output=_verdict(record),
-            )
+            before = definitions.tool_input_guardrail(agent, record.tool, name)
+            return ToolInputGuardrailResult(guardrail=before, output=_verdict(record, before))
         case "tool_output":
-            return ToolOutputGuardrailResult(
-                guardrail=definitions.tool_output_guardrail(agent, record.tool, name),
-                output=_verdict(record),
-            )
+            after = definitions.tool_output_guardrail(agent, record.tool, name)
+            return ToolOutputGuardrailResult(guardrail=after, output=_verdict(record, after))
 
 
-def _output(record: GuardrailRecord) -> GuardrailFunctionOutput:
-    return GuardrailFunctionOutput(output_info=record.info, tripwire_triggered=record.tripped)
+def _info(record: GuardrailRecord, guardrail: Any) -> Any:
+    return read_info(record.info, record.info_type, guardrail.guardrail_function)
 
 
-def _verdict(record: GuardrailRecord) -> ToolGuardrailFunctionOutput:
-    if record.behavior is None:
-        return ToolGuardrailFunctionOutput(output_info=record.info)
-    return ToolGuardrailFunctionOutput(
-        output_info=record.info, behavior=cast("Any", record.behavior)
+def _output(record: GuardrailRecord, guardrail: Any) -> GuardrailFunctionOutput:
+    return GuardrailFunctionOutput(
+        output_info=_info(record, guardrail), tripwire_triggered=record.tripped
     )
+
+
+def _verdict(record: GuardrailRecord, guardrail: Any) -> ToolGuardrailFunctionOutput:
+    info = _info(record, guardrail)
+    if record.behavior is None:
+        return ToolGuardrailFunctionOutput(output_info=info)
+    return ToolGuardrailFunctionOutput(output_info=info, behavior=cast("Any", record.behavior))
 
 
 def _read_checked_output(record: GuardrailRecord, definitions: LocalDefinitions) -> Any:

@@ -40,6 +40,7 @@ class GuardrailRecord:
         name: the guardrail's name.
         agent: the agent that the guardrail ran for.
         info: the guardrail's `output_info`.
+        info_type: the name of its class; None for JSON.
         tripped: whether its tripwire was triggered.
         tool: the tool whose call was checked.
         call_id: the id of that call.
@@ -56,6 +57,7 @@ class GuardrailRecord:
     call_id: str = ""
     behavior: JsonObject | None = None
     output: Json = None
+    info_type: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from outlast.activities.guardrails import info_of
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.guardrails.guardrail import OutputGuardrail, OutputGuardrailResult
+from outlast.agents.guardrails.output_info import write_info
 from outlast.agents.logs import get_logger
 from outlast.agents.realtime import RealtimeAgent
 from outlast.loop.checks import GuardrailRecord
@@ -80,14 +80,16 @@ def records_of(
     results: Sequence[OutputGuardrailResult], agent: str, text: str
 ) -> tuple[GuardrailRecord, ...]:
     """Return the records of results, for the run."""
+    written = [(result, write_info(result.output.output_info)) for result in results]
     return tuple(
         GuardrailRecord(
             stage="output",
             name=result.guardrail.get_name(),
             agent=agent,
-            info=info_of(result.output.output_info),
+            info=info,
+            info_type=info_type,
             tripped=True,
             output=text,
         )
-        for result in results
+        for result, (info, info_type) in written
     )

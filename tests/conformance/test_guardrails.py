@@ -1,11 +1,13 @@
 """Guardrails on input and output: rows 23 to 29 of the table."""
 
 import asyncio
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from pydantic import BaseModel
 
 import outlast
 from outlast import Agent, RunConfig, function_tool
@@ -60,6 +62,49 @@ async def test_a_blocking_guardrail_trips_before_anything_else_happens(executor:
     assert list(result.output.output_info) == ["why", "by"], "as the guardrail wrote them"
     assert asked(caught.value.run_data) == ["Hello"]
     assert len(caught.value.run_data.input_guardrail_results) == 1
+
+
+@dataclass
+class Finding:
+    words: list[str]
+
+
+class Verdict(BaseModel):
+    reason: str
+
+
+@row(23)
+async def test_what_a_guardrail_tells_is_an_object_where_its_tripwire_is_caught(
+    executor: Executor,
+) -> None:
+    @outlast.input_guardrail
+    def look(_context: Any, _agent: Any, given: Any) -> Any:
+        return _verdict(given == "rude", Finding(words=["rude"]))
+
+    @outlast.output_guardrail
+    async def judge(_context: Any, _agent: Any, _output: Any) -> Any:
+        return _verdict(True, Verdict(reason="too short"))
+
+    @outlast.tool_input_guardrail
+    def small(_data: Any) -> Any:
+        return outlast.ToolGuardrailFunctionOutput.raise_exception(Verdict(reason="too much"))
+
+    @function_tool(tool_input_guardrails=[small])
+    def pay() -> str:
+        raise AssertionError
+
+    agent = Agent(name="A", tools=[pay], input_guardrails=[look], output_guardrails=[judge])
+    with pytest.raises(outlast.InputGuardrailTripwireTriggered) as rude:
+        await executor.execute(agent, "rude", model=ScriptedModel("never"))
+    assert rude.value.guardrail_result.output.output_info == Finding(words=["rude"])
+    with pytest.raises(outlast.OutputGuardrailTripwireTriggered) as short:
+        await executor.execute(agent, "Hello", model=ScriptedModel("Hi."))
+    assert short.value.guardrail_result.output.output_info == Verdict(reason="too short")
+    (passed,) = short.value.run_data.input_guardrail_results
+    assert passed.output.output_info == Finding(words=["rude"])
+    with pytest.raises(outlast.ToolInputGuardrailTripwireTriggered) as much:
+        await executor.execute(agent, "Pay", model=ScriptedModel([call("pay", "c1")]))
+    assert much.value.output.output_info == Verdict(reason="too much")
 
 
 def asked_of(given: str | list[JsonObject]) -> list[str]:
