@@ -126,8 +126,8 @@ def _check_server_managed(invocation: Invocation, handoffs: Iterable[Handoff]) -
     """
     if invocation.output_guardrails():
         message = (
-            f"Agent {invocation.agent.name!r} has output guardrails, but the provider's server keeps "
-            "the conversation, and an answer that they block would stay there. Leave them out, or "
+            f"Agent {invocation.agent.name!r} has output guardrails, but an answer that they block "
+            "would stay in the server-managed conversation history. Leave them out, or "
             "run without conversation_id and previous_response_id."
         )
         raise EffectError(failures.USER_ERROR, message, retryable=False)
@@ -137,8 +137,8 @@ def _check_server_managed(invocation: Invocation, handoffs: Iterable[Handoff]) -
     ]
     if filtered:
         message = (
-            f"Agent {invocation.agent.name!r}: the handoff {filtered[0]!r} has an input filter, but the "
-            "provider's server keeps the conversation, and no filter can change it there. Leave "
+            f"Server-managed conversations do not support handoff input filters such as that of "
+            f"{filtered[0]!r} of agent {invocation.agent.name!r}: no filter can change it there. Leave "
             "the filter out, or run without conversation_id and previous_response_id."
         )
         raise EffectError(failures.USER_ERROR, message, retryable=False)

@@ -286,7 +286,7 @@ def _changes_view(entry: Handoff, invocation: Invocation) -> bool:
         nests = invocation.settings.get("nest_handoff_history") is True
     if nests and invocation.server_managed:
         logger.warning(
-            "handoff %r: no nested history, because the provider's server keeps the conversation",
+            "handoff %r: server-managed conversations do not support nest_handoff_history",
             entry.tool_name,
         )
     return nests and not invocation.server_managed
@@ -394,7 +394,7 @@ def _argument_problem(tool: FunctionTool, arguments: str, invocation: Invocation
     except Exception as error:  # noqa: BLE001  a user's check must not repeat a paid model call
         logger.warning("the arguments of %s could not be checked: %r", tool.name, error)
         fits = False
-    return None if fits else f"The arguments of {tool.name} must be a JSON object."
+    return None if fits else f"Invalid JSON input for tool {tool.name}: expected a JSON object."
 
 
 def _empty_answer(invocation: Invocation) -> Failure | None:

@@ -87,11 +87,12 @@ def without_repeats(
     it would mix them up, so that is the model's error.
     """
     ids = {call_id_of(raw) for raw in output if calls.has(raw)}
-    seen = {
+    earlier = {
         call_id_of(item.raw): item.raw
         for item in history
         if item.kind in CALL_KINDS and call_id_of(item.raw) in ids
     }
+    seen = dict(earlier)
     items: list[JsonObject] = []
     for raw in output:
         if not calls.has(raw):
@@ -99,13 +100,17 @@ def without_repeats(
             continue
         call_id = call_id_of(raw)
         if not call_id:
-            return items, nonsense(f"The model called {name_of(raw)!r} without a call id.")
+            return items, nonsense(
+                f"The model called {name_of(raw)!r} without a non-empty string call ID."
+            )
         if call_id not in seen:
             seen[call_id] = raw
             items.append(raw)
         elif not same_call(seen[call_id], raw):
+            place = "" if call_id in earlier else " in one response"
             return items, nonsense(
-                f"The model used the call id {call_id!r} for two different calls."
+                f"Each call needs a unique call ID, but the model used the call id {call_id!r} for two "
+                f"different calls{place}."
             )
     return items, None
 

@@ -220,13 +220,11 @@ def check_run_hooks(hooks: object) -> None:
     name = type(hooks).__name__
     if isinstance(hooks, AgentHooksBase):
         raise TypeError(
-            f"hooks= of a run must be RunHooks, but {name} has the hooks of an agent. "
+            f"Run hooks must be instances of RunHooks, but {name} has the hooks of an agent. "
             "Pass it to Agent(hooks=...), or derive it from RunHooks."
         )
     if not isinstance(hooks, RunHooksBase):
-        raise TypeError(
-            f"hooks= of a run must be an instance of a class derived from RunHooks, not {name}."
-        )
+        raise TypeError(f"Run hooks must be instances of RunHooks, not {name}.")
     _check_methods(cast(AnyHooks, hooks), _RUN_METHODS, "Run hooks")
 
 

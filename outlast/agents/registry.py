@@ -447,7 +447,10 @@ def _check_tool_names(agent: Agent[Any]) -> None:
     names = [tool.called_name for tool in function_tools(agent.tools)]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise UserError(f"Agent {agent.name!r} has two tools named {twice[0]!r}. Rename one.")
+        raise UserError(
+            f"Ambiguous function tool configuration of agent {agent.name!r}: the tool name "
+            f"`{twice[0]}` is used by multiple tools. Rename one."
+        )
     handoffs = {entry.tool_name for entry in handoffs_of(agent)}
     for tool in agent.tools:
         if isinstance(tool, LocalTool) and tool.called_name in handoffs:

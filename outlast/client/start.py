@@ -297,12 +297,13 @@ def _check_thread(thread: ServerThread, agent: object, config: RunConfig, sessio
         without = "without previous_response_id= and auto_previous_response_id="
     if session is not None:
         raise UserError(
-            f"session= and {option} would both store the conversation, and the model would read "
-            f"it twice. Use the session, or run {without}."
+            f"Session persistence with {option} would store the conversation twice, and the model would "
+            f"read both. Use the session, or run {without}."
         )
     if config.handoff_input_filter is not None:
         raise UserError(
-            "RunConfig(handoff_input_filter=...) cannot change the provider's copy. "
+            "Server-managed conversations do not support handoff input filters such as "
+            "RunConfig(handoff_input_filter=...), which cannot change the provider's copy. "
             f"Leave the filter out, or run {without}."
         )
     definition = cast("Agent[Any]", agent) if isinstance(agent, Agent) else None
@@ -310,8 +311,8 @@ def _check_thread(thread: ServerThread, agent: object, config: RunConfig, sessio
     owner = f"Agent {definition.name!r}" if definition is not None and own else "RunConfig"
     if own or config.output_guardrails:
         raise UserError(
-            f"{owner} has output_guardrails, but an answer that they block would stay on the "
-            f"provider's server. Leave them out, or run {without}."
+            f"{owner} has output_guardrails, but an answer that they block would stay in the "
+            f"server-managed conversation history. Leave them out, or run {without}."
         )
 
 

@@ -133,6 +133,6 @@ def set_default_openai_responses_transport(transport: Transport) -> None:
     """
     if transport not in ("http", "websocket"):
         raise ValueError(
-            f'set_default_openai_responses_transport takes "http" or "websocket", not {transport!r}'
+            f"The default transport cannot be {transport!r}. Expected one of: 'http', 'websocket'."
         )
     defaults.transport = transport

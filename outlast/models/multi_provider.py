@@ -154,7 +154,7 @@ class MultiProvider:
         if self._unknown_prefix_mode == "model_id":
             return self.openai_provider.model_of_id(model_name)
         raise UserError(
-            f"The model {model_name!r} begins with {prefix + '/'!r}, which is not a provider."
+            f"Unknown prefix: {prefix}, of the model {model_name!r}."
             f" The providers are {self._prefixes()}. If it belongs to the model's name, write"
             f" {PREFIX + model_name!r} or pass the worker"
             " model_provider=MultiProvider(unknown_prefix_mode='model_id'). Register a provider of"

@@ -96,14 +96,16 @@ def problem_of(name: str, adapter: Any, arguments: str) -> str | None:
     try:
         values: object = from_json(arguments or "{}", allow_inf_nan=False)
     except (ValueError, TypeError) as error:  # TypeError: half a surrogate pair
-        return f"The arguments of {name} are not valid JSON: {error}."
+        return f"Invalid JSON input for tool {name}: {error}."
     if not isinstance(values, dict):
-        return f"The arguments of {name} must be a JSON object."
+        return f"Invalid JSON input for tool {name}: expected a JSON object."
     if adapter is not None:
         return _misfit(name, adapter, arguments or "{}")
     fields = cast(JsonObject, values)
     if fields.keys() != {"input"} or not isinstance(fields["input"], str):
-        return f"The arguments of {name} must be an object with one key, input, a string."
+        return (
+            f"Invalid JSON input for tool {name}: expected an object with one key, input, a string."
+        )
     return None
 
 
@@ -118,7 +120,7 @@ def _misfit(name: str, adapter: Any, arguments: str) -> str | None:
             f"{'.'.join(map(str, detail['loc'])) or 'the whole value'}: {detail['msg'][:200]}"
             for detail in details[:10]
         ]
-        return f"The arguments of {name} do not fit its schema: {'; '.join(problems)}."
+        return f"Invalid JSON input for tool {name}: {'; '.join(problems)}."
     except Exception as error:  # noqa: BLE001  a validator of the user's may raise anything
         return f"The arguments of {name} could not be checked ({type(error).__name__})."
     return None

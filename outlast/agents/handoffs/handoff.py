@@ -163,8 +163,8 @@ class Handoff(Generic[TContext, TAgent]):
             return
         if self.on_handoff is None:
             raise UserError(
-                f"{owner}: input_type needs on_handoff, which is called with (context, input). "
-                "Pass both or neither."
+                f"{owner}: on_handoff is called with the input. You must provide on_handoff when "
+                "input_type is provided, or leave both out."
             )
         check_callable(self.on_handoff, ("context", "input"), what=f"{owner}: on_handoff")
 
@@ -309,6 +309,6 @@ def _read(entry: Handoff, arguments: str) -> Any:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"])) or "its root"
         raise ModelBehaviorError(
-            f"The model invoked the handoff {entry.tool_name!r} with input that does not fit "
+            f"Invalid JSON input for handoff {entry.tool_name!r}, which does not fit "
             f"{getattr(entry.input_type, '__name__', entry.input_type)}: {first['msg']} at {place}."
         ) from None

@@ -193,7 +193,9 @@ def _start(lines: Sequence[str], change: _Change, done: int) -> int:
             continue
         if change.markers > 1:
             behind = f" after {change.anchors[number - 1]!r}" if number else ""
-            raise InvalidDiffError(f"The text does not have this line{behind}: {anchor!r}")
+            raise InvalidDiffError(
+                f"Invalid Anchor: the text does not have this line{behind}: {anchor!r}"
+            )
     return start
 
 

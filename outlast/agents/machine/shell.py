@@ -239,14 +239,14 @@ class ShellTool(LocalTool):
         if not self.is_hosted:
             if self.executor is None:
                 raise UserError(
-                    f"{owner} needs an executor: give ShellTool(executor=...) a function that runs "
+                    f"{owner} requires an executor: give ShellTool(executor=...) a function that runs "
                     "the commands, or an environment of the provider's."
                 )
             check_callable(self.executor, ("request",), what=f"{owner}: executor")
         elif self.executor is not None or asks:
             raise UserError(
-                f"{owner} runs in the provider's {environment['type']!r}: leave out executor, "
-                "needs_approval and on_approval, because the provider runs the commands."
+                f"{owner} runs in the provider's {environment['type']!r}, which does not accept an executor, "
+                "needs_approval or on_approval, because the provider runs the commands."
             )
 
     async def _execute(self, context: ToolContext[Any], arguments: str) -> JsonObject:

@@ -186,7 +186,9 @@ async def _invoke(server: MCPServer, tool: Any, context: ToolContext[Any], argum
     """Call a tool of a server; one attempt."""
     fields: object = json.loads(arguments or "{}")
     if not isinstance(fields, dict):
-        raise ModelBehaviorError(f"The arguments of {context.tool_name} must be a JSON object.")
+        raise ModelBehaviorError(
+            f"Invalid JSON input for tool {context.tool_name}: expected a JSON object."
+        )
     values = cast("JsonObject", fields)
     meta = await _meta(server, tool, context, values)
     if meta is None:  # a user's own server may not accept metadata
@@ -286,8 +288,8 @@ def _problem(name: str, required: Sequence[str], arguments: str) -> str | None:
     try:
         fields: object = json.loads(arguments or "{}")
     except ValueError as error:
-        return f"The arguments of {name} are not valid JSON: {error}."
+        return f"Invalid JSON input for tool {name}: {error}."
     if not isinstance(fields, dict):
-        return f"The arguments of {name} must be a JSON object."
+        return f"Invalid JSON input for tool {name}: expected a JSON object."
     missing = [one for one in required if one not in fields]
     return f"The arguments of {name} lack {', '.join(missing)}." if missing else None

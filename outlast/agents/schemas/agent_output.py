@@ -159,7 +159,7 @@ class AgentOutputSchema(AgentOutputSchemaBase):
             written = self._written.validate_json(json_str, strict=self._strict or None)
         except ValidationError as error:
             raise ModelBehaviorError(
-                f"The final output does not fit {self._name}: {problems(error)}."
+                f"Invalid JSON in the final output, which does not fit {self._name}: {problems(error)}."
             ) from None  # pydantic's message contains the model's output
         return getattr(written, WRAPPER_KEY) if self._wrapped else written
 

@@ -75,7 +75,7 @@ class FuncSchema:
                 clashes = signature.names & set(values[parameter.name] or ())
                 if clashes:
                     raise ModelBehaviorError(
-                        f"The arguments of {self.name} do not fit its schema: {parameter.name} "
+                        f"Invalid JSON input for tool {self.name}: {parameter.name} "
                         f"must not hold {', '.join(sorted(clashes))}."
                     )
         args, kwargs = replace(signature, context=None).arguments(None, values)

@@ -101,7 +101,7 @@ class FunctionSchema:
             from_json(text, allow_inf_nan=False)  # NaN is not JSON and would pass any limit
         except (ValueError, TypeError) as error:  # TypeError: a lone surrogate
             raise ModelBehaviorError(
-                f"The arguments of {self.name} are not valid JSON: {error}."
+                f"Invalid JSON input for tool {self.name}: {error}."
             ) from error
         try:
             return self.model.model_validate_json(text)
@@ -124,7 +124,7 @@ class FunctionSchema:
         """Refuse keys of `**kwargs` that are names of other parameters."""
         if clashes := self.signature.names & keywords.keys():
             raise ModelBehaviorError(
-                f"The arguments of {self.name} do not fit its schema: {name} must not hold "
+                f"Invalid JSON input for tool {self.name}: {name} must not hold "
                 f"{', '.join(sorted(clashes))}."
             )
 
@@ -269,11 +269,11 @@ def _sentence(name: str, error: ValidationError) -> str:
     """Return a description of invalid arguments for the model, without their values."""
     details = error.errors(include_url=False, include_context=False, include_input=False)
     if any(not detail["loc"] and detail["type"] == "model_type" for detail in details):
-        return f"The arguments of {name} must be a JSON object."
+        return f"Invalid JSON input for tool {name}: expected a JSON object."
     problems = [_problem(detail) for detail in details[:_SHOWN_PROBLEMS]]
     if len(details) > _SHOWN_PROBLEMS:
         problems.append(f"and {len(details) - _SHOWN_PROBLEMS} more")
-    return f"The arguments of {name} do not fit its schema: {'; '.join(problems)}."
+    return f"Invalid JSON input for tool {name}: {'; '.join(problems)}."
 
 
 def _problem(detail: ErrorDetails) -> str:

@@ -87,7 +87,7 @@ def strict_form(schema: JsonObject, *, owner: str) -> JsonObject:
         return _strict_form(schema, _Strictness(owner))
     except RecursionError:
         raise UserError(
-            f"{owner}: the schema is nested too deeply. Use a model that refers to itself "
+            f"{owner}: the schema is too deeply nested. Use a model that refers to itself "
             "($ref), or switch strict mode off (strict_mode=False)."
         ) from None
 
@@ -97,7 +97,7 @@ def _strict_form(schema: JsonObject, strict: "_Strictness") -> JsonObject:
     definitions = {key: root.pop(key) for key in ("$defs", "definitions") if key in root}
     root = _root(root, definitions)
     if root.get("type") != "object":
-        strict.refuse("", "is not an object")
+        strict.refuse("", "is not an object, as the root of a strict JSON schema must be")
     root.setdefault("properties", {})
     defined = [(name, entry) for entries in definitions.values() for name, entry in entries.items()]
     result, *forms = strict.nodes([("", root), *defined])

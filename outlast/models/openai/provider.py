@@ -75,8 +75,8 @@ class OpenAIProvider:
         made_of = (api_key, base_url, websocket_base_url, organization, project)
         if openai_client is not None and made_of != (None,) * len(made_of):
             raise UserError(
-                "OpenAIProvider(openai_client=...) uses the client unchanged: pass api_key, base_url, "
-                "websocket_base_url, organization and project to the client."
+                "OpenAIProvider(openai_client=...) uses the client unchanged. Don't provide api_key, "
+                "base_url, websocket_base_url, organization, or project beside it: set them there."
             )
         self._api = _api_of(api, use_responses=use_responses)
         self._transport = _transport_of(transport, self._api, use_websocket=use_responses_websocket)

@@ -139,7 +139,7 @@ async def test_a_callback_gets_what_the_model_said() -> None:
 @pytest.mark.parametrize("arguments", ['{"urgency": "3"}', "{}", "", "[", '{"urgency": null}'])
 async def test_what_does_not_fit_ends_the_run_and_no_callback_is_called(arguments: str) -> None:
     heard: list[Any] = []
-    with pytest.raises(EffectError, match="input that does not fit Reason") as caught:
+    with pytest.raises(EffectError, match="which does not fit Reason") as caught:
         await run_handoff(reasoned(heard), handoff_request("transfer_to_b", arguments=arguments))
     assert (caught.value.code, caught.value.retryable) == ("model_behavior", False)
     assert heard == []

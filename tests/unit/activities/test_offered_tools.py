@@ -168,7 +168,7 @@ async def test_a_filter_is_refused_where_the_providers_server_keeps_the_conversa
     if not refused:
         await offered_tools(invocation)
         return
-    with pytest.raises(EffectError, match="'transfer_to_b' has an input filter") as caught:
+    with pytest.raises(EffectError, match="do not support handoff input filters") as caught:
         await offered_tools(invocation)
     assert (caught.value.code, caught.value.retryable) == ("user_error", False)
 

@@ -198,7 +198,7 @@ DEEP = "[" * 100_000
 @pytest.mark.parametrize("arguments", ["[]", "{", "null", "5", DEEP, '{"a":' * 100_000])
 async def test_a_tool_without_a_check_takes_any_object_and_nothing_else(arguments: str) -> None:
     planned = await only_call(offered_tools(by_hand()), raw_call("free", "c1", arguments))
-    assert planned.problem == "The arguments of free must be a JSON object."
+    assert planned.problem == "Invalid JSON input for tool free: expected a JSON object."
 
 
 @pytest.mark.parametrize("arguments", ["{}", "", '{"a": [1]}'])
@@ -218,7 +218,7 @@ async def test_a_check_that_fails_does_not_repeat_the_paid_call(
     tool = by_hand(validate=raising(KeyError("broken")))
     planned = await only_call(offered_tools(tool), raw_call("free", "c1", "{}"))
     assert "the arguments of free could not be checked: KeyError('broken')" in caplog.text
-    assert planned.problem == "The arguments of free must be a JSON object."
+    assert planned.problem == "Invalid JSON input for tool free: expected a JSON object."
 
 
 # --- Approvals ------------------------------------------------------------------------------------------
@@ -420,7 +420,7 @@ async def test_a_tool_whose_failure_the_model_may_not_know_ends_the_run(
 async def test_a_call_without_an_id_is_the_models_error(raw: JsonObject) -> None:
     plan = await plan_of(offered_tools(look_up), *say("Hi"), raw)
     assert plan.failure is not None
-    assert "without a call id" in plan.failure.message
+    assert "non-empty string call ID" in plan.failure.message
     assert plan.items == tuple(say("Hi"))
 
 
@@ -527,7 +527,7 @@ async def test_what_an_agent_cannot_be_asked_is_told_to_the_model(arguments: str
     )
     assert (planned.kind, planned.nested) == ("agent", None)
     assert planned.problem is not None
-    assert planned.problem.startswith("The arguments of ask")
+    assert planned.problem.startswith("Invalid JSON input for tool ask")
 
 
 async def test_an_agent_as_a_tool_may_wait_for_a_person_and_end_the_run() -> None:
@@ -619,7 +619,7 @@ async def test_what_the_providers_server_keeps_is_not_told_as_a_summary(
     with caplog.at_level(logging.WARNING):
         planned = await only_call(offer, call("transfer_to_billing", "h1"), invocation=invocation)
     assert (planned.filters, planned.callback) == (False, False)
-    assert "no nested history, because the provider" in caplog.text
+    assert "do not support nest_handoff_history" in caplog.text
     caplog.clear()
     invocation = invocation_of(settings={"nest_handoff_history": False})
     invocation.server_managed = True

@@ -164,7 +164,7 @@ async def test_a_tool_may_build_the_input_itself() -> None:
 async def test_an_input_that_cannot_be_built_is_the_calls_failure() -> None:
     with pytest.raises(EffectError, match="The input of the tool 'ask' raised KeyError"):
         await nested(asking(input_builder=raising(KeyError("k"))))
-    with pytest.raises(EffectError, match="The arguments of ask") as caught:
+    with pytest.raises(EffectError, match="Invalid JSON input for tool ask") as caught:
         await nested(asking(), '{"input": 5}')
     assert (caught.value.code, caught.value.retryable) == ("model_behavior", False)
 

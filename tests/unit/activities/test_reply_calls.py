@@ -173,13 +173,19 @@ def test_a_call_that_is_repeated_word_for_word_counts_once() -> None:
     ],
 )
 def test_one_id_for_two_calls_is_the_models_error(other: JsonObject) -> None:
-    message = "The model used the call id 'c1' for two different calls."
-    assert repeats(computer_call("c1"), other)[1] == message
-    assert repeats(other, history=(computer_call("c1"),))[1] == message
+    message = (
+        "Each call needs a unique call ID, but the model used the call id 'c1' for two different "
+        "calls"
+    )
+    assert repeats(computer_call("c1"), other)[1] == f"{message} in one response."
+    assert repeats(other, history=(computer_call("c1"),))[1] == f"{message}."
 
 
 def test_a_call_without_an_id_is_the_models_error() -> None:
-    assert repeats(computer_call(""))[1] == "The model called 'computer' without a call id."
+    assert (
+        repeats(computer_call(""))[1]
+        == "The model called 'computer' without a non-empty string call ID."
+    )
 
 
 def test_such_an_error_has_the_models_code() -> None:
@@ -193,4 +199,7 @@ def test_a_request_of_a_hosted_server_is_a_call_to_plan_and_no_unknown_tool(*, f
     calls = ReplyCalls([raw], offer)
     assert calls.has(raw)
     assert unknown_call([raw], calls, offer) is None
-    assert repeats({**raw, "id": ""})[1] == "The model called 'crm.delete' without a call id."
+    assert (
+        repeats({**raw, "id": ""})[1]
+        == "The model called 'crm.delete' without a non-empty string call ID."
+    )

@@ -537,7 +537,7 @@ async def called_wrongly(tool: FunctionTool, agent: Agent[Any] | None = None) ->
 async def test_the_model_reads_what_is_wrong_with_its_arguments() -> None:
     result = await called_wrongly(misfit())
     assert (result.failed, result.failure) == (True, None)
-    assert result.output.startswith("The arguments of pay")
+    assert result.output.startswith("Invalid JSON input for tool pay")
 
 
 async def test_the_tools_own_words_for_failures_are_for_its_arguments_too() -> None:

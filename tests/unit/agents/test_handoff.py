@@ -100,7 +100,7 @@ def test_a_handoff_leads_to_an_agent(agent: Any) -> None:
         ({"on_handoff": no_parameters}, r"on_handoff is called with \(context\), but"),
         ({"on_handoff": two_parameters}, r"on_handoff is called with \(context\), but"),
         ({"on_handoff": one_parameter, "input_type": Reason}, r"called with \(context, input\)"),
-        ({"input_type": Reason}, r"'transfer_to_billing': input_type needs on_handoff"),
+        ({"input_type": Reason}, r"'transfer_to_billing'.* must provide on_handoff"),
         ({"on_handoff": two_parameters, "input_type": str}, r"'transfer_to_billing'.*not an objec"),
         (
             {"on_handoff": two_parameters, "input_type": Handmade},
@@ -199,7 +199,7 @@ async def test_input_that_does_not_fit_strictly_is_the_models_fault(
 ) -> None:
     called: list[Any] = []
     entry = handoff(BILLING, on_handoff=lambda _, reason: called.append(reason), input_type=Reason)
-    message = f"handoff 'transfer_to_billing' with input that does not fit Reason: .*{problem}"
+    message = f"handoff 'transfer_to_billing', which does not fit Reason: .*{problem}"
     with pytest.raises(ModelBehaviorError, match=message):
         await entry.on_invoke_handoff(context(), arguments)
     assert called == []

@@ -156,8 +156,8 @@ class Both(RunHooks[Any], AgentHooks[Any]):  # pyright: ignore[reportIncompatibl
     [
         (AgentDiary(), r"AgentDiary has the hooks of an agent\. Pass it to Agent\(hooks=\.\.\.\)"),
         (Both(), r"Both has the hooks of an agent"),
-        (Diary, r"derived from RunHooks, not type"),
-        ("hooks", r"derived from RunHooks, not str"),
+        (Diary, r"instances of RunHooks, not type"),
+        ("hooks", r"instances of RunHooks, not str"),
     ],
 )
 def test_what_is_no_run_hooks_is_a_type_error(hooks: object, message: str) -> None:

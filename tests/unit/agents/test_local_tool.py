@@ -87,7 +87,7 @@ def test_two_tools_cannot_be_called_by_one_name() -> None:
     def shell() -> None:
         """Do nothing."""
 
-    with pytest.raises(UserError, match="two tools named 'shell'"):
+    with pytest.raises(UserError, match="name `shell` is used by multiple tools"):
         Registry([Agent(name="A", tools=[ShellTool(run, name="bash"), shell])])
 
 

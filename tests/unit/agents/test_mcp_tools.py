@@ -232,8 +232,8 @@ async def test_structured_content_is_the_servers_choice() -> None:
         ('{"title": "Dune"}', None),
         ('{"title": "Dune", "more": 1}', None),
         ("", "The arguments of find lack title."),
-        ("[]", "must be a JSON object"),
-        ("{", "are not valid JSON"),
+        ("[]", "expected a JSON object"),
+        ("{", "Invalid JSON input for tool"),
     ],
 )
 async def test_arguments_are_checked_as_far_as_the_schema_is_plain(
@@ -247,7 +247,7 @@ async def test_arguments_are_checked_as_far_as_the_schema_is_plain(
 
 async def test_a_call_with_no_object_does_not_reach_the_server() -> None:
     shelf = Shelf()
-    with pytest.raises(ModelBehaviorError, match="must be a JSON object"):
+    with pytest.raises(ModelBehaviorError, match="expected a JSON object"):
         await (await tool_of(shelf)).on_invoke_tool(context(), "[]")
     assert shelf.calls == []
 

@@ -105,7 +105,7 @@ def test_an_output_type_that_cannot_be_strict_is_refused() -> None:
 
 
 def test_two_tools_of_one_name_are_refused() -> None:
-    with pytest.raises(UserError, match="Agent 'A' has two tools named 'look_up'"):
+    with pytest.raises(UserError, match="agent 'A': the tool name `look_up` is used by"):
         Registry([Agent(name="A", tools=[tool("look_up"), tool("x"), tool("look_up")])])
 
 

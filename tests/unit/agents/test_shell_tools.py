@@ -179,13 +179,16 @@ def test_the_provider_is_told_where_commands_run() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "needs an executor"),
+        ({}, "requires an executor"),
         ({"executor": lambda: ""}, "executor is called with"),
         ({"environment": "local"}, "environment must be a dict"),
         ({"environment": {"name": "x"}}, "environment must be a dict"),
-        ({"environment": {"type": "container_auto"}, "executor": str}, "leave out executor"),
-        ({"environment": {"type": "container_auto"}, "needs_approval": True}, "leave out"),
-        ({"environment": {"type": "container_auto"}, "on_approval": max}, "leave out"),
+        (
+            {"environment": {"type": "container_auto"}, "executor": str},
+            "does not accept an executor",
+        ),
+        ({"environment": {"type": "container_auto"}, "needs_approval": True}, "does not accept"),
+        ({"environment": {"type": "container_auto"}, "on_approval": max}, "does not accept"),
         ({"executor": str, "environment": {"type": "local", "skills": {object()}}}, "be sent"),
     ],
 )

@@ -390,7 +390,7 @@ def test_a_schema_that_is_nested_too_deeply_is_a_user_error() -> None:
     for _ in range(20_000):
         schema = {"type": "object", "properties": {"inner": schema}}
 
-    with pytest.raises(UserError, match="Tool 'dig': the schema is nested too deeply") as caught:
+    with pytest.raises(UserError, match="Tool 'dig': the schema is too deeply nested") as caught:
         strict_schema(schema, owner="Tool 'dig'")
 
     assert caught.value.__suppress_context__

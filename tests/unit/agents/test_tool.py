@@ -316,7 +316,7 @@ async def test_arguments_that_do_not_fit_never_reach_the_function() -> None:
     def count(a: int) -> None:
         calls.append(a)
 
-    with pytest.raises(ModelBehaviorError, match="The arguments of count do not fit") as caught:
+    with pytest.raises(ModelBehaviorError, match="Invalid JSON input for tool count") as caught:
         await invoke(count, '{"a": "x"}')
 
     assert calls == []

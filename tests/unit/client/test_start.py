@@ -158,7 +158,11 @@ FILTERED = RunConfig(handoff_input_filter=keep)
             "exclude each other. Use one of them",
         ),
         ("A", {"conversation_id": "c", "auto_previous_response_id": True}, "exclude each other"),
-        ("A", {"conversation_id": "c", "session": Own()}, "session= and conversation_id="),
+        (
+            "A",
+            {"conversation_id": "c", "session": Own()},
+            "Session persistence with conversation_id=",
+        ),
         ("A", {"auto_previous_response_id": True, "session": Own()}, "run without previous"),
         ("A", {"conversation_id": "c", "run_config": FILTERED}, "handoff_input_filter"),
         (GUARDED, {"previous_response_id": "r"}, "Agent 'A' has output_guardrails"),
@@ -177,5 +181,5 @@ def test_what_does_not_fit_is_refused_at_the_start(
 
 
 def test_hooks_of_an_agent_are_no_hooks_of_a_run() -> None:
-    with pytest.raises(TypeError, match="must be RunHooks"):
+    with pytest.raises(TypeError, match="must be instances of RunHooks"):
         run_input("A", "Hello", hooks=AgentHooks())  # pyright: ignore[reportArgumentType]  the mistake that is meant

@@ -240,7 +240,7 @@ async def test_an_agent_that_does_not_fit_leaves_its_queue_to_the_next(
 ) -> None:
     one = await LocalEngine.shared()
     twice = Agent[Any](name="Triage", tools=[function_tool(print, name_override="x")] * 2)
-    with pytest.raises(UserError, match="two tools named"):
+    with pytest.raises(UserError, match="used by multiple tools"):
         await one.serve(twice, "r1")
     assert (await one.serve(Agent(name="Triage"), "r2")).queue.endswith("-0a1b2c3d-Triage")
     assert len(around.workers) == 1

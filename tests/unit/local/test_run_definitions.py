@@ -106,7 +106,7 @@ def test_an_agent_that_does_not_fit_changes_nothing(
     registry: Registry, definitions: RunDefinitions
 ) -> None:
     twice = Agent[Any](name="Clerk", tools=[function_tool(lambda: 1, name_override="x")] * 2)
-    with pytest.raises(UserError, match="two tools named 'x'"):
+    with pytest.raises(UserError, match="name `x` is used by multiple tools"):
         definitions.attend("r1", twice)
     assert registry.agent("Clerk") is ANN
     assert registry.of_run("r1").registry is registry
