@@ -16,7 +16,7 @@ from outlast.agents.approvals.policy import (
     check_needs_approval,
 )
 from outlast.agents.callables import call, check_callable, check_model, shown
-from outlast.agents.checks import check_flag, check_list, check_name, check_type
+from outlast.agents.checks import UserTypeError, check_flag, check_list, check_name, check_type
 from outlast.agents.config.model_defaults import UNSET
 from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.config.settings_field import SettingsField, settings_field
@@ -107,7 +107,7 @@ class Agent(Generic[TContext]):
         Raises:
             UserError: a field is invalid; the message names the agent and the fix.
         """
-        check_name("Agent(name=...)", self.name)
+        check_name("Agent name", self.name)
         owner = f"Agent {self.name!r}"
         _check_texts(self, owner)
         check_prompt(self.prompt, owner)
@@ -225,7 +225,7 @@ def _check_texts(agent: Agent[Any], owner: str) -> None:
     if callable(instructions):
         check_callable(instructions, ("context", "agent"), what=f"{owner}: instructions")
     elif instructions is not None and not isinstance(instructions, str):
-        raise UserError(
+        raise UserTypeError(
             f"{owner}: instructions must be a string, a callable or None, "
             f"not {type(instructions).__name__}."
         )
@@ -260,7 +260,10 @@ def _check_model(agent: Agent[Any], owner: str) -> None:
     check_model(model, what=f"{owner}: model")
     settings = cast("object", agent.model_settings)
     if not isinstance(settings, ModelSettings):
-        raise UserError(f"{owner}: model_settings is {settings!r}: use ModelSettings(...).")
+        raise UserTypeError(
+            f"{owner}: Agent model_settings must be a ModelSettings instance or a dict, "
+            f"not {settings!r}."
+        )
 
 
 def _tool_fix(entry: object) -> str:
@@ -276,7 +279,7 @@ def _check_entries(
     kinds: type | tuple[type, ...],
     fix: str | Callable[[object], str],
 ) -> None:
-    for entry in check_list(f"{owner}: {name}=", entries):
+    for entry in check_list(f"{owner}: Agent {name}", entries):
         if not isinstance(entry, kinds):
             advice = fix if isinstance(fix, str) else fix(entry)
             raise UserError(f"{owner}: {shown(entry)} in {name}= does not fit: {advice}.")

@@ -9,6 +9,14 @@ from typing import Any, cast
 from outlast.agents.errors import UserError
 
 
+class UserTypeError(UserError, TypeError):
+    """A value in a definition has the wrong type."""
+
+
+class UserValueError(UserError, ValueError):
+    """A value in a definition has the right type, and is none of the allowed ones."""
+
+
 def check_type(place: str, value: object, kinds: type | tuple[type, ...], expected: str) -> None:
     """Refuse a value of another type.
 
@@ -16,7 +24,7 @@ def check_type(place: str, value: object, kinds: type | tuple[type, ...], expect
         UserError: the value has another type.
     """
     if not isinstance(value, kinds):
-        raise UserError(f"{place} must be {expected}, not {value!r}.")
+        raise UserTypeError(f"{place} must be {expected}, not {value!r}.")
 
 
 def check_choice(place: str, value: object, choices: Iterable[object]) -> None:
@@ -28,7 +36,7 @@ def check_choice(place: str, value: object, choices: Iterable[object]) -> None:
     choices = tuple(choices)
     if not any(value is choice or value == choice for choice in choices):
         expected = ", ".join(repr(choice) for choice in choices)
-        raise UserError(f"{place} must be one of {expected}, not {value!r}.")
+        raise UserValueError(f"{place} must be one of {expected}, not {value!r}.")
 
 
 def check_flag(place: str, value: object) -> None:
@@ -46,8 +54,10 @@ def check_name(place: str, value: object) -> None:
     Raises:
         UserError: the name is not a non-empty string.
     """
-    if not isinstance(value, str) or not value.strip():
-        raise UserError(f"{place} must be a non-empty string, not {value!r}.")
+    if not isinstance(value, str):
+        raise UserTypeError(f"{place} must be a string, got {type(value).__name__}.")
+    if not value.strip():
+        raise UserValueError(f"{place} must be a non-empty string, not {value!r}.")
 
 
 def check_count(place: str, value: object, *, expected: str = "a whole number from 1") -> None:
@@ -57,7 +67,7 @@ def check_count(place: str, value: object, *, expected: str = "a whole number fr
         UserError: the value is not an integer from 1.
     """
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise UserError(f"{place} must be {expected}, not {value!r}.")
+        raise UserValueError(f"{place} must be {expected}, not {value!r}.")
 
 
 def check_list(place: str, value: object) -> Sequence[Any]:
@@ -67,5 +77,5 @@ def check_list(place: str, value: object) -> Sequence[Any]:
         UserError: the value is neither a list nor a tuple.
     """
     if not isinstance(value, list | tuple):
-        raise UserError(f"{place} must be a list, not {type(value).__name__}.")
+        raise UserTypeError(f"{place} must be a list, not {type(value).__name__}.")
     return cast("Sequence[Any]", value)

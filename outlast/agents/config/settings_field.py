@@ -7,10 +7,20 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Generic, TypeVar, cast, overload
 
-from outlast.agents.errors import UserError
+from outlast.agents.checks import UserTypeError
 
 Settings = TypeVar("Settings")
 Default = TypeVar("Default")
+
+
+_LABELS = {
+    "ModelSettings": "model settings",
+    "ModelRetrySettings": "model settings in retry",
+    "ModelRetryBackoffSettings": "model settings in retry.backoff",
+    "SessionSettings": "session settings",
+    "ToolExecutionConfig": "run_config.tool_execution settings",
+}
+"""What records are called where their dicts are written."""
 
 
 def as_settings(kind: type[Settings], settings: object) -> Settings:
@@ -24,9 +34,10 @@ def as_settings(kind: type[Settings], settings: object) -> Settings:
     values = cast("Mapping[str, Any]", settings)
     names = {field.name for field in fields(cast("Any", kind))}
     if unknown := sorted(str(name) for name in values.keys() - names):
-        raise UserError(
-            f"{kind.__name__} has no field {', '.join(unknown)}. "
-            f"Its fields are {', '.join(sorted(names))}."
+        label = _LABELS.get(kind.__name__, f"{kind.__name__} settings")
+        raise UserTypeError(
+            f"Unknown {label}: {', '.join(unknown)}. "
+            f"The fields of {kind.__name__} are {', '.join(sorted(names))}."
         )
     return kind(**values)
 

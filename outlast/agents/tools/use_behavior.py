@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypedDict, cast
 
 from outlast.agents.callables import call, check_callable
+from outlast.agents.checks import UserTypeError, UserValueError
 from outlast.agents.context.wrapper import RunContextWrapper, TContext
 from outlast.agents.errors import UserError
 from outlast.agents.items.run_items import RunItem
@@ -75,7 +76,7 @@ JUDGED: Literal["judged"] = "judged"
 """The value of `final_call` if a callable decides by the results."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ToolExecutionConfig:
     """The execution settings for the tool calls of one turn.
 
@@ -97,15 +98,14 @@ class ToolExecutionConfig:
         """
         most = cast("object", self.max_function_tool_concurrency)
         if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 1):
-            raise UserError(
-                "ToolExecutionConfig(max_function_tool_concurrency=...) must be a whole number "
-                f"from 1, or None for no limit, not {most!r}."
+            raise UserValueError(
+                "tool_execution.max_function_tool_concurrency must be at least 1, or None for no "
+                f"limit, not {most!r}."
             )
         early = cast("object", self.pre_approval_tool_input_guardrails)
         if not isinstance(early, bool):
-            raise UserError(
-                "ToolExecutionConfig(pre_approval_tool_input_guardrails=...) must be True or "
-                f"False, not {early!r}."
+            raise UserValueError(
+                f"tool_execution.pre_approval_tool_input_guardrails must be a bool, not {early!r}."
             )
 
 
@@ -123,8 +123,8 @@ def check_tool_use_behavior(behavior: object, owner: str) -> None:
     if callable(behavior) and not isinstance(behavior, type):
         check_callable(behavior, ("context", "results"), what=f"{owner}: tool_use_behavior")
         return
-    raise UserError(
-        f"{owner}: tool_use_behavior must be 'run_llm_again', 'stop_on_first_tool', "
+    raise UserTypeError(
+        f"{owner}: Agent tool_use_behavior must be 'run_llm_again', 'stop_on_first_tool', "
         "StopAtTools(stop_at_tool_names=[...]) or a callable that takes (context, results), "
         f"not {behavior!r}."
     )

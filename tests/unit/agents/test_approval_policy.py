@@ -143,14 +143,14 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"allow": ["aprove"]}, "allow=.*: each type must be one of"),
     ({"allow": ["reject"]}, "or no call could ever succeed"),
     ({"redact": "iban"}, r"redact=.* must be a list of names, such as \['iban'\]"),
-    ({"redact": [5]}, "redact=.*: each name must be a non-empty string"),
+    ({"redact": [5]}, "redact=.*: each name must be a string, got int"),
     ({"bulk": "yes"}, "bulk=.* must be True or False"),
     ({"bulk": True, "risk": "high"}, "which is for low risk only"),
     ({"takeover": 1}, "takeover=.* must be True or False"),
     ({"takeover": True, "quorum": 2}, "the policy has no quorum, no bulk"),
     ({"bulk": True, "effect": "irreversible"}, "this policy's risk is high"),
     ({"unverified": "no"}, "unverified=.* must be one of 'allow', 'refuse'"),
-    ({"when": True}, "when=.* must be a callable"),
+    ({"when": True}, "when=.* must be callable"),
     ({"when": one_parameter}, "when=.* is called with"),
     ({"reason": ""}, "reason=.* must be a non-empty string"),
     ({"response_schema": "object"}, "response_schema=.* must be a JSON Schema"),
@@ -209,7 +209,7 @@ def test_a_policy_fits_what_it_is_for() -> None:
         HostedMCPTool({"type": "mcp", "server_label": "crm"}, needs_approval=edits)
     with pytest.raises(UserError, match=r"Agent 'B': output_approval: .*'edit'"):
         Agent[Any](name="B", output_approval=edits)
-    with pytest.raises(UserError, match="Agent 'B': output_approval must be a callable"):
+    with pytest.raises(UserError, match="Agent 'B': output_approval must be callable"):
         Agent[Any](name="B", output_approval="yes")  # pyright: ignore[reportArgumentType]
     with pytest.raises(UserError, match="a tool's output can be the answer"):
         Agent[Any](name="B", output_approval=True, tool_use_behavior="stop_on_first_tool")

@@ -164,7 +164,7 @@ def test_a_callable_that_needs_a_keyword_fits_no_positional_call() -> None:
     [
         (plain, r"^Handoff 'x': f is called with \(a, b, c\), but plain takes \(a: int, b: int"),
         (functools.partial(plain, 1), r"but plain takes \(b: int = 2\)"),
-        (7, r"^Handoff 'x': f must be a callable that takes \(a, b, c\), not int\.$"),
+        (7, r"^Handoff 'x': f must be callable with \(a, b, c\), not int\.$"),
         (None, r"not NoneType"),
     ],
 )

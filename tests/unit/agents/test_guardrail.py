@@ -111,7 +111,7 @@ def too_few(context: Any, agent: Any) -> Any: ...
         ),
         (
             lambda: InputGuardrail[Any](7),  # pyright: ignore[reportArgumentType]  # the mistake
-            r"^Input guardrail: its function must be a callable .* not int\.$",
+            r"^Input guardrail: its function must be callable .* not int\.$",
         ),
         (lambda: InputGuardrail[Any](no_homework, name=" "), r"name must be a non-empty string"),
         (

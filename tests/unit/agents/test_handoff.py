@@ -96,7 +96,7 @@ def test_a_handoff_leads_to_an_agent(agent: Any) -> None:
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"on_handoff": 5}, r"'transfer_to_billing': on_handoff must be a callable .*\(context\)"),
+        ({"on_handoff": 5}, r"'transfer_to_billing': on_handoff must be callable .*\(context\)"),
         ({"on_handoff": no_parameters}, r"on_handoff is called with \(context\), but"),
         ({"on_handoff": two_parameters}, r"on_handoff is called with \(context\), but"),
         ({"on_handoff": one_parameter, "input_type": Reason}, r"called with \(context, input\)"),
@@ -106,10 +106,10 @@ def test_a_handoff_leads_to_an_agent(agent: Any) -> None:
             {"on_handoff": two_parameters, "input_type": Handmade},
             r"cannot give .* Handmade: [^\n]*TypedDict.$",
         ),
-        ({"input_filter": "mine"}, r"input_filter must be a callable that takes \(data\)"),
+        ({"input_filter": "mine"}, r"input_filter must be callable with \(data\)"),
         ({"input_filter": two_parameters}, r"input_filter is called with \(data\), but"),
         ({"nest_handoff_history": "yes"}, r"nest_handoff_history must be true, false or None"),
-        ({"is_enabled": "yes"}, r"is_enabled must be a callable that takes \(context, agent\)"),
+        ({"is_enabled": "yes"}, r"is_enabled must be callable with \(context, agent\)"),
         ({"is_enabled": one_parameter}, r"is_enabled is called with \(context, agent\)"),
     ],
 )

@@ -53,14 +53,14 @@ NOBODY: Any = nobody
 
 
 def wrong_option() -> LocalTool:
-    options: Any = {"allowed_callers": ["direct"]}
+    options: Any = {"allowed_users": ["ann"]}
     return ShellTool(run, **options)
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (wrong_option, "ShellTool 'shell' has no option allowed_callers"),
+        (wrong_option, "ShellTool 'shell' has no option allowed_users"),
         (lambda: ShellTool(run, retry=0), "ShellTool 'shell': retry=0"),
         (lambda: ShellTool(run, on_approval=NOBODY), "on_approval is called with"),
         (lambda: ShellTool(run, needs_approval=NOBODY), "needs_approval is called with"),

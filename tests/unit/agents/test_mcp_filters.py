@@ -84,7 +84,7 @@ async def test_a_callable_needs_to_know_for_whom() -> None:
     [
         ({"allowed": []}, "create_static_tool_filter"),
         ({"allowed_tool_names": "find"}, "create_static_tool_filter"),
-        (["find"], "must be a callable that takes"),
+        (["find"], "must be callable with"),
         (lambda: True, r"S: tool_filter is called with \(context, tool\)"),
     ],
 )

@@ -41,8 +41,8 @@ def test_what_tells_of_failures_is_the_servers_before_the_agents() -> None:
     [
         ({"require_approval": "perhaps"}, "require_approval is 'perhaps'"),
         ({"failure_error_function": lambda: ""}, "failure_error_function is called with"),
-        ({"tool_meta_resolver": {}}, "tool_meta_resolver must be a callable"),
-        ({"custom_data_extractor": {}}, "custom_data_extractor must be a callable"),
+        ({"tool_meta_resolver": {}}, "tool_meta_resolver must be callable"),
+        ({"custom_data_extractor": {}}, "custom_data_extractor must be callable"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(options: Any, problem: str) -> None:

@@ -100,13 +100,19 @@ def test_retries_may_be_given_as_a_dict() -> None:
 @pytest.mark.parametrize(
     ("retry", "problem"),
     [
-        ({"polcy": 1}, "has no field polcy. Its fields are backoff, max_retries, policy"),
+        (
+            {"polcy": 1},
+            "in retry: polcy. The fields of ModelRetrySettings are backoff, max_retries, policy",
+        ),
         (
             {"policy": lambda: True},
             r"ModelRetrySettings\(policy=\.\.\.\) is called with \(context\)",
         ),
         ({"backoff": 1}, r"backoff=\.\.\.\) must be ModelRetryBackoffSettings or a dict"),
-        ({"backoff": {"first": 1}}, "has no field first. Its fields are initial_delay, jitter"),
+        (
+            {"backoff": {"first": 1}},
+            "in retry.backoff: first. The fields of ModelRetryBackoffSettings are initial_delay, jitter",
+        ),
         ({"backoff": {"max_delay": -1}}, r"max_delay=\.\.\.\) must be a number from 0, not -1"),
         ({"max_retries": -1}, r"max_retries=\.\.\.\) must be a whole number from 0, not -1"),
         ({"max_retries": True}, "not True"),

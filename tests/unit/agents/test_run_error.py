@@ -75,7 +75,7 @@ def test_handlers_for_the_three_kinds_are_let_through() -> None:
             {"max_turn": sorry},
             r"no key 'max_turn'\. Its keys are max_turns, model_refusal, invalid_final_output\.$",
         ),
-        ({"max_turns": "Sorry."}, r"^error_handlers\['max_turns'\] must be a callable .* not str"),
+        ({"max_turns": "Sorry."}, r"^error_handlers\['max_turns'\] must be callable .* not str"),
         (
             {"max_turns": lambda: "Sorry."},
             r"^error_handlers\['max_turns'\] is called with \(input\)",

@@ -72,14 +72,18 @@ def test_a_session_and_what_is_laid_over_settings_may_be_dicts() -> None:
 
 
 def test_a_key_that_is_no_field_is_refused_with_those_that_are() -> None:
-    with pytest.raises(UserError, match=r"^SessionSettings has no field most\. Its fields are lim"):
+    with pytest.raises(
+        UserError, match=r"^Unknown session settings: most\. The fields of SessionSettings are lim"
+    ):
         RunConfig(session_settings={"most": 3})
-    with pytest.raises(UserError, match=r"^ModelSettings has no field heat, tempo\. Its fields"):
+    with pytest.raises(UserError, match=r"^Unknown model settings: heat, tempo\. The fields"):
         Agent(name="A", model_settings={"tempo": 1, "heat": 2})
 
 
 def test_what_is_neither_is_left_for_others_to_refuse() -> None:
     assert as_settings(ModelSettings, 5) == 5
     given: Any = 5
-    with pytest.raises(UserError, match="Agent 'A': model_settings is 5"):
+    with pytest.raises(
+        UserError, match="model_settings must be a ModelSettings instance or a dict, not 5"
+    ):
         Agent(name="A", model_settings=given)

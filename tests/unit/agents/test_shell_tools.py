@@ -235,5 +235,5 @@ def test_the_older_shell_needs_a_command_and_an_executor() -> None:
     )
     assert asked["command"] == ["ls"]
     nothing: Any = None
-    with pytest.raises(UserError, match="LocalShellTool: executor must be a callable"):
+    with pytest.raises(UserError, match="LocalShellTool: executor must be callable"):
         LocalShellTool(nothing)

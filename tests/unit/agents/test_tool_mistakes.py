@@ -79,9 +79,9 @@ def takes_one(a: object) -> bool:
             {"needs_approval": takes_two},
             r"needs_approval is called with \(context, arguments, call_id\), but takes_two takes",
         ),
-        ({"needs_approval": "yes"}, "needs_approval must be a callable that takes .*, not str"),
+        ({"needs_approval": "yes"}, "needs_approval must be callable with .*, not str"),
         ({"is_enabled": takes_one}, r"is_enabled is called with \(context, agent\), but takes_one"),
-        ({"is_enabled": None}, "is_enabled must be a callable"),
+        ({"is_enabled": None}, "is_enabled must be callable"),
         (
             {"failure_error_function": takes_one},
             r"failure_error_function is called with \(context, error\), but takes_one",

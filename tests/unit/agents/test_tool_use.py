@@ -115,7 +115,7 @@ def takes_one(context: object) -> None: ...
     ],
 )
 def test_another_form_is_refused_by_name(behavior: Any, problem: str) -> None:
-    with pytest.raises(UserError, match=f"^Agent 'A': tool_use_behavior.*{problem}"):
+    with pytest.raises(UserError, match=f"^Agent 'A':.* tool_use_behavior.*{problem}"):
         check_tool_use_behavior(behavior, "Agent 'A'")
 
 

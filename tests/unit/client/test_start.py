@@ -143,7 +143,7 @@ FILTERED = RunConfig(handoff_input_filter=keep)
         ("A", {"max_turns": -1}, "max_turns=-1"),
         ("A", {"max_turns": True}, "max_turns=True"),
         ("A", {"max_turns": "3"}, "max_turns='3'"),
-        ("A", {"run_config": {"modle": "m"}}, "no field modle"),
+        ("A", {"run_config": {"modle": "m"}}, "Unknown run_config settings: modle"),
         ("A", {"run_config": {"max_turns": 3}}, "Pass it to Runner.run itself"),
         ("A", {"context": "\ud800"}, "cannot be written as JSON"),
         ("A", {"error_handlers": {"timeout": keep}}, "no key 'timeout'"),
