@@ -30,7 +30,7 @@ MODULES = {
     "extensions.memory.redis_session": "sessions",
     "extensions.memory.sqlalchemy_session": "sessions",
     "extensions.models": "models",
-    "extensions.models.any_llm_model": "models",
+    "extensions.models.any_llm_model": "models.gateways.any_llm",
     "extensions.models.any_llm_provider": "models",
     "extensions.models.litellm_model": "models",
     "extensions.models.litellm_provider": "models",

@@ -153,7 +153,11 @@ def check_installed(package: str, extra: str, what: str) -> None:
     Raises:
         UserError: the package is not installed.
     """
-    if find_spec(package) is None:
+    try:
+        is_missing = find_spec(package) is None
+    except ValueError:  # a program's stand-in for the package has no spec
+        is_missing = False
+    if is_missing:
         raise UserError(
             f"{what} needs the package {package}, which is not installed here:"
             f" pip install 'outlast[{extra}]'. Install it where the worker runs."

@@ -1,8 +1,11 @@
 """any-llm where it is installed, and else what stands in for it: both send over HTTP."""
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator
 from datetime import timedelta
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -321,6 +324,37 @@ async def test_the_provider_finds_models_by_any_llms_names(
     monkeypatch.setenv("OUTLAST_MODEL", "any-llm/groq/llama")
     assert provider.get_model(None).model == "groq/llama"
     await provider.aclose()
+
+
+async def test_a_programs_stand_in_for_the_package_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[JsonObject] = []
+
+    class Provider:
+        async def acompletion(self, **fields: Any) -> JsonObject:
+            asked.append(fields)
+            message = {"role": "assistant", "content": "Hello."}
+            return {"choices": [{"index": 0, "finish_reason": "stop", "message": message}]}
+
+    class Factory:
+        @staticmethod
+        def create(name: str, api_key: str | None = None, api_base: str | None = None) -> Provider:
+            asked.append({"create": name, "key": api_key, "url": api_base})
+            return Provider()
+
+    package: Any = ModuleType("any_llm")
+    package.AnyLLM = Factory
+    monkeypatch.setitem(sys.modules, "any_llm", package)
+
+    module: Any = import_module("outlast.extensions.models.any_llm_model")
+    model = module.AnyLLMModel("house/small", api_key="k")
+    reply = await model.get_response(ModelRequest(instructions=None, input=[]))
+
+    assert module.AnyLLM is Factory
+    assert reply.output[0]["content"][0]["text"] == "Hello."
+    assert asked[0] == {"create": "house", "key": "k", "url": None}
+    assert asked[1]["model"] == "small"
+    with pytest.raises(AttributeError, match="no attribute 'Other'"):
+        _ = import_module("outlast.models.gateways.any_llm").Other
 
 
 @pytest.mark.usefixtures("no_gateway_packages")
