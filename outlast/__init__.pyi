@@ -276,6 +276,10 @@ from outlast.agents.tools.hosted import MCPToolApprovalRequest as MCPToolApprova
 from outlast.agents.tools.hosted import Tool as Tool
 from outlast.agents.tools.hosted import WebSearchTool as WebSearchTool
 from outlast.agents.tools.hosted import WebSearchToolImageSettings as WebSearchToolImageSettings
+from outlast.agents.tools.programs import (
+    ProgrammaticToolCallingTool as ProgrammaticToolCallingTool,
+)
+from outlast.agents.tools.programs import ToolCaller as ToolCaller
 from outlast.agents.tools.search import ToolSearchTool as ToolSearchTool
 from outlast.agents.tools.search import tool_namespace as tool_namespace
 from outlast.agents.tools.use_behavior import FunctionToolResult as FunctionToolResult

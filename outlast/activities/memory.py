@@ -205,7 +205,8 @@ def _with_placeholder(item: Item, placeholder: str) -> JsonObject:
     if item.kind != "tool_output":
         return as_input(item.raw)
     form = FORM_OF_OUTPUT.get(str(item.raw.get("type")), FUNCTION)
-    return output_item(call_id_of(item.raw), placeholder, form)
+    caller = {name: item.raw[name] for name in ("caller",) if name in item.raw}
+    return {**output_item(call_id_of(item.raw), placeholder, form), **caller}
 
 
 def _label(session: object) -> str:

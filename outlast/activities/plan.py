@@ -34,6 +34,7 @@ from outlast.activities.reply_calls import (
     ReplyCalls,
     handoff_of,
     nonsense,
+    program_problem,
     tool_of,
     unknown_call,
     without_repeats,
@@ -57,7 +58,7 @@ from outlast.loop.approvals import DEFAULT_TERMS
 from outlast.loop.call_forms import FUNCTION, MCP_APPROVAL, arguments_of, form_of, name_of
 from outlast.loop.calls import FinalKind, PlannedCall, Policy
 from outlast.loop.checks import GuardrailRecord
-from outlast.loop.items import Item, refusal_of, text_of
+from outlast.loop.items import Item, program_of, refusal_of, text_of
 from outlast.loop.phrases import REJECTED
 from outlast.loop.values import Failure, Json, JsonObject
 
@@ -116,6 +117,7 @@ async def plan_reply(
     ours = ReplyCalls(output, offer)
     items, reused = without_repeats(output, history, ours)
     failure = reused or unknown_call(items, ours, offer)
+    failure = failure or program_problem(items, history, ours, offer)
     if failure is None:
         failure = await _disabled_meanwhile(items, ours, offer, invocation)
     if failure is not None:
@@ -136,7 +138,7 @@ async def plan_reply(
         rest = tuple(raw for raw in items if not ours.has(raw))
         return Plan(items=rest, failure=refused, checks=checks)
     if calls:
-        plans = tuple(call.plan for call in calls)
+        plans = tuple(_of_program(call.plan, items[call.plan.item], offer) for call in calls)
         return Plan(items=tuple(items), calls=plans, ends_with=ends_with, checks=checks)
     if any(ours.has(raw) for raw in output):  # only repeated calls: their outputs stand
         return Plan(items=tuple(items), final="again")
@@ -208,6 +210,15 @@ async def _plan_call(
     )
     planned = _Planned(plan, checked.failure, checked.records)
     return _as_agent(planned, tool, invocation) if isinstance(tool, AgentTool) else planned
+
+
+def _of_program(plan: PlannedCall, raw: JsonObject, offer: OfferedTools) -> PlannedCall:
+    """Return the plan of a call, with the provider's program that made it."""
+    if not (program := program_of(raw)):
+        return plan
+    tool = tool_of(raw, offer)
+    gives_object = tool is not None and tool.output_json_schema is not None
+    return replace(plan, program=program, gives_object=gives_object)
 
 
 async def _plan_hosted_approval(

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from outlast.activities.offered_tools import OfferedTools
 from outlast.agents.handoffs.handoff import Handoff
 from outlast.agents.tools.definition import FunctionTool
+from outlast.agents.tools.programs import PROGRAMS, callers_of
 from outlast.contract import failures
 from outlast.loop.call_forms import (
     FORMS,
@@ -18,9 +19,11 @@ from outlast.loop.call_forms import (
     name_of,
     same_call,
 )
-from outlast.loop.items import Item, call_id_of
+from outlast.loop.items import Item, call_id_of, program_of
 from outlast.loop.state import CALL_KINDS
 from outlast.loop.values import Failure, JsonObject
+
+_PROGRAM_ITEMS = frozenset({"program", "program_output"})
 
 
 class ReplyCalls:
@@ -76,6 +79,47 @@ def unknown_call(
         if offer.unknown_is_fatal:
             return nonsense(f"The model called a tool that it was not offered: {name_of(raw)!r}.")
     return None
+
+
+def program_problem(
+    items: Sequence[JsonObject], history: Sequence[Item], calls: ReplyCalls, offer: OfferedTools
+) -> Failure | None:
+    """Return why a program, or a call by its caller, is invalid.
+
+    The provider's programs may call tools that allow it, while they run.
+    """
+    has_runner = any(tool.name == PROGRAMS for tool in offer.hosted)
+    running: set[str] = set()
+    for item in history if has_runner else ():
+        if program := program_of(item.raw):
+            running.add(program)
+        _follow_program(item.raw, running)
+    for raw in items:
+        program, kind = program_of(raw), raw.get("type")
+        if (program or kind in _PROGRAM_ITEMS) and not has_runner:
+            return nonsense("The model used programs without a programmatic_tool_calling tool.")
+        if kind == "program" and not call_id_of(raw):
+            return nonsense("The model wrote a program without a valid call_id.")
+        parent = call_id_of(raw) if kind == "program_output" else program
+        if parent and parent not in running:
+            return nonsense(f"The model used the program {parent!r} without a parent program item.")
+        _follow_program(raw, running)
+        callee = tool_of(raw, offer) or handoff_of(raw, offer)
+        caller = "programmatic" if program else "direct"
+        if calls.has(raw) and callee is not None and caller not in callers_of(callee):
+            return nonsense(
+                f"The model called {name_of(raw)!r} with the caller {caller!r}, but the tool allows "
+                f"{', '.join(callers_of(callee))}."
+            )
+    return None
+
+
+def _follow_program(raw: JsonObject, running: set[str]) -> None:
+    """Add a program that runs from this item on, or remove one that has ended."""
+    if raw.get("type") == "program_output" and raw.get("status") == "completed":
+        running.discard(call_id_of(raw))
+    elif raw.get("type") in _PROGRAM_ITEMS:
+        running.add(call_id_of(raw))
 
 
 def without_repeats(

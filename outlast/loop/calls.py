@@ -98,6 +98,8 @@ class PlannedCall:
         final: the call's output ends the run.
         rejection: the call's output if a person rejects the call without a message.
         nested: how to run an agent that is used as a tool.
+        program: the id of the provider's program that made the call; empty if the model did.
+        gives_object: the tool promised that program a JSON object.
         policy: time-outs and retries of the call.
     """
 
@@ -120,6 +122,8 @@ class PlannedCall:
     final: bool = False
     rejection: str | None = None
     nested: NestedPlan | None = None
+    program: str = ""
+    gives_object: bool = False
     policy: Policy = DEFAULT_POLICY
 
 

@@ -80,6 +80,14 @@ _CALL_IDS = {"mcp_approval_request": "id", "mcp_approval_response": "approval_re
 """The field of the id, where it is not `call_id`."""
 
 
+def program_of(raw: JsonObject) -> str:
+    """Return the id of the provider's program that made a call; empty if the model did."""
+    caller: Any = raw.get("caller")
+    if not isinstance(caller, dict) or cast("JsonObject", caller).get("type") != "program":
+        return ""
+    return str(cast("JsonObject", caller).get("caller_id", ""))
+
+
 def text_of(raw: JsonObject) -> str:
     """Return the text of a message item, without refusals; empty if there is none.
 

@@ -157,8 +157,22 @@ def record_outputs(state: LoopState, calls: Sequence[Call]) -> LoopState:
     for call in calls:
         kind: ItemKind = "handoff_output" if call.plan.kind == "handoff" else "tool_output"
         raw = output_item(call.call_id, call.output, call.form)
+        if call.plan.program:
+            raw = _for_program(raw, call.plan)
         items.append(Item(kind, raw, state.agent, state.turns, call.custom_data))
     return revised(state, context=_with_changes(state.context, calls), items=tuple(items))
+
+
+def _for_program(raw: JsonObject, plan: PlannedCall) -> JsonObject:
+    """Return an output for the program that made the call.
+
+    Where the program expects an object, a text of ours, such as a rejection, becomes one.
+    """
+    caller: JsonObject = {"caller": {"type": "program", "caller_id": plan.program}}
+    output: Json = raw.get("output")
+    if plan.gives_object and isinstance(output, str) and not output.startswith("{"):
+        return {**raw, "output": json.dumps({"error": output}, ensure_ascii=False), **caller}
+    return {**raw, **caller}
 
 
 def context_before(state: LoopState, index: int) -> Json:
@@ -312,7 +326,8 @@ def _withheld(item: Item, placeholder: str) -> Item:
             return replace(item, raw={**kept, "content": [part]})
         case "tool_output":
             form = FORM_OF_OUTPUT.get(str(raw.get("type")), FUNCTION)
-            output = output_item(call_id_of(raw), placeholder, form)
+            caller = {name: raw[name] for name in ("caller",) if name in raw}
+            output = {**output_item(call_id_of(raw), placeholder, form), **caller}
             return replace(item, raw=output, custom_data=None)
         case "reasoning":
             return replace(item, raw={**kept, "summary": []})

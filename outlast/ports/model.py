@@ -26,7 +26,8 @@ class ToolSpec:
     """A function the model may call: a tool or a handoff.
 
     `parameters` is a JSON Schema; with `strict`, the provider enforces it. A `deferred` tool is only
-    shown to the model that searches for it, or for its `namespace`.
+    shown to the model that searches for it, or for its `namespace`. `allowed_callers` and
+    `output_schema` are for programs of the provider that call it.
     """
 
     name: str
@@ -35,6 +36,8 @@ class ToolSpec:
     strict: bool = True
     deferred: bool = False
     namespace: ToolNamespace | None = None
+    allowed_callers: Sequence[str] | None = None
+    output_schema: JsonObject | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

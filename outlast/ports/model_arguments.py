@@ -213,6 +213,8 @@ def function_specs(tools: Iterable[object], handoffs: Iterable[Handoff]) -> list
             strict=tool.strict_json_schema,
             deferred=tool.defer_loading,
             namespace=tool.namespace,
+            allowed_callers=tool.allowed_callers,
+            output_schema=tool.output_json_schema,
         )
         for tool in tools
         if is_function(tool)

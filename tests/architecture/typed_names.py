@@ -133,6 +133,7 @@ from outlast import (
     OutputGuardrailResult,
     OutputGuardrailTripwireTriggered,
     Person,
+    ProgrammaticToolCallingTool,
     Prompt,
     ProviderItem,
     RawResponsesStreamEvent,
@@ -213,6 +214,7 @@ from outlast import (
     Tenant,
     Tool,
     ToolApprovalItem,
+    ToolCaller,
     ToolCallItem,
     ToolCallOutputItem,
     ToolContext,
@@ -553,6 +555,8 @@ Types: TypeAlias = tuple[
     RetryDecision,
     RetryPolicy,
     RetryPolicyContext,
+    ProgrammaticToolCallingTool,
+    ToolCaller,
     ToolSearchTool,
 ]
 """Each type, with all of its parameters."""

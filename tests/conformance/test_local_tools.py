@@ -496,7 +496,7 @@ async def test_a_command_that_takes_too_long_is_told_in_its_form(executor: Execu
     await executor.execute(agent, model=model)
     ((entry,),) = (one["output"] for one in last_outputs(model))
     assert entry["outcome"] == FAILED
-    assert "did not finish in time" in entry["stderr"]
+    assert "timed out" in entry["stderr"]
 
 
 async def test_a_session_remembers_calls_of_all_forms(executor: Executor, tmp_path: Path) -> None:

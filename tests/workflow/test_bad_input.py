@@ -393,7 +393,7 @@ def exits() -> str:
 
 BAD_TOOLS = [
     (raises, "failed and returned no result"),
-    (hangs, "did not finish in time"),
+    (hangs, "timed out"),
     (returns_10_mb, "bytes is too long to read"),
     (returns_10_mb_of_items, "too long to read"),
     (returns_a_lock, "failed and returned no result"),

@@ -273,7 +273,7 @@ async def test_a_tool_that_hangs_is_stopped_and_told_to_the_model(desk: Desk, fa
     await desk.open(agent, model=model)
     assert (await desk.run(agent)).final_output == "Sorry."
     assert len(tries) == 2
-    assert outputs(model.requests[1])["c1"].startswith("The tool hang did not finish in time")
+    assert outputs(model.requests[1])["c1"].startswith("The tool hang timed out")
 
 
 async def test_a_result_is_measured_as_history_would_write_it(desk: Desk):

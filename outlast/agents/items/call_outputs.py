@@ -17,6 +17,8 @@ def output_content(raw: JsonObject) -> Json:
             return _shell_text(output)
         case "apply_patch_call_output":
             return output or ""
+        case "program_output":
+            return raw.get("result") or ""
         case "mcp_approval_response":
             return raw.get("reason") or ""
         case "computer_call_output":

@@ -105,7 +105,7 @@ def run_item(
         )
     kind = str(raw.get("type", ""))
     # An ignored handoff has an output like any other call.
-    is_hosted_output = item.kind == "other" and kind.endswith("_call_output")
+    is_hosted_output = item.kind == "other" and kind.endswith(("_call_output", "program_output"))
     if item.kind in {"tool_output", "handoff_output"} or is_hosted_output:
         value = output_content(raw) if output is _AS_WRITTEN else output
         return ToolCallOutputItem(
@@ -176,7 +176,7 @@ def _hosted_origin(raw: JsonObject) -> ToolOrigin | None:
 
 def _is_hosted_call(raw: JsonObject) -> bool:
     kind = str(raw.get("type", ""))
-    return kind.endswith("_call") and kind not in _OTHERS
+    return kind.endswith(("_call", "program")) and kind not in _OTHERS
 
 
 def _recipient(raw: JsonObject) -> str | None:

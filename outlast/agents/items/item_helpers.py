@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias, cast
 
 from outlast.agents.errors import ModelBehaviorError
-from outlast.agents.items.raw_items import plain
+from outlast.agents.items.raw_items import as_json, plain
 from outlast.agents.items.run_items import MessageOutputItem, RunItem, raw_of
 from outlast.agents.items.tool_output import encode_output
 from outlast.loop.call_forms import output_item
@@ -96,7 +96,9 @@ class ItemHelpers:
         """
         name = str(_get(tool_call, "name") or "")
         call_id = str(_get(tool_call, "call_id") or "")
-        return output_item(call_id, encode_output(output, tool_name=name))
+        item = output_item(call_id, encode_output(output, tool_name=name))
+        caller = as_json(_get(tool_call, "caller"))
+        return item if caller is None else {**item, "caller": caller}
 
 
 def _get(thing: Any, name: str) -> Any:

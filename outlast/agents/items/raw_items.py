@@ -31,6 +31,8 @@ _TYPED: dict[str, str] = {
     "mcp_approval_request": "response_output_item.McpApprovalRequest",
     "tool_search_call": "ResponseToolSearchCall",
     "tool_search_output": "ResponseToolSearchOutputItem",
+    "program": "response_output_item.Program",
+    "program_output": "response_output_item.ProgramOutput",
 }
 """The class in `openai.types.responses` of each item type that a model writes.
 

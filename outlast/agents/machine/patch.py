@@ -14,6 +14,7 @@ from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.errors import ModelBehaviorError, UserError
 from outlast.agents.machine.diffs import InvalidDiffError
 from outlast.agents.tools.definition import default_tool_error
+from outlast.agents.tools.hosted import tool_entry
 from outlast.agents.tools.local import LocalTool, LocalToolOptions, OnApproval
 from outlast.loop.values import Json, JsonObject
 
@@ -146,7 +147,7 @@ class ApplyPatchTool(LocalTool):
 
     def to_tool_param(self) -> JsonObject:
         """Return the tool's entry in a request."""
-        return {"type": self.type}
+        return tool_entry(self.type, allowed_callers=self.allowed_callers)
 
     def approval_subject(
         self, context: RunContextWrapper[Any], arguments: str

@@ -219,7 +219,9 @@ class ShellTool(LocalTool):
 
     def to_tool_param(self) -> JsonObject:
         """Return the tool's entry in a request."""
-        return tool_entry("shell", environment=self.environment)
+        return tool_entry(
+            "shell", environment=self.environment, allowed_callers=self.allowed_callers
+        )
 
     def approval_subject(
         self, context: RunContextWrapper[Any], arguments: str

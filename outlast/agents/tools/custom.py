@@ -88,6 +88,7 @@ class CustomTool(LocalTool):
             description=self.description,
             format=self.format,
             defer_loading=self.defer_loading or None,
+            allowed_callers=self.allowed_callers,
         )
 
     def approval_subject(self, context: RunContextWrapper[Any], arguments: str) -> str:

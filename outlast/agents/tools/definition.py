@@ -22,6 +22,7 @@ from outlast.agents.logs import get_logger
 from outlast.agents.schemas.provider_names import is_tool_name
 from outlast.agents.schemas.strict_schema import NoStrictForm, strict_form
 from outlast.agents.tools.custom_data import CustomDataExtractor
+from outlast.agents.tools.programs import ToolCaller, check_callers, checked_schema
 from outlast.loop.approvals import ALL_DECISIONS, DecisionType
 from outlast.loop.call_forms import FORMS, FUNCTION
 from outlast.loop.values import JsonObject
@@ -73,7 +74,7 @@ def default_tool_error(context: RunContextWrapper[Any], error: Exception) -> str
     """
     tool = f"The tool {context.tool_name}" if isinstance(context, ToolContext) else "The tool"
     if isinstance(error, ToolTimeoutError):
-        return f"{tool} did not finish in time and returned no result. It may have had an effect."
+        return f"{tool} timed out and returned no result. It may have had an effect."
     return f"{tool} failed and returned no result. It may have had an effect."
 
 
@@ -203,6 +204,9 @@ class FunctionTool:
         defer_loading: whether the model only reads the tool after a `ToolSearchTool` found it; for
             the Responses API.
         namespace: the tool's namespace; see `tool_namespace`.
+        allowed_callers: who may call the tool: the model (`direct`), the programs that it writes
+            (`programmatic`), or both; None for the model. For the Responses API.
+        output_json_schema: the schema of the output for those programs; None for any text.
         context_type: the type of `ctx.context` for this tool, if known.
         result_type: the function's return type, if known.
         custom_data_extractor: makes the `custom_data` of the output's item for the program; called
@@ -235,6 +239,8 @@ class FunctionTool:
     )
     defer_loading: bool = False
     namespace: ToolNamespace | None = None
+    allowed_callers: list[ToolCaller] | None = None
+    output_json_schema: JsonObject | None = None
     context_type: Any = None
     result_type: Any = None
     custom_data_extractor: CustomDataExtractor | None = None
@@ -283,6 +289,8 @@ class FunctionTool:
                 f"{owner}: fast=True does not go with needs_approval. A fast tool runs inside the "
                 "workflow's own step, which cannot wait for a person. Leave one of them out."
             )
+        check_callers(owner, self.allowed_callers)
+        self.output_json_schema = checked_schema(self.output_json_schema)
         _check_schema(self.params_json_schema, owner)
         _check_callables(self, owner)
         _check_guardrails(owner, "tool_input_guardrails", ToolInputGuardrail, self)

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from datetime import timedelta
 from types import FrameType
-from typing import Any, TypedDict, Unpack, get_args, overload
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, get_args, overload
 
 from outlast.agents.approvals.policy import NeedsApproval, ToolEffect
 from outlast.agents.callables import call, callable_name, implementation, shown, unwrap_partial
@@ -31,6 +31,18 @@ from outlast.agents.tools.definition import (
     default_tool_error,
     retry_policy_of,
 )
+from outlast.agents.tools.programs import (
+    ToolCaller,
+    check_callers,
+    checked_output,
+    checked_schema,
+    schema_of_annotation,
+    schema_of_type,
+)
+from outlast.loop.values import JsonObject
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 __all__ = [
     "DEFAULT_RETRY",
@@ -83,6 +95,11 @@ class ToolOptions(TypedDict, total=False):
             default false.
         custom_data_extractor: makes the `custom_data` of the output's item, which the program
             reads and no model does; called with a `CustomDataContext`.
+        allowed_callers: who may call the tool: the model (`direct`), the programs that it writes
+            (`programmatic`), or both; default the model. Programs know the output by the return
+            annotation.
+        output_type: the type of the output for programs, instead of the annotation.
+        output_json_schema: the schema of the output for programs, instead of a type.
     """
 
     name_override: str | None
@@ -103,6 +120,9 @@ class ToolOptions(TypedDict, total=False):
     tool_output_guardrails: list[ToolOutputGuardrail[Any]] | None
     defer_loading: bool
     custom_data_extractor: CustomDataExtractor | None
+    allowed_callers: list[ToolCaller] | None
+    output_type: Any
+    output_json_schema: JsonObject | None
 
 
 @overload
@@ -155,13 +175,12 @@ def _make_tool(
     # Imported here because pydantic is slow to import; a program without tools never needs it.
     from outlast.agents.schemas.function_schema import function_schema
 
+    callers, of_output = options.get("allowed_callers"), options.get("output_json_schema")
+    check_callers("function_tool", callers)
+    checked_schema(of_output)
     name = _tool_name(function, options.get("name_override"))
     owner = f"Tool {name!r}"
-    if unknown := sorted(options.keys() - ToolOptions.__annotations__.keys()):
-        raise UserError(
-            f"{owner}: function_tool has no option {', '.join(unknown)}. "
-            f"Its options are {', '.join(ToolOptions.__annotations__)}."
-        )
+    _check_options(owner, options)
     style = options.get("docstring_style") or "auto"
     check_choice(f"{owner}: docstring_style", style, get_args(DocstringStyle))
     strict = options.get("strict_mode", True)
@@ -173,10 +192,14 @@ def _make_tool(
         strict=strict,
         frame=frame,
     )
+    adapter = None
+    if of_output is None or options.get("output_type") is not None:
+        of_output, adapter = _declared_output(options, schema.signature.result_type)
 
     async def invoke(ctx: ToolContext[Any], input: str) -> Any:  # noqa: A002  the SDK's names
         positional, named = schema.arguments(ctx, input)
-        return await call(function, *positional, **named)
+        value = await call(function, *positional, **named)
+        return value if adapter is None else checked_output(name, adapter, value)
 
     setattr(invoke, FUNCTION_ATTRIBUTE, function)
     description, timeout = options.get("description_override"), options.get("timeout")
@@ -200,10 +223,33 @@ def _make_tool(
         tool_input_guardrails=options.get("tool_input_guardrails") or [],
         tool_output_guardrails=options.get("tool_output_guardrails") or [],
         defer_loading=options.get("defer_loading", False),
+        allowed_callers=callers,
+        output_json_schema=of_output,
         context_type=schema.signature.context_type,
         result_type=schema.signature.result_type,
         custom_data_extractor=options.get("custom_data_extractor"),
     )
+
+
+def _check_options(owner: str, options: ToolOptions) -> None:
+    if unknown := sorted(options.keys() - ToolOptions.__annotations__.keys()):
+        raise UserError(
+            f"{owner}: function_tool has no option {', '.join(unknown)}. "
+            f"Its options are {', '.join(ToolOptions.__annotations__)}."
+        )
+
+
+def _declared_output(
+    options: ToolOptions, annotation: object
+) -> "tuple[JsonObject | None, TypeAdapter[Any] | None]":
+    """Return the schema of the output for programs, from a type, and what validates outputs."""
+    output_type = options.get("output_type")
+    if output_type is None:
+        is_for_programs = "programmatic" in (options.get("allowed_callers") or ())
+        return schema_of_annotation(annotation) if is_for_programs else (None, None)
+    if options.get("output_json_schema") is not None:
+        raise UserError("output_type and output_json_schema cannot both be provided.")
+    return schema_of_type(output_type, "output_type")
 
 
 def _tool_name(function: object, override: str | None) -> str:

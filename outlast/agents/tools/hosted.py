@@ -28,6 +28,7 @@ from outlast.agents.callables import check_callable
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import UserError
 from outlast.agents.tools.definition import FunctionTool
+from outlast.agents.tools.programs import check_callers
 from outlast.loop.values import JsonObject
 
 
@@ -180,6 +181,8 @@ class _Configured:
         Raises:
             UserError: the entry is not a dict with this tool's `type`.
         """
+        if "allowed_callers" in self.to_tool_param():
+            check_callers(type(self).__name__, self.to_tool_param()["allowed_callers"])
         if self.to_tool_param().get("type") != self._type:
             raise UserError(
                 f"{type(self).__name__}(tool_config=...) must be a dict with 'type': "

@@ -26,6 +26,7 @@ from outlast.agents.tools.definition import (
     default_tool_error,
     retry_policy_of,
 )
+from outlast.agents.tools.programs import ToolCaller
 from outlast.loop.call_forms import output_item
 from outlast.loop.values import Json, JsonObject
 
@@ -67,6 +68,7 @@ class LocalToolOptions(TypedDict, total=False):
         tool_input_guardrails: run before the tool, in order.
         tool_output_guardrails: run on its result, in order.
         custom_data_extractor: makes the `custom_data` of the output's item.
+        allowed_callers: who may call the tool, as in `FunctionTool`.
     """
 
     timeout: timedelta | float
@@ -79,6 +81,7 @@ class LocalToolOptions(TypedDict, total=False):
     tool_input_guardrails: list[ToolInputGuardrail[Any]]
     tool_output_guardrails: list[ToolOutputGuardrail[Any]]
     custom_data_extractor: CustomDataExtractor | None
+    allowed_callers: list[ToolCaller] | None
 
 
 class LocalTool(FunctionTool):
@@ -136,6 +139,7 @@ class LocalTool(FunctionTool):
             failure_error_function=options.get("failure_error_function", default_tool_error),
             tool_input_guardrails=options.get("tool_input_guardrails") or [],
             tool_output_guardrails=options.get("tool_output_guardrails") or [],
+            allowed_callers=options.get("allowed_callers"),
             context_type=context_type,
             custom_data_extractor=options.get("custom_data_extractor"),
         )

@@ -49,14 +49,11 @@ class Converter:
         """Return the entry of a function tool.
 
         Raises:
-            UserError: the tool is not a function, deferred or in a namespace.
+            UserError: the tool is not a function, or has options of the Responses API.
         """
         for spec in function_specs([tool], []):
-            if spec.deferred or spec.namespace:
-                raise UserError(
-                    f"The tool {spec.name!r} is deferred or in a namespace, and Chat Completions has"
-                    " no search for tools. Use the Responses API, or leave that out."
-                )
+            with _as_user_error():
+                chat_request.check_spec(spec)
             return chat_request.tool_entry(spec)
         raise UserError(
             f"Hosted tools are not supported with the ChatCompletions API: {tool!r} is not a"

@@ -5,6 +5,7 @@ from typing import Any
 
 from outlast.agents.config.model_settings import MCPToolChoice
 from outlast.agents.config.settings import ModelSettings
+from outlast.agents.tools.programs import PROGRAMS
 from outlast.loop.values import JsonObject
 from outlast.models.json_values import as_object, as_objects, as_text
 from outlast.models.openai.responses import PROVIDER_DATA, has_extra_tools
@@ -39,7 +40,8 @@ def chat_body(
     """
     _refuse_server_state(request)
     _refuse_hosted_tools(request)
-    _refuse_deferred_tools(request)
+    for tool in request.tools:
+        check_spec(tool)
     settings = request.settings
     body: dict[str, Any] = {
         "model": model,
@@ -124,12 +126,16 @@ def _refuse_hosted_tools(request: ModelRequest) -> None:
         )
 
 
-def _refuse_deferred_tools(request: ModelRequest) -> None:
-    names = [tool.name for tool in request.tools if tool.deferred or tool.namespace]
-    if names:
+def check_spec(tool: ToolSpec) -> None:
+    """Refuse a tool with options that only the Responses API has.
+
+    Raises:
+        UnsupportedItemError: the tool is deferred, in a namespace, or for programs.
+    """
+    if tool.deferred or tool.namespace or tool.allowed_callers:
         raise UnsupportedItemError(
-            f"the tool {names[0]} is deferred or in a namespace, and Chat Completions has no search"
-            " for tools. Use the Responses API, or leave that out."
+            f"the tool {tool.name!r} has defer_loading, a namespace or allowed_callers, which are"
+            " only supported with OpenAI Responses models. Use the Responses API, or leave that out."
         )
 
 
@@ -322,6 +328,8 @@ def tool_choice(settings: ModelSettings) -> str | JsonObject | None:
         )
     if choice is None or choice in {"auto", "required", "none"}:
         return choice
+    if choice == PROGRAMS:
+        raise UnsupportedItemError(f"Chat Completions has no tool_choice {choice!r}.")
     return {"type": "function", "function": {"name": choice}}
 
 

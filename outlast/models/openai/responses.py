@@ -10,6 +10,7 @@ from outlast.agents.items.raw_items import NO_ID, as_input
 from outlast.agents.machine.computer_tool import ComputerTool
 from outlast.agents.tools.definition import ToolNamespace
 from outlast.agents.tools.hosted import HostedTool
+from outlast.agents.tools.programs import check_programs
 from outlast.loop.values import JsonObject
 from outlast.models.failures import Target, bad_response, refused_request, reported_failure
 from outlast.models.json_values import as_object, as_objects, as_text
@@ -33,6 +34,7 @@ _HOSTED_KINDS = frozenset(
         "image_generation",
         "code_interpreter",
         "mcp",
+        "programmatic_tool_calling",
     }
 )
 """Tool types that the API accepts as a tool choice, whatever the type in the tool's entry."""
@@ -196,9 +198,15 @@ def responses_body(request: ModelRequest, model: str | None) -> JsonObject:
 
 
 def tool_entries(request: ModelRequest, model: str | None) -> list[JsonObject]:
-    """Return the entries of all tools; functions of a namespace are together in one entry."""
+    """Return the entries of all tools; functions of a namespace are together in one entry.
+
+    Raises:
+        UserError: tools for programs do not fit the tool that runs programs.
+    """
     entries: list[JsonObject] = []
     groups: dict[ToolNamespace, list[JsonObject]] = {}
+    if request.prompt is None:  # a stored prompt may have the tools
+        check_programs(request.all_tools(), request.settings.tool_choice)
     for tool in request.all_tools():
         if not isinstance(tool, ToolSpec):
             entries.append(_entry(tool, model))
@@ -212,6 +220,10 @@ def tool_entries(request: ModelRequest, model: str | None) -> list[JsonObject]:
         }
         if tool.deferred:
             entry["defer_loading"] = True
+        if tool.allowed_callers is not None:
+            entry["allowed_callers"] = list(tool.allowed_callers)
+        if tool.output_schema is not None:
+            entry["output_schema"] = tool.output_schema
         group = entries
         if (space := tool.namespace) is not None:
             if space not in groups:

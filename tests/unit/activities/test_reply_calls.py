@@ -9,6 +9,7 @@ from outlast.activities.reply_calls import (
     ReplyCalls,
     handoff_of,
     nonsense,
+    program_problem,
     tool_of,
     unknown_call,
     without_repeats,
@@ -19,6 +20,7 @@ from outlast.agents.machine.shell import LocalShellTool, ShellTool
 from outlast.agents.tools.custom import CustomTool
 from outlast.agents.tools.function_tool import FunctionTool, function_tool
 from outlast.agents.tools.hosted import HostedTool
+from outlast.agents.tools.programs import ProgrammaticToolCallingTool
 from outlast.contract import failures
 from outlast.loop.items import Item
 from outlast.loop.values import JsonObject
@@ -203,3 +205,61 @@ def test_a_request_of_a_hosted_server_is_a_call_to_plan_and_no_unknown_tool(*, f
         repeats({**raw, "id": ""})[1]
         == "The model called 'crm.delete' without a non-empty string call ID."
     )
+
+
+PROGRAM = {"type": "program", "id": "i", "call_id": "p1", "code": "look()", "fingerprint": "f"}
+OUTPUT = {"type": "program_output", "id": "o", "call_id": "p1", "result": "", "status": "completed"}
+OF_PROGRAM = {"caller": {"type": "program", "caller_id": "p1"}}
+
+
+@function_tool(allowed_callers=["programmatic"])
+def count() -> str:
+    """Count."""
+    return "1"
+
+
+def of_program(raw: JsonObject) -> JsonObject:
+    return {**raw, **OF_PROGRAM}
+
+
+@pytest.mark.parametrize(
+    ("output", "history", "problem"),
+    [
+        ([PROGRAM, of_program(call("count", "c"))], [], None),
+        ([of_program(call("count", "c")), OUTPUT], [PROGRAM], None),
+        ([of_program(call("count", "c"))], [{**OUTPUT, "status": "incomplete"}], None),
+        ([of_program(call("count", "c"))], [of_program(output_of(call("count", "b")))], None),
+        ([of_program(call("nothing", "c"))], [PROGRAM], None),
+        ([*say("hi"), call("look", "c"), call("nothing", "d")], [PROGRAM], None),
+        ([{**PROGRAM, "call_id": ""}], [], "without a valid call_id"),
+        ([of_program(call("count", "c"))], [], "'p1' without a parent program item"),
+        ([OUTPUT], [], "'p1' without a parent program item"),
+        ([OUTPUT], [PROGRAM, OUTPUT], "'p1' without a parent program item"),
+        ([PROGRAM, OUTPUT, of_program(call("count", "c"))], [], "without a parent program item"),
+        ([call("count", "c")], [], "'count' with the caller 'direct', but the tool allows"),
+        ([PROGRAM, of_program(call("look", "c"))], [], "'look' with the caller 'programmatic'"),
+        ([PROGRAM, of_program(call("go", "c"))], [], "'go' with the caller 'programmatic'"),
+    ],
+)
+def test_only_a_running_program_calls_only_tools_that_allow_it(
+    output: list[JsonObject], history: list[JsonObject], problem: str | None
+) -> None:
+    offer = offered_tools(look, count, hosted=(ProgrammaticToolCallingTool(),))
+    items = [Item("other", raw, "A") for raw in history]
+
+    failure = program_problem(output, items, ReplyCalls(output, offer), offer)
+
+    if problem is None:
+        assert failure is None
+    else:
+        assert failure is not None
+        assert problem in failure.message
+        assert failure.code == failures.MODEL_BEHAVIOR
+
+
+@pytest.mark.parametrize("raw", [PROGRAM, OUTPUT, of_program(call("count", "c"))])
+def test_nobody_runs_a_program_without_the_tool_for_it(raw: JsonObject) -> None:
+    offer = offered_tools(look, count)
+    failure = program_problem([raw], [Item("other", PROGRAM, "A")], ReplyCalls([raw], offer), offer)
+    assert failure is not None
+    assert "without a programmatic_tool_calling tool" in failure.message

@@ -305,7 +305,7 @@ async def hang_fatally() -> str:
 async def test_a_tool_that_hangs_is_stopped_and_the_model_is_told() -> None:
     result = await attempt(hang, policy=SHORT)
     assert result.failed
-    assert result.output.startswith("The tool hang did not finish in time")
+    assert result.output.startswith("The tool hang timed out")
 
 
 async def test_a_late_attempt_is_repeated_while_there_are_attempts() -> None:
@@ -891,7 +891,7 @@ async def test_a_tools_own_words_go_before_those_of_the_run() -> None:
     assert await told(tool, explain) == "its own: ValueError"
     assert await told(tool, explain, arguments="[]") == "its own: ModelBehaviorError"
     late = refused(ToolTimeoutError("late"))
-    assert "did not finish in time" in str(await told(late, explain))
+    assert "timed out" in str(await told(late, explain))
 
 
 @pytest.mark.parametrize("said", [None, 5, ValueError("broken")])

@@ -342,7 +342,7 @@ def test_the_model_is_told_that_a_tool_failed_and_nothing_of_why() -> None:
         "The tool bare failed and returned no result. It may have had an effect."
     )
     assert default_tool_error(context, ToolTimeoutError("hunter2")) == (
-        "The tool bare did not finish in time and returned no result. It may have had an effect."
+        "The tool bare timed out and returned no result. It may have had an effect."
     )
     assert default_tool_error(RunContextWrapper(context=None), error).startswith("The tool failed")
 

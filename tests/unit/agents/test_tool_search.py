@@ -94,5 +94,5 @@ def test_a_custom_tool_can_be_deferred() -> None:
 )
 def test_chat_completions_has_no_search(tool: Any) -> None:
     request = ModelRequest(instructions=None, input=[], tools=function_specs([tool], []))
-    with pytest.raises(UnsupportedItemError, match="has no search for tools"):
+    with pytest.raises(UnsupportedItemError, match="only supported with OpenAI Responses models"):
         chat_body(request, "m")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from outlast.loop.items import call_id_of, only_text, refusal_of, text_of
+from outlast.loop.items import call_id_of, only_text, program_of, refusal_of, text_of
 from outlast.loop.values import JsonObject
 
 
@@ -87,3 +87,18 @@ def test_an_item_without_a_call_id_has_an_empty_one() -> None:
 )
 def test_one_plain_user_message_is_its_text(raws: list[JsonObject], text: str | None) -> None:
     assert only_text(raws) == text
+
+
+@pytest.mark.parametrize(
+    ("caller", "program"),
+    [
+        (None, ""),
+        ({"type": "direct"}, ""),
+        ({"type": "program", "caller_id": "p1"}, "p1"),
+        ({"type": "program"}, ""),
+        ("p1", ""),
+    ],
+)
+def test_a_call_names_the_program_that_made_it(caller: object, program: str) -> None:
+    assert program_of({"type": "function_call", "caller": caller}) == program
+    assert program_of({"type": "function_call"}) == ""

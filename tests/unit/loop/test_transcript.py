@@ -330,3 +330,35 @@ def test_content_that_has_moved_does_not_count_again_when_there_is_a_store_again
     kept = Item("input", {"role": "user", "content": text})
     state = storing(revised(LoopState(items=(kept, kept)), offloaded=1))
     assert state.storage.inline == weight((kept,)) > 0
+
+
+CALLER = {"type": "program", "caller_id": "p1"}
+
+
+@pytest.mark.parametrize(
+    ("output", "gives_object", "expected"),
+    [
+        ("A person said no.", True, '{"error": "A person said no."}'),
+        ("A person said no.", False, "A person said no."),
+        ('{"units":42}', True, '{"units":42}'),
+        ([{"type": "input_text", "text": "x"}], True, [{"type": "input_text", "text": "x"}]),
+    ],
+)
+def test_an_output_for_a_program_names_it_and_is_the_object_that_it_expects(
+    output: Json, gives_object: bool, expected: Json
+) -> None:
+    plan = PlannedCall(item=0, kind="tool", program="p1", gives_object=gives_object)
+    call = Call(plan=plan, call_id="c", name="f", arguments="{}", status="settled", output=output)
+
+    state = record_outputs(BEFORE, [call])
+
+    raw = state.items[-1].raw
+    assert raw == {
+        "type": "function_call_output",
+        "call_id": "c",
+        "output": expected,
+        "caller": CALLER,
+    }
+    withheld = withhold_turn(replace(state, items=state.items), "Withheld.")
+    assert withheld.items[-1].raw["output"] == "Withheld."
+    assert withheld.items[-1].raw["caller"] == CALLER

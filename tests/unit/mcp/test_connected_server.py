@@ -458,7 +458,7 @@ def test_a_connection_that_nobody_closes_ends_with_its_event_loop() -> None:
     ("options", "problem"),
     [
         ({"max_retries": 1}, "The MCP server 'shelf' has no option max_retries"),
-        ({"tool_filter": ["find"]}, "'shelf': tool_filter must be a callable"),
+        ({"tool_filter": ["find"]}, "'shelf': tool_filter must be callable"),
         ({"max_list_pages": 0}, "'shelf': max_list_pages"),
         ({"client_session_timeout_seconds": -1}, "'shelf': client_session_timeout_seconds"),
         ({"require_approval": "perhaps"}, "require_approval is 'perhaps'"),

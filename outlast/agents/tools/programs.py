@@ -1,0 +1,172 @@
+"""Tools that the provider's programs call: programmatic tool calling of the Responses API.
+
+The model writes a program, which the provider runs. Its calls are items of the reply like the
+model's own: a worker runs them, with the same approvals and records, and the program gets the
+outputs.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, cast, get_args, get_origin
+
+from outlast.agents.errors import UserError
+from outlast.agents.schemas.output_type import problems
+from outlast.agents.schemas.strict_schema import NoStrictForm, strict_form
+from outlast.loop.values import JsonObject
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+ToolCaller: TypeAlias = Literal["direct", "programmatic"]
+"""Who may call a tool: the model itself, or a program that it wrote."""
+
+PROGRAMS = "programmatic_tool_calling"
+
+_TEXTS: tuple[object, ...] = (None, Any, type(None), str)
+_PARTS = frozenset({"ToolOutputText", "ToolOutputImage", "ToolOutputFileContent"})
+
+
+@dataclass
+class ProgrammaticToolCallingTool:
+    """A hosted tool that lets the model write programs that call tools.
+
+    The programs run at the provider. They may call tools with
+    `allowed_callers=["programmatic"]`. For the Responses API.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name of all such tools, also for `tool_choice`."""
+        return PROGRAMS
+
+    def to_tool_param(self) -> JsonObject:
+        """Return the tool's entry in a request."""
+        return {"type": PROGRAMS}
+
+
+def check_callers(place: str, callers: object) -> None:
+    """Refuse `allowed_callers` that are not a list of different callers, or None.
+
+    Raises:
+        UserError: the value is invalid.
+    """
+    if callers is None:
+        return
+    known = get_args(ToolCaller)
+    listed = list(cast("Sequence[object]", callers)) if isinstance(callers, list | tuple) else []
+    if not listed or len({*map(repr, listed)}) < len(listed) or any(c not in known for c in listed):
+        raise UserError(
+            f"{place}: allowed_callers must hold 'direct', 'programmatic' or both, not {callers!r}."
+        )
+
+
+def callers_of(tool: object) -> Sequence[ToolCaller]:
+    """Return who may call a tool; by default the model itself."""
+    config: Any = getattr(tool, "tool_config", None)
+    named: Any = (
+        cast("JsonObject", config).get("allowed_callers") if isinstance(config, dict) else None
+    )
+    return getattr(tool, "allowed_callers", None) or named or ("direct",)
+
+
+def check_programs(tools: Sequence[object], tool_choice: object = None) -> None:
+    """Refuse tools for programs without the tool that runs programs, and the reverse.
+
+    Raises:
+        UserError: the tools of a request do not fit together.
+    """
+    runners = [tool for tool in tools if isinstance(tool, ProgrammaticToolCallingTool)]
+    if len(runners) > 1:
+        raise UserError("Only one ProgrammaticToolCallingTool() may be in tools=.")
+    for tool in tools:
+        if not runners and "direct" not in callers_of(tool):
+            raise UserError(
+                f"The tool {getattr(tool, 'name', tool)!r} requires ProgrammaticToolCallingTool() in "
+                "tools=, because only programs may call it."
+            )
+    if not runners and tool_choice == PROGRAMS:
+        raise UserError(
+            f"tool_choice={PROGRAMS!r} requires ProgrammaticToolCallingTool() in tools=."
+        )
+    searched = any(getattr(tool, "name", None) == "tool_search" for tool in tools)
+    if runners and not searched and not any("programmatic" in callers_of(one) for one in tools):
+        raise UserError(
+            "ProgrammaticToolCallingTool() requires at least one tool with "
+            'allowed_callers=["programmatic"].'
+        )
+
+
+def checked_schema(schema: JsonObject | None) -> JsonObject | None:
+    """Return the schema of an output for programs, with closed objects.
+
+    Raises:
+        UserError: the schema is not that of an object with known keys.
+    """
+    message = "output_json_schema must define a strict object schema"
+    return None if schema is None else _closed_object(schema, message)
+
+
+def schema_of_annotation(kind: object) -> "tuple[JsonObject | None, TypeAdapter[Any] | None]":
+    """Return the schema of a return annotation; None for texts, content parts and any value.
+
+    Raises:
+        UserError: the type is not that of an object with known keys.
+    """
+    plain = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    if plain in _TEXTS or getattr(plain, "__name__", "") in _PARTS:
+        return None, None
+    return schema_of_type(kind, "The programmatic function tool return annotation")
+
+
+def schema_of_type(kind: object, what: str) -> "tuple[JsonObject, TypeAdapter[Any]]":
+    """Return the schema of a type of output, and what validates such outputs.
+
+    Raises:
+        UserError: the type is not that of an object with known keys.
+    """
+    from pydantic import PydanticUserError, TypeAdapter
+
+    message = f"{what} must define a strict JSON object, not {kind!r}"
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(cast("Any", kind))
+        found = adapter.json_schema(mode="serialization")
+    except (PydanticUserError, TypeError) as error:
+        raise UserError(f"{message}: {error}") from None
+    return _closed_object(found, message), adapter
+
+
+def checked_output(tool: str, adapter: "TypeAdapter[Any]", value: object) -> JsonObject:
+    """Return a tool's result as the object that its schema declares.
+
+    Raises:
+        UserError: the result is not of the declared type. The message has no values.
+    """
+    from pydantic import ValidationError
+
+    try:
+        return adapter.dump_python(adapter.validate_python(value), mode="json", by_alias=True)
+    except ValidationError as error:
+        raise UserError(
+            f"The result of tool {tool!r} does not match its declared output type: "
+            f"{problems(error)}."
+        ) from None
+
+
+def _closed_object(schema: JsonObject, message: str) -> JsonObject:
+    try:
+        strict_form(schema, owner="The output")
+    except (NoStrictForm, UserError) as error:
+        raise UserError(f"{message}: {error}") from None
+    return cast("JsonObject", _closed(schema))
+
+
+def _closed(schema: Any) -> Any:
+    """Return a schema whose objects all have exactly their named keys."""
+    if isinstance(schema, list):
+        return [_closed(one) for one in cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    fields = {key: _closed(value) for key, value in cast("JsonObject", schema).items()}
+    if isinstance(named := fields.get("properties"), dict) and fields.get("type") == "object":
+        fields |= {"additionalProperties": False, "required": list(cast("JsonObject", named))}
+    return fields
