@@ -42,6 +42,7 @@ from outlast.loop.machine import advance
 from outlast.loop.schemas import problem_of
 from outlast.loop.state import LoopState, judged_at_ms
 from outlast.loop.values import JsonObject
+from tests.loop_step_laws import is_due
 
 RUNS = frozenset({"approve", "edit"})
 """The decisions that let a call run."""
@@ -85,7 +86,7 @@ class PeopleLaws:
             check_votes(timed, event, after)
             check_redacted(after)
         if isinstance(event, DecisionReceived):
-            check_decision(timed, event, after, commands)
+            check_decision(timed, event, after)
         check_calls_are_approved(before, after, commands)
         check_answers_are_approved(before, event, after)
         check_held(before, event, after, commands)
@@ -199,10 +200,11 @@ def not_withdrawn(request: ApprovalRequest) -> list[Vote]:
     ]
 
 
-def check_decision(
-    timed: LoopState, event: DecisionReceived, after: LoopState, commands: Sequence[Command]
-) -> None:
-    """L14: a decision that does not count changes nothing but `ignored`, and others do count."""
+def check_decision(timed: LoopState, event: DecisionReceived, after: LoopState) -> None:
+    """L14: a decision that does not count changes nothing but `ignored`, and others do count.
+
+    It is judged at the time when it was made. The time when it comes passes for its request, too.
+    """
     request = next((one for one in timed.approvals if one.id == event.decision.request_id), None)
     later = next((one for one in after.approvals if one.id == event.decision.request_id), None)
     problem = "there is no such request"
@@ -218,7 +220,10 @@ def check_decision(
         assert later is not None
         assert len(later.votes) == len(request.votes) + 1, "a vote was not counted"
     else:
-        assert request is None or later == request, f"it counts, although {problem}"
+        unheard = at_time_of(timed, event) if is_due(timed, event.at_ms) else timed
+        requests = unheard.approvals
+        same = next((one for one in requests if one.id == event.decision.request_id), None)
+        assert request is None or later == same, f"it counts, although {problem}"
 
 
 def why_not(  # noqa: C901, PLR0911, PLR0912  one rule after the other
