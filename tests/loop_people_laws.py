@@ -163,7 +163,9 @@ def check_votes(timed: LoopState, event: Event, after: LoopState) -> None:
             assert not is_other or event.decision.remember, "a vote for another request"
             problem = why_not(timed, earlier, event.decision, event, is_other=is_other)
             assert problem is None, f"a vote counts, although {problem}"
-            assert request.status in _after_vote(request, vote), "the vote has another effect"
+            settles = request.status in _after_vote(request, vote)
+            # One that is judged at an earlier time counts before what has fallen due since.
+            assert settles or is_due(timed, event.at_ms), "the vote has another effect"
 
 
 def _after_vote(request: ApprovalRequest, vote: Vote) -> set[str]:
@@ -220,8 +222,7 @@ def check_decision(timed: LoopState, event: DecisionReceived, after: LoopState) 
         assert later is not None
         assert len(later.votes) == len(request.votes) + 1, "a vote was not counted"
     else:
-        unheard = at_time_of(timed, event) if is_due(timed, event.at_ms) else timed
-        requests = unheard.approvals
+        requests = at_time_of(timed, event).approvals
         same = next((one for one in requests if one.id == event.decision.request_id), None)
         assert request is None or later == same, f"it counts, although {problem}"
 
@@ -261,14 +262,15 @@ def why_not(  # noqa: C901, PLR0911, PLR0912  one rule after the other
     if problem:
         return problem
     standing = [one for one in not_withdrawn(request) if one.args_digest == request.args_digest]
+    content = decision.edited_arguments, decision.response
     own = [
-        one.decision.edited_arguments
+        (one.decision.edited_arguments, one.decision.response)
         for one in standing
         if by and same_person(one.decision.by or "", by)
     ]
     if own and (
         decision.type == "approve"
-        or (decision.type == "edit" and decision.edited_arguments == own[-1])
+        or (decision.type in {"edit", "respond"} and content == own[-1])
     ):
         return "the same person has voted"
     claim = request.claim
@@ -339,10 +341,12 @@ def check_calls_are_approved(
     """L15: a call that needs approval runs with exactly what enough different people approved.
 
     Or its terms approve what expires, or a remembered decision covers it. The digest of the
-    arguments that it runs with is that of the votes.
+    arguments that it runs with is that of the votes. What the same step stops never runs: what
+    falls due after a decision was made may end the question when it comes.
     """
+    stopped = {one.effect for one in commands if isinstance(one, CancelEffect)}
     for command in commands:
-        if isinstance(command, RunTool | RunAgent):
+        if isinstance(command, RunTool | RunAgent) and command.effect not in stopped:
             call = next(one for one in after.calls if one.effect == command.effect)
             if call.plan.needs_approval:
                 assert command.arguments == call.arguments

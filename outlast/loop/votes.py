@@ -254,9 +254,10 @@ def _voted_already(request: ApprovalRequest, decision: Decision) -> str | None:
         if by and same_person(one.decision.by or "", by)
     )
     standing = next(votes, None)
-    if standing is None or decision.type not in {"approve", "edit"}:
+    if standing is None or decision.type not in {"approve", "edit", "respond"}:
         return None
-    if decision.type == "approve" or decision.edited_arguments == standing.edited_arguments:
+    content = decision.edited_arguments, decision.response
+    if decision.type == "approve" or content == (standing.edited_arguments, standing.response):
         return f": {by} has decided already; a different person has to agree."
     return None
 

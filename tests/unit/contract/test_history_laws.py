@@ -224,10 +224,15 @@ def proven(event: Event, number: int) -> Event:
 
 
 def tasks_of(play: Play) -> list[WorkflowTask]:
-    return [
-        WorkflowTask(at_ms=event.at_ms, entries=(happening_of(event),))
-        for event in proven_events(play)
-    ]
+    """What a history says of a run. An answer that nobody waits for is only a moment of time."""
+    state, tasks = LoopState(), list[WorkflowTask]()
+    for event in proven_events(play):
+        effect: int | None = getattr(event, "effect", None)
+        is_stray = effect is not None and effect not in {one.effect for one in state.pending}
+        entry = TimerFired() if is_stray else happening_of(event)
+        tasks.append(WorkflowTask(at_ms=event.at_ms, entries=(entry,)))
+        state, _ = advance(state, event)
+    return tasks
 
 
 @LAW
