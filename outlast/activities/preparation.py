@@ -22,9 +22,10 @@ from outlast.agents.hooks import call_hooks
 from outlast.contract import failures
 from outlast.contract.effects import EffectRequest
 from outlast.contract.names import SETTING_SESSION
-from outlast.contract.records import messages_of
+from outlast.contract.records import messages_of, write
 from outlast.loop.call_forms import FUNCTION, call_item
 from outlast.loop.calls import PreparedRun
+from outlast.loop.checks import LACKS_APPROVAL
 from outlast.loop.effects import PrepareRun
 from outlast.loop.values import NO_USAGE, JsonObject, Usage
 
@@ -72,6 +73,8 @@ async def prepare_run(
 async def _check_approved(invocation: Invocation, call: ParentCall, attempt: Attempt) -> None:
     """Refuse a nested run whose call people have not approved, if they have to.
 
+    The caller's run asks them then, as it does for a tool.
+
     Raises:
         EffectError: they have not, or nothing proves it.
     """
@@ -99,6 +102,7 @@ async def _check_approved(invocation: Invocation, call: ParentCall, attempt: Att
             failures.USER_ERROR,
             f"People have to approve this call of {call.tool.name} before it runs.{why}",
             retryable=False,
+            details={LACKS_APPROVAL: write(replace(required, arguments=""))},
         )
 
 

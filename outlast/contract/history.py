@@ -45,7 +45,8 @@ from outlast.contract.records import (
     takeover_of,
 )
 from outlast.loop.approvals import Decision
-from outlast.loop.calls import AgentResult
+from outlast.loop.calls import AgentResult, RequiredApproval
+from outlast.loop.checks import LACKS_APPROVAL
 from outlast.loop.effects import AgentFinished, Effect, EffectFailed, NotifyPeople, RunAgent
 from outlast.loop.events import (
     BudgetLent,
@@ -293,12 +294,14 @@ def failed(
         with suppress(UnreadableRecordError):
             usage = read(Usage, engine.spent)
             left = read(LeftRecord, engine.spent)
+            lacks = (failure.details or {}).get(LACKS_APPROVAL)
             result = AgentResult(
                 status="failed",
                 failure=failure,
                 usage=usage,
                 remembered=left.remembered,
                 spent=left.spent,
+                required=None if lacks is None else read(RequiredApproval, lacks),
             )
             return AgentFinished(at_ms=at_ms, effect=effect.effect, result=result)
     return EffectFailed(at_ms=at_ms, effect=effect.effect, failure=failure)

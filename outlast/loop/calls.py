@@ -279,8 +279,16 @@ class HandoffResult:
 class AgentResult:
     """The result of an agent that is used as a tool.
 
-    `remembered` has the decisions that also apply to later runs of the agent, and `spent` what the
-    run and those nested in it have spent of each budget of the parent, by the budget's index.
+    Attributes:
+        status: how its run ended.
+        final_output: the answer of a completed run.
+        failure: the reason of a failed run.
+        usage: the tokens that it has used.
+        context: the context at its end.
+        remembered: decisions that also apply to later runs of the agent.
+        spent: what the run and those nested in it have spent of each budget of the parent, by the
+            budget's index.
+        required: the approval without which its worker did not begin it.
     """
 
     status: Literal["completed", "failed", "cancelled"] = "completed"
@@ -290,6 +298,7 @@ class AgentResult:
     context: Json = None
     remembered: tuple[Remembered, ...] = ()
     spent: tuple[tuple[int, int], ...] = ()
+    required: RequiredApproval | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,6 +30,9 @@ ENDS_CALLER = "ends_caller"
 """A key in the details of a nested run's failure: a tool guardrail of the parent ended the nested
 run, so the parent fails, whatever the plan of the call says."""
 
+LACKS_APPROVAL = "lacks_approval"
+"""A key in the details of a nested run's failure: the approval that its call needs and lacks."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardrailRecord:

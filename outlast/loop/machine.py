@@ -1166,6 +1166,11 @@ def _agent_finished(state: LoopState, effect: RunAgent, result: AgentResult, at_
     state = revised(state, usage=state.usage.plus(result.usage))
     state = spending.settled(state, effect.nested_id, result.spent)
     state = _passed_up(state, effect.nested_id, result.remembered)
+    if result.required is not None:
+        index = call_of(state, effect)
+        required = replace(result.required, arguments=state.calls[index].arguments)
+        state = _ask_again(_without_nested(state, effect), index, required, at_ms)
+        return _continue_acting(state)
     if result.status != "completed":
         message = f"The run of {effect.target} was {result.status}."
         failure = result.failure or Failure(code="tool_failed", message=message)

@@ -101,6 +101,38 @@ async def test_a_worker_without_a_key_does_not_start_where_a_policy_needs_proof(
     )
 
 
+async def test_an_agent_whose_policy_changes_while_people_decide_asks_again(desk: Desk):
+    """A deploy needs two people now; what one has approved does not begin."""
+    model = ScriptedModel([call("research", "c1", input="A-17")], "Found.", "Done.")
+
+    def front(quorum: int) -> Agent[Any]:
+        tool = Agent[Any](name="Research").as_tool(
+            tool_name="research",
+            tool_description="Research an order.",
+            needs_approval=ApprovalPolicy(audience="billing", quorum=quorum),
+        )
+        return Agent[Any](name="Front", tools=[tool])
+
+    old = await desk.open(front(1), model=model)
+    handle = await desk.start("Front")
+    await desk.until(handle, waits_for(1))
+    await desk.close(old)
+    await desk.open(front(2), model=model)
+    (request,) = await handle.approvals()
+    await handle.approve(request, by=ANN)
+    state = await desk.until(
+        handle, lambda state: [one.id for one in state.pending_approvals] == ["a2"]
+    )
+    assert model.calls == 1
+    (again,) = await handle.approvals()
+    assert (again.terms.quorum, again.arguments) == (2, '{"input": "A-17"}')
+    assert "policy" in str(state.pending_approvals[0].reason)
+    await handle.approve(again, by=ANN)
+    await handle.approve(again, by=BOB)
+    assert (await desk.result(handle)).final_output == "Done."
+    assert model.calls == 3
+
+
 async def test_a_tool_that_changes_while_people_decide_asks_again(desk: Desk):
     """A deploy gives the tool another default; what was shown still is what runs."""
     paid: list[tuple[str, int]] = []

@@ -7,7 +7,7 @@ import pytest
 
 from outlast.loop.approvals import ApprovalTerms, Audience, Decision, Evidence, Person, Seen
 from outlast.loop.calls import HandoffResult, RequiredApproval, ToolResult
-from outlast.loop.effects import HandoffFinished, RunHandoff, RunTool, ToolFinished
+from outlast.loop.effects import HandoffFinished, RunAgent, RunHandoff, RunTool, ToolFinished
 from outlast.loop.events import (
     ConversationHeld,
     ConversationReleased,
@@ -20,6 +20,7 @@ from outlast.loop.items import Message
 from outlast.loop.lines import tokens
 from outlast.loop.machine import NONCES_KEPT_MS, advance
 from outlast.loop.state import LoopState
+from outlast.loop.values import Failure
 from tests.loop_driver import Play, gated, nested, reply_of, said, tool, transfer
 from tests.unit.loop.test_acting import asked
 
@@ -329,3 +330,21 @@ def test_an_answer_in_the_models_place_is_weighed_where_content_is_stored() -> N
     light = play.state.storage.inline
     play.decided("a1", "respond", response="No. " * 1_000, by="ann")
     assert play.state.storage.inline > light
+
+
+def test_an_agent_whose_call_lacks_approval_asks_people_and_runs_anew() -> None:
+    play = Play.ready()
+    play.replies(nested("Research", "c1"))
+    before = play.only(RunAgent)
+    failure = Failure(code="user_error", message="People have to approve this call.")
+    play.worked(status="failed", failure=failure, required=required(arguments="forged"))
+    (request,) = play.state.pending_approvals
+    assert request.arguments == before.arguments
+    assert play.state.nested == ()
+    play.take(vote(play, "ann", "n1"))
+    play.take(vote(play, "bob", "n2"))
+    again = play.only(RunAgent)
+    assert again.nested_id != before.nested_id
+    assert again.arguments == before.arguments
+    play.worked(final_output="Found.")
+    assert play.kinds[-1] == "tool_output"
