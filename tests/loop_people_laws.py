@@ -40,7 +40,7 @@ from outlast.loop.events import (
 )
 from outlast.loop.machine import advance
 from outlast.loop.schemas import problem_of
-from outlast.loop.state import LoopState, judged_at_ms
+from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 from tests.loop_step_laws import is_due
 
@@ -269,12 +269,11 @@ def why_not(  # noqa: C901, PLR0911, PLR0912  one rule after the other
         if by and same_person(one.decision.by or "", by)
     ]
     if own and (
-        decision.type == "approve"
-        or (decision.type in {"edit", "respond"} and content == own[-1])
+        decision.type == "approve" or (decision.type in {"edit", "respond"} and content == own[-1])
     ):
         return "the same person has voted"
     claim = request.claim
-    if claim is not None and claim.until_ms > judged_at_ms(state, event) and claim.by != by:
+    if claim is not None and claim.until_ms > event.at_ms and claim.by != by:
         return "somebody else works on it"
     texts = [decision.message or "", *map(_json, (decision.edited_arguments, decision.response))]
     if any(len(text) > MOST_CHARACTERS for text in texts):

@@ -34,7 +34,6 @@ from outlast.loop.state import (
     decision_problem,
     hold_problem,
     is_known,
-    judged_at_ms,
     line_problem,
     release_problem,
     retry_problem,
@@ -119,11 +118,9 @@ def refusal_of(state: LoopState, event: Event) -> Failure | None:
 
 def _problem_of(state: LoopState, event: Event) -> str | None:
     match event:
-        case DecisionReceived(decision=decision, verified=verified):
-            if is_repeated(state.approvals, decision):
-                return None
-            at_ms = judged_at_ms(state, event)
-            return decision_problem(state, decision, at_ms, verified=verified)
+        case DecisionReceived(decision=decision):
+            repeats = is_repeated(state.approvals, decision)
+            return None if repeats else decision_problem(state, event)
         case RequestClaimed():
             return claim_problem(state, event)
         case ConversationHeld():

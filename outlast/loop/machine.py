@@ -690,8 +690,7 @@ def _decision_received(state: LoopState, event: DecisionReceived) -> Step:
     decision = event.decision
     if votes.is_repeated(state.approvals, decision):
         return state, ()
-    at_ms = judged_at_ms(state, event)
-    problem = decision_problem(state, decision, at_ms, verified=event.verified)
+    problem = decision_problem(state, event)
     if problem is not None:
         what = f"decision {decision.type:.20} for {decision.request_id:.80}{_by(decision.person)}"
         return with_ignored(state, event.at_ms, what, problem), ()

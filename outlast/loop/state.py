@@ -10,7 +10,6 @@ from outlast.loop.approvals import (
     DEFAULT_TERMS,
     ApprovalRequest,
     ApprovalTerms,
-    Decision,
     Person,
     Remembered,
 )
@@ -699,14 +698,16 @@ def judged_at_ms(state: LoopState, event: HumanAction) -> int:
     return min(state.at_ms, event.at_ms) if stops else event.at_ms
 
 
-def decision_problem(
-    state: LoopState, decision: Decision, at_ms: int, *, verified: bool
-) -> str | None:
-    """Return why a decision does not count at a time, or None if it does."""
-    sender = sender_of(state, at_ms, verified=verified)
+def decision_problem(state: LoopState, event: DecisionReceived) -> str | None:
+    """Return why a decision does not count, or None if it does.
+
+    Whether its request had expired is judged at the time when it was made; whether somebody else
+    works on the request, when it comes.
+    """
+    sender = sender_of(state, event.at_ms, verified=event.verified)
     blocked = (one.request for one in state.blocked if one.request is not None)
-    requests = [*_aged(state, at_ms), *blocked]
-    return refusal(requests, decision, sender, _of_nested(state))
+    requests = [*_aged(state, judged_at_ms(state, event)), *blocked]
+    return refusal(requests, event.decision, sender, _of_nested(state))
 
 
 def claim_problem(state: LoopState, event: RequestClaimed) -> str | None:

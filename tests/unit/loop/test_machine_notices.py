@@ -6,6 +6,7 @@ from outlast.loop.effects import (
     NotifyAfterEnd,
     NotifyPeople,
     PeopleNotified,
+    SessionSaved,
 )
 from outlast.loop.notices import NoticeEvent, NoticeReceipt, Undelivered
 from tests.loop_driver import Play, gated, said
@@ -29,6 +30,15 @@ def test_people_hear_of_a_request_and_of_its_decision() -> None:
     play.decided("a1", by="ann")
     (decided,) = play.only(NotifyPeople).notices
     assert (decided.event, decided.by) == ("decided", "ann")
+
+
+def test_notices_are_not_answered_by_what_answers_something_else() -> None:
+    play = listened()
+    (created,) = play.replies(gated("refund", "c1"))
+    assert isinstance(created, NotifyPeople)
+    before = play.state
+    assert play.take(SessionSaved(at_ms=play.now_ms, effect=created.effect)) == ()
+    assert play.state is before
 
 
 def test_people_hear_who_takes_the_conversation_over_and_gives_it_back() -> None:

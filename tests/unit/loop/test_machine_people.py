@@ -179,6 +179,14 @@ def test_nobody_else_decides_what_a_person_works_on() -> None:
     assert play.running_ids == ["c1"]
 
 
+def test_a_rejection_without_a_time_counts_when_the_claim_of_another_has_ended() -> None:
+    play = waiting()
+    play.claimed("a1", "ann", minutes=1)
+    play.passed_ms += MINUTE
+    play.decided("a1", "reject", by="bob")
+    assert play.state.approvals[0].status == "rejected"
+
+
 def test_a_vote_ends_its_authors_claim_so_that_the_next_person_can_vote() -> None:
     play = waiting(terms=TWO)
     play.claimed("a1", "ann")
