@@ -132,6 +132,7 @@ VALUES: dict[str, Any] = {
     "tool_name": "find",
     "tool_namespace": "crm",
     "approval_id": "a-1",
+    "custom_data": {"chart": [1, None]},
 }
 
 
