@@ -52,6 +52,8 @@ class GuardedCall:
         digest_of_tool: returns the digest of the tool.
         evidence: what people decided about the call, as the run says.
         execution: the execution that asks for the call, in the server's words; None in memory.
+        altered: runs the validators of a tool, and returns the arguments that they change; None if
+            the function reads the text.
     """
 
     call_id: str
@@ -59,6 +61,7 @@ class GuardedCall:
     digest_of_tool: Callable[[], str]
     evidence: Evidence | None
     execution: Execution | None
+    altered: Callable[[], str] | None = None
 
     @cached_property
     def tool_digest(self) -> str:
@@ -97,7 +100,7 @@ async def tool_verdict(
     async def problem(rule: ApprovalRule) -> str | None:
         return await _problem(invocation, rule.terms, call)
 
-    rule = await approval_rule_of(tool, raw, invocation, problem)
+    rule = await approval_rule_of(tool, raw, invocation, problem, call.altered)
     return _verdict(rule, call, source_of(tool))
 
 

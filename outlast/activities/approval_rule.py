@@ -66,7 +66,11 @@ Subject = tuple[Any, str]
 
 
 async def approval_rule_of(
-    tool: FunctionTool, raw: JsonObject, invocation: Invocation, decided: Checker | None = None
+    tool: FunctionTool,
+    raw: JsonObject,
+    invocation: Invocation,
+    decided: Checker | None = None,
+    altered: Callable[[], str] | None = None,
 ) -> ApprovalRule:
     """Apply a tool's approval policy, and its `on_approval` if the call needs approval.
 
@@ -77,6 +81,8 @@ async def approval_rule_of(
         raw: the call.
         invocation: the invocation of the model call, or of the call itself.
         decided: whether people have decided for the call already; None if they cannot have.
+        altered: returns the arguments that the tool's validators change; None where they must not
+            run yet.
     """
     effect = effect_of(
         tool,
@@ -90,9 +96,10 @@ async def approval_rule_of(
     if policy is None:
         return APPROVED
     this = _judged_call(invocation, tool, raw)
-    if decided is not None and invocation.worker.judged.is_free(this):
+    is_free = decided is not None and invocation.worker.judged.is_free(this)
+    if is_free and (altered is None or not altered()):
         return APPROVED
-    rule = await _rule_of_tool(tool, raw, invocation, policy, effect, decided)
+    rule = await _rule_of_tool(tool, raw, invocation, policy, effect, decided, altered)
     if decided is None and not (rule.needs_approval or rule.is_refused):
         invocation.worker.judged.keep(this)
     return rule
@@ -112,6 +119,7 @@ async def _rule_of_tool(
     policy: ApprovalPolicy,
     effect: str | None,
     decided: Checker | None,
+    altered: Callable[[], str] | None,
 ) -> ApprovalRule:
     possible, schema = decisions_of(tool.form), tool.params_json_schema
     if tool.name in invocation.decided:
@@ -120,7 +128,7 @@ async def _rule_of_tool(
         policy,
         raw,
         invocation,
-        lambda one: _seen(tool, raw, invocation, one),
+        lambda one: _seen(tool, raw, invocation, one, altered),
         lambda one: _gated(one, effect, possible, schema, invocation),
         decided,
     )
@@ -305,7 +313,11 @@ def _verdict(verdict: object) -> ApprovalRule | None:
 
 
 def _seen(
-    tool: FunctionTool, raw: JsonObject, invocation: Invocation, policy: ApprovalPolicy
+    tool: FunctionTool,
+    raw: JsonObject,
+    invocation: Invocation,
+    policy: ApprovalPolicy,
+    altered: Callable[[], str] | None,
 ) -> Subject:
     """Return the call that a tool's predicate judges."""
     arguments = arguments_of(raw)
@@ -314,10 +326,14 @@ def _seen(
     # A server's tool has no function here that would add defaults.
     schema = {} if isinstance(tool, MCPFunctionTool) else tool.params_json_schema
     fields, problem = _fields(schema, raw, policy)
-    names = tool.altered(arguments) if tool.altered is not None and not problem else ""
-    altered = ", ".join(one for one in names.split(", ") if one and _reads(policy, one))
-    if altered:  # the rule and the function would differ
-        problem = f"The function parses {altered} differently"
+    names = ""
+    if not problem and altered is not None:
+        names = altered()
+    elif not problem and tool.altered is not None:
+        names = tool.altered(arguments)
+    differing = ", ".join(one for one in names.split(", ") if one and _reads(policy, one))
+    if differing:  # the rule and the function would differ
+        problem = f"The function parses {differing} differently"
     return fields, problem
 
 

@@ -82,6 +82,7 @@ class _Attempt:
     context: ToolContext[Any]
     request: RunTool
     number: int
+    reading: "_Reading"
     checks: tuple[GuardrailRecord, ...] = ()
     borrower: Borrower
     changes: tuple[Change, ...] = ()
@@ -89,6 +90,40 @@ class _Attempt:
     @property
     def is_last(self) -> bool:
         return self.number >= self.request.policy.attempts
+
+
+class _Reading:
+    """Reads a call's arguments at most once: validators are user code."""
+
+    def __init__(self, tool: FunctionTool, arguments: str) -> None:
+        self.tool = tool
+        self._arguments = arguments
+        self._result: Any = None
+        self._error: Exception | None = None
+
+    def result(self) -> Any:
+        """Return what the tool's `read` returns; None if it has none.
+
+        Raises:
+            ModelBehaviorError: the arguments are invalid.
+            Exception: any error of a `read` of the user's.
+        """
+        if self._result is None and self._error is None and self.tool.read is not None:
+            try:
+                self._result = self.tool.read(self._arguments)
+            except Exception as error:  # noqa: BLE001  raised below, each time
+                self._error = error
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+    def altered(self) -> str:
+        """Return the arguments that validators changed; a call whose arguments are invalid fails."""
+        try:
+            read = self.result()
+        except Exception:  # noqa: BLE001  the call reports it
+            return ""
+        return "" if read is None else str(read.find_altered())
 
 
 async def run_tool(
@@ -148,7 +183,8 @@ async def _run_attempt(worker: WorkerDeps, request: RunTool, made: Attempt) -> T
     if tool is None or tool.form != request.form:
         return _missing_tool_output(request, made, away)
     invocation = Invocation.of(worker, request, tool.context_type)
-    stopped = await _stopped(tool, invocation, request, made)
+    reading = _Reading(tool, request.arguments)
+    stopped = await _stopped(reading, invocation, request, made)
     if stopped is not None:
         return stopped
     own = invocation.borrowed
@@ -161,6 +197,7 @@ async def _run_attempt(worker: WorkerDeps, request: RunTool, made: Attempt) -> T
             context=_tool_context(invocation, request, attempt, tool),
             request=request,
             number=attempt,
+            reading=reading,
             borrower=borrower,
         )
         result = await _call_tool(this)
@@ -221,9 +258,10 @@ async def _tool_of(
 
 
 async def _stopped(
-    tool: FunctionTool, invocation: Invocation, request: RunTool, made: Attempt
+    reading: _Reading, invocation: Invocation, request: RunTool, made: Attempt
 ) -> ToolResult | None:
     """Return the result of a call that its policy does not let run yet; None if it may run."""
+    tool = reading.tool
     written = filled = request.arguments
     if not isinstance(tool, LocalTool):
         filled = with_defaults(tool.params_json_schema, written)
@@ -235,6 +273,7 @@ async def _stopped(
         digest_of_tool=partial(tool_digest, request.agent, tool),
         evidence=request.evidence,
         execution=made.execution,
+        altered=None if tool.read is None else reading.altered,
     )
     raw = call_item(request.form, call_id=request.call_id, name=request.name, arguments=written)
     verdict = await tool_verdict(tool, invocation, raw, call)
@@ -267,6 +306,10 @@ async def _invoke(this: _Attempt) -> ToolResult:
         record_server(tool.server_name)
     try:
         problem = tool.validate(request.arguments) if tool.validate is not None else None
+        if problem is None:
+            this.context.arguments_read = this.reading.result()
+    except ModelBehaviorError as error:
+        problem = error.message
     except Exception as error:  # noqa: BLE001  argument checks may be user code
         return await _handle_failure(this, error)
     if problem is not None:

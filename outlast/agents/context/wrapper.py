@@ -299,6 +299,7 @@ class ToolContext(RunContextWrapper[TContext]):
         tool_namespace: the name of the tool's namespace, if the tool has one.
         custom_data: the `custom_data` of the output's item, which no model reads; a tool may set it
             to a dict of JSON values.
+        arguments_read: the arguments as the tool's validators returned them, for its function.
     """
 
     tool_name: str = _required("tool_name")
@@ -313,6 +314,7 @@ class ToolContext(RunContextWrapper[TContext]):
     approved: bool = False
     tool_namespace: str | None = None
     custom_data: JsonObject | None = field(default=None, repr=False, compare=False)
+    arguments_read: Any = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Fill in the namespace from the call."""

@@ -8,8 +8,9 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import FrameType
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, TypeAlias, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
@@ -20,12 +21,19 @@ from outlast.agents.logs import get_logger
 from outlast.agents.schemas.altered_arguments import altered
 from outlast.agents.schemas.docstrings import DocstringStyle, FunctionDocs, read_docs
 from outlast.agents.schemas.function_signature import FunctionSignature, read_signature
+from outlast.agents.schemas.user_validators import Shape, shape_of
 from outlast.loop.values import JsonObject
 
 logger = get_logger(__name__)
 
+T = TypeVar("T")
+
 _SHOWN_PROBLEMS = 10
 _SHOWN_CHARACTERS = 300
+
+
+_Parsed: TypeAlias = tuple[Mapping[str, Any], Callable[[], JsonObject]]
+"""The values of arguments, and a function that returns them as JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +47,7 @@ class FunctionSchema:
         signature: the function's signature.
         model: the pydantic model of the arguments, with one field for each of
             `signature.parameters`, in their order.
+        shape: the model without the validators of users' types; None if there are none.
     """
 
     name: str
@@ -46,27 +55,25 @@ class FunctionSchema:
     params_json_schema: JsonObject
     signature: FunctionSignature
     model: type[BaseModel]
+    shape: Shape | None = None
 
     def check(self, arguments: str) -> str | None:
-        """Return None for valid arguments, else a sentence for the model; never raise.
+        """Return None if arguments fit, else a sentence for the model; run no user code.
 
         Args:
             arguments: JSON text. Empty text is an empty object. Arguments with a default are
                 optional, even if the schema requires them.
         """
         try:
-            self._values(arguments)
+            self._values(self._fitting(arguments)[0])
         except ModelBehaviorError as error:
             return error.message
-        except Exception:  # a user's validator may raise any error
-            logger.exception("the arguments of tool %s could not be checked", self.name)
-            return f"The arguments of {self.name} could not be checked. Try other arguments."
         return None
 
     def altered(self, arguments: str) -> str:
-        """Return the arguments that parsing changed from the model's text.
+        """Return the arguments that parsing changed from the model's text; run no user code.
 
-        Examples are `"500"` for a number, and a value that a user's validator changes.
+        An example is `"500"` for a number.
 
         Args:
             arguments: JSON text of valid arguments.
@@ -75,27 +82,61 @@ class FunctionSchema:
             ModelBehaviorError: the arguments are invalid.
             Exception: a value cannot be written as JSON.
         """
-        written: JsonObject = json.loads(arguments.strip() or "{}")
-        parsed = self._parse(arguments)
-        got = parsed.model_dump(mode="json", by_alias=True)
-        for field, info in type(parsed).model_fields.items():
-            name, value = str(info.alias), getattr(parsed, field)
-            if isinstance(value, set | frozenset) and isinstance(written.get(name), list):
-                # The order of a set differs between processes.
-                written[name], got[name] = (
-                    sorted(values, key=json.dumps) for values in (written[name], got[name])
-                )
-        return altered(written, got)
+        fields, write = self._fitting(arguments)
+        return _altered(arguments, fields, write(), self.model)
+
+    def read(self, arguments: str) -> "ReadArguments":
+        """Return the values of a call's arguments; the validators of users' types run.
+
+        Args:
+            arguments: JSON text, as for `check`.
+
+        Raises:
+            ModelBehaviorError: the arguments are invalid; the message is for the model.
+        """
+        try:
+            fields, write = self._parsed(arguments)
+            values = self._values(fields)
+        except ModelBehaviorError:
+            raise
+        except Exception as error:  # a user's validator may raise any error
+            logger.exception("the arguments of tool %s could not be checked", self.name)
+            raise ModelBehaviorError(
+                f"The arguments of {self.name} could not be checked. Try other arguments."
+            ) from error
+
+        def find_altered() -> str:
+            return _altered(arguments, fields, write(), self.model)
+
+        return ReadArguments(schema=self, text=arguments, values=values, find_altered=find_altered)
 
     def arguments(self, context: Any, arguments: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the positional and keyword arguments for a call of the function.
 
-        Raises:
-            ModelBehaviorError: the arguments are invalid; `check` returns the same message.
-        """
-        return self.signature.arguments(context, self._values(arguments))
+        Arguments that were read for the call are not read again.
 
-    def _parse(self, arguments: str) -> BaseModel:
+        Raises:
+            ModelBehaviorError: the arguments are invalid.
+        """
+        read: ReadArguments | None = getattr(context, "arguments_read", None)
+        if read is None or read.schema is not self or read.text != arguments:
+            read = self.read(arguments)
+        return self.signature.arguments(context, read.values)
+
+    def _parsed(self, arguments: str) -> "_Parsed":
+        """Return the arguments as validators return them."""
+        parsed = self._validated(arguments, self.model.model_validate_json)
+        return vars(parsed), partial(parsed.model_dump, mode="json", by_alias=True)
+
+    def _fitting(self, arguments: str) -> "_Parsed":
+        """Return the arguments as they are without validators."""
+        if self.shape is None:
+            return self._parsed(arguments)
+        fields = self._validated(arguments, self.shape.validator.validate_json)
+        write = self.shape.serializer.to_python
+        return fields, partial(write, fields, mode="json", by_alias=True, warnings=False)
+
+    def _validated(self, arguments: str, validate: Callable[[str], T]) -> T:
         text = arguments.strip() or "{}"
         try:
             from_json(text, allow_inf_nan=False)  # NaN is not JSON and would pass any limit
@@ -104,15 +145,14 @@ class FunctionSchema:
                 f"Invalid JSON input for tool {self.name}: {error}."
             ) from error
         try:
-            return self.model.model_validate_json(text)
+            return validate(text)
         except ValidationError as error:
             raise ModelBehaviorError(_sentence(self.name, error)) from error
 
-    def _values(self, arguments: str) -> dict[str, Any]:
-        parsed = self._parse(arguments)
+    def _values(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         parameters = self.signature.parameters
         values = {
-            parameter.name: getattr(parsed, field)
+            parameter.name: fields[field]
             for parameter, field in zip(parameters, self.model.model_fields, strict=True)
         }
         for parameter in parameters:
@@ -127,6 +167,45 @@ class FunctionSchema:
                 f"Invalid JSON input for tool {self.name}: {name} must not hold "
                 f"{', '.join(sorted(clashes))}."
             )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadArguments:
+    """The arguments of a call as its function gets them.
+
+    Attributes:
+        schema: the schema that has read them.
+        text: the arguments as JSON text.
+        values: a value for each parameter.
+        find_altered: returns the names of the arguments that parsing changed from the text.
+    """
+
+    schema: FunctionSchema
+    text: str
+    values: Mapping[str, Any]
+    find_altered: Callable[[], str]
+
+
+def _altered(
+    arguments: str, fields: Mapping[str, Any], got: JsonObject, model: type[BaseModel]
+) -> str:
+    """Return the names of the arguments that differ from the model's text.
+
+    Args:
+        arguments: the text.
+        fields: the values, by the names of the fields.
+        got: the values as JSON, by the names of the arguments.
+        model: the pydantic model of the arguments.
+    """
+    written: JsonObject = json.loads(arguments.strip() or "{}")
+    for field, info in model.model_fields.items():
+        name, value = str(info.alias), fields[field]
+        if isinstance(value, set | frozenset) and isinstance(written.get(name), list):
+            # The order of a set differs between processes.
+            written[name], got[name] = (
+                sorted(values, key=json.dumps) for values in (written[name], got[name])
+            )
+    return altered(written, got)
 
 
 def function_schema(
@@ -175,6 +254,7 @@ def function_schema(
         params_json_schema=schema,
         signature=signature,
         model=model,
+        shape=shape_of(model.__pydantic_core_schema__, owner),
     )
 
 
@@ -268,7 +348,9 @@ def _first_sentence(error: Exception) -> str:
 def _sentence(name: str, error: ValidationError) -> str:
     """Return a description of invalid arguments for the model, without their values."""
     details = error.errors(include_url=False, include_context=False, include_input=False)
-    if any(not detail["loc"] and detail["type"] == "model_type" for detail in details):
+    if any(
+        not detail["loc"] and detail["type"] in {"model_type", "dict_type"} for detail in details
+    ):
         return f"Invalid JSON input for tool {name}: expected a JSON object."
     problems = [_problem(detail) for detail in details[:_SHOWN_PROBLEMS]]
     if len(details) > _SHOWN_PROBLEMS:

@@ -174,11 +174,14 @@ class FunctionTool:
         description: the tool's description for the model.
         params_json_schema: JSON Schema of the arguments; made strict if `strict_json_schema`.
         on_invoke_tool: called with (context, arguments as JSON text); returns the result.
-        validate: called with the arguments as JSON text; returns None if they are valid, or a
-            sentence for the model. None: any JSON object is accepted.
+        validate: called with the arguments as JSON text, also before a person decides; returns
+            None if they fit, or a sentence for the model. None: any JSON object is accepted.
         altered: called with valid arguments as JSON text; returns the names of those whose parsed
             value differs from the model's text, so that `needs_approval`, a predicate on the text,
             does not judge them. None: the function gets the text.
+        read: called with the arguments as JSON text, once for each attempt, when the call may
+            run; its validators are user code. `on_invoke_tool` finds its result in
+            `context.arguments_read`. None: the function reads the text.
         strict_json_schema: whether the provider enforces the schema; set to false, with a warning
             in the log, if the schema cannot be strict, as with values of any type.
         needs_approval: whether a human decides before each call: yes, no, a predicate, or an
@@ -221,6 +224,7 @@ class FunctionTool:
     _: KW_ONLY
     validate: Callable[[str], str | None] | None = None
     altered: Callable[[str], str] | None = None
+    read: Callable[[str], Any] | None = None
     strict_json_schema: bool = True
     needs_approval: NeedsApproval = False
     timeout: DurationField[timedelta] = duration_field(DEFAULT_TIMEOUT)  # noqa: RUF009  a descriptor

@@ -210,6 +210,7 @@ def _make_tool(
         on_invoke_tool=invoke,
         validate=schema.check,
         altered=schema.altered,
+        read=schema.read,
         strict_json_schema=strict,
         needs_approval=options.get("needs_approval", False),
         timeout=DEFAULT_TIMEOUT if timeout is None else timeout,

@@ -316,31 +316,20 @@ def test_a_sentence_is_never_long_and_never_repeats_a_value() -> None:
     assert len(sentence) < 1000
 
 
-def refuses(value: str) -> str:
-    raise ValueError(f"unknown: {len(value)}")
-
-
 def breaks(value: str) -> str:
     raise RuntimeError(value)
 
 
-def test_a_validator_of_the_users_speaks_to_the_model() -> None:
-    def function(a: Annotated[str, AfterValidator(refuses)]) -> None: ...
-
-    assert schema_of(function).check('{"a": "xyz"}') == (
-        "Invalid JSON input for tool t: a: Value error, unknown: 3."
-    )
-
-
-def test_a_validator_that_breaks_is_logged_and_never_raises(
+def test_a_validator_that_breaks_is_logged_and_refuses_the_arguments(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def function(a: Annotated[str, AfterValidator(breaks)]) -> None: ...
 
-    with caplog.at_level(logging.ERROR):
-        sentence = schema_of(function).check('{"a": "xyz"}')
-
-    assert sentence == "The arguments of t could not be checked. Try other arguments."
+    with (
+        caplog.at_level(logging.ERROR),
+        pytest.raises(ModelBehaviorError, match=r"of t could not be checked\. Try other"),
+    ):
+        schema_of(function).read('{"a": "xyz"}')
     assert "could not be checked" in caplog.text
 
 
@@ -384,6 +373,7 @@ def test_arguments_that_arrive_otherwise_than_they_are_written_are_known(
 
     schema = function_schema(act, name="act")
     assert schema.altered(json.dumps(arguments)) == altered
+    assert schema.read(json.dumps(arguments)).find_altered() == altered
 
 
 def test_without_strict_mode_arguments_that_a_model_makes_up_are_left_out() -> None:
