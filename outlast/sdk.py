@@ -57,6 +57,7 @@ MODULES = {
     "models.fake_id": "models",
     "models.interface": "models",
     "models.openai_chatcompletions": "models",
+    "models.openai_client_utils": "models",
     "models.openai_provider": "models",
     "models.openai_responses": "models.openai.responses_converter",
     "prompts": "",
@@ -103,6 +104,8 @@ NAMES = {
     "ToolChoice": "agents.config.model_settings:ToolChoice",
     "default_tool_input_builder": "agents.agent_tools.input:default_tool_input_builder",
     "ensure_strict_json_schema": "agents.schemas.strict_schema:ensure_strict_json_schema",
+    "is_official_openai_base_url": "models.openai.connection:is_official_openai_base_url",
+    "is_official_openai_client": "models.openai.connection:is_official_openai_client",
     "get_default_openai_client": "models.defaults:get_default_openai_client",
     "get_default_openai_key": "models.defaults:get_default_openai_key",
     "is_openai_model_name": "models.openai.compaction_session:is_openai_model_name",
@@ -138,6 +141,9 @@ NAMES = {
     "default_should_trigger_compaction": (
         "models.openai.compaction_session:default_should_trigger_compaction"
     ),
+    "deserialize_usage": "agents.usage:deserialize_usage",
+    "serialize_usage": "agents.usage:serialize_usage",
+    "invoke_function_tool": "agents.tools.definition:invoke_function_tool",
     "function_schema": "agents.schemas.func_schema:function_schema",
     "generate_func_documentation": "agents.schemas.func_schema:generate_func_documentation",
     "resolve_session_limit": "ports.session:resolve_session_limit",

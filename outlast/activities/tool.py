@@ -325,12 +325,7 @@ async def _invoke(this: _Attempt) -> ToolResult:
     except TimeoutError as error:
         if not bound.expired():  # raised by the tool itself, such as a socket time-out
             return await _handle_failure(this, error)
-        late = ToolTimeoutError(
-            f"The tool {tool.name} took longer than {bound_seconds:g} s.",
-            tool_name=tool.name,
-            timeout_seconds=bound_seconds,
-        )
-        return await _handle_timeout(this, late)
+        return await _handle_timeout(this, ToolTimeoutError.after(bound_seconds, tool.name))
     except Exception as error:  # noqa: BLE001  user code
         return await _handle_failure(this, error)
 

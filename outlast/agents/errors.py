@@ -31,7 +31,7 @@
 A code is the same in the program and on the wire.
 """
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 
 class AgentsException(Exception):
@@ -168,6 +168,12 @@ class ToolTimeoutError(AgentsException):
         super().__init__(message, run_data=run_data)
         self.tool_name = tool_name
         self.timeout_seconds = timeout_seconds
+
+    @classmethod
+    def after(cls, seconds: float, tool_name: str) -> Self:
+        """Return the error of an attempt that took longer than the timeout."""
+        message = f"The tool {tool_name} timed out after {seconds:g} seconds."
+        return cls(message, tool_name=tool_name, timeout_seconds=seconds)
 
 
 class InputGuardrailTripwireTriggered(AgentsException):

@@ -1,11 +1,12 @@
 """The public usage records: tokens and requests. The loop keeps only plain sums."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TypeAlias, cast
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias, cast
 
 from outlast.loop import values
-from outlast.loop.values import InputTokensDetails, OutputTokensDetails
+from outlast.loop.values import InputTokensDetails, JsonObject, OutputTokensDetails
 
 
 @dataclass(kw_only=True)
@@ -17,6 +18,10 @@ class RequestUsage:
     total_tokens: int
     input_tokens_details: InputTokensDetails = field(default_factory=InputTokensDetails)
     output_tokens_details: OutputTokensDetails = field(default_factory=OutputTokensDetails)
+
+    def __post_init__(self) -> None:
+        """Convert details that are dicts or that lack numbers; see `_convert`."""
+        _convert_details(self)
 
 
 @dataclass
@@ -45,13 +50,7 @@ class Usage:
 
     def __post_init__(self) -> None:
         """Convert details that are dicts or that lack numbers; see `_convert`."""
-        names = ("cached_tokens", "cache_write_tokens")
-        counts = _convert(self.input_tokens_details, *names)
-        if counts is not None:
-            self.input_tokens_details = InputTokensDetails(**counts)
-        counts = _convert(self.output_tokens_details, "reasoning_tokens")
-        if counts is not None:
-            self.output_tokens_details = OutputTokensDetails(**counts)
+        _convert_details(self)
 
     @classmethod
     def of(cls, usage: "AnyUsage", requests: Iterable[values.Usage] = ()) -> "Usage":
@@ -110,13 +109,42 @@ class Usage:
         )
         entries = other.request_usage_entries if isinstance(other, Usage) else []
         if entries:
-            self.request_usage_entries.extend(entries)
+            self.request_usage_entries.extend(deepcopy(entries))
         elif other.requests == 1 and other.total_tokens > 0:
-            self.request_usage_entries.append(_entry(other))
+            self.request_usage_entries.append(deepcopy(_entry(other)))
 
 
 AnyUsage: TypeAlias = Usage | values.Usage
 """The public usage record, or the plain sums of a run."""
+
+
+def serialize_usage(usage: Usage) -> JsonObject:
+    """Return a usage as JSON; details are in lists, as the SDK writes them."""
+    from pydantic_core import to_jsonable_python
+
+    data = to_jsonable_python(usage)
+    return data | {name: [data[name]] for name in _DETAILS}
+
+
+def deserialize_usage(data: Mapping[str, Any]) -> Usage:
+    """Read a usage from `serialize_usage`; missing details count as 0."""
+    fields = {**data, "request_usage_entries": []}
+    for name in _DETAILS:
+        fields[name] = (data.get(name) or [{}])[0]
+    entries = [RequestUsage(**entry) for entry in data.get("request_usage_entries") or ()]
+    return replace(Usage(**fields), request_usage_entries=entries)
+
+
+_DETAILS = ("input_tokens_details", "output_tokens_details")
+
+
+def _convert_details(usage: Usage | RequestUsage) -> None:
+    counts = _convert(usage.input_tokens_details, "cached_tokens", "cache_write_tokens")
+    if counts is not None:
+        usage.input_tokens_details = InputTokensDetails(**counts)
+    counts = _convert(usage.output_tokens_details, "reasoning_tokens")
+    if counts is not None:
+        usage.output_tokens_details = OutputTokensDetails(**counts)
 
 
 def _convert(details: object, *names: str) -> dict[str, int] | None:

@@ -150,9 +150,9 @@ class MultiProvider:
             return provider.get_model(rest)
         if prefix == _OPENAI:
             alias = self._openai_prefix_mode == "alias"
-            return self.openai_provider.model_of_id(rest if alias else model_name)
+            return self._of_openai(rest if alias else model_name)
         if self._unknown_prefix_mode == "model_id":
-            return self.openai_provider.model_of_id(model_name)
+            return self._of_openai(model_name)
         raise UserError(
             f"Unknown prefix: {prefix}, of the model {model_name!r}."
             f" The providers are {self._prefixes()}. If it belongs to the model's name, write"
@@ -160,6 +160,11 @@ class MultiProvider:
             " model_provider=MultiProvider(unknown_prefix_mode='model_id'). Register a provider of"
             " your own with MultiProvider(provider_map=...)."
         )
+
+    def _of_openai(self, model_id: str) -> Model:
+        """Return OpenAI's model of an id, which may hold a slash."""
+        provider = self.openai_provider
+        return getattr(provider, "model_of_id", provider.get_model)(model_id)
 
     async def aclose(self) -> None:
         """Close the connections of all providers, including those of the map.

@@ -430,7 +430,7 @@ async def test_a_tool_that_may_not_tell_the_model_ends_the_run_with_its_reason(d
     await desk.open(agent, model=ScriptedModel([call("raises", "c1")], [call("hangs", "c2")]))
     with pytest.raises(ToolFailed, match="raises raised OSError: the disk is full"):
         await desk.run(agent, "One")
-    with pytest.raises(ToolTimeoutError, match=r"hangs took longer than 0\.3 s"):
+    with pytest.raises(ToolTimeoutError, match=r"hangs timed out after 0\.3 s"):
         await desk.run(agent, "Two")
 
 

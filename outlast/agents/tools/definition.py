@@ -12,7 +12,7 @@ from outlast.agents.approvals.policy import (
     ToolEffect,
     check_needs_approval,
 )
-from outlast.agents.callables import check_callable, shown
+from outlast.agents.callables import call, check_callable, shown
 from outlast.agents.checks import check_choice, check_list
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.durations import DurationField, duration_field, is_positive
@@ -74,7 +74,8 @@ def default_tool_error(context: RunContextWrapper[Any], error: Exception) -> str
     """
     tool = f"The tool {context.tool_name}" if isinstance(context, ToolContext) else "The tool"
     if isinstance(error, ToolTimeoutError):
-        return f"{tool} timed out and returned no result. It may have had an effect."
+        after = "" if error.timeout_seconds is None else f" after {error.timeout_seconds:g} seconds"
+        return f"{tool} timed out{after} and returned no result. It may have had an effect."
     return f"{tool} failed and returned no result. It may have had an effect."
 
 
@@ -311,6 +312,32 @@ class FunctionTool:
             except NoStrictForm as error:
                 logger.warning("%s Until then it is offered without strict mode.", error)
                 self.strict_json_schema = False
+
+
+async def invoke_function_tool(
+    *, function_tool: FunctionTool, context: ToolContext[Any], arguments: str
+) -> Any:
+    """Call a tool outside of a run, with its time-out, as a test does.
+
+    Raises:
+        ToolTimeoutError: the call took too long, and the tool's policy is to raise.
+        Exception: what the tool raises.
+    """
+    import asyncio  # slow to import; a program that only defines tools never needs it
+
+    seconds = function_tool.timeout.total_seconds()
+    bound = asyncio.timeout(seconds)
+    try:
+        async with bound:
+            return await call(function_tool.on_invoke_tool, context, arguments)
+    except TimeoutError:
+        if not bound.expired():  # raised by the tool itself
+            raise
+    error = ToolTimeoutError.after(seconds, function_tool.name)
+    explain = function_tool.timeout_error_function or function_tool.failure_error_function
+    if explain is None or function_tool.timeout_behavior == "raise_exception":
+        raise error
+    return await call(explain, context, error)
 
 
 def decisions_of(form: str) -> tuple[DecisionType, ...]:

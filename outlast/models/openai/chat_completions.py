@@ -11,7 +11,12 @@ from outlast.models.failures import Target, bad_response, refused_request
 from outlast.models.json_values import as_objects
 from outlast.models.openai.chat_reply import ChatReply, UnreadableReplyError, response_from_chat
 from outlast.models.openai.chat_request import UnsupportedItemError, chat_body
-from outlast.models.openai.connection import REQUEST_ID, ModelConnection, OpenAIConnection
+from outlast.models.openai.connection import (
+    REQUEST_ID,
+    ModelConnection,
+    OpenAIConnection,
+    is_official_openai_base_url,
+)
 from outlast.models.openai.item_encoding import ItemEncoder
 from outlast.models.openai.responses import read_response
 from outlast.ports.model import ModelRequest, ModelResponse
@@ -111,7 +116,7 @@ class ChatCompletionsModel:
         return target.base_url
 
     def _body(self, request: ModelRequest, target: Target) -> JsonObject:
-        host = _host(target)
+        host = urlsplit(target.base_url).hostname or ""
         new = any(host == listed or host.endswith(f".{listed}") for listed in _NEW_LIMIT_HOSTS)
         limit_field = "max_completion_tokens" if new else "max_tokens"
         try:
@@ -145,13 +150,9 @@ def _stream_options(settings: ModelSettings, target: Target) -> JsonObject:
     Some servers refuse the option, so that by default only OpenAI's own gets it.
     """
     include_usage = settings.include_usage
-    if include_usage is None and _host(target) == "api.openai.com":
+    if include_usage is None and is_official_openai_base_url(target.base_url):
         include_usage = True
     return {} if include_usage is None else {"stream_options": {"include_usage": include_usage}}
-
-
-def _host(target: Target) -> str:
-    return urlsplit(target.base_url).hostname or ""
 
 
 def _never(event: JsonObject) -> bool:

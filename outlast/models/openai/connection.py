@@ -62,6 +62,18 @@ DEFAULT_BASE_URL = "https://api.openai.com/v1"
 
 _SOCKET_SCHEMES = {"http": "ws", "https": "wss"}
 
+
+def is_official_openai_base_url(base_url: object, *, websocket: bool = False) -> bool:
+    """Whether a URL is that of OpenAI itself, over TLS."""
+    url = urlsplit(str(base_url))
+    return (url.scheme, url.hostname) == ("wss" if websocket else "https", "api.openai.com")
+
+
+def is_official_openai_client(client: object) -> bool:
+    """Whether a client sends its requests to OpenAI itself."""
+    return is_official_openai_base_url(getattr(client, "base_url", ""))
+
+
 _NOT_LISTED = 403
 """The HTTP status for a key that may not list the models, but perhaps call them."""
 

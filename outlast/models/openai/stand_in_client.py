@@ -8,6 +8,24 @@ from outlast.loop.values import JsonObject
 
 _METHODS = {"/responses": ("responses",), "/chat/completions": ("chat", "completions")}
 
+_EXTRA = ("extra_body", "extra_headers", "extra_query")
+_BOTH = (
+    "metadata", "model", "parallel_tool_calls",
+    "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "store", "stream",
+    "temperature", "tool_choice", "tools", "top_logprobs", "top_p",
+)  # fmt: skip
+_ARGUMENTS = {
+    "/responses": (
+        *_BOTH, "context_management", "conversation", "include", "input", "instructions",
+        "max_output_tokens", "previous_response_id", "prompt", "reasoning", "text", "truncation",
+    ),
+    "/chat/completions": (
+        *_BOTH, "frequency_penalty", "logprobs", "max_tokens", "messages", "presence_penalty",
+        "reasoning_effort", "response_format", "stream_options", "verbosity",
+    ),
+}  # fmt: skip
+"""The arguments that the SDK's models always pass: a stand-in may read each of them."""
+
 
 class StandInClient:
     """Sends the calls of `client.post` to the `create` methods of a client without `post`."""
@@ -24,7 +42,10 @@ class StandInClient:
         self, path: str, *, body: JsonObject, options: JsonObject, **how: Any
     ) -> "StandInReply":
         """Call the method for the path; `how` says how the `openai` client reads the answer."""
+        from openai import omit
+
         del how
+        unset = dict.fromkeys(_ARGUMENTS[path], omit) | dict.fromkeys(_EXTRA)
         methods = self._stand_in
         for name in _METHODS[path]:
             methods = getattr(methods, name)
@@ -34,7 +55,7 @@ class StandInClient:
             if given in options
         }
         timeout = {"timeout": options["timeout"]} if "timeout" in options else {}
-        return StandInReply(await methods.create(**body, **extra, **timeout))
+        return StandInReply(await methods.create(**{**unset, **body, **extra, **timeout}))
 
 
 class StandInReply:

@@ -309,7 +309,7 @@ async def test_a_tool_that_hangs_is_stopped_and_the_model_is_told() -> None:
 
 
 async def test_a_late_attempt_is_repeated_while_there_are_attempts() -> None:
-    with pytest.raises(EffectError, match=r"The tool hang took longer than 0\.03 s") as caught:
+    with pytest.raises(EffectError, match=r"The tool hang timed out after 0\.03 s") as caught:
         await attempt(hang, policy=Policy(timeout_ms=30, attempts=2))
     assert (caught.value.code, caught.value.retryable) == ("tool_timeout", True)
     with pytest.raises(EffectError) as fatal:
@@ -920,7 +920,7 @@ async def test_a_time_out_may_end_the_run() -> None:
     result = await attempt(late(timeout_behavior="raise_exception"), policy=SHORT)
     assert result.failure is not None
     assert result.failure.code == "tool_timeout"
-    assert "The tool pay took longer than 0.03 s." in result.failure.message
+    assert "The tool pay timed out after 0.03 seconds." in result.failure.message
     assert result.failure.details == {"tool_name": "pay", "timeout_seconds": 0.03}
 
 
@@ -935,7 +935,7 @@ async def test_a_tool_may_have_words_of_its_own_for_a_time_out(*, is_async: bool
     tool = late(timeout_error_function=explain_later if is_async else explain)
     result = await attempt(tool, policy=SHORT)
     assert (result.output, result.failed) == ("pay pay 0.03", True)
-    with pytest.raises(EffectError, match="took longer"):
+    with pytest.raises(EffectError, match="timed out"):
         await attempt(tool, policy=Policy(timeout_ms=30, attempts=2))
 
 

@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
 
+from openai import omit
+
 from outlast import ModelSettings
 from outlast.models import OpenAIChatCompletionsModel, OpenAIResponsesModel
 from outlast.ports.model import ModelRequest
@@ -76,4 +78,6 @@ async def test_a_prompt_chooses_the_model_unless_it_is_explicit() -> None:
         client: Any = SimpleNamespace(responses=methods)
         model = OpenAIResponsesModel("m", client, model_is_explicit=explicit)
         await model.get_response(ModelRequest(instructions=None, input=[], prompt={"id": "p"}))
-        assert ("model" in methods.sent) is explicit
+        assert (methods.sent["model"] is omit) is not explicit
+        assert methods.sent["tools"] is omit
+        assert methods.sent["extra_body"] is None
