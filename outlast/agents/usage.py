@@ -128,7 +128,7 @@ def serialize_usage(usage: Usage) -> JsonObject:
 
 def deserialize_usage(data: Mapping[str, Any]) -> Usage:
     """Read a usage from `serialize_usage`; missing details count as 0."""
-    fields = {**data, "request_usage_entries": []}
+    fields: dict[str, Any] = {**data, "request_usage_entries": []}
     for name in _DETAILS:
         fields[name] = (data.get(name) or [{}])[0]
     entries = [RequestUsage(**entry) for entry in data.get("request_usage_entries") or ()]

@@ -39,6 +39,7 @@ from outlast.agents.tools.definition import (
     ToolRetry,
     default_tool_error,
 )
+from outlast.lazy import load
 from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
 
 OutputExtractor: TypeAlias = Callable[[Any], str | Awaitable[str]]
@@ -52,10 +53,10 @@ LONGEST_BACKLOG = 1024
 class AgentTool(FunctionTool):
     """A tool that runs an agent; `Agent.as_tool` makes one.
 
-    A call is a nested run of the calling run, with its own turns. The tool function is never
-    invoked, and `timeout`, `retry` and `fast` have no effect. The nested run does not use the
-    outer run's hooks, session or conversation. It shares the context, and the outer run counts its
-    tokens.
+    A call is a nested run of the calling run, with its own turns, and `timeout`, `retry` and
+    `fast` have no effect. The nested run does not use the outer run's hooks, session or
+    conversation. It shares the context, and the outer run counts its tokens. `on_invoke_tool`, which
+    only programs call, runs the agent as a run of its own.
 
     Attributes:
         agent: the `Agent` to run.
@@ -96,6 +97,7 @@ class AgentTool(FunctionTool):
         Raises:
             UserError: a field is invalid. The message names the tool and the field.
         """
+        self.on_invoke_tool = partial(_run_alone, self)
         FunctionTool.__post_init__(self, timeout_seconds)
         owner = f"Tool {self.name!r}"
         check_count(f"{owner}: max_turns", self.max_turns)
@@ -198,7 +200,7 @@ def make_agent_tool(
         name=name,
         description=(agent.handoff_description or "") if description is None else description,
         params_json_schema=TEXT_ONLY if adapter is None else schema_of(adapter, owner),
-        on_invoke_tool=_refuse_to_run,
+        on_invoke_tool=cast("Any", _run_alone),
         validate=partial(problem_of, name, adapter),
         altered=None if adapter is None else partial(_altered, adapter),
         needs_approval=options.get("needs_approval", False),
@@ -315,10 +317,40 @@ async def nested_input(tool: AgentTool, arguments: str) -> NestedInput:
     return default_tool_input_builder(options)
 
 
-async def _refuse_to_run(context: ToolContext[Any], arguments: str) -> Any:
-    """Refuse every call: an agent tool has no function to invoke."""
-    del arguments
-    raise UserError(
-        f"The tool {context.tool_name!r} is an agent, whose calls are runs: on_invoke_tool does "
-        "nothing. Run that agent, or the agent with the tool, with Runner.run."
-    )
+async def _run_alone(tool: AgentTool, context: ToolContext[Any], arguments: str) -> Any:
+    """Run the agent as a run of its own, for programs that call the tool themselves.
+
+    A call in a run starts a nested run instead, without this function.
+
+    Raises:
+        UserError: the run waits for people.
+    """
+    runner: Any = load("outlast.client.runner:Runner")
+    options = {
+        "context": context.context,
+        "max_turns": tool.max_turns,
+        "hooks": tool.hooks,
+        "run_config": tool.run_config or getattr(context, "run_config", None),
+        "previous_response_id": tool.previous_response_id,
+        "conversation_id": tool.conversation_id,
+        "session": tool.session,
+    }
+    text = await nested_input(tool, arguments)
+    if tool.on_stream is None:
+        result = await runner.run(tool.agent, text, **options)
+    else:
+        result = runner.run_streamed(tool.agent, text, **options)
+        async for event in result.stream_events():
+            shown = {
+                "event": event,
+                "agent": result.current_agent,
+                "tool_call": context.tool_call,
+            }
+            await call(tool.on_stream, shown)
+    if getattr(result, "interruptions", ()):
+        raise UserError(
+            f"A run of the tool {tool.name!r} waits for people. Call the tool in a run, or run the "
+            "agent itself with Runner.run."
+        )
+    extract = tool.custom_output_extractor
+    return result.final_output if extract is None else await call(extract, result)

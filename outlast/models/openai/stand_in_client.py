@@ -11,7 +11,7 @@ _METHODS = {"/responses": ("responses",), "/chat/completions": ("chat", "complet
 _EXTRA = ("extra_body", "extra_headers", "extra_query")
 _BOTH = (
     "metadata", "model", "parallel_tool_calls",
-    "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "store", "stream",
+    "prompt_cache_options", "prompt_cache_retention", "store", "stream",
     "temperature", "tool_choice", "tools", "top_logprobs", "top_p",
 )  # fmt: skip
 _ARGUMENTS = {

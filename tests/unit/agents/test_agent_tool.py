@@ -20,7 +20,8 @@ from outlast.agents.config.run_config import RunConfig
 from outlast.agents.context.wrapper import ToolContext
 from outlast.agents.errors import ModelBehaviorError, UserError
 from outlast.agents.hooks import AgentHooks, RunHooks
-from outlast.agents.tools.function_tool import FunctionTool, default_tool_error
+from outlast.agents.tools.function_tool import FunctionTool, default_tool_error, function_tool
+from outlast.testing import ScriptedModel, call
 
 
 class Translation(BaseModel):
@@ -215,13 +216,37 @@ def test_the_arguments_are_there_as_json() -> None:
     }
 
 
-async def test_a_tool_that_is_an_agent_cannot_be_invoked() -> None:
-    tool = translator()
-    context = ToolContext(
-        context=None, tool_name=tool.name, tool_call_id="c", tool_arguments='{"input": ""}'
+def context_of(tool: FunctionTool, arguments: str) -> ToolContext[Any]:
+    return ToolContext(
+        context=None, tool_name=tool.name, tool_call_id="c", tool_arguments=arguments
     )
-    with pytest.raises(UserError, match="'trans_lator_2' is an agent, whose calls are runs"):
-        await tool.on_invoke_tool(context, '{"input": ""}')
+
+
+async def test_a_program_that_invokes_the_tool_runs_the_agent() -> None:
+    events: list[Any] = []
+    model = ScriptedModel("hola", "adios")
+    agent = Agent(name="Translator", model=model)
+    plain = agent.as_tool("translate", None, custom_output_extractor=lambda r: r.final_output + "!")
+    streamed = agent.as_tool("translate", None, on_stream=events.append)
+
+    for tool, expected in ((plain, "hola!"), (streamed, "adios")):
+        arguments = json.dumps({"input": "hello"})
+        assert await tool.on_invoke_tool(context_of(tool, arguments), arguments) == expected
+
+    assert model.requests[0].input == [{"role": "user", "content": "hello"}]
+    assert events[0]["agent"].name == "Translator"
+    with pytest.raises(ModelBehaviorError, match="Invalid JSON input for tool translate"):
+        await plain.on_invoke_tool(context_of(plain, "{"), "{")
+
+
+async def test_such_a_run_cannot_wait_for_people() -> None:
+    @function_tool(needs_approval=True)
+    def pay() -> None: ...
+
+    agent = Agent(name="Payer", model=ScriptedModel([call("pay", "c1")]), tools=[pay])
+    tool = agent.as_tool("pay_up", None)
+    with pytest.raises(UserError, match="'pay_up' waits for people"):
+        await tool.on_invoke_tool(context_of(tool, '{"input": ""}'), '{"input": ""}')
 
 
 def takes_two(a: object, b: object) -> Any:

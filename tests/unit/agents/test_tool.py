@@ -413,11 +413,15 @@ def test_importing_the_module_loads_neither_pydantic_nor_asyncio() -> None:
     assert done.stdout.strip() == ""
 
 
+def after(_context: RunContextWrapper[Any], error: Exception) -> str:
+    return f"{error.timeout_seconds:g}" if isinstance(error, ToolTimeoutError) else ""
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
         ({}, "The tool slow timed out after 0.01 seconds and returned no result."),
-        ({"timeout_error_function": lambda _, error: f"{error.timeout_seconds:g}"}, "0.01"),
+        ({"timeout_error_function": after}, "0.01"),
     ],
 )
 async def test_a_call_outside_of_a_run_has_the_tools_time_out(

@@ -99,7 +99,7 @@ def test_a_usage_survives_json() -> None:
     data = serialize_usage(usage)
     assert data["input_tokens_details"] == [{"cached_tokens": 8, "cache_write_tokens": 2}]
     assert deserialize_usage(data) == usage
-    old = {"requests": 1, "input_tokens_details": [], "request_usage_entries": []}
+    old: dict[str, Any] = {"requests": 1, "input_tokens_details": [], "request_usage_entries": []}
     assert deserialize_usage(old) == Usage(requests=1)
 
 
