@@ -75,7 +75,9 @@ def unknown_call(
         if form_of(raw) == MCP_APPROVAL:
             continue
         if FORMS[form_of(raw)].name:
-            return nonsense(f"The model used a tool that it was not offered: {name_of(raw)!r}.")
+            return nonsense(
+                f"The model made a call without a {name_of(raw)} tool, which it was not offered."
+            )
         if offer.unknown_is_fatal:
             return nonsense(f"The model called a tool that it was not offered: {name_of(raw)!r}.")
     return None
@@ -150,11 +152,14 @@ def without_repeats(
         if call_id not in seen:
             seen[call_id] = raw
             items.append(raw)
-        elif not same_call(seen[call_id], raw):
-            place = "" if call_id in earlier else " in one response"
+        elif same_call(seen[call_id], raw):
+            while items and items[-1].get("type") == "reasoning":  # providers refuse it alone
+                items.pop()
+        else:
+            kind, place = ("completed tool", "") if call_id in earlier else ("", " in one response")
             return items, nonsense(
-                f"Each call needs a unique call ID, but the model used the call id {call_id!r} for two "
-                f"different calls{place}."
+                f"Each call needs a unique call ID, but the model used the {kind or 'same'} call ID "
+                f"{call_id!r} for two different calls{place}."
             )
     return items, None
 

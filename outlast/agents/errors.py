@@ -221,6 +221,8 @@ class ToolInputGuardrailTripwireTriggered(AgentsException):
     def __init__(
         self, message: str = "", *, guardrail: Any = None, output: Any = None, run_data: Any = None
     ) -> None:
+        if guardrail is not None:
+            message = message or "A ToolInputGuardrail triggered its tripwire."
         super().__init__(message, run_data=run_data)
         self.guardrail = guardrail
         self.output = output
@@ -239,6 +241,8 @@ class ToolOutputGuardrailTripwireTriggered(AgentsException):
     def __init__(
         self, message: str = "", *, guardrail: Any = None, output: Any = None, run_data: Any = None
     ) -> None:
+        if guardrail is not None:
+            message = message or "A ToolOutputGuardrail triggered its tripwire."
         super().__init__(message, run_data=run_data)
         self.guardrail = guardrail
         self.output = output

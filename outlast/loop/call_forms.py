@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from outlast.loop.canonical import digest
 from outlast.loop.items import call_id_of
 from outlast.loop.phrases import as_text
 from outlast.loop.values import Json, JsonObject, is_reference, placeholder
@@ -157,10 +158,11 @@ def output_item(call_id: str, output: Json, form: str = FUNCTION) -> JsonObject:
 
 
 def same_call(one: JsonObject, other: JsonObject) -> bool:
-    """Whether two calls have the same id, tool and arguments."""
-    return (call_id_of(one), form_of(one), name_of(one), arguments_of(one)) == (
-        call_id_of(other),
-        form_of(other),
-        name_of(other),
-        arguments_of(other),
-    )
+    """Whether two calls have the same id, tool and arguments, however their JSON is spelt."""
+    return _identity(one) == _identity(other)
+
+
+def _identity(raw: JsonObject) -> tuple[str, ...]:
+    form, arguments = form_of(raw), arguments_of(raw)
+    is_json = FORMS[form].text != "input"
+    return call_id_of(raw), form, name_of(raw), digest(arguments) if is_json else arguments

@@ -182,7 +182,6 @@ def _make_tool(
     owner = f"Tool {name!r}"
     _check_options(owner, options)
     style = options.get("docstring_style") or "auto"
-    check_choice(f"{owner}: docstring_style", style, get_args(DocstringStyle))
     strict = options.get("strict_mode", True)
     schema = function_schema(
         function,
@@ -238,6 +237,8 @@ def _check_options(owner: str, options: ToolOptions) -> None:
             f"{owner}: function_tool has no option {', '.join(unknown)}. "
             f"Its options are {', '.join(ToolOptions.__annotations__)}."
         )
+    style = options.get("docstring_style") or "auto"
+    check_choice(f"{owner}: docstring_style", style, get_args(DocstringStyle))
 
 
 def _declared_output(

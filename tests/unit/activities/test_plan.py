@@ -440,7 +440,7 @@ async def test_an_id_used_for_two_calls_is_the_models_error() -> None:
         call("look_up", "c1", order_id="y"),
     )
     assert plan.failure is not None
-    assert "the call id 'c1' for two different calls" in plan.failure.message
+    assert "call ID 'c1' for two different calls" in plan.failure.message
     assert (plan.items, plan.calls) == ((), ())
 
 
@@ -922,7 +922,7 @@ async def test_a_run_ends_with_a_command_that_nobody_can_carry_out() -> None:
         offered_tools(look_up), call("look_up", "c1", order_id="x"), shell_call("c2")
     )
     assert plan.failure is not None
-    assert "'shell'" in plan.failure.message
+    assert "without a shell tool" in plan.failure.message
     assert (plan.items, plan.calls) == ((), ())
 
 

@@ -175,12 +175,24 @@ def test_a_call_that_is_repeated_word_for_word_counts_once() -> None:
     ],
 )
 def test_one_id_for_two_calls_is_the_models_error(other: JsonObject) -> None:
-    message = (
-        "Each call needs a unique call ID, but the model used the call id 'c1' for two different "
-        "calls"
+    start, end = (
+        "Each call needs a unique call ID, but the model used the ",
+        "for two different calls",
     )
-    assert repeats(computer_call("c1"), other)[1] == f"{message} in one response."
-    assert repeats(other, history=(computer_call("c1"),))[1] == f"{message}."
+    assert (
+        repeats(computer_call("c1"), other)[1] == f"{start}same call ID 'c1' {end} in one response."
+    )
+    earlier = repeats(other, history=(computer_call("c1"),))
+    assert earlier[1] == f"{start}completed tool call ID 'c1' {end}."
+
+
+def test_the_reasoning_before_a_repeated_call_goes_with_it() -> None:
+    first: JsonObject = {"type": "reasoning", "id": "r1", "summary": []}
+    last: JsonObject = {"type": "reasoning", "id": "r2", "summary": []}
+    one = call("look", "c1")
+    kept, failure = repeats(first, one, last, {**one, "arguments": "{ }"}, *say("hi"))
+    assert failure is None
+    assert kept == [first, one, *say("hi")]
 
 
 def test_a_call_without_an_id_is_the_models_error() -> None:

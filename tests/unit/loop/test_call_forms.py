@@ -152,3 +152,11 @@ def test_a_request_of_an_mcp_server_is_answered_by_yes_or_no() -> None:
     assert yes == {**head, "approve": True}
     assert no == {**head, "approve": False, "reason": "Not today."}
     assert call_id_of(yes) == "r1"
+
+
+def test_the_spelling_of_json_is_no_difference_and_that_of_a_text_is() -> None:
+    one = call_item("function_call", call_id="c", name="f", arguments='{"a":1,"b":2}')
+    assert same_call(one, {**one, "arguments": '{ "b": 2, "a": 1 }'})
+    assert not same_call(one, {**one, "arguments": '{"a":1,"b":"2"}'})
+    text = call_item("custom_tool_call", call_id="c", name="f", arguments='{"a":1}')
+    assert not same_call(text, {**text, "input": '{ "a": 1 }'})
