@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from outlast import Agent, Handoff, UserError
 
-__all__ = ["draw_graph", "get_main_graph"]
+__all__ = ["draw_graph", "get_all_edges", "get_all_nodes", "get_main_graph"]
 
 START, END = "__start__", "__end__"
 
@@ -54,7 +54,38 @@ def get_main_graph(agent: Agent[Any]) -> str:
     Args:
         agent: the agent where runs start.
     """
-    graph = _Graph()
+    graph = _graph_of(agent, set())
+    head = ["graph [splines=true];", 'node [fontname="Arial"];', "edge [penwidth=1.5];"]
+    lines = [*head, *graph.nodes, *graph.edges]
+    return "\n".join(["digraph G {", *(f"    {line}" for line in lines), "}", ""])
+
+
+def get_all_nodes(
+    agent: Agent[Any], parent: Agent[Any] | None = None, visited: set[str] | None = None
+) -> str:
+    """Return the nodes of the graph in DOT, for graphs that a program draws itself.
+
+    Args:
+        agent: the agent where runs start.
+        parent: has no effect.
+        visited: names of agents that are left out; the names of the drawn ones are added.
+    """
+    del parent
+    return "\n".join(_graph_of(agent, set() if visited is None else visited).nodes)
+
+
+def get_all_edges(
+    agent: Agent[Any], parent: Agent[Any] | None = None, visited: set[str] | None = None
+) -> str:
+    """Return the edges of the graph in DOT; the arguments are those of `get_all_nodes`."""
+    del parent
+    return "\n".join(_graph_of(agent, set() if visited is None else visited).edges)
+
+
+def _graph_of(agent: Agent[Any], visited: set[str]) -> "_Graph":
+    graph, left_out = _Graph(), frozenset(visited)
+    if agent.name in left_out:
+        return graph
     graph.add_node(START, START, "end")
     graph.add_node(END, END, "end")
     graph.add_node(agent, agent.name, "agent")
@@ -66,19 +97,21 @@ def get_main_graph(agent: Agent[Any]) -> str:
         if id(current) in drawn:
             continue
         drawn.add(id(current))
+        visited.add(current.name)
         for kind, used in (("tool", current.tools), ("server", current.mcp_servers)):
             for entry in used:
                 graph.add_node(entry, entry.name, kind)
                 graph.add_edge(current, entry, _USES[kind])
                 graph.add_edge(entry, current, _USES[kind])
         for target, name in _targets(current):
-            graph.add_node(target, name, "agent")
+            is_shown = name not in left_out
+            graph.add_node(target, name, "agent", is_shown=is_shown)
             graph.add_edge(current, target)
-            if isinstance(target, Agent):
+            if is_shown and isinstance(target, Agent):
                 waiting.append(cast("Agent[Any]", target))
         if not current.handoffs:
             graph.add_edge(current, END)
-    return graph.text()
+    return graph
 
 
 def _targets(agent: Agent[Any]) -> Iterator[tuple[object, str]]:
@@ -96,13 +129,10 @@ class _Graph:
 
     def __init__(self) -> None:
         self._ids: dict[object, str] = {}
-        self._lines = [
-            "graph [splines=true];",
-            'node [fontname="Arial"];',
-            "edge [penwidth=1.5];",
-        ]
+        self.nodes: list[str] = []
+        self.edges: list[str] = []
 
-    def add_node(self, thing: object, label: str, kind: str) -> None:
+    def add_node(self, thing: object, label: str, kind: str, *, is_shown: bool = True) -> None:
         """Add a node for a thing, once. Its id is the label, unless that is in use."""
         if _key(thing) in self._ids:
             return
@@ -111,17 +141,14 @@ class _Graph:
             number += 1
             name = _quoted(f"{label} ({number})")
         self._ids[_key(thing)] = name
-        self._lines.append(f"{name} [label={_quoted(label)}, {_LOOKS[kind]}];")
+        if is_shown:
+            self.nodes.append(f"{name} [label={_quoted(label)}, {_LOOKS[kind]}];")
 
     def add_edge(self, start: object, end: object, look: str = "") -> None:
         """Add an edge between the nodes of two things."""
         attributes = f" [{look}]" if look else ""
         ends = f"{self._ids[_key(start)]} -> {self._ids[_key(end)]}"
-        self._lines.append(f"{ends}{attributes};")
-
-    def text(self) -> str:
-        """Return the graph."""
-        return "\n".join(["digraph G {", *(f"    {line}" for line in self._lines), "}", ""])
+        self.edges.append(f"{ends}{attributes};")
 
 
 def _key(thing: object) -> object:

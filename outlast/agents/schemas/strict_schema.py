@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, cast
 
+from outlast.agents.checks import check_type
 from outlast.agents.errors import UserError
 from outlast.loop.values import JsonObject
 
@@ -68,11 +69,13 @@ def strict_schema(schema: JsonObject, *, owner: str) -> JsonObject:
 
 
 def ensure_strict_json_schema(schema: JsonObject) -> JsonObject:
-    """Return the strict form of an object's schema, for tools that are made by hand.
+    """Return the strict form of a schema, for tools that are made by hand.
 
     Raises:
         UserError: a part of the schema cannot be strict.
+        TypeError: the schema is not a dict.
     """
+    check_type("The schema", schema, dict, "a dict")
     return strict_schema(schema, owner="The schema")
 
 

@@ -89,19 +89,28 @@ def check_tool_search(owner: str, tools: Sequence[object]) -> None:
         UserError: the tools do not fit together.
     """
     searches = [tool for tool in tools if isinstance(tool, ToolSearchTool)]
-    deferred = [str(getattr(tool, "name", tool)) for tool in tools if _is_deferred(tool)]
     found = [tool for tool in tools if isinstance(tool, FunctionTool) and tool.namespace]
     if len(searches) > 1:
-        raise UserError(f"{owner} has two tools ToolSearchTool(): one is enough.")
-    if deferred and not searches:
+        raise UserError(f"{owner}: Only one ToolSearchTool() is allowed.")
+    check_deferred(owner, tools)
+    if searches and not found and not any(_is_deferred(tool) for tool in tools):
+        raise UserError(
+            f"{owner}: ToolSearchTool() requires at least one searchable Responses surface: make "
+            "tools with defer_loading=True, or put them into a tool_namespace(...)."
+        )
+
+
+def check_deferred(owner: str, tools: Sequence[object]) -> None:
+    """Refuse deferred tools that no search finds.
+
+    Raises:
+        UserError: there is no `ToolSearchTool`.
+    """
+    deferred = [str(getattr(tool, "name", tool)) for tool in tools if _is_deferred(tool)]
+    if deferred and not any(isinstance(tool, ToolSearchTool) for tool in tools):
         raise UserError(
             f"{owner}: no model can find the deferred tool {deferred[0]!r}. Add ToolSearchTool() to "
             "tools=, or leave defer_loading out."
-        )
-    if searches and not deferred and not found:
-        raise UserError(
-            f"{owner} has a ToolSearchTool() and nothing to search: make tools with "
-            "defer_loading=True, or put them into a tool_namespace(...)."
         )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from outlast.agents.config.model_settings import MCPToolChoice
 from outlast.agents.config.settings import ModelSettings
+from outlast.agents.errors import UserError
 from outlast.agents.items.raw_items import NO_ID, as_input
 from outlast.agents.machine.computer_tool import ComputerTool
 from outlast.agents.tools.definition import ToolNamespace
@@ -333,6 +334,8 @@ def tool_choice(request: ModelRequest, model: str | None) -> str | JsonObject | 
         return {"type": "mcp", "server_label": choice.server_label, "name": choice.name}
     if choice is None or choice in {"auto", "required", "none"}:
         return choice
+    if _names_function(request, choice):
+        return {"type": "function", "name": choice}
     entries = [_entry(tool, model) for tool in request.hosted_tools]
     for entry in entries:
         if entry.get("type") == "custom" and entry.get("name") == choice:
@@ -344,6 +347,32 @@ def tool_choice(request: ModelRequest, model: str | None) -> str | JsonObject | 
     if choice in _HOSTED_KINDS and choice not in [tool.name for tool in request.tools]:
         return {"type": choice}
     return {"type": "function", "name": choice}
+
+
+def _names_function(request: ModelRequest, choice: str) -> bool:
+    """Whether a tool choice names a function that the model reads at once.
+
+    Raises:
+        UserError: the name is that of a tool search, a namespace or a tool that a search finds.
+    """
+    named = [tool for tool in request.tools if tool.name == choice]
+    if any(not tool.deferred and tool.namespace is None for tool in named):
+        return True
+    spaces = {tool.namespace.name for tool in request.tools if tool.namespace is not None}
+    has_search = any(tool.name == "tool_search" for tool in request.hosted_tools)
+    if choice == "tool_search":
+        fix = (
+            "cannot force ToolSearchTool(): leave the choice to the model"
+            if has_search
+            else "requires ToolSearchTool() or a real top-level function tool named `tool_search`"
+        )
+    elif choice in spaces or any(tool.namespace for tool in named):
+        fix = "cannot name a tool_namespace(), or a function in one"
+    elif named:
+        fix = "cannot name deferred-loading function tools, which a search has to find"
+    else:
+        return False
+    raise UserError(f"tool_choice={choice!r} {fix}.")
 
 
 def text_settings(request: ModelRequest) -> JsonObject | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from outlast.agents.config.settings import ModelSettings
-from outlast.agents.tools.search import check_tool_search
+from outlast.agents.tools.search import check_deferred, check_tool_search
 from outlast.loop.values import JsonObject
 from outlast.models.openai import responses
 from outlast.models.openai.responses import OpenAIResponsesModel
@@ -45,7 +45,13 @@ class Converter:
         handoffs: Sequence[Any] | None = None,
         model: str | None = None,
     ) -> Any:
-        """Return the value of `tool_choice`; `openai.omit` if there is none."""
+        """Return the value of `tool_choice`; `openai.omit` if there is none.
+
+        Raises:
+            UserError: the choice cannot be made with these tools.
+        """
+        if tool_choice == "required":
+            check_deferred("The request", tools or ())
         request = _request_of(tools, handoffs, tool_choice)
         return or_omit(responses.tool_choice(request, model))
 

@@ -44,8 +44,11 @@ def free(context: Any, text: str) -> str:
     [
         ([refund], "no model can find the deferred tool 'refund'. Add ToolSearchTool"),
         ([HostedMCPTool(MCP)], "no model can find the deferred tool 'hosted_mcp_crm'"),
-        ([ToolSearchTool(), look], "has a ToolSearchTool() and nothing to search"),
-        ([ToolSearchTool(), ToolSearchTool(), refund], "has two tools ToolSearchTool()"),
+        (
+            [ToolSearchTool(), look],
+            "ToolSearchTool() requires at least one searchable Responses surface",
+        ),
+        ([ToolSearchTool(), ToolSearchTool(), refund], "Only one ToolSearchTool() is allowed"),
     ],
 )
 def test_what_does_not_fit_together_is_refused_when_the_worker_starts(

@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from outlast import Agent, UserError, WebSearchTool, function_tool, handoff
-from outlast.extensions.visualization import draw_graph, get_main_graph
+from outlast.extensions.visualization import (
+    draw_graph,
+    get_all_edges,
+    get_all_nodes,
+    get_main_graph,
+)
 from outlast.mcp import MCPServerStdio
 
 graphviz: Any = import_module("graphviz")  # it has no stubs
@@ -98,3 +103,16 @@ def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "graphviz", None)
     with pytest.raises(UserError, match=r"pip install 'outlast\[viz\]'"):
         draw_graph(agent("A"))
+
+
+def test_the_nodes_and_edges_alone_leave_out_agents_by_name() -> None:
+    child = Agent(name="Child")
+    parent = Agent(name="Parent", handoffs=[child])
+    visited = {"Child"}
+    nodes = get_all_nodes(parent, visited=visited)
+    assert 'label="Parent"' in nodes
+    assert 'label="Child"' not in nodes
+    assert visited == {"Parent", "Child"}
+    assert '"Parent" -> "Child";' in get_all_edges(parent, visited={"Child"})
+    assert get_all_edges(child).splitlines() == ['"__start__" -> "Child";', '"Child" -> "__end__";']
+    assert get_all_nodes(child, visited={"Child"}) == ""

@@ -8,7 +8,16 @@ import pytest
 from openai import omit
 from openai.types.chat import ChatCompletionMessage
 
-from outlast import Agent, AgentOutputSchema, ModelBehaviorError, UserError, function_tool, handoff
+from outlast import (
+    Agent,
+    AgentOutputSchema,
+    ModelBehaviorError,
+    ToolSearchTool,
+    UserError,
+    function_tool,
+    handoff,
+    tool_namespace,
+)
 from outlast.models.openai.chat_converter import ChatCmplStreamHandler
 from outlast.models.openai.chat_converter import Converter as ChatConverter
 from outlast.models.openai.responses_converter import Converter as ResponsesConverter
@@ -122,3 +131,33 @@ async def test_a_stream_of_chat_completions_as_typed_events() -> None:
     nameless = chunks({"tool_calls": [{"index": 0, "id": "1", "function": {}}]})
     with pytest.raises(ModelBehaviorError, match="without naming it"):
         _ = [event async for event in ChatCmplStreamHandler.handle_stream({}, nameless)]
+
+
+@function_tool(defer_loading=True)
+def rain() -> str:
+    """Look up the rain."""
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("choice", "tools", "problem"),
+    [
+        ("tool_search", [rain, ToolSearchTool()], r"cannot force ToolSearchTool\(\)"),
+        ("tool_search", [weather], r"requires ToolSearchTool\(\) or a real top-level function"),
+        ("required", [rain], r"Add ToolSearchTool\(\)"),
+        ("rain", [rain], "deferred-loading function tools"),
+        ("crm", tool_namespace(name="crm", description="CRM", tools=[weather]), "tool_namespace"),
+        ("weather", tool_namespace(name="crm", description="CRM", tools=[weather]), "function in"),
+    ],
+)
+def test_a_choice_that_the_provider_cannot_make_is_refused(
+    choice: str, tools: list[Any], problem: str
+) -> None:
+    with pytest.raises(UserError, match=problem):
+        ResponsesConverter.convert_tool_choice(choice, tools=tools)
+
+
+def test_a_function_may_have_the_name_of_the_search() -> None:
+    named = function_tool(lambda: "", name_override="tool_search")
+    choice = ResponsesConverter.convert_tool_choice("tool_search", tools=[named, ToolSearchTool()])
+    assert choice == {"type": "function", "name": "tool_search"}
