@@ -16,7 +16,7 @@ from outlast.agents.approvals.policy import (
     check_needs_approval,
 )
 from outlast.agents.callables import call, check_callable, check_model, shown
-from outlast.agents.checks import UserTypeError, check_flag, check_list, check_name, check_type
+from outlast.agents.checks import InvalidType, check_flag, check_list, check_name, check_type
 from outlast.agents.config.model_defaults import UNSET
 from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.config.settings_field import SettingsField, settings_field
@@ -225,7 +225,7 @@ def _check_texts(agent: Agent[Any], owner: str) -> None:
     if callable(instructions):
         check_callable(instructions, ("context", "agent"), what=f"{owner}: instructions")
     elif instructions is not None and not isinstance(instructions, str):
-        raise UserTypeError(
+        raise InvalidType(
             f"{owner}: instructions must be a string, a callable or None, "
             f"not {type(instructions).__name__}."
         )
@@ -260,7 +260,7 @@ def _check_model(agent: Agent[Any], owner: str) -> None:
     check_model(model, what=f"{owner}: model")
     settings = cast("object", agent.model_settings)
     if not isinstance(settings, ModelSettings):
-        raise UserTypeError(
+        raise InvalidType(
             f"{owner}: Agent model_settings must be a ModelSettings instance or a dict, "
             f"not {settings!r}."
         )

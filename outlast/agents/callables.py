@@ -7,7 +7,7 @@ from types import FunctionType
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from outlast.agents.checks import UserTypeError
+from outlast.agents.checks import InvalidType
 from outlast.agents.errors import UserError
 from outlast.agents.threads import run_in_thread
 
@@ -84,11 +84,11 @@ def check_callable(function: object, parameters: Sequence[str], *, what: str) ->
     """
     expected = ", ".join(parameters)
     if not callable(function):
-        raise UserTypeError(
+        raise InvalidType(
             f"{what} must be callable with ({expected}), not {type(function).__name__}."
         )
     if not arity_fits(function, len(parameters)):
-        raise UserTypeError(
+        raise InvalidType(
             f"{what} is called with ({expected}), "
             f"but {callable_name(function)} takes {inspect.signature(function)}."
         )

@@ -9,41 +9,41 @@ from typing import Any, cast
 from outlast.agents.errors import UserError
 
 
-class UserTypeError(UserError, TypeError):
-    """A value in a definition has the wrong type."""
+class InvalidValue(UserError, ValueError):
+    """An argument has a value that cannot be used; `except ValueError` catches it, too."""
 
 
-class UserValueError(UserError, ValueError):
-    """A value in a definition has the right type, and is none of the allowed ones."""
+class InvalidType(UserError, TypeError):
+    """An argument has a type that cannot be used; `except TypeError` catches it, too."""
 
 
 def check_type(place: str, value: object, kinds: type | tuple[type, ...], expected: str) -> None:
     """Refuse a value of another type.
 
     Raises:
-        UserError: the value has another type.
+        InvalidType: the value has another type.
     """
     if not isinstance(value, kinds):
-        raise UserTypeError(f"{place} must be {expected}, not {value!r}.")
+        raise InvalidType(f"{place} must be {expected}, not {value!r}.")
 
 
 def check_choice(place: str, value: object, choices: Iterable[object]) -> None:
     """Refuse a value that is none of the choices.
 
     Raises:
-        UserError: the value is none of the choices.
+        InvalidValue: the value is none of the choices.
     """
     choices = tuple(choices)
     if not any(value is choice or value == choice for choice in choices):
         expected = ", ".join(repr(choice) for choice in choices)
-        raise UserValueError(f"{place} must be one of {expected}, not {value!r}.")
+        raise InvalidValue(f"{place} must be one of {expected}, not {value!r}.")
 
 
 def check_flag(place: str, value: object) -> None:
     """Refuse a value that is not True or False.
 
     Raises:
-        UserError: the value is neither True nor False.
+        InvalidType: the value is neither True nor False.
     """
     check_type(place, value, bool, "True or False")
 
@@ -55,19 +55,19 @@ def check_name(place: str, value: object) -> None:
         UserError: the name is not a non-empty string.
     """
     if not isinstance(value, str):
-        raise UserTypeError(f"{place} must be a string, got {type(value).__name__}.")
+        raise InvalidType(f"{place} must be a string, got {type(value).__name__}.")
     if not value.strip():
-        raise UserValueError(f"{place} must be a non-empty string, not {value!r}.")
+        raise InvalidValue(f"{place} must be a non-empty string, not {value!r}.")
 
 
 def check_count(place: str, value: object, *, expected: str = "a whole number from 1") -> None:
     """Refuse a value that is not a positive integer.
 
     Raises:
-        UserError: the value is not an integer from 1.
+        InvalidValue: the value is not an integer from 1.
     """
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise UserValueError(f"{place} must be {expected}, not {value!r}.")
+        raise InvalidValue(f"{place} must be {expected}, not {value!r}.")
 
 
 def check_list(place: str, value: object) -> Sequence[Any]:
@@ -77,5 +77,5 @@ def check_list(place: str, value: object) -> Sequence[Any]:
         UserError: the value is neither a list nor a tuple.
     """
     if not isinstance(value, list | tuple):
-        raise UserTypeError(f"{place} must be a list, not {type(value).__name__}.")
+        raise InvalidType(f"{place} must be a list, not {type(value).__name__}.")
     return cast("Sequence[Any]", value)

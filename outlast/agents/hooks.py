@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast
 
 from outlast.agents.callables import call, callable_name
-from outlast.agents.checks import UserTypeError
+from outlast.agents.checks import InvalidType
 from outlast.agents.context.wrapper import RunContextWrapper, TContext
 from outlast.agents.errors import UserError
 from outlast.loop.values import JsonObject
@@ -242,7 +242,7 @@ def check_agent_hooks(hooks: object, owner: str) -> None:
     if hooks is None:
         return
     if not isinstance(hooks, AgentHooksBase) or isinstance(hooks, RunHooksBase):
-        raise UserTypeError(
+        raise InvalidType(
             f"{owner}: Agent hooks must be an AgentHooks instance, "
             f"not {hooks!r}. RunHooks go to Runner.run(hooks=...)."
         )

@@ -100,6 +100,15 @@ class _Reasoning(Protocol):
     def model_dump(self, *, mode: str, exclude_none: bool) -> dict[str, Any]: ...
 
 
+class _ReasoningDict(dict[str, Any]):
+    """Settings of reasoning, whose keys are also attributes, None if unset."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self.get(name)
+
+
 class _ReasoningField:
     """The field `reasoning`: reads as a dict, also if set to `openai.types.Reasoning`."""
 
@@ -113,8 +122,8 @@ class _ReasoningField:
         return None if instance is None else instance.__dict__["_reasoning"]
 
     def __set__(self, instance: object, value: "dict[str, Any] | _Reasoning | None") -> None:
-        if value is not None and not isinstance(value, dict):
-            value = _dump(value)
+        if value is not None:
+            value = _ReasoningDict(value if isinstance(value, dict) else _dump(value))
         instance.__dict__["_reasoning"] = value
 
 

@@ -12,7 +12,7 @@ from typing import Any, Generic, Literal, Self, TypeAlias, TypedDict, cast
 from outlast.agents.approvals.budget import Budget
 from outlast.agents.approvals.policy import ApprovalPolicy
 from outlast.agents.callables import check_callable, check_model, is_async, shown
-from outlast.agents.checks import UserTypeError, check_choice, check_list, check_name, check_type
+from outlast.agents.checks import InvalidType, check_choice, check_list, check_name, check_type
 from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.config.session_input import (
     ReasoningItemIdPolicy,
@@ -351,7 +351,7 @@ def _check_names(settings: Mapping[str, Any]) -> None:
         fix = f"Pass it to Runner.run itself: Runner.run(agent, input, {misplaced[0]}=...)."
     else:
         fix = f"The fields of RunConfig are {', '.join(sorted(names))}."
-    raise UserTypeError(f"Unknown run_config settings: {', '.join(unknown)}. {fix}")
+    raise InvalidType(f"Unknown run_config settings: {', '.join(unknown)}. {fix}")
 
 
 def _check_models(config: RunConfig) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Generic, TypeVar, cast, overload
 
-from outlast.agents.checks import UserTypeError
+from outlast.agents.checks import InvalidType
 
 Settings = TypeVar("Settings")
 Default = TypeVar("Default")
@@ -35,7 +35,7 @@ def as_settings(kind: type[Settings], settings: object) -> Settings:
     names = {field.name for field in fields(cast("Any", kind))}
     if unknown := sorted(str(name) for name in values.keys() - names):
         label = _LABELS.get(kind.__name__, f"{kind.__name__} settings")
-        raise UserTypeError(
+        raise InvalidType(
             f"Unknown {label}: {', '.join(unknown)}. "
             f"The fields of {kind.__name__} are {', '.join(sorted(names))}."
         )

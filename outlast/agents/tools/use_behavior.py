@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypedDict, cast
 
 from outlast.agents.callables import call, check_callable
-from outlast.agents.checks import UserTypeError, UserValueError
+from outlast.agents.checks import InvalidType, InvalidValue
 from outlast.agents.context.wrapper import RunContextWrapper, TContext
 from outlast.agents.errors import UserError
 from outlast.agents.items.run_items import RunItem
@@ -98,13 +98,13 @@ class ToolExecutionConfig:
         """
         most = cast("object", self.max_function_tool_concurrency)
         if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 1):
-            raise UserValueError(
+            raise InvalidValue(
                 "tool_execution.max_function_tool_concurrency must be at least 1, or None for no "
                 f"limit, not {most!r}."
             )
         early = cast("object", self.pre_approval_tool_input_guardrails)
         if not isinstance(early, bool):
-            raise UserValueError(
+            raise InvalidValue(
                 f"tool_execution.pre_approval_tool_input_guardrails must be a bool, not {early!r}."
             )
 
@@ -123,7 +123,7 @@ def check_tool_use_behavior(behavior: object, owner: str) -> None:
     if callable(behavior) and not isinstance(behavior, type):
         check_callable(behavior, ("context", "results"), what=f"{owner}: tool_use_behavior")
         return
-    raise UserTypeError(
+    raise InvalidType(
         f"{owner}: Agent tool_use_behavior must be 'run_llm_again', 'stop_on_first_tool', "
         "StopAtTools(stop_at_tool_names=[...]) or a callable that takes (context, results), "
         f"not {behavior!r}."

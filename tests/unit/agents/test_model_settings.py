@@ -267,3 +267,12 @@ def test_the_fields_are_in_the_order_of_the_agents_sdk() -> None:
     assert settings == ModelSettings(
         temperature=0.5, top_p=0.9, tool_choice="auto", parallel_tool_calls=True, max_tokens=100
     )
+
+
+def test_the_keys_of_reasoning_are_attributes_too() -> None:
+    values: tuple[Any, ...] = (Reasoning(effort="low"), {"effort": "low"})
+    for given in values:
+        reasoning: Any = ModelSettings(reasoning=given).reasoning
+        assert (reasoning.effort, reasoning.summary) == ("low", None)
+        assert reasoning == {"effort": "low"}
+        assert copy.deepcopy(reasoning) == reasoning
