@@ -52,7 +52,7 @@ async def run_handoff(
         return stopped
     async with nested_events(invocation, effect) as stream:
         result, target = await _handed_over(invocation, entry, effect, items)
-        await stream.handoff(effect, items, target.name)
+        await stream.handoff(items, _transfer(invocation, effect, target))
     return result
 
 
@@ -110,6 +110,7 @@ async def _handed_over(
     result = HandoffResult(
         changes=invocation.changes(),
         target=None if name == effect.target else name,
+        target_own_name="" if name in {target.name, effect.target} else target.name,
         target_model=model_label(target.model),
         required_steps=invocation.required_steps(target),
         edit=edit,
@@ -170,11 +171,17 @@ async def _edit(
     chosen = filter_of(invocation, entry)
     if chosen is None:
         return None
-    transfer = output_item(effect.call_id, handed_over(target.name))
-    everything = [*items, Item("handoff_output", transfer, effect.agent)]
+    everything = [*items, _transfer(invocation, effect, target)]
     view = _view(invocation, everything, effect)
     result: object = await call(chosen, view.data)
     return edit_of(view, result, handoff=effect.name)
+
+
+def _transfer(invocation: Invocation, effect: RunHandoff, target: Agent[Any]) -> Item:
+    """Return the output of a handoff, which is not in the transcript yet."""
+    output = output_item(effect.call_id, handed_over(target.name))
+    name = invocation.worker.registry.name_of(target)
+    return Item("handoff_output", output, effect.agent, target=name)
 
 
 def _view(invocation: Invocation, items: Sequence[Item], effect: RunHandoff) -> HandoffView:

@@ -33,12 +33,11 @@ from outlast.agents.mcp.tools import tools_seen
 from outlast.agents.tools.definition import FunctionTool
 from outlast.contract.delta_reader import RESTARTED
 from outlast.contract.effects import kind_of
-from outlast.loop.call_forms import FUNCTION, name_of, output_item
+from outlast.loop.call_forms import FUNCTION, name_of
 from outlast.loop.call_forms import call_item as written_call
 from outlast.loop.calls import ModelReply
 from outlast.loop.effects import CallModel, FinalizeAnswer, RunHandoff
 from outlast.loop.items import Item, ItemKind, call_id_of
-from outlast.loop.phrases import handed_over
 from outlast.loop.state import ANSWER_KINDS
 from outlast.loop.values import JsonObject
 
@@ -163,18 +162,15 @@ class NestedStream:
             newest = [item for item in items if item.turn == items[-1].turn]
             await self._items([item for item in newest if item.kind in ANSWER_KINDS], among=items)
 
-    async def handoff(self, effect: RunHandoff, items: Sequence[Item], target: str) -> None:
+    async def handoff(self, items: Sequence[Item], transfer: Item) -> None:
         """Stream the outputs of the turn and the handoff.
 
         Args:
-            effect: the handoff.
-            items: the transcript before it.
-            target: the name of the next agent.
+            items: the transcript before the handoff.
+            transfer: the output of the handoff.
         """
         if self.has_callback:
-            transfer = output_item(effect.call_id, handed_over(target))
-            done = Item("handoff_output", transfer, effect.agent)
-            await self._items([*_newest_outputs(items), done], among=items)
+            await self._items([*_newest_outputs(items), transfer], among=items)
 
     async def answer(self, items: Sequence[Item]) -> None:
         """Stream the outputs that no further model call follows."""

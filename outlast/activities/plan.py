@@ -281,6 +281,7 @@ async def _plan_handoff(
         schema=rule.schema,
         rejection=await rejection_text(invocation, raw) if rule.needs_approval else None,
         target=target_name,
+        target_own_name="" if entry.agent_name == target_name else entry.agent_name,
         target_model=model_label(target.model) if target is not None else "",
         target_steps=invocation.required_steps(target) if target is not None else (),
         # A guarded handoff is judged again where it happens.

@@ -91,6 +91,8 @@ class PlannedCall:
             some out: what is approved is what runs.
         fatal: a failure ends the run instead of becoming the call's output.
         target: the agent that a handoff leads to, or that is used as the tool.
+        target_own_name: that agent's own name, for the model, where the run tells it apart from
+            another agent of the name.
         target_model: the model of that agent, for people to read.
         target_steps: the required steps of that agent.
         callback: the handoff runs user code: a callback, a filter or a hook.
@@ -115,6 +117,7 @@ class PlannedCall:
     arguments: str | None = None
     fatal: bool = False
     target: str = ""
+    target_own_name: str = ""
     target_model: str = ""
     target_steps: tuple[RequiredStep, ...] = ()
     callback: bool = False
@@ -261,6 +264,7 @@ class HandoffResult:
     Attributes:
         changes: context changes made by the callback.
         target: the agent that takes over, if the handoff chose it during the call.
+        target_own_name: as in `PlannedCall`.
         target_model: that agent's model.
         required_steps: the required steps of that agent.
         edit: how a filter changed the next agent's input.
@@ -269,6 +273,7 @@ class HandoffResult:
 
     changes: tuple[Change, ...] = ()
     target: str | None = None
+    target_own_name: str = ""
     target_model: str = ""
     required_steps: tuple[RequiredStep, ...] = ()
     edit: ViewEdit | None = None

@@ -38,6 +38,8 @@ class Item:
         agent: the agent whose turn produced the item; empty for input.
         turn: the number of the model call that produced the item, from 1; 0 for input.
         custom_data: the program's own data of a tool's output, which no model reads.
+        target: the agent that a handoff led to, where the run tells it apart from another of the
+            name that the model reads.
     """
 
     kind: ItemKind
@@ -45,6 +47,7 @@ class Item:
     agent: str = ""
     turn: int = 0
     custom_data: JsonObject | None = None
+    target: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1266,9 +1266,13 @@ def _handed_over(state: LoopState, result: HandoffResult, at_ms: int) -> Step:
 def _switch_agent(state: LoopState, result: HandoffResult) -> Step:
     """Make another agent the active one; its first turn begins."""
     call = state.calls[0]
-    target = result.target or call.plan.target
+    target, own_name = call.plan.target, call.plan.target_own_name
+    if result.target is not None:
+        target, own_name = result.target, result.target_own_name
     state = revised(state, context=apply(state.context, result.changes))
-    state = record_outputs(state, [replace(call, output=phrases.handed_over(target))])
+    told = phrases.handed_over(own_name or target)
+    plan = replace(call.plan, target=target, target_own_name=own_name)
+    state = record_outputs(state, [replace(call, plan=plan, output=told)])
     if result.edit is not None:
         # The provider's server has the unedited items, so the next call sends all items again.
         state = revised(change_view(state, result.edit), on_server=0)

@@ -159,7 +159,8 @@ def record_outputs(state: LoopState, calls: Sequence[Call]) -> LoopState:
         raw = output_item(call.call_id, call.output, call.form)
         if call.plan.program:
             raw = _for_program(raw, call.plan)
-        items.append(Item(kind, raw, state.agent, state.turns, call.custom_data))
+        target = call.plan.target if call.plan.target_own_name else ""
+        items.append(Item(kind, raw, state.agent, state.turns, call.custom_data, target))
     return revised(state, context=_with_changes(state.context, calls), items=tuple(items))
 
 

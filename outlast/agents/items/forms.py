@@ -90,7 +90,8 @@ def run_item(
         kind_of_approval: Any = _OTHERS[str(raw["type"])]
         return kind_of_approval(agent=agent, raw_item=raw)
     if item.kind == "handoff_output":
-        target = target or _recipient(raw)
+        named = _recipient(raw)
+        target = target or (named and (item.target or named))
         if target is not None:
             return HandoffOutputItem(
                 agent=agent, raw_item=raw, source_agent=agent, target_agent=agent_of(target)

@@ -19,6 +19,7 @@ from outlast.loop.calls import ModelReply, PlannedCall
 from outlast.loop.checks import RequiredStep
 from outlast.loop.effects import CallModel
 from outlast.loop.items import Item, ItemKind
+from outlast.loop.phrases import handed_over
 from outlast.loop.values import JsonObject
 from outlast.testing import call, say
 from tests.unit.activities.desk import (
@@ -85,6 +86,11 @@ def entry(kind: ItemKind, call_id: str, agent: str = "Inner") -> Item:
     return Item(kind, output, agent, 1)
 
 
+def transferred(target: str) -> Item:
+    output = {"type": "function_call_output", "call_id": "h0", "output": handed_over(target)}
+    return Item("handoff_output", output, "Inner")
+
+
 WORKED = (HELLO, entry("tool_call", "n1"), entry("tool_output", "n1"))
 
 
@@ -98,7 +104,7 @@ async def test_a_run_that_nobody_is_told_of_tells_nothing() -> None:
         await told.turn(turn(starts=True), WORKED, attempt=2)
         await told.raw(DELTA)
         await told.reply(turn(), ModelReply(items=tuple(say("Hi"))))
-        await told.handoff(handoff_request("transfer_to_closer").effect, WORKED, "Closer")
+        await told.handoff(WORKED, transferred("Closer"))
         await told.answer(WORKED)
 
 
@@ -215,7 +221,7 @@ async def test_a_handoff_is_told_after_what_was_done_besides() -> None:
     asked = handoff_request("transfer_to_closer", agent="Inner").effect
     items = [*WORKED, entry("handoff_output", "h0")]
     async with nested_events(scene_for(heard), asked) as told:
-        await told.handoff(asked, items, "Closer")
+        await told.handoff(items, transferred("Closer"))
     assert heard.words == ["tool_output", "tool_output", "handoff_occured"]
     event: Any = heard.events[-1]["event"]
     assert (event.item.source_agent, event.item.target_agent) == (INNER, CLOSER)
@@ -317,7 +323,7 @@ async def test_events_of_agents_that_nobody_knows_are_logged(
 ) -> None:
     heard = Told()
     async with nested_events(scene_for(heard), turn()) as told:
-        await told.handoff(handoff_request("h", agent="Inner").effect, [], "Nobody")
+        await told.handoff([], transferred("Nobody"))
         await told.raw(DELTA)
     assert heard.words == ["response.output_text.delta"]
     assert "has no agent 'Nobody'" in caplog.text

@@ -23,6 +23,20 @@ def test_a_handoff_makes_the_other_agent_active_at_once() -> None:
     assert play.state.question.turn == 2
 
 
+def test_a_model_reads_the_own_name_of_an_agent_that_runs_tell_apart() -> None:
+    play = Play.ready()
+    play.replies(transfer("Clerk (2)", "h1", target_own_name="Clerk"))
+    assert (play.state.agent, play.outputs["h1"]) == ("Clerk (2)", '{"assistant": "Clerk"}')
+    assert play.state.items[-1].target == "Clerk (2)"
+    play.replies(transfer("Clerk (2)", "h2", target_own_name="Clerk", callback=True))
+    play.called_back(target="Clerk (3)", target_own_name="Clerk")
+    assert (play.state.agent, play.outputs["h2"]) == ("Clerk (3)", '{"assistant": "Clerk"}')
+    assert play.state.items[-1].target == "Clerk (3)"
+    play.replies(transfer("Clerk (2)", "h3", target_own_name="Clerk", callback=True))
+    play.called_back(target="Billing")
+    assert (play.outputs["h3"], play.state.items[-1].target) == ('{"assistant": "Billing"}', "")
+
+
 def test_the_agent_that_took_over_answers() -> None:
     play = Play.ready()
     play.replies(transfer("Billing", "h1"))
