@@ -381,6 +381,7 @@ from outlast.tracing.kinds import SpanData as SpanData
 from outlast.tracing.kinds import SpanError as SpanError
 from outlast.tracing.kinds import TaskSpanData as TaskSpanData
 from outlast.tracing.kinds import TurnSpanData as TurnSpanData
+from outlast.tracing.processors import set_tracing_export_api_key as set_tracing_export_api_key
 from outlast.tracing.provider import TracingProcessor as TracingProcessor
 from outlast.tracing.provider import add_trace_processor as add_trace_processor
 from outlast.tracing.provider import custom_span as custom_span
@@ -389,7 +390,6 @@ from outlast.tracing.provider import get_current_span as get_current_span
 from outlast.tracing.provider import get_current_trace as get_current_trace
 from outlast.tracing.provider import set_trace_processors as set_trace_processors
 from outlast.tracing.provider import set_tracing_disabled as set_tracing_disabled
-from outlast.tracing.provider import set_tracing_export_api_key as set_tracing_export_api_key
 from outlast.tracing.provider import trace as trace
 from outlast.tracing.user_spans import agent_span as agent_span
 from outlast.tracing.user_spans import function_span as function_span

@@ -21,7 +21,15 @@ from outlast.tracing.kinds import (
     TaskSpanData,
     TurnSpanData,
 )
-from outlast.tracing.processors import BatchTraceProcessor, ConsoleSpanExporter, TracingExporter
+from outlast.tracing.processors import (
+    BackendSpanExporter,
+    BatchTraceProcessor,
+    ConsoleSpanExporter,
+    TracingExporter,
+    default_exporter,
+    default_processor,
+    set_tracing_export_api_key,
+)
 from outlast.tracing.provider import (
     TracingProcessor,
     add_trace_processor,
@@ -31,7 +39,6 @@ from outlast.tracing.provider import (
     get_current_trace,
     set_trace_processors,
     set_tracing_disabled,
-    set_tracing_export_api_key,
     trace,
 )
 from outlast.tracing.trace_provider import TraceProvider, get_trace_provider, time_iso
@@ -49,6 +56,7 @@ from outlast.tracing.user_spans import (
 
 __all__ = [
     "AgentSpanData",
+    "BackendSpanExporter",
     "BatchTraceProcessor",
     "ConsoleSpanExporter",
     "CustomSpanData",
@@ -71,6 +79,8 @@ __all__ = [
     "add_trace_processor",
     "agent_span",
     "custom_span",
+    "default_exporter",
+    "default_processor",
     "flush_traces",
     "function_span",
     "gen_group_id",

@@ -1,16 +1,24 @@
-"""A processor that exports traces and spans in batches, on a background thread."""
+"""A processor that exports traces and spans in batches, and the exporters.
+
+Nothing is sent anywhere unless a program adds a processor.
+"""
 
 import json
+import os
+import random
 import sys
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections import deque
 from datetime import timedelta
-from typing import Any
+from functools import cache
+from typing import Any, Final, cast
 
 from outlast.agents.durations import as_duration
 from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
+from outlast.loop.values import JsonObject
 from outlast.tracing.current import Span, Trace
 from outlast.tracing.provider import TracingProcessor
 from outlast.tracing.receivers import (
@@ -41,6 +49,180 @@ class ConsoleSpanExporter(TracingExporter):
         """Write the traces and spans."""
         for item in items:
             sys.stdout.write(f"{json.dumps(item.export(), default=str)}\n")
+
+
+OPENAI_ENDPOINT: Final = "https://api.openai.com/v1/traces/ingest"
+LARGEST_FIELD_BYTES: Final = 100_000
+"""The limit of a span's input or output at OpenAI."""
+
+
+class BackendSpanExporter(TracingExporter):
+    """Sends traces and spans to OpenAI, or to a server that takes the same requests.
+
+    A program sends its traces there by adding a processor with it: `default_processor()` for
+    OpenAI. A request that fails for a reason that may pass is repeated; what cannot be sent is lost,
+    with a line in the log.
+
+    Args:
+        api_key: the key; default that of `OPENAI_API_KEY`.
+        organization: the id of the organization; default that of `OPENAI_ORG_ID`.
+        project: the id of the project; default that of `OPENAI_PROJECT_ID`.
+        endpoint: the URL of the server.
+        max_retries: the total number of attempts.
+        base_delay: the seconds before the second attempt; each further wait is twice as long.
+        max_delay: the longest wait in seconds.
+    """
+
+    def __init__(
+        self,
+        api_key: str | None = None,
+        organization: str | None = None,
+        project: str | None = None,
+        endpoint: str = OPENAI_ENDPOINT,
+        max_retries: int = 3,
+        base_delay: float = 1.0,
+        max_delay: float = 30.0,
+    ) -> None:
+        import httpx2  # slow to import, and only exporters to a server need it
+
+        self.endpoint = endpoint
+        self.max_retries = max_retries
+        self.base_delay = base_delay
+        self.max_delay = max_delay
+        self._api_key = api_key
+        self._organization = organization
+        self._project = project
+        self._broken = httpx2.RequestError
+        self._client = httpx2.Client(timeout=httpx2.Timeout(60, connect=5))
+
+    @property
+    def api_key(self) -> str | None:
+        """The key; None if there is none."""
+        return self._api_key or os.environ.get("OPENAI_API_KEY")
+
+    @property
+    def organization(self) -> str | None:
+        """The id of the organization, if any."""
+        return self._organization or os.environ.get("OPENAI_ORG_ID")
+
+    @property
+    def project(self) -> str | None:
+        """The id of the project, if any."""
+        return self._project or os.environ.get("OPENAI_PROJECT_ID")
+
+    def set_api_key(self, api_key: str) -> None:
+        """Use another key from now on."""
+        self._api_key = api_key
+
+    def export(self, items: list[Trace | Span[Any]]) -> None:
+        """Send a batch."""
+        if not items:
+            return
+        if not self.api_key:
+            logger.warning("OPENAI_API_KEY is not set, skipping trace export")
+            return
+        exported = [one for item in items if (one := item.export()) is not None]
+        if self.endpoint.rstrip("/") == OPENAI_ENDPOINT:
+            exported = [_accepted(one) for one in exported]
+        body = json.dumps({"data": exported}, default=str).encode()
+        for attempt in range(1, self.max_retries + 1):
+            if self._is_settled(body, len(items)):
+                return
+            if attempt < self.max_retries:
+                delay = min(self.base_delay * 2 ** (attempt - 1), self.max_delay)
+                time.sleep(delay * random.uniform(1, 1.1))  # noqa: S311  only spreads requests
+        logger.error("%d traces and spans are lost: no attempt to send them succeeded", len(items))
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def _is_settled(self, body: bytes, count: int) -> bool:
+        """Send a batch once; return whether there is no use in sending it again."""
+        headers = {
+            "Authorization": f"Bearer {self.api_key}",
+            "Content-Type": "application/json",
+            "OpenAI-Beta": "traces=v1",
+        }
+        named = {"OpenAI-Organization": self.organization, "OpenAI-Project": self.project}
+        headers |= {name: value for name, value in named.items() if value}
+        try:
+            response = self._client.post(url=self.endpoint, headers=headers, content=body)
+        except self._broken as error:
+            logger.warning("traces could not be sent: %s", type(error).__name__)
+            return False
+        status = response.status_code
+        if status < 300:
+            return True
+        if 400 <= status < 500:
+            logger.error(
+                "%d traces and spans are lost: the server answered %d %.300r",
+                count,
+                status,
+                response.text,
+            )
+            return True
+        logger.warning("traces could not be sent: the server answered %d", status)
+        return False
+
+
+def _accepted(item: JsonObject) -> JsonObject:
+    """Return a trace or span as OpenAI accepts it: with small fields, and usage of models only."""
+    data: JsonObject | None = item.get("span_data")
+    if data is None:
+        return item
+    data = {**data, **{name: _small(data[name]) for name in ("input", "output") if name in data}}
+    usage = data.pop("usage", None)
+    if data.get("type") == "generation" and isinstance(usage, dict):
+        counts = dict(cast("JsonObject", usage))
+        known = {name: counts.pop(name, None) for name in ("input_tokens", "output_tokens")}
+        if all(type(count) in {int, float} for count in known.values()):
+            details: JsonObject = {**(counts.pop("details", None) or {}), **counts}
+            data["usage"] = {**known, "details": details} if details else known
+    return {**item, "span_data": data}
+
+
+def _small(value: Any) -> Any:
+    """Return a value, or the beginning of its text if it is too large."""
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    if len(text.encode(errors="replace")) <= LARGEST_FIELD_BYTES:
+        return value
+    end = "... [truncated]"
+    cut = text.encode(errors="replace")[: LARGEST_FIELD_BYTES // 2].decode(errors="ignore")
+    return cut + end if isinstance(value, str) else {"truncated": True, "preview": cut + end}
+
+
+@cache
+def default_exporter() -> BackendSpanExporter:
+    """Return the exporter to OpenAI, the same each time; it has no processor by itself."""
+    return BackendSpanExporter()
+
+
+@cache
+def default_processor() -> "BatchTraceProcessor":
+    """Return the processor of `default_exporter()`, the same each time.
+
+    Nothing is sent until the program adds it: `add_trace_processor(default_processor())`.
+    """
+    return BatchTraceProcessor(default_exporter())
+
+
+_logged: list[str] = []
+"""The functions whose first call was logged."""
+
+
+def set_tracing_export_api_key(api_key: str) -> None:
+    """Set the key of the exporter to OpenAI.
+
+    Traces go there only if the program adds `default_processor()`; the first call logs that.
+    """
+    default_exporter().set_api_key(api_key)
+    if not _logged:
+        _logged.append("set_tracing_export_api_key")
+        logger.warning(
+            "set_tracing_export_api_key alone sends no trace to OpenAI. Traces go to the "
+            "processors of add_trace_processor: add default_processor() to send them."
+        )
 
 
 class BatchTraceProcessor(TracingProcessor):

@@ -103,25 +103,6 @@ def set_tracing_disabled(disabled: bool) -> None:  # noqa: FBT001  the name user
     REGISTRATION.disable(disabled)
 
 
-def set_tracing_export_api_key(api_key: str) -> None:
-    """Accept the key of OpenAI's trace exporter, which does not exist here.
-
-    Traces go to the processors that the program adds, and to no provider; the first call logs that.
-    The key is not kept.
-    """
-    del api_key
-    if not _logged:
-        _logged.append("set_tracing_export_api_key")
-        logger.warning(
-            "set_tracing_export_api_key has no effect: no trace is sent to OpenAI. Traces go to "
-            "the processors of add_trace_processor, and to nobody else."
-        )
-
-
-_logged: list[str] = []
-"""The functions without an effect whose first call was logged."""
-
-
 def flush_traces() -> None:
     """Make every processor send its pending traces and spans.
 

@@ -9,6 +9,7 @@ import pytest
 from outlast.agents.errors import UserError
 from outlast.agents.threads import run_in_thread
 from outlast.testing.span_collector import SpanCollector
+from outlast.tracing import default_exporter, set_tracing_export_api_key
 from outlast.tracing.current import Span, Trace, gen_trace_id
 from outlast.tracing.kinds import SpanData
 from outlast.tracing.provider import (
@@ -22,7 +23,6 @@ from outlast.tracing.provider import (
     open_span,
     set_trace_processors,
     set_tracing_disabled,
-    set_tracing_export_api_key,
     trace,
 )
 from outlast.tracing.receivers import REGISTRATION
@@ -56,13 +56,14 @@ class Faulty(TracingProcessor):
         raise OSError("disk full")
 
 
-def test_a_key_for_the_export_of_traces_is_accepted_and_one_line_says_that_nothing_is_sent(
+def test_a_key_for_the_export_of_traces_is_kept_and_one_line_says_that_nothing_is_sent(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     set_tracing_export_api_key("sk-secret")
     set_tracing_export_api_key("sk-secret")
     (line,) = caplog.messages
-    assert line.startswith("set_tracing_export_api_key has no effect: no trace is sent")
+    assert line.startswith("set_tracing_export_api_key alone sends no trace to OpenAI")
+    assert default_exporter().api_key == "sk-secret"
     assert "sk-secret" not in line
     assert REGISTRATION.active == ()
 
