@@ -66,7 +66,7 @@ class EffectActivities:
     @property
     def all(self) -> list[Any]:
         """The activities to register with a Temporal worker."""
-        return [self.carry_out, self.refuse_effect]
+        return [self.carry_out, self.refuse_effect, self.free_nested_id]
 
     @activity.defn(dynamic=True)
     async def carry_out(self, arguments: Sequence[RawValue]) -> JsonObject:
@@ -154,6 +154,28 @@ class EffectActivities:
     async def refuse_effect(self, payload: JsonObject) -> JsonObject:
         """Fail an effect if its result is too large for the run's history."""
         raise ApplicationError(payload["message"], type=payload["code"], non_retryable=True)
+
+    @activity.defn(name=names.ACTIVITY_FREE_ID)
+    async def free_nested_id(self, nested_id: str) -> None:
+        """End the open run with an id if the calling run has started it.
+
+        Raises:
+            ApplicationError: somebody else has started it.
+        """
+        client, parent_id = activity.client(), activity.info().workflow_id
+        description = await client.get_workflow_handle(nested_id).describe()
+        if description.close_time is not None:
+            return
+        # The server knows which workflow has started it.
+        if description.parent_id != parent_id or description.workflow_type != names.WORKFLOW:
+            raise ApplicationError(
+                f"The id {nested_id!r} of this nested run is in use by a workflow that its parent "
+                "has not started. End that workflow, and ask again.",
+                type=failures.USER_ERROR,
+                non_retryable=True,
+            )
+        abandoned = client.get_workflow_handle(nested_id, run_id=description.run_id)
+        await abandoned.terminate(reason="Its parent was reset, and runs it again.")
 
 
 def _see_as(caller: contextvars.Context | None) -> None:

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio.api.common.v1 import Payloads
-from temporalio.api.enums.v1 import EventType
+from temporalio.api.enums.v1 import EventType, StartChildWorkflowExecutionFailedCause
 from temporalio.api.failure.v1 import Failure as FailureRecord
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.update.v1 import Request as UpdateRequest
@@ -35,6 +35,8 @@ from outlast.payloads.readable import decode_failure, values_of
 LOCAL_ACTIVITY = "core_local_activity"
 
 _TIMED_OUT = "The engine ended the run: it exceeded its time limit."
+
+ID_IN_USE = StartChildWorkflowExecutionFailedCause.START_CHILD_WORKFLOW_EXECUTION_FAILED_CAUSE_WORKFLOW_ALREADY_EXISTS
 
 _UNSETTLED = {
     EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED,
@@ -63,6 +65,7 @@ class HistoryReader:
     _effects: dict[int, int] = field(default_factory=dict[int, int])
     _admitted: dict[int, UpdateRequest] = field(default_factory=dict[int, UpdateRequest])
     _bars: set[str] = field(default_factory=set[str])
+    _freeing: set[int] = field(default_factory=set[int])
     _waiting: list[tuple[int, history.HistoryEntry]] = field(
         default_factory=list[tuple[int, history.HistoryEntry]]
     )
@@ -113,8 +116,7 @@ class HistoryReader:
             case EventType.EVENT_TYPE_MARKER_RECORDED:
                 await self._take_marker(event)
             case EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
-                activity_id = event.activity_task_scheduled_event_attributes.activity_id
-                self._effects[event.event_id] = int(activity_id) if activity_id.isdigit() else 0
+                self._take_scheduled(event)
             case EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED:
                 nested = event.start_child_workflow_execution_initiated_event_attributes
                 self._effects[event.event_id] = history.effect_of_nested(nested.workflow_id)
@@ -122,6 +124,13 @@ class HistoryReader:
                 self.closed_by = await self._with_message(event)
             case _:
                 await self._take_result(event)
+
+    def _take_scheduled(self, event: HistoryEvent) -> None:
+        scheduled = event.activity_task_scheduled_event_attributes
+        number = scheduled.activity_id
+        self._effects[event.event_id] = int(number) if number.isdigit() else 0
+        if scheduled.activity_type.name == names.ACTIVITY_FREE_ID:
+            self._freeing.add(event.event_id)
 
     async def _take_signal(self, event: HistoryEvent) -> None:
         signal = event.workflow_execution_signaled_event_attributes
@@ -174,6 +183,8 @@ class HistoryReader:
                 done = event.activity_task_completed_event_attributes
                 payload, failure = await self._first(done.result), None
                 scheduled = done.scheduled_event_id
+                if scheduled in self._freeing:
+                    return  # the id of a nested run is free, and it starts again
             case EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED:
                 lost = event.activity_task_failed_event_attributes
                 payload, failure = None, await self._failure(lost.failure)
@@ -230,6 +241,8 @@ class HistoryReader:
                 return ended.initiated_event_id, EngineFailure(kind="other")
             case EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_FAILED:
                 refused = event.start_child_workflow_execution_failed_event_attributes
+                if refused.cause == ID_IN_USE:
+                    return 0, None  # an activity looks who has it
                 return refused.initiated_event_id, EngineFailure(kind="other")
             case _:
                 return 0, None

@@ -35,7 +35,7 @@ async def present_requests(root: LoopState, client: Client) -> tuple[ApprovalReq
     while waiting:
         run_id = waiting.pop(0)
         nested = await state_of(run_id, client)
-        if nested is None or not await _is_nested_in(run_id, root.run_id, client):
+        if nested is None or not await is_nested_in(run_id, root.run_id, client):
             continue
         found += [replace(one, run_id=run_id) for one in nested.own_requests]
         waiting += _nested_ids(nested)
@@ -47,11 +47,16 @@ def _nested_ids(run: LoopState) -> list[str]:
     return [one.nested_id for one in run.pending if isinstance(one, RunAgent)]
 
 
-async def _is_nested_in(run_id: str, root_id: str, client: Client) -> bool:
+async def is_nested_in(run_id: str, root_id: str, client: Client) -> bool:
     """Whether a run was started by another one, or by a run nested in that one."""
     seen = {run_id}
     while True:
-        description = await client.get_workflow_handle(run_id).describe()
+        try:
+            description = await client.get_workflow_handle(run_id).describe()
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                return False
+            raise await RunAddress(client, run_id).translate(error) from error
         run_id = description.parent_id or ""
         if run_id in {"", root_id} or run_id in seen:
             return run_id == root_id
@@ -115,7 +120,9 @@ async def _requesting_run(request_id: str, run: LoopState, client: Client) -> Lo
         return run
     called = dict.fromkeys(name_of(item.raw) for item in run.items if item.kind == "tool_call")
     for name in called:
-        nested = await state_of(f"{run.run_id}/{name}-{step.removeprefix('e')}", client)
-        if nested is not None:
+        nested_id = f"{run.run_id}/{name}-{step.removeprefix('e')}"
+        nested = await state_of(nested_id, client)
+        # Somebody may have started a run of their own in its place.
+        if nested is not None and await is_nested_in(nested_id, run.run_id, client):
             return await _requesting_run(request_id, nested, client)
     return None

@@ -15,10 +15,16 @@ from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 from temporalio.client import Client
 
-from outlast.agents.errors import DecisionRefused, RunClosed, UserError
+from outlast.agents.errors import DecisionRefused, RunClosed, RunNotFound, UserError
 from outlast.client.identity import sign
 from outlast.client.interruptions import Interruption
-from outlast.client.nested_requests import present_requests, request_in, run_of_request, state_of
+from outlast.client.nested_requests import (
+    is_nested_in,
+    present_requests,
+    request_in,
+    run_of_request,
+    state_of,
+)
 from outlast.client.run_address import RunAddress
 from outlast.contract import names, records
 from outlast.loop import phrases
@@ -336,6 +342,11 @@ class People:
             nested_id, settled = await run_of_request(request_id, await self._state(), self._client)
         if not nested_id or nested_id == self._address.run_id:
             return self._address, None
+        if not await is_nested_in(nested_id, self._address.run_id, self._client):
+            raise RunNotFound(
+                f"The run {nested_id!r} is not nested in {self._address.run_id!r}: somebody may have "
+                "started another one in its place. Look at the requests again."
+            )
         return RunAddress(self._client, nested_id, self._address.patience), settled
 
     # --- Takeovers --------------------------------------------------------------------------------

@@ -139,6 +139,8 @@ ACTIVITY_LINE: Final = "hold_line"
 ACTIVITY_NOTIFY: Final = "notify_people"
 ACTIVITY_REFUSE: Final = "refuse_effect"
 """The activity type that fails an effect for whose result the history has no room."""
+ACTIVITY_FREE_ID: Final = "free_nested_id"
+"""The activity type that ends a nested run that an abandoned history of its parent left open."""
 TOOL_PREFIX: Final = "tool:"
 HANDOFF_PREFIX: Final = "handoff:"
 

@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 
 from temporalio import workflow
 from temporalio.api.common.v1 import Payload
-from temporalio.common import RawValue, RetryPolicy, SearchAttributeUpdate, WorkflowIDReusePolicy
-from temporalio.exceptions import ApplicationError, FailureError
+from temporalio.common import RawValue, RetryPolicy, SearchAttributeUpdate
+from temporalio.exceptions import ApplicationError, FailureError, WorkflowAlreadyStartedError
 
 from outlast.contract import (
     claims,
@@ -534,22 +534,34 @@ class AgentRun:
             self._started = now, started + size_bytes
 
     async def _run_nested(self, effect: RunAgent) -> Any:
-        """Run an agent used as a tool as a child workflow, which is cancelled with this run."""
+        """Run an agent used as a tool as a child workflow, which is cancelled with this run.
+
+        After a reset, the nested run of the abandoned history may still have the id. What else may
+        have it is not this run's to end.
+        """
         record = records.nested_input(effect, visibility=self._visibility and not self._unlisted)
         payload = records.write(record)
-        await self._room_to_start(len(json.dumps(payload)))
-        listed = self._writes_attributes()  # must be read in the workflow task of the start
-        return await workflow.execute_child_workflow(
-            names.WORKFLOW,
-            payload,
-            id=effect.nested_id,
-            result_type=RawValue,
-            # After a reset, the nested run of the abandoned history may still be open.
-            id_reuse_policy=WorkflowIDReusePolicy.TERMINATE_IF_RUNNING,
-            parent_close_policy=workflow.ParentClosePolicy.REQUEST_CANCEL,
-            search_attributes=first_attributes(effect.target) if listed else None,
-            static_summary=presentation.summary(self._state, effect),
-        )
+        while True:
+            await self._room_to_start(len(json.dumps(payload)))
+            listed = self._writes_attributes()  # must be read in the workflow task of the start
+            try:
+                return await workflow.execute_child_workflow(
+                    names.WORKFLOW,
+                    payload,
+                    id=effect.nested_id,
+                    result_type=RawValue,
+                    parent_close_policy=workflow.ParentClosePolicy.REQUEST_CANCEL,
+                    search_attributes=first_attributes(effect.target) if listed else None,
+                    static_summary=presentation.summary(self._state, effect),
+                )
+            except WorkflowAlreadyStartedError:
+                await workflow.execute_activity(
+                    names.ACTIVITY_FREE_ID,
+                    effect.nested_id,
+                    activity_id=str(effect.effect),
+                    start_to_close_timeout=timedelta(seconds=30),
+                    summary=presentation.summary(self._state, effect),
+                )
 
     def _request(self, effect: Effect) -> JsonObject:
         """Return the request itself if it is small, else a claim on it."""

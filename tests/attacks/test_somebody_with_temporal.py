@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 from temporalio import workflow
 from temporalio.client import WorkflowUpdateFailedError
+from temporalio.common import WorkflowIDReusePolicy
 from temporalio.worker import Worker
 
 from outlast.agents.agent import Agent
 from outlast.agents.approvals.policy import ApprovalPolicy
+from outlast.agents.errors import RunNotFound
 from outlast.agents.tools.function_tool import function_tool
 from outlast.client.handle import RunHandle
 from outlast.client.line import RunLine
@@ -22,8 +24,10 @@ from outlast.contract import names, records
 from outlast.loop.approvals import ApprovalRequest, Decision, Evidence, Person
 from outlast.loop.calls import ModelReply, PlannedCall
 from outlast.loop.effects import RunTool
-from outlast.testing import ScriptedModel, call
+from outlast.ports.model import ModelRequest
+from outlast.testing import ScriptedModel, call, say
 from tests.workflow.desk import Desk, waits_for
+from tests.workflow.replies import outputs
 
 TWO = ApprovalPolicy(audience="billing", quorum=2)
 ANN = Person(subject="ann", groups=("billing",), method="token")
@@ -255,6 +259,59 @@ async def test_a_line_of_somebodys_own_runs_no_guarded_tool(desk: Desk):
         assert waiting.approvals[0].terms.quorum == 2
     assert bank.paid == []
     await handle.cancel()
+
+
+@pytest.mark.smoke
+async def test_a_run_in_the_place_of_a_nested_run_is_nobodys_child(desk: Desk):
+    """They end the nested run to take its id, or have the id before the nested run starts."""
+    bank = Bank(ApprovalPolicy(audience="billing"))
+    lead = Agent[Any](name="Lead", tools=[bank.agent.as_tool("ask_bank", "Ask.")])
+    await desk.open(lead, bank.agent, model=ScriptedModel(always=_lead_or_bank))
+
+    async def theirs(nested_id: str, **options: Any) -> RunHandle:
+        desk.ids.append(nested_id)
+        taken = records.write(records.RunInput(agent="Bank", input="Mine"))
+        await desk.client.start_workflow(
+            names.WORKFLOW, taken, id=nested_id, task_queue=desk.queue, **options
+        )
+        return RunHandle(desk.client, nested_id)
+
+    handle = await desk.start(lead, keep_open=True)
+    state = await desk.until(handle, waits_for(1))
+    nested_id, request = state.nested[0].nested_id, await request_of(handle)
+    reuse = WorkflowIDReusePolicy.TERMINATE_IF_RUNNING
+    imposter = await theirs(nested_id, id_reuse_policy=reuse)
+    await desk.until(imposter, waits_for(1))  # the same request, in a run of theirs
+    state = await desk.until_status(handle, "idle")
+    assert "ask_bank failed" in str(state.items[-2].raw)
+    assert await handle.approvals() == ()
+    with pytest.raises(RunNotFound, match="somebody may have started another one in its place"):
+        await handle.approve(request, by=ANN)
+
+    second = desk.new_id()
+    earlier = await theirs(nested_id.replace(handle.id, second))
+    await desk.until(earlier, waits_for(1))
+    handle = await desk.start(lead, keep_open=True, id=second)
+    state = await desk.until_status(handle, "idle")
+    assert "ask_bank failed" in str(state.items[-2].raw)
+    assert (await earlier.state()).status == "waiting"  # it was not ours to end
+
+    await handle.send("Again")  # the next nested run has an id of its own
+    await desk.until(handle, waits_for(1))
+    await handle.approve(await request_of(handle), by=ANN)
+    await desk.until_status(handle, "idle")
+    assert bank.paid == [1]
+    for one in (handle, imposter, earlier):
+        await one.cancel()
+
+
+def _lead_or_bank(request: ModelRequest) -> Any:
+    if request.tools[0].name == "refund":
+        return say("Paid.") if outputs(request) else [call("refund", "c1", euros=1)]
+    asked = sum(item.get("role") == "user" for item in request.input)
+    if len(outputs(request)) == asked:
+        return say("Done.")
+    return [call("ask_bank", f"l{asked}", input="Refund 1")]
 
 
 async def test_a_forged_report_of_a_nested_run_shows_and_decides_nothing_of_another(desk: Desk):

@@ -205,8 +205,9 @@ class FirstPage(Pages):
 class FakeHandle:
     """A workflow handle that answers from a recording."""
 
-    def __init__(self, client: "FakeClient", run_id: str | None) -> None:
+    def __init__(self, client: "FakeClient", run_id: str | None, parent_id: str = "") -> None:
         self._client = client
+        self._parent = parent_id or None
         self._run = run_id or client.newest
         self.run_id = run_id
 
@@ -225,6 +226,7 @@ class FakeHandle:
             close_time=None if self._client.status is None else "then",
             task_queue=self._client.task_queue,
             workflow_type=self._client.workflow_type,
+            parent_id=self._parent,
             raw_description=SimpleNamespace(pending_activities=[]),
         )
 
@@ -292,7 +294,8 @@ class FakeClient:
         if workflow_id == "support-42":
             return FakeHandle(self, run_id)
         nobody = FakeClient(answer=refused(RPCStatusCode.NOT_FOUND))
-        return FakeHandle(self.nested.get(workflow_id, nobody), run_id)
+        parent_id = workflow_id.rpartition("/")[0]  # as the ids of nested runs say
+        return FakeHandle(self.nested.get(workflow_id, nobody), run_id, parent_id)
 
     def note(self, *call: Any) -> None:
         self.calls.append(call)

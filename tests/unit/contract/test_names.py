@@ -83,6 +83,7 @@ def test_recorded_names_stay_what_they_are() -> None:
         names.MEMO_INPUT_DIGEST: "outlast_input_digest",
         names.ACTIVITY_OFFLOAD: "offload_items",
         names.ACTIVITY_REFUSE: "refuse_effect",
+        names.ACTIVITY_FREE_ID: "free_nested_id",
     }
     assert all(name == value for name, value in recorded.items())
     of_people = {"claim", "hold", "say", "release", "withdraw"}
