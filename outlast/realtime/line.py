@@ -314,7 +314,8 @@ class Line:
         await self._model.connect(cast("RealtimeModelConfig", config))
         self._connected_at = asyncio.get_running_loop().time()
         self._limit_session()
-        if self.has_call_id:
+        is_first = not self.id and not self._state.line_token
+        if self.has_call_id and not is_first:
             self._last = LastItem(self._raw)
             self._found = await self._last.find()
 

@@ -167,6 +167,7 @@ async def test_what_is_spoken_is_in_the_run_as_text(desk: Desk) -> None:
             await caller.answers(1)
             await server.call("rtc_1").user_says("When?")
             state = await caller.answers(2)
+        assert server.received("conversation.item.create") == [], "the first line adds nothing"
     assert transcript(state) == [
         "input: Where is A-17?",
         "message: It is on its way.",
@@ -342,6 +343,7 @@ async def test_another_process_goes_on_with_the_same_call(desk: Desk) -> None:
             await first.answers(1)
             await server.call("rtc_1").user_says("Refund A-17")
             await first.until("tool_approval_required")
+        assert server.received("conversation.item.create") == []
         async with calling(desk, server, agent, run_id, call_id="rtc_1") as second:
             await second.until("tool_approval_required")
             await second.session.approve_tool_call("c1")
@@ -351,6 +353,7 @@ async def test_another_process_goes_on_with_the_same_call(desk: Desk) -> None:
     assert transcript(state)[-1] == "message: It is done."
     assert [item["type"] for item in items].count("function_call_output") == 1
     assert len(items) == 6, "nothing was sent twice"
+    assert len(server.received("conversation.item.delete")) == 1, "the second looked for the last"
 
 
 async def test_the_call_of_another_requester_is_not_joined(desk: Desk) -> None:

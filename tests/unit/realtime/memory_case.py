@@ -8,6 +8,7 @@ from outlast import Agent
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.registry import Registry
 from outlast.contract import records
+from outlast.loop import lines
 from outlast.loop.approvals import Decision
 from outlast.loop.calls import ModelReply
 from outlast.loop.effects import CallModel, Command, HoldLine, LineEnded
@@ -99,15 +100,25 @@ class MemoryCase:
     async def attach(self) -> str:
         self.lines += 1
         line = f"line-{self.lines}"
-        await self.take(LineAttached(at_ms=now_ms(), line=line))
+        owner, *tokens = lines.tokens(line)
+        self._tokens = iter(tokens)
+        await self.take(LineAttached(at_ms=now_ms(), line=line, owner=owner))
         return line
 
     async def reply(self, said: Sequence[JsonObject], reply: ModelReply) -> None:
-        record = records.LineReplyRecord(line=f"line-{self.lines}", said=list(said), reply=reply)
+        record = records.LineReplyRecord(
+            line=f"line-{self.lines}", token=next(self._tokens), said=list(said), reply=reply
+        )
         sent = records.read(records.LineReplyRecord, records.write(record))
         message = Message(f"said:{reply.response_id}", tuple(sent.said), now_ms())
         await self.take(
-            LineReplied(at_ms=now_ms(), line=sent.line, message=message, result=sent.reply)
+            LineReplied(
+                at_ms=now_ms(),
+                line=sent.line,
+                token=sent.token,
+                message=message,
+                result=sent.reply,
+            )
         )
 
     async def send(self, content: Sequence[JsonObject]) -> None:
