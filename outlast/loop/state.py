@@ -40,7 +40,14 @@ from outlast.loop.items import Item, Message
 from outlast.loop.notices import Undelivered
 from outlast.loop.values import NO_USAGE, Failure, Json, JsonObject, ServerThread, Usage
 from outlast.loop.view import WHOLE, View, shown
-from outlast.loop.votes import Sender, aged, claim_refusal, person_problem, refusal
+from outlast.loop.votes import (
+    Sender,
+    aged,
+    claim_refusal,
+    person_problem,
+    recipient_problem,
+    refusal,
+)
 
 Phase: TypeAlias = Literal[
     "new",
@@ -738,7 +745,9 @@ def hold_problem(state: LoopState, event: ConversationHeld) -> str | None:
         return "The run has ended. Start a new one."
     if event.to and state.hold is None:
         return "Nobody has the conversation. Hold it first."
-    problem = _takeover_problem(state, event.person, event.at_ms, verified=event.verified)
+    problem = _takeover_problem(
+        state, event.person, event.at_ms, verified=event.verified, to=event.to
+    )
     if problem is not None or event.force or state.hold is None:
         return problem
     return None if _holds(state.hold, event.person) else _of_another(state.hold)
@@ -783,11 +792,13 @@ def release_problem(
 
 
 def _takeover_problem(
-    state: LoopState, person: Person, at_ms: int, *, verified: bool
+    state: LoopState, person: Person, at_ms: int, *, verified: bool, to: str = ""
 ) -> str | None:
     terms = state.start.takeover
     sender = sender_of(state, at_ms, verified=verified)
     problem = person_problem(terms, (terms.audience,), person, sender)
+    if problem is None and to:
+        problem = recipient_problem(terms, (terms.audience,), to, sender)
     return f"Taking over the conversation{problem}" if problem else None
 
 

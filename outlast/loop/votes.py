@@ -227,16 +227,34 @@ def _not_taken_over(request: ApprovalRequest, decision: Decision, sender: Sender
 def _not_handed_over(
     request: ApprovalRequest, person: Person, to: str, sender: Sender, *, force: bool
 ) -> str | None:
-    """Return why a claim cannot go to another person, whose groups nobody knows here."""
-    claim, audiences = request.claim, request.audiences
+    """Return why a claim cannot go to another person."""
+    claim = request.claim
     if not force and (claim is None or claim.until_ms <= sender.at_ms):
         return f": {person.subject} has no claim to hand over. Claim it first."
-    if to == sender.requester and request.terms.audience.exclude_requester:
-        return f": {to:.80} asked for this, so somebody else has to decide."
-    only_people = not any(one.groups for one in audiences)
-    named = {name for one in audiences for name in one.subjects}
-    if only_people and named and to not in named:
-        return f": {to:.80} may not do this. It is for {audience_text(audiences)}."
+    return recipient_problem(request.terms, request.audiences, to, sender)
+
+
+def recipient_problem(
+    terms: ApprovalTerms, audiences: Sequence[Audience], to: str, sender: Sender
+) -> str | None:
+    """Return why a person may not be given what needs terms, as the end of a sentence, or None.
+
+    Nobody knows their groups here: where a group may act, they are checked when they act.
+
+    Args:
+        terms: the terms.
+        audiences: who may act now.
+        to: the person.
+        sender: the circumstances; who gives it is checked elsewhere.
+    """
+    if len(to) > LONGEST_NAME:
+        return f" needs a name of at most {LONGEST_NAME} characters."
+    if terms.audience.exclude_requester and same_person(to, sender.requester):
+        return f": {to} asked for this, so somebody else has to decide."
+    named = [name for one in audiences for name in one.subjects]
+    in_group = any(one.groups for one in audiences)
+    if named and not in_group and not any(same_person(name, to) for name in named):
+        return f": {to} may not do this. It is for {audience_text(audiences)}."
     return None
 
 

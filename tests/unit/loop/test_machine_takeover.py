@@ -225,6 +225,36 @@ def test_a_holder_hands_the_conversation_over_to_a_colleague() -> None:
     assert play.state.ignored[-1].why == "Nobody has the conversation. Hold it first."
 
 
+def test_a_conversation_is_handed_over_only_to_whoever_may_have_it() -> None:
+    people = Audience(subjects=("ann", "eve", "cora"), exclude_requester=True)
+    terms = ApprovalTerms(audience=people)
+    play = play_in("idle", keep_open=True, takeover=terms, requester="cora")
+    play.holds("ann")
+    for to, why in (
+        ("bob", "bob may not do this. It is for ann or eve or cora."),
+        ("Cora", "Cora asked for this, so somebody else has to decide."),
+        ("e" * 5000, "needs a name of at most"),
+    ):
+        play.holds("ann", to=to)
+        assert why in play.state.ignored[-1].why
+        play.holds("eve", to=to, force=True)
+        assert why in play.state.ignored[-1].why
+    assert play.state.hold is not None
+    assert play.state.hold.by == "ann"
+    play.holds("ann", to="Eve")
+    play.says("I am Eve.", by="eve")
+    assert texts(play)[-1] == "I am Eve."
+
+
+def test_of_a_group_the_new_holder_is_checked_when_they_act() -> None:
+    terms = ApprovalTerms(audience=Audience(subjects=("ann",), groups=("billing",)))
+    play = play_in("idle", keep_open=True, takeover=terms)
+    play.holds("ann")
+    play.holds("ann", to="bob")
+    play.says("I am Bob.", by="bob")
+    assert "bob may not do this" in play.state.ignored[-1].why
+
+
 def test_a_hold_is_taken_from_somebody_by_force_only_by_the_audience() -> None:
     play = play_in("idle", keep_open=True, takeover=LEADS)
     play.holds("ann")

@@ -533,6 +533,13 @@ CLAIMED = replace(ASKED, claim=Claim(by="ann", until_ms=NOW + 1))
             False,
             ": bob may not do this. It is for ann or eve.",
         ),
+        (
+            replace(CLAIMED, terms=ApprovalTerms(audience=Audience(subjects=("ann", "eve")))),
+            "ann",
+            "Eve",
+            False,
+            None,
+        ),
     ],
 )
 def test_a_claim_is_handed_over_by_whoever_has_it(
