@@ -1,6 +1,6 @@
 """The SDK's converter for Chat Completions, over the conversions of the models here."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -88,14 +88,23 @@ class Converter:
         cls,
         items: str | Iterable[Any],
         model: str | None = None,
-        *,
-        preserve_tool_output_all_content: bool = False,
+        preserve_thinking_blocks: bool = False,  # noqa: FBT001, FBT002  the SDK's
+        preserve_tool_output_all_content: bool = False,  # noqa: FBT001, FBT002  likewise
+        **ignored: Any,
     ) -> list[JsonObject]:
         """Return the messages for Responses items.
+
+        Args:
+            items: the items, or the text of a user's message.
+            model: the model; data of a model is only sent to that model.
+            preserve_thinking_blocks: has no effect: they go back as the model sent them.
+            preserve_tool_output_all_content: whether outputs of tools keep images and files.
+            ignored: further settings of the SDK's converter, without effect here.
 
         Raises:
             UserError: an item has no equivalent.
         """
+        del preserve_thinking_blocks, ignored
         if isinstance(items, str):
             items = [{"role": "user", "content": items}]
         raws = [as_json(item) for item in items]
@@ -108,23 +117,34 @@ class Converter:
             )
 
     @classmethod
-    def message_to_output_items(cls, message: Any) -> list[Any]:
+    def message_to_output_items(
+        cls,
+        message: Any,
+        provider_data: Mapping[str, Any] | None = None,
+        *,
+        strict_feature_validation: bool = False,
+    ) -> list[Any]:
         """Return the Responses items of a completion's message.
 
+        Args:
+            message: the message.
+            provider_data: its `model` is the model to which data of the message may go back.
+            strict_feature_validation: refuse calls of custom tools, instead of leaving them out.
+
         Raises:
-            UserError: the message has audio.
+            UserError: the message has audio, or a call that is refused.
         """
         said = as_json(message)
         if said.get("audio"):
             raise UserError("Audio is not currently supported: ask the model for text.")
-        said["tool_calls"] = [
-            call
-            for call in as_objects(said.get("tool_calls")) or ()
-            if call.get("type") in {None, "function"}
-        ]
+        calls = as_objects(said.get("tool_calls")) or []
+        said["tool_calls"] = [call for call in calls if call.get("type") in {None, "function"}]
+        if strict_feature_validation and len(said["tool_calls"]) < len(calls):
+            raise UserError("Custom tool calls are not supported: offer function tools only.")
         if not any(said.get(name) for name in ("content", "refusal", "tool_calls")):
             return []
-        reply = response_from_chat({"choices": [{"message": said}]}, turn=0)
+        model = str((provider_data or {}).get("model") or "")
+        reply = response_from_chat({"choices": [{"message": said}]}, turn=0, model=model)
         output = [{**item, "id": NO_ID} for item in reply["output"]]
         return RunResponse(output, Usage()).output
 

@@ -161,3 +161,14 @@ def test_a_function_may_have_the_name_of_the_search() -> None:
     named = function_tool(lambda: "", name_override="tool_search")
     choice = ResponsesConverter.convert_tool_choice("tool_search", tools=[named, ToolSearchTool()])
     assert choice == {"type": "function", "name": "tool_search"}
+
+
+def test_the_settings_of_the_sdks_converter_are_taken() -> None:
+    message = {"role": "assistant", "content": "hi", "reasoning_content": "hm"}
+    items = ChatConverter.message_to_output_items(message, provider_data={"model": "m"})
+    assert ChatConverter.items_to_messages(items, "m", True, should_replay_reasoning_content=None)
+    custom = {"id": "c", "type": "custom", "custom": {"name": "sql", "input": "x"}}
+    calls = {"role": "assistant", "tool_calls": [custom]}
+    assert ChatConverter.message_to_output_items(calls) == []
+    with pytest.raises(UserError, match="Custom tool calls are not supported"):
+        ChatConverter.message_to_output_items(calls, strict_feature_validation=True)
