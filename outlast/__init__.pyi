@@ -15,6 +15,7 @@ from outlast.agents.approvals.policy import Audience as Audience
 from outlast.agents.approvals.policy import Escalation as Escalation
 from outlast.agents.config.model_settings import ModelSettings as ModelSettings
 from outlast.agents.config.retry import ModelRetryAdvice as ModelRetryAdvice
+from outlast.agents.config.retry import ModelRetryAdviceRequest as ModelRetryAdviceRequest
 from outlast.agents.config.retry import ModelRetryBackoffSettings as ModelRetryBackoffSettings
 from outlast.agents.config.retry import ModelRetryNormalizedError as ModelRetryNormalizedError
 from outlast.agents.config.retry import ModelRetrySettings as ModelRetrySettings

@@ -143,7 +143,9 @@ async def _call_model(
             )
             record_response(response)
     except EffectError as error:
-        failed = FailedAttempt(number=attempt.number, request=model_request, stream=streams)
+        failed = FailedAttempt(
+            number=attempt.number, request=model_request, stream=streams, model=model
+        )
         await apply_retry_settings(error, failed, policy)
         raise
     response = _with_own_names(response, offer)

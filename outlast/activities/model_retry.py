@@ -6,8 +6,10 @@ from datetime import timedelta
 from typing import cast
 
 from outlast.activities.errors import EffectError
+from outlast.agents.callables import call
 from outlast.agents.config.retry import (
     ModelRetryAdvice,
+    ModelRetryAdviceRequest,
     ModelRetryNormalizedError,
     RetryPolicy,
     RetryPolicyContext,
@@ -34,11 +36,13 @@ class FailedAttempt:
         number: the number of the attempt, from 1.
         request: the request.
         stream: whether the call was streamed.
+        model: the model; one of the program's own may have `get_retry_advice`.
     """
 
     number: int
     request: ModelRequest
     stream: bool
+    model: object = None
 
 
 async def apply_retry_settings(
@@ -54,15 +58,18 @@ async def apply_retry_settings(
         attempt: the attempt.
         policy: the policy of the settings, if any.
     """
+    if error.code not in OF_THE_MODEL:
+        return
+    advice = await _own_advice(error, attempt)
     settings = attempt.request.settings.retry
-    if settings is None or error.code not in OF_THE_MODEL:
+    if settings is None:
         return
     most = MODEL.attempts
     if settings.max_retries is not None:
         most = min(most, settings.max_retries + 1)
     error.attempts = most
     if policy is not None:
-        await _ask_policy(error, attempt, policy, most - 1)
+        await _ask_policy(error, attempt, policy, most - 1, advice)
     if attempt.number >= most:
         error.retryable = False
     if settings.backoff is not None and error.retry_after is None:
@@ -70,17 +77,48 @@ async def apply_retry_settings(
         error.retry_after = timedelta(seconds=seconds)
 
 
+async def _own_advice(error: EffectError, attempt: FailedAttempt) -> ModelRetryAdvice | None:
+    """Ask a program's model about its error, and apply what it says."""
+    ask = getattr(attempt.model, "get_retry_advice", None)
+    if ask is None:
+        return None
+    request = ModelRetryAdviceRequest(
+        error=_cause(error),
+        attempt=attempt.number,
+        stream=attempt.stream,
+        previous_response_id=attempt.request.previous_response_id,
+        conversation_id=attempt.request.conversation_id,
+    )
+    try:
+        advice: object = await call(ask, request)
+    except Exception:
+        logger.exception("get_retry_advice of a model failed; the engine's rule applies")
+        return None
+    if not isinstance(advice, ModelRetryAdvice):
+        return None
+    if advice.suggested is not None:
+        error.retryable = advice.suggested
+    if advice.retry_after is not None:
+        error.retry_after = timedelta(seconds=max(advice.retry_after, 0.0))
+    return advice
+
+
 async def _ask_policy(
-    error: EffectError, attempt: FailedAttempt, policy: RetryPolicy, max_retries: int
+    error: EffectError,
+    attempt: FailedAttempt,
+    policy: RetryPolicy,
+    max_retries: int,
+    advice: ModelRetryAdvice | None,
 ) -> None:
-    normalized = _normalized(error)
+    normalized = _normalized(error) if advice is None else advice.normalized or _normalized(error)
     context = RetryPolicyContext(
-        error=cast("Exception", error.__cause__ or error),
+        error=_cause(error),
         attempt=attempt.number,
         max_retries=max_retries,
         stream=attempt.stream,
         normalized=normalized,
-        provider_advice=ModelRetryAdvice(
+        provider_advice=advice
+        or ModelRetryAdvice(
             suggested=error.retryable,
             retry_after=normalized.retry_after,
             reason=normalized.error_code,
@@ -97,6 +135,10 @@ async def _ask_policy(
     error.retryable = decision.retry
     if decision.delay is not None:
         error.retry_after = timedelta(seconds=max(decision.delay, 0.0))
+
+
+def _cause(error: EffectError) -> Exception:
+    return cast("Exception", error.__cause__ or error)
 
 
 def _normalized(error: EffectError) -> ModelRetryNormalizedError:

@@ -5,7 +5,7 @@ The engine carries out every retry: it survives the worker, and the number of at
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import asdict, dataclass, field
-from typing import TypeAlias, cast
+from typing import Literal, TypeAlias, cast
 
 from outlast.agents.callables import call, check_callable
 from outlast.agents.config.settings_field import as_settings
@@ -93,12 +93,36 @@ class ModelRetryAdvice:
         retry_after: the delay that the provider asked for, in seconds.
         reason: the reason, as in `ModelError.code`.
         normalized: the failure itself.
+        replay_safety: whether a second request repeats effects at the provider: `safe` if not,
+            `unsafe` if so, None if that is unknown.
+        response_started: whether the response had begun.
     """
 
     suggested: bool | None = None
     retry_after: float | None = None
     reason: str | None = None
     normalized: ModelRetryNormalizedError | None = None
+    replay_safety: Literal["safe", "unsafe"] | None = None
+    response_started: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRetryAdviceRequest:
+    """The argument of `get_retry_advice`, a method that a program's own model may have.
+
+    Attributes:
+        error: the exception.
+        attempt: the number of the failed attempt, from 1.
+        stream: whether the call was streamed.
+        previous_response_id: the response that the request continued, if any.
+        conversation_id: the provider's conversation of the request, if any.
+    """
+
+    error: Exception
+    attempt: int
+    stream: bool
+    previous_response_id: str | None = None
+    conversation_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +153,17 @@ class RetryPolicyContext:
     def stateful_request(self) -> bool:
         """Whether the provider's server keeps the conversation."""
         return bool(self.previous_response_id or self.conversation_id)
+
+    @property
+    def replay_safety(self) -> Literal["safe", "unsafe", "unknown"]:
+        """Whether a second request repeats effects at the provider, by the advice."""
+        said = self.provider_advice.replay_safety if self.provider_advice is not None else None
+        return said if said in {"safe", "unsafe"} else "unknown"
+
+    @property
+    def response_started(self) -> bool:
+        """Whether the response had begun, by the advice."""
+        return self.provider_advice is not None and self.provider_advice.response_started
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,7 +134,7 @@ class Converter:
         Raises:
             UserError: the message has audio, or a call that is refused.
         """
-        said = as_json(message)
+        said: JsonObject = {**as_json(message)}
         if said.get("audio"):
             raise UserError("Audio is not currently supported: ask the model for text.")
         calls = as_objects(said.get("tool_calls")) or []

@@ -17,7 +17,12 @@ from outlast import (
 )
 from outlast.activities.errors import EffectError, of_model
 from outlast.activities.model_retry import FailedAttempt, apply_retry_settings
-from outlast.agents.config.retry import RetryPolicyContext
+from outlast.agents.config.retry import (
+    ModelRetryAdvice,
+    ModelRetryAdviceRequest,
+    ModelRetryNormalizedError,
+    RetryPolicyContext,
+)
 from outlast.agents.config.settings import references_in, write_run_config
 from outlast.agents.errors import ModelTimeoutError
 from outlast.ports.model import ModelRequest
@@ -130,3 +135,62 @@ async def test_a_run_is_retried_as_its_settings_say() -> None:
     assert settings["model_settings"]["retry"]["policy"] in references_in(settings)
     result = await run_in_memory(Agent(name="A"), "hi", model=Failing("Done."), run_config=config)
     assert result.final_output == "Done."
+
+
+class Advising:
+    """A program's model that knows what its errors mean."""
+
+    def __init__(self, advice: object) -> None:
+        self.advice = advice
+        self.asked: list[ModelRetryAdviceRequest] = []
+
+    def get_retry_advice(self, request: ModelRetryAdviceRequest) -> Any:
+        self.asked.append(request)
+        if isinstance(self.advice, Exception):
+            raise self.advice
+        return self.advice
+
+
+async def advised(model: Advising, *, policy: Any = None) -> EffectError:
+    error = of_model(overloaded())
+    retry = None if policy is None else ModelRetrySettings(policy=policy)
+    request = ModelRequest(
+        instructions=None, input=[], settings=ModelSettings(retry=retry), previous_response_id="r"
+    )
+    attempt = FailedAttempt(number=2, request=request, stream=False, model=model)
+    await apply_retry_settings(error, attempt, policy)
+    return error
+
+
+async def test_a_programs_model_says_whether_and_when_its_error_is_retried() -> None:
+    model = Advising(ModelRetryAdvice(suggested=False, retry_after=7))
+    error = await advised(model)
+    assert (error.retryable, error.retry_after) == (False, timedelta(seconds=7))
+    (asked,) = model.asked
+    assert (asked.attempt, asked.stream, asked.previous_response_id) == (2, False, "r")
+
+
+async def test_a_policy_reads_the_models_advice_and_decides() -> None:
+    seen: list[RetryPolicyContext] = []
+
+    def policy(context: RetryPolicyContext) -> bool:
+        seen.append(context)
+        return True
+
+    mine = ModelRetryNormalizedError(is_network_error=True)
+    advice = ModelRetryAdvice(
+        suggested=False, replay_safety="unsafe", response_started=True, normalized=mine
+    )
+    error = await advised(Advising(advice), policy=policy)
+    assert error.retryable
+    assert (seen[0].replay_safety, seen[0].response_started) == ("unsafe", True)
+    assert seen[0].normalized is mine
+
+    await advised(Advising(None), policy=policy)
+    assert (seen[1].replay_safety, seen[1].response_started) == ("unknown", False)
+
+
+@pytest.mark.parametrize("advice", [None, "retry!", RuntimeError("no idea")])
+async def test_no_advice_is_the_engines_rule(advice: object) -> None:
+    error = await advised(Advising(advice))
+    assert (error.retryable, error.retry_after) == (True, None)
