@@ -13,6 +13,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from outlast.agents.config.settings import ModelSettings
+from outlast.agents.errors import ModelBehaviorError
 from outlast.agents.items.raw_items import as_input, as_json
 from outlast.agents.tools.definition import ToolNamespace
 from outlast.agents.tools.hosted import HostedTool
@@ -209,6 +210,10 @@ class ModelError(Exception):
         self.status = status
 
 
+_FAILURES = frozenset({"error", "response.error", "response.failed", "response.incomplete"})
+"""The events with which a stream of the Responses API ends, other than a whole response."""
+
+
 async def response_of_stream(
     events: AsyncIterator[JsonObject], on_event: Callable[[JsonObject], None] | None = None
 ) -> ModelResponse:
@@ -220,6 +225,7 @@ async def response_of_stream(
 
     Raises:
         ModelError: the stream raised it, or ended without a response.
+        ModelBehaviorError: the stream ended with the event of a failure.
     """
     if isinstance(events, AsyncGenerator):
         async with aclosing(cast("AsyncGenerator[JsonObject]", events)) as closed_at_the_end:
@@ -262,6 +268,8 @@ async def _last_response(
             done.append(event.get("item"))
         if on_event is not None:
             on_event(event)
+        if event.get("type") in _FAILURES:  # of a program's model: those here raise ModelError
+            raise ModelBehaviorError(_failure_of(event))
     if response is None:
         message = "The model's stream ended before the answer was complete."
         raise ModelError(message, code="bad_response", retryable=True)
@@ -281,6 +289,12 @@ async def _last_response(
         request_id=request_id if isinstance(request_id, str) else None,
         raw_usage=_object(response.get("raw_usage", usage)) or None,
     )
+
+
+def _failure_of(event: JsonObject) -> str:
+    error = _object(_object(event.get("response")).get("error")) or event
+    said = f": {error['message']!s:.500}" if error.get("message") else "."
+    return f"The model's stream ended with the event {event['type']!r}{said}"
 
 
 def _object(value: object) -> JsonObject:

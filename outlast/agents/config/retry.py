@@ -108,7 +108,9 @@ class ModelRetryAdvice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRetryAdviceRequest:
-    """The argument of `get_retry_advice`, a method that a program's own model may have.
+    """A failed call, about which a program's own model is asked for advice.
+
+    It is the argument of the model's method `get_retry_advice`.
 
     Attributes:
         error: the exception.

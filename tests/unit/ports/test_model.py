@@ -13,6 +13,7 @@ from openai.types.responses import (
 )
 
 from outlast.agents.config.settings import ModelSettings
+from outlast.agents.errors import ModelBehaviorError
 from outlast.loop.values import JsonObject, Usage
 from outlast.models.openai.provider import OpenAIProvider
 from outlast.ports.model import (
@@ -231,3 +232,24 @@ def test_the_items_of_a_response_become_input_without_being_shared() -> None:
     (item,) = response.to_input_items()
     item["content"].append("more")
     assert response.to_input_items() == [{"type": "message", "content": []}]
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        ({"type": "error", "message": "no credit"}, "the event 'error': no credit"),
+        (
+            {"type": "response.failed", "response": {"error": {"message": "broken"}}},
+            "the event 'response.failed': broken",
+        ),
+        ({"type": "response.incomplete", "response": {}}, "the event 'response.incomplete'."),
+    ],
+)
+async def test_a_stream_that_says_that_it_failed_is_not_tried_again(
+    event: JsonObject, words: str
+) -> None:
+    seen: list[JsonObject] = []
+    with pytest.raises(ModelBehaviorError) as caught:
+        await response_of_stream(Stream(event)(), seen.append)
+    assert words in str(caught.value)
+    assert seen == [event]
