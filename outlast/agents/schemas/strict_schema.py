@@ -76,6 +76,8 @@ def ensure_strict_json_schema(schema: JsonObject) -> JsonObject:
         TypeError: the schema is not a dict.
     """
     check_type("The schema", schema, dict, "a dict")
+    if schema.get("type", "object") in _TYPES.values() or schema.get("type") == "array":
+        return _Strictness("The schema").node(schema, "")
     return strict_schema(schema, owner="The schema")
 
 
@@ -256,7 +258,12 @@ def _definition(reference: object, definitions: dict[str, JsonObject]) -> JsonOb
         return None
     _, _, path = reference.partition("#/")
     key, _, name = path.partition("/")
-    return definitions.get(key, {}).get(name)
+    return definitions.get(key, {}).get(_decoded(name))
+
+
+def _decoded(token: str) -> str:
+    """Return the name that a part of a JSON pointer stands for."""
+    return token.replace("~1", "/").replace("~0", "~")
 
 
 def _reachable(entries: dict[str, JsonObject], root: JsonObject, prefix: str) -> JsonObject:
@@ -270,7 +277,7 @@ def _reachable(entries: dict[str, JsonObject], root: JsonObject, prefix: str) ->
         elif isinstance(value, dict):
             reference = cast(JsonObject, value).get("$ref")
             if isinstance(reference, str):
-                name = reference.removeprefix(prefix)
+                name = _decoded(reference.removeprefix(prefix))
                 if name in entries and name not in found:
                     found[name] = entries[name]
                     waiting.append(entries[name])

@@ -394,3 +394,20 @@ def test_a_schema_that_is_nested_too_deeply_is_a_user_error() -> None:
         strict_schema(schema, owner="Tool 'dig'")
 
     assert caught.value.__suppress_context__
+
+
+def test_a_schema_by_hand_may_be_of_any_type_and_must_be_a_dict() -> None:
+    names = {"type": "array", "items": {"type": "object", "properties": {"a": {"type": "string"}}}}
+    assert ensure_strict_json_schema(names)["items"]["required"] == ["a"]
+    schema: Any = []
+    with pytest.raises(TypeError, match="The schema must be a dict"):
+        ensure_strict_json_schema(schema)
+
+
+def test_a_reference_may_name_a_definition_with_a_slash() -> None:
+    leaf = {"type": "object", "properties": {"a": {"type": "string"}}}
+    root = {"allOf": [{"$ref": "#/$defs/a~1b~0c"}], "$defs": {"a/b~c": leaf}}
+    assert ensure_strict_json_schema(root)["required"] == ["a"]
+    nested = {"type": "object", "properties": {"x": {"$ref": "#/$defs/a~1b~0c"}}}
+    strict = ensure_strict_json_schema({**nested, "$defs": {"a/b~c": leaf}})
+    assert list(strict["$defs"]) == ["a/b~c"]
