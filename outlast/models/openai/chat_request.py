@@ -134,8 +134,9 @@ def check_spec(tool: ToolSpec) -> None:
     """
     if tool.deferred or tool.namespace or tool.allowed_callers:
         raise UnsupportedItemError(
-            f"the tool {tool.name!r} has defer_loading, a namespace or allowed_callers, which are"
-            " only supported with OpenAI Responses models. Use the Responses API, or leave that out."
+            f"the tool {tool.name!r} has defer_loading=True, a tool_namespace() or allowed_callers,"
+            " which are only supported with OpenAI Responses models. Use the Responses API, or leave"
+            " them out."
         )
 
 
