@@ -438,7 +438,7 @@ async def test_a_tool_that_may_not_tell_the_model_ends_the_run_with_its_reason(d
 
 BAD_REPLIES: list[tuple[str, Any, type[Exception], str]] = [
     ("no type", [{"text": "Hello"}], MaxTurnsExceeded, "2"),
-    ("no call id", [{"type": "function_call", "name": "refund"}], ModelBehaviorError, "call id"),
+    ("no call id", [{"type": "function_call", "name": "refund"}], ModelBehaviorError, "call ID"),
     (
         "one id for two calls",
         [call("refund", "c1", order=1), call("refund", "c1", order=2)],
