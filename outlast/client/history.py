@@ -21,7 +21,7 @@ from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.errors import UserError
-from outlast.client.outages import Outage, patience_of, ride_out
+from outlast.client.outages import Outage, long_poll, patience_of, ride_out
 from outlast.contract import failures, history, names
 from outlast.contract.failures import EngineFailure
 from outlast.contract.records import NOT_JSON, Unreadable
@@ -383,8 +383,7 @@ class RunReader:
         outage = Outage(self.patience)
         while True:
             try:
-                await events.fetch_next_page()
-                outage.is_over()
+                await long_poll(self.client, events.fetch_next_page(), outage)
             except RPCError as error:
                 if error.status == RPCStatusCode.INVALID_ARGUMENT and events.next_page_token:
                     # The history has changed since the server made the token.

@@ -2,10 +2,13 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import timedelta
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
+from weakref import WeakKeyDictionary, WeakSet
 
+from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
+from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.errors import ServerUnavailable, UserError
@@ -18,6 +21,9 @@ T = TypeVar("T")
 PATIENCE: Final = timedelta(minutes=5)
 """The default time that a caller waits for a server that does not answer."""
 
+PROGRAM_PATIENCE: Final = timedelta(seconds=45)
+"""The default of a program that hosts its own runs, where somebody waits at the screen."""
+
 PATIENCE_VARIABLE: Final = "OUTLAST_PATIENCE_SECONDS"
 
 WAITS_SECONDS: Final = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
@@ -25,6 +31,12 @@ WAITS_SECONDS: Final = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 
 SILENT_SECONDS: Final = 3.0
 """An outage that lasts longer is logged, once."""
+
+QUIET_SECONDS: Final = 5.0
+"""How long a server may say nothing to a reader before it is asked whether it is there."""
+
+PING_SECONDS: Final = 5.0
+"""How long a server may take to say that it is there."""
 
 LONGEST_CALL_IN_OUTAGE_SECONDS: Final = 90.0
 """A call that fails later than this after the previous failure starts a new outage."""
@@ -50,9 +62,19 @@ AWAY: Final = frozenset(
 
 TOO_LARGE: Final = "larger than max"
 
+_answered_at: "WeakKeyDictionary[Client, float]" = WeakKeyDictionary()
+"""When a server has last answered a reader, by the event loop's clock."""
 
-def patience_of(patience: timedelta | None) -> timedelta:
+_gone: "WeakSet[Client]" = WeakSet()
+"""The clients whose server has not answered within the patience of a reader."""
+
+
+def patience_of(patience: timedelta | None, default: timedelta = PATIENCE) -> timedelta:
     """Return how long to wait for a server that does not answer.
+
+    Args:
+        patience: the user's value; None for that of the environment.
+        default: the value where the environment has none.
 
     Raises:
         UserError: the value is no duration.
@@ -63,7 +85,7 @@ def patience_of(patience: timedelta | None) -> timedelta:
         return patience
     text = os.environ.get(PATIENCE_VARIABLE, "")
     if not text:
-        return PATIENCE
+        return default
     try:
         seconds = float(text)
         return timedelta(seconds=max(seconds, 0.0))
@@ -80,8 +102,13 @@ def is_passing(error: RPCError) -> bool:
 
 def unavailable(error: RPCError, patience: timedelta | None = None) -> ServerUnavailable:
     """Return the error of a server that does not answer."""
-    waited = f" for {patience.total_seconds():g} s" if patience else ""
-    return ServerUnavailable(f"The Temporal server does not answer{waited}: {error.message}")
+    if not patience:
+        return ServerUnavailable(f"The Temporal server does not answer: {error.message}")
+    return ServerUnavailable(
+        f"The Temporal server has not answered for {patience.total_seconds():g} s: {error.message}. "
+        "Runs are kept, and go on once it and their program or workers are back. "
+        f"{PATIENCE_VARIABLE}=600 or patience=timedelta(minutes=10) waits for longer."
+    )
 
 
 def wait_seconds(attempt: int) -> float:
@@ -107,8 +134,13 @@ class Outage:
         """Record that the server has answered."""
         self._since, self._attempt, self._is_logged = None, 0, False
 
-    async def wait(self, error: RPCError) -> None:
+    async def wait(self, error: RPCError, *, since: float | None = None) -> None:
         """Wait until the next attempt is due.
+
+        Args:
+            error: the error of the failed attempt.
+            since: when the attempt began, by the event loop's clock; None if it may have been
+                answered in between.
 
         Raises:
             RPCError: the error will not pass.
@@ -118,7 +150,8 @@ class Outage:
             raise error
         now = asyncio.get_running_loop().time()
         if self._since is None or now - self._last > LONGEST_CALL_IN_OUTAGE_SECONDS:
-            self._since, self._attempt, self._is_logged = now, 0, False
+            self._since = now if since is None else since
+            self._attempt, self._is_logged = 0, False
         left = self._since + self._patience.total_seconds() - now
         if left <= 0:
             raise unavailable(error, self._patience) from error
@@ -143,7 +176,66 @@ async def ride_out(call: Callable[[], Awaitable[T]], patience: timedelta) -> T:
     """
     outage = Outage(patience)
     while True:
+        began = asyncio.get_running_loop().time()
         try:
             return await call()
         except RPCError as error:
-            await outage.wait(error)
+            await outage.wait(error, since=began)
+
+
+async def long_poll(client: Client, call: Coroutine[Any, Any, T], outage: Outage) -> T:
+    """Await a call that the server answers when there is news, as long as the server is there.
+
+    A connection to a server that is gone may stay silent for minutes. So a server that has answered
+    no reader of the client for a while is asked whether it is there.
+
+    Raises:
+        RPCError: the call failed.
+        ServerUnavailable: the outage took too long.
+    """
+    clock = asyncio.get_running_loop().time
+    poll = asyncio.ensure_future(call)
+    poll.add_done_callback(_retrieve)
+    try:
+        while not (await asyncio.wait({poll}, timeout=QUIET_SECONDS))[0]:
+            if clock() - _answered_at.get(client, 0.0) >= QUIET_SECONDS:
+                await _ping(client, outage)
+                _answered_at[client] = clock()
+        result = poll.result()
+    finally:
+        poll.cancel()
+    outage.is_over()
+    _answered_at[client] = clock()
+    return result
+
+
+async def _ping(client: Client, outage: Outage) -> None:
+    """Wait until the server says anything, an error included."""
+    while True:
+        began = asyncio.get_running_loop().time()
+        try:
+            await client.workflow_service.get_system_info(
+                GetSystemInfoRequest(), timeout=timedelta(seconds=PING_SECONDS)
+            )
+        except RPCError as error:
+            if error.status in AWAY or error.status == RPCStatusCode.CANCELLED:  # or timed out
+                try:
+                    await outage.wait(error, since=began)
+                except ServerUnavailable:
+                    _gone.add(client)
+                    raise
+                continue
+        outage.is_over()
+        _gone.discard(client)
+        return
+
+
+def is_gone(client: Client) -> bool:
+    """Whether a reader has given the server of a client up, and it has not answered since."""
+    return client in _gone
+
+
+def _retrieve(poll: asyncio.Future[Any]) -> None:
+    """Mark the error of a call as seen, also where nobody waits for the call any more."""
+    if not poll.cancelled():
+        poll.exception()

@@ -12,7 +12,7 @@ from outlast.agents.errors import RunAlreadyStarted, ServerUnavailable
 from outlast.blobs import use_blob_store
 from outlast.client.handle import RunHandle
 from outlast.client.local_definitions import LocalDefinitions
-from outlast.client.outages import patience_of
+from outlast.client.outages import PATIENCE, PROGRAM_PATIENCE, patience_of
 from outlast.contract import names
 from outlast.loop.state import LoopState
 from outlast.ports.blobs import BlobStore
@@ -29,7 +29,8 @@ class RunHost:
         client: the program's client; without one, the process has an engine.
         task_queue: the task queue of the workers, if the program chose one.
         context: the context of the run.
-        patience: how long to wait for a server that does not answer.
+        patience: how long to wait for a server that does not answer; by default, not as long where
+            this process hosts the run.
         blob_store: the store for large content, if the program chose one.
     """
 
@@ -48,7 +49,7 @@ class RunHost:
         self._client = client
         self._queue = task_queue
         self._context_type = context_class(context)
-        self.patience = patience_of(patience)
+        self.patience = patience_of(patience, PROGRAM_PATIENCE if self._is_here else PATIENCE)
         self._engine: Engine | None = None
         self._serving: list[Serving] = []
 

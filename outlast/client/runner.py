@@ -314,7 +314,7 @@ class Runner:
                 objects, and to host the run here, as with `run`.
             client: a connected Temporal client.
             patience: how long to wait for a server that does not answer; default:
-                OUTLAST_PATIENCE_SECONDS, or five minutes.
+                OUTLAST_PATIENCE_SECONDS, or five minutes, and 45 seconds for a run hosted here.
             blob_store: the store for large content; the workers need the same one.
 
         Raises:

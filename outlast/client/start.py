@@ -78,7 +78,8 @@ class RunOptions(StartOptions, total=False):
         client: a connected Temporal client.
         task_queue: the task queue of the workers that host the run.
         patience: how long to wait for a server that does not answer, such as one that restarts;
-            default: OUTLAST_PATIENCE_SECONDS, or five minutes.
+            default: OUTLAST_PATIENCE_SECONDS, or five minutes, and 45 seconds where this process hosts
+            the run.
         blob_store: the store for large content; the workers need the same one.
         tenant: whose run it is, a name or a `Tenant` with a weight: tenants take turns where tasks
             wait for workers.

@@ -16,12 +16,16 @@ from outlast.agents.agent import Agent
 from outlast.agents.approvals.policy_file import ENVIRONMENT_VARIABLE, ApprovalFile
 from outlast.agents.logs import get_logger
 from outlast.agents.registry import OfRun, Registry
+from outlast.client.outages import is_gone
 from outlast.local.loop_end import kept_out, kept_tasks
 from outlast.local.queues import QueueClaim
 from outlast.local.run_definitions import RunDefinitions
 from outlast.worker.agent_worker import AgentWorker
 
 GRACE = timedelta(seconds=1)
+
+FAREWELL_SECONDS = 2.0
+"""How long a worker that stops waits for a server that is gone; its core would wait for 30 s."""
 
 LOOK_AGAIN_SECONDS = 2.0
 """How often to try to start a worker again after the server has ended the previous one."""
@@ -125,8 +129,13 @@ class LocalWorker:
         try:
             if self._beginning_again is not None:
                 await asyncio.wait([self._beginning_again])
-            await self._worker.__aexit__(None, None, None)
-            await _last_answers()
+            stopping = self._worker.__aexit__(None, None, None)
+            if is_gone(self._client):
+                leaving = asyncio.create_task(stopping, context=kept_out())
+                await asyncio.wait({leaving}, timeout=FAREWELL_SECONDS)
+            else:
+                await stopping
+                await _last_answers()
         finally:
             self._claim.release(for_good=for_good)
 

@@ -17,10 +17,12 @@ from temporalio.client import Client
 from outlast.agents.agent import Agent
 from outlast.agents.errors import ServerUnavailable
 from outlast.agents.tools.function_tool import function_tool
+from outlast.client import outages
 from outlast.client.handle import RunHandle
 from outlast.client.runner import Runner
 from outlast.contract import names
 from outlast.dev import EmbeddedServer, running_server
+from outlast.local.engine import LocalEngine
 from outlast.loop.state import LoopState
 from outlast.testing import ScriptedModel, call, say
 from outlast.worker import AgentWorker
@@ -183,3 +185,42 @@ async def test_whoever_has_no_patience_learns_that_the_server_is_away(tmp_path: 
             results = await asyncio.gather(*waiting, return_exceptions=True)
         assert [type(one) for one in results] == [ServerUnavailable] * 3, results
         assert time.monotonic() - began < 50
+
+
+@pytest.mark.full
+async def test_a_program_says_that_its_server_is_frozen_and_goes_on_when_it_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(outages, "QUIET_SECONDS", 0.5)
+    monkeypatch.setattr(outages, "PING_SECONDS", 1.0)
+    monkeypatch.setattr(outages, "SILENT_SECONDS", 0.5)
+    monkeypatch.setenv("OUTLAST_PATIENCE_SECONDS", "3")
+    monkeypatch.setenv("OUTLAST_DATA_DIR", str(tmp_path / "data"))
+    begun = asyncio.Event()
+
+    @function_tool
+    async def look_up() -> str:
+        begun.set()
+        return "found"
+
+    def answer(request: Any) -> Any:
+        asked = any(item.get("type") == "function_call_output" for item in request.input)
+        return say("Done.") if asked else [call("look_up", "c1")]
+
+    agent = Agent[Any](name="Clerk", tools=[look_up], model=ScriptedModel(always=answer))
+    async with own_server(tmp_path / "server") as restarting:
+        monkeypatch.setenv("TEMPORAL_ADDRESS", restarting.server.address)
+        waiting = asyncio.create_task(Runner.run(agent, "Hello", id="r"))
+        await begun.wait()
+        os.kill(restarting.server.info.pid, signal.SIGSTOP)
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                with pytest.raises(ServerUnavailable, match="has not answered for 3 s"):
+                    await waiting
+                await LocalEngine.close_shared()
+        finally:
+            os.kill(restarting.server.info.pid, signal.SIGCONT)
+        assert any("does not answer" in line for line in caplog.messages)
+        monkeypatch.delenv("OUTLAST_PATIENCE_SECONDS")
+        assert (await Runner.run(agent, "Hello", id="r")).final_output == "Done."
+        await LocalEngine.close_shared()

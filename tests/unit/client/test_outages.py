@@ -1,5 +1,6 @@
 """Outages: what passes is waited for, as long as the caller allows, and no longer."""
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -8,7 +9,15 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.errors import ServerUnavailable, UserError
 from outlast.client import outages
-from outlast.client.outages import PATIENCE, Outage, is_passing, patience_of, ride_out
+from outlast.client.outages import (
+    PATIENCE,
+    Outage,
+    is_gone,
+    is_passing,
+    long_poll,
+    patience_of,
+    ride_out,
+)
 from tests.unit.client.recorded import refused
 
 AWAY = refused(RPCStatusCode.UNAVAILABLE, "transport error")
@@ -44,6 +53,99 @@ async def test_an_outage_that_takes_too_long_is_a_server_that_is_unavailable() -
     with pytest.raises(ServerUnavailable, match="does not answer: transport error") as raised:
         await ride_out(Server(AWAY).call, timedelta(0))
     assert raised.value.__cause__ is AWAY
+
+
+async def test_an_outage_begins_with_the_call_that_failed() -> None:
+    calls: list[str] = []
+
+    async def call() -> None:
+        calls.append("call")
+        await asyncio.sleep(0.05)  # the engine's client repeats a call for some time by itself
+        raise AWAY
+
+    with pytest.raises(ServerUnavailable, match=r"has not answered for 0.04 s.*PATIENCE_SECONDS"):
+        await ride_out(call, timedelta(seconds=0.04))
+    assert calls == ["call"]
+
+
+class Pinged:
+    """A client of a server that answers pings, and long polls only after that.
+
+    Args:
+        answers: what it answers to each ping; when there is no more, the long poll is answered.
+    """
+
+    def __init__(self, *answers: Exception | None) -> None:
+        self.workflow_service = self
+        self.pings = 0
+        self.is_cancelled = False
+        self._answers = list(answers)
+        self._news = asyncio.Event()
+
+    async def get_system_info(self, _request: Any, *, timeout: timedelta) -> None:  # noqa: ASYNC109  the client's
+        assert timeout < timedelta(seconds=10)
+        self.pings += 1
+        answer = self._answers.pop(0)
+        if not self._answers:
+            self._news.set()
+        if answer is not None:
+            raise answer
+
+    async def poll(self) -> str:
+        try:
+            await self._news.wait()
+        except asyncio.CancelledError:
+            self.is_cancelled = True
+            raise
+        return "news"
+
+
+QUIET = refused(RPCStatusCode.CANCELLED, "Timeout expired")
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        (None,),
+        (None, None, None),
+        (AWAY, QUIET, None, AWAY, None),
+        (refused(RPCStatusCode.PERMISSION_DENIED), refused(RPCStatusCode.RESOURCE_EXHAUSTED)),
+    ],
+)
+async def test_a_reader_without_news_asks_whether_the_server_is_there(
+    answers: tuple[Exception | None, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outages, "QUIET_SECONDS", 0.0)
+    server: Any = Pinged(*answers)
+    assert await long_poll(server, server.poll(), Outage(PATIENCE)) == "news"
+    assert server.pings == len(answers)
+    assert not is_gone(server)
+
+
+async def test_readers_of_a_client_ask_together() -> None:
+    server: Any = Pinged(None)
+    polls = [long_poll(server, server.poll(), Outage(PATIENCE)) for _ in range(20)]
+    reading = asyncio.gather(*polls)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(outages, "QUIET_SECONDS", 0.2)
+        assert await reading == ["news"] * 20
+    assert server.pings == 1
+
+
+async def test_a_server_that_never_says_anything_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(outages, "QUIET_SECONDS", 0.0)
+    server: Any = Pinged(*[QUIET] * 1_000_000)
+    with pytest.raises(ServerUnavailable, match="Timeout expired"):
+        await long_poll(server, server.poll(), Outage(timedelta(seconds=0.05)))
+    await asyncio.sleep(0)
+    assert server.is_cancelled
+    assert is_gone(server)
+    back: Any = Pinged(None)
+    server.get_system_info, server.poll = back.get_system_info, back.poll
+    assert await long_poll(server, server.poll(), Outage(PATIENCE)) == "news"
+    assert not is_gone(server)
 
 
 async def test_a_long_outage_is_logged_once(

@@ -1,6 +1,7 @@
 """Who carries a run, and when it is not waited for any more."""
 
 import asyncio
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -140,6 +141,17 @@ async def test_a_run_that_is_on_the_queue_of_new_ones_is_carried_once(engine: En
     await one.queue("support-42")
     await one.follow(await handle_of(one))
     assert len(engine.calls) == 1
+
+
+def test_a_program_that_carries_its_runs_has_less_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OUTLAST_PATIENCE_SECONDS", raising=False)
+    client: Any = FakeClient()
+    assert RunHost(A, None, None).patience == timedelta(seconds=45)
+    assert RunHost(A, None, None, None, timedelta(hours=1)).patience == timedelta(hours=1)
+    for elsewhere in (RunHost("A", None, None), RunHost(A, client, None), RunHost(A, None, "q")):
+        assert elsewhere.patience == timedelta(minutes=5)
+    monkeypatch.setenv("OUTLAST_PATIENCE_SECONDS", "60")
+    assert RunHost(A, None, None).patience == timedelta(minutes=1)
 
 
 async def test_a_run_that_has_ended_needs_nobody(engine: Engine) -> None:

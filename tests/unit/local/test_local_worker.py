@@ -12,7 +12,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from outlast.agents.agent import Agent
 from outlast.local import local_worker
 from outlast.local.local_worker import HostedRun, LocalWorker
-from outlast.local.loop_end import kept_out
+from outlast.local.loop_end import kept_out, kept_tasks
 from outlast.local.queues import QueueClaim
 from outlast.tracing.provider import get_current_trace, trace
 
@@ -69,6 +69,30 @@ async def test_a_worker_that_breaks_does_not_keep_its_queue(
     one, _ = made
     with pytest.raises(ConnectionError):
         await one.stop()
+    claim = QueueClaim.take(QUEUE, tmp_path)
+    assert claim is not None
+    claim.release(for_good=True)
+
+
+async def test_a_worker_without_its_server_does_not_keep_the_program(
+    made: tuple[LocalWorker, FakeWorker], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, _ = made
+    stopping: list[str] = []
+
+    async def never(*_error: object) -> None:
+        stopping.append("begun")
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(FakeWorker, "__aexit__", never)
+    monkeypatch.setattr(local_worker, "FAREWELL_SECONDS", 0.01)
+    monkeypatch.setattr(local_worker, "is_gone", bool)
+    monkeypatch.setattr(one, "_client", object())
+    async with asyncio.timeout(10):
+        await one.stop()
+    (left,) = kept_tasks()  # the end of the loop cancels it
+    left.cancel()
+    assert stopping == ["begun"]
     claim = QueueClaim.take(QUEUE, tmp_path)
     assert claim is not None
     claim.release(for_good=True)
