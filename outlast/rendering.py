@@ -12,6 +12,7 @@ import json
 import logging
 import re
 import shlex
+import unicodedata
 from collections import Counter
 from functools import cache, lru_cache
 from itertools import pairwise
@@ -120,11 +121,54 @@ def _is_clear(text: str) -> bool:
 
 
 def _escaped(match: re.Match[str]) -> str:
-    character = match[0]
-    if character == "\\":
-        return "\\\\"
+    return "\\\\" if match[0] == "\\" else _code_of(match[0])
+
+
+def _code_of(character: str) -> str:
     code = ord(character)
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+# --- Names --------------------------------------------------------------------------------------
+
+_LOOK_ALIKE = frozenset(
+    "\u0410\u0412\u0415\u0405\u0406\u0408\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0423\u0425"
+    "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0455\u0456\u0458\u04bb\u04cf\u0501\u051b\u051d"
+    "\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7"
+    "\u03b1\u03b3\u03b9\u03ba\u03bd\u03bf\u03c1\u03c5\u03c7\u03f2\u03f3\u0585\u057d\u0578\u0570"
+)
+"""Cyrillic, Greek and Armenian letters with the shape of a Latin one."""
+
+_BESIDE_LATIN = {"LATIN", "MODIFIER", "CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO"}
+"""The scripts that a word may have beside Latin letters."""
+
+
+def named(text: str) -> Shown:
+    r"""Return a name of a person, group, agent or tool, in which no letter passes for a Latin one.
+
+    Letters of other scripts are escaped in a word that has Latin letters, too, and where all of
+    them have the shape of Latin ones: `ann` with a Cyrillic letter is `\u0430nn`.
+    """
+    if isinstance(text, Shown) or text.isascii():
+        return visible(text)
+    foreign = {one for one in text if one.isalpha() and _script(one) not in _BESIDE_LATIN}
+    found = foreign if all(map(_looks_latin, foreign)) else set[str]()
+    for word in re.findall(r"[^\W\d_]+", text):
+        if any(_script(one) == "LATIN" for one in word):
+            found |= foreign & set(word)
+    if not found:
+        return visible(text)
+    unclear = f"(\\\\?)([{''.join(found)}])"
+    return Shown(re.sub(unclear, lambda one: one[1] * 2 + _code_of(one[2]), visible(text)))
+
+
+def _looks_latin(letter: str) -> bool:
+    return letter in _LOOK_ALIKE or unicodedata.normalize("NFKC", letter).isascii()
+
+
+def _script(letter: str) -> str:
+    """Return the script of a letter: the first word of its name, such as `CYRILLIC`."""
+    return unicodedata.name(letter, "").partition(" ")[0]
 
 
 # --- Lengths ------------------------------------------------------------------------------------
@@ -242,10 +286,10 @@ def _call_line(name: str, arguments: str) -> Shown:
         value = _read(arguments)
         if isinstance(value, _Object):
             fields = [f"{_keyword(key)}={_written(one)}" for key, one in value]
-            return Shown(f"{visible(name)}({', '.join(fields)})")
+            return Shown(f"{named(name)}({', '.join(fields)})")
     except (ValueError, RecursionError):
         pass
-    return joined(name, "(", arguments_text(arguments), ")")
+    return joined(named(name), "(", arguments_text(arguments), ")")
 
 
 _kept_call_line = lru_cache(maxsize=1_000)(_call_line)

@@ -17,7 +17,7 @@ from outlast.cli.durations import now_ms, rough
 from outlast.cli.list_runs import READ_AT_ONCE, READ_SECONDS
 from outlast.contract.wording import request_line
 from outlast.loop.values import JsonObject
-from outlast.rendering import command, counted, cut, excerpt
+from outlast.rendering import command, counted, excerpt, joined, named
 
 if TYPE_CHECKING:
     from outlast.client.inbox import HeldConversation, Inbox, InboxEntry
@@ -265,16 +265,19 @@ def _line_of(entry: "InboxEntry", request: "ApprovalRequest") -> Line:
         terms.effect or "",
         request.reason or "",
         f"{len(request.standing_votes)} of {terms.quorum} votes" if terms.quorum > 1 else "",
-        f"{claim.by} works on it" if claim is not None and claim.until_ms > now_ms() else "",
+        joined(named(claim.by), " works on it")
+        if claim is not None and claim.until_ms > now_ms()
+        else "",
     ]
+    shown = [excerpt(one, LONGEST_REASON) for one in facts if one]
     return Line(
         due_ms=deadline_ms(request),
         risk=terms.risk,
-        whom=excerpt(audience_text(request.audiences) or "anybody", LONGEST_REASON),
+        whom=excerpt(named(audience_text(request.audiences) or "anybody"), LONGEST_REASON),
         run_id=entry.run_id,
         request_id=request.id,
         what=excerpt(request_line(request), LONGEST_CALL),
-        why="; ".join(cut(one, LONGEST_REASON) for one in facts if one),
+        why=joined(*shown[:1], *(joined("; ", one) for one in shown[1:])),
     )
 
 
@@ -299,7 +302,7 @@ def _line_of_hold(entry: "InboxEntry", hold: "HeldConversation") -> Line:
     return Line(
         due_ms=None if waiting is None else int(waiting.timestamp() * 1000),
         risk="",
-        whom=excerpt(hold.by or "a person", LONGEST_REASON),
+        whom=excerpt(named(hold.by or "a person"), LONGEST_REASON),
         run_id=entry.run_id,
         request_id="held",
         what=what,
@@ -316,9 +319,9 @@ def _line_of_run(entry: "InboxEntry") -> Line:
     return Line(
         due_ms=None if due is None else int(due.timestamp() * 1000),
         risk=entry.risk,
-        whom=", ".join([*entry.people, *(["anybody"] if entry.for_anybody else [])]),
+        whom=named(", ".join([*entry.people, *(["anybody"] if entry.for_anybody else [])])),
         run_id=entry.run_id,
-        what=", ".join(entry.tools) or f"{entry.pending} pending",
+        what=named(", ".join(entry.tools)) or f"{entry.pending} pending",
         why="its history cannot be read",
     )
 

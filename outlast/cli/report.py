@@ -22,7 +22,7 @@ from outlast.loop.spending import described, spent
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 from outlast.pricing import Cost, Pricing
-from outlast.rendering import counted, excerpt, json_text
+from outlast.rendering import counted, excerpt, joined, json_text, named
 from outlast.workflows import presentation
 
 _PAST_THE_LOOP = {WorkflowExecutionStatus.TERMINATED, WorkflowExecutionStatus.TIMED_OUT}
@@ -129,12 +129,13 @@ def show_report(report: Report, last: int) -> None:
     )
     rows = [
         ("status", _STATUS_WORDS.get(report.status, report.status)),
-        ("agents", " → ".join(state.handoff_path)),
+        ("agents", named(" → ".join(state.handoff_path))),
         ("used", ", ".join(used)),
     ]
     if state.hold is not None and state.outcome is None:
         since = shown_time(state.hold.at_ms)
-        rows.append(("held by", f"{state.hold.by or 'a person'}, since {since}"))
+        holder = named(state.hold.by or "a person")
+        rows.append(("held by", joined(holder, f", since {since}")))
     rows += [
         ("budget", _budget_text(state, at))
         for at, budget in enumerate(state.start.budgets)

@@ -26,7 +26,7 @@ from outlast.loop.approvals import (
 from outlast.loop.items import call_id_of, text_of
 from outlast.loop.state import CALL_KINDS, LoopState, released
 from outlast.loop.votes import audience_text
-from outlast.rendering import counted, joined
+from outlast.rendering import counted, joined, named
 
 if TYPE_CHECKING:
     from outlast.client.handle import RunHandle
@@ -186,13 +186,13 @@ def _say_words(console: terminal.Screen, words: str) -> None:
 
 def _headline(request: ApprovalRequest) -> tuple[str, str]:
     """Return what waits, and the id of the request."""
-    named = joined(request.name, f" ({request.id})")
+    name = joined(named(request.name), f" ({request.id})")
     headlines: dict[RequestKind, tuple[str, str]] = {
-        "tool": ("call", named),
-        "handoff": ("handoff", named),
+        "tool": ("call", name),
+        "handoff": ("handoff", name),
         "output": ("answer", joined("not sent to the user yet", f" ({request.id})")),
         "budget": ("budget", joined("used up", f" ({request.id})")),
-        "worker": ("no worker", named),
+        "worker": ("no worker", name),
     }
     return headlines[request.kind]
 
@@ -201,8 +201,8 @@ def _facts(request: ApprovalRequest, now_ms: int) -> Iterator[tuple[str, str]]:
     """Yield what matters for a decision besides the arguments."""
     terms = request.terms
     if request.status != "pending":
-        by = f" by {request.settled_by}" if request.settled_by else ""
-        yield "status", f"{request.status}{by}"
+        by = joined(" by ", named(request.settled_by)) if request.settled_by else ""
+        yield "status", joined(request.status, by)
     if request.edited is not None:
         yield "changed", "a person has changed the arguments of the model"
     if terms.redact:
@@ -210,7 +210,7 @@ def _facts(request: ApprovalRequest, now_ms: int) -> Iterator[tuple[str, str]]:
     if request.kind in {"tool", "handoff"}:
         yield "effect", terms.effect or "not declared"
     yield "risk", terms.risk
-    yield "agents", " → ".join(request.handoff_path) or request.agent
+    yield "agents", named(" → ".join(request.handoff_path) or request.agent)
     yield "for", who_may_decide(request)
     if terms.quorum > 1 or request.votes:
         standing = f"{len(request.standing_votes)} of {terms.quorum}"
@@ -236,14 +236,15 @@ def _vote(vote: Vote, request: ApprovalRequest) -> str:
     void = "; void: for earlier arguments" if earlier else "; withdrawn" if not stands else ""
     void = "" if decision.type == "withdraw" else void
     who, when = decision.by or "somebody", shown_time(vote.at_ms)
-    return f"{who} ({proof}) {_VOTED[decision.type]} at {when}{void}"
+    return joined(named(who), f" ({proof}) {_VOTED[decision.type]} at {when}{void}")
 
 
 def _times(request: ApprovalRequest, now_ms: int) -> Iterator[tuple[str, str]]:
     """Yield the claim and the times of a pending request, by this machine's clock."""
     claim, terms = request.claim, request.terms
     if claim is not None and claim.until_ms > now_ms:
-        yield "claimed", f"{claim.by} works on it until {shown_time(claim.until_ms)}"
+        until = shown_time(claim.until_ms)
+        yield "claimed", joined(named(claim.by), f" works on it until {until}")
     waited = timedelta(milliseconds=now_ms - request.requested_at_ms)
     if waited >= SHOWN_WAIT:
         yield "waiting", f"{rough(waited)}, since {shown_time(request.requested_at_ms)}"
@@ -255,7 +256,7 @@ def _times(request: ApprovalRequest, now_ms: int) -> Iterator[tuple[str, str]]:
     for step in terms.escalations[request.escalated :][:1]:
         at_ms = request.counts_from_ms + step.after_ms
         whom = audience_text((step.audience,)) or "anybody"
-        yield "escalates", f"{_until(at_ms, now_ms)}: {whom} may decide, too"
+        yield "escalates", joined(f"{_until(at_ms, now_ms)}: ", named(whom), " may decide, too")
     if request.expires_at_ms is not None:
         due = _until(request.expires_at_ms, now_ms)
         yield "due", f"{due}: {ON_EXPIRY[terms.on_expiry]}"

@@ -50,7 +50,7 @@ def event_cells(event: RunEvent, *, user: str = "user") -> tuple[terminal.Part, 
     """
     is_message = event.type in {"message_input", "message_output_created"}
     text = event.text if is_message else joined(_SIGNS.get(event.type, ""), one_line(event.text))
-    who = user if event.type == "message_input" else event.who
+    who = rendering.named(user if event.type == "message_input" else event.who)
     if event.data.get("by_person"):
         who = joined(who, " (team)")
     return entry_cells(who, text, _STYLES.get(event.type, ""))

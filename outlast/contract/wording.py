@@ -6,7 +6,7 @@ from typing import Final, cast
 from outlast.loop.approvals import ApprovalRequest, OnExpiry
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.votes import audience_text
-from outlast.rendering import call_line
+from outlast.rendering import call_line, joined, named
 
 ON_EXPIRY: Final[dict[OnExpiry, str]] = {
     "reject": "then it is rejected",
@@ -21,11 +21,11 @@ _UNITS: Final = {"seconds": "s"}
 
 def who_may_decide(request: ApprovalRequest) -> str:
     """Return who may decide a request now, with its conditions."""
-    who = audience_text(request.audiences) or "anybody"
+    who = named(audience_text(request.audiences) or "anybody")
     if request.terms.audience.exclude_requester:
-        who += ", but not the person who asked for the run"
+        who = joined(who, ", but not the person who asked for the run")
     if not request.terms.unverified:
-        who += ", with proof of who they are"
+        who = joined(who, ", with proof of who they are")
     return who
 
 

@@ -14,7 +14,7 @@ from outlast.notifications.endpoints import HttpReply, header
 from outlast.notifications.links import PARAMETER, Link, LinkRefused, LinkSigner
 from outlast.notifications.requests import Requests, find_referred
 from outlast.ports.notifier import Notification, notification
-from outlast.rendering import excerpt
+from outlast.rendering import excerpt, named
 
 LONGEST_FORM: Final = 64_000
 """The largest form that the page accepts, in bytes."""
@@ -144,7 +144,7 @@ def _problem(request: ApprovalRequest | None, link: Link) -> str | None:
         return "The run has no such request; it may be of an earlier run with the same id."
     if request.status != "pending":
         by = request.settled_by
-        return f"The request is already {request.status}{f' by {excerpt(by, 100)}' if by else ''}."
+        return f"The request is already {request.status}{f' by {excerpt(named(by), 100)}' if by else ''}."
     if request.args_digest != link.args_digest:
         return "The arguments have changed since this mail was sent. Use the newest mail."
     if any(vote.decision.by == link.subject for vote in request.standing_votes):
@@ -179,7 +179,7 @@ def _form(request: ApprovalRequest, link: Link, token: str) -> str:
         if name in _notice(request, link).allow
     )
     return (
-        f"<p>You decide as <b>{html.escape(excerpt(link.subject, 100))}</b>.</p>"
+        f"<p>You decide as <b>{html.escape(excerpt(named(link.subject), 100))}</b>.</p>"
         f'<form method="post"><input type="hidden" name="{PARAMETER}" value="{html.escape(token)}">'
         '<label>Message to the agent, if you reject<br><textarea name="message" rows="3" '
         f'maxlength="{LONGEST_MESSAGE}"></textarea></label><br>{buttons}</form>'

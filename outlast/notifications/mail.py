@@ -31,7 +31,7 @@ from outlast.ports.notifier import (
     NotifierRejected,
     NotifierUnavailable,
 )
-from outlast.rendering import excerpt
+from outlast.rendering import excerpt, named
 
 Security: TypeAlias = Literal["starttls", "tls", "none"]
 
@@ -164,7 +164,7 @@ class MailNotifier(DigestNotifier):
             parts.append("\n".join(["Or in a terminal:", *lines]))
         if notice.url:
             parts.append(f"The run:\n{notice.url}")
-        what = f": {excerpt(notice.name, 60)}" if notice.name else ""
+        what = f": {excerpt(named(notice.name), 60)}" if notice.name else ""
         mail = self._message(to, f"{title}{what}", "\n\n".join(parts), notice.id)
         if notice.event != "created" and notice.request_id:
             first = f"{notice.run_id}/{notice.request_id}/created/1@{notice.requested_at_ms}"

@@ -14,7 +14,7 @@ from outlast.notifications import texts
 from outlast.notifications.requests import RequestRef
 from outlast.notifications.texts import Detail
 from outlast.ports.notifier import Notification
-from outlast.rendering import cut, excerpt
+from outlast.rendering import cut, excerpt, named
 
 APPROVE: Final = "outlast_approve"
 REJECT: Final = "outlast_reject"
@@ -51,7 +51,7 @@ def message(notice: Notification) -> JsonObject:
         blocks.append(_preformatted("\n".join(lines)))
     if buttons := _buttons(notice, decides=arguments.is_whole):
         blocks.append({"type": "actions", "elements": buttons})
-    what = f": {notice.name}" if notice.name else ""
+    what = f": {named(notice.name)}" if notice.name else ""
     return {"text": fallback(f"{title}{what}"), "blocks": blocks}
 
 
@@ -60,7 +60,7 @@ def remark(notice: Notification) -> JsonObject:
     title = texts.headline(notice)
     shown = [one for one in texts.details(notice) if one.label in {"By", "For", "Votes", "Until"}]
     return {
-        "text": fallback(f"{title}: {notice.name}"),
+        "text": fallback(f"{title}: {named(notice.name)}"),
         "blocks": [_rich([_bold(title), _text("\n"), *_lines(shown)])],
     }
 

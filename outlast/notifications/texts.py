@@ -11,7 +11,7 @@ from typing import Final
 
 from outlast.loop.notices import NoticeEvent
 from outlast.ports.notifier import Notification
-from outlast.rendering import argument_lines, counted, cut, excerpt, visible, visible_lines
+from outlast.rendering import argument_lines, counted, cut, excerpt, named, visible, visible_lines
 
 LONGEST_ARGUMENTS: Final = 2_500
 """How many characters of the arguments a message shows."""
@@ -73,13 +73,13 @@ def headline(notice: Notification) -> str:
 def details(notice: Notification) -> tuple[Detail, ...]:
     """Return the lines below the headline, except the arguments."""
     run = Detail("Run", excerpt(notice.run_id, LONGEST_DETAIL))
-    who = Detail("By", excerpt(notice.by, LONGEST_DETAIL)) if notice.by else None
+    who = Detail("By", excerpt(named(notice.by), LONGEST_DETAIL)) if notice.by else None
     if not notice.request_id:
         return tuple(one for one in (run, who) if one is not None)
-    path = " → ".join(excerpt(one, 60) for one in notice.handoff_path[-6:])
+    path = " → ".join(excerpt(named(one), 60) for one in notice.handoff_path[-6:])
     found = [
-        Detail("What", excerpt(notice.name, LONGEST_DETAIL)),
-        Detail("Agent", excerpt(notice.agent, LONGEST_DETAIL)),
+        Detail("What", excerpt(named(notice.name), LONGEST_DETAIL)),
+        Detail("Agent", excerpt(named(notice.agent), LONGEST_DETAIL)),
         Detail("Handoffs", path) if len(notice.handoff_path) > 1 else None,
         Detail("Why", excerpt(notice.reason, LONGEST_DETAIL)) if notice.reason else None,
         Detail("Effect", excerpt(notice.effect, LONGEST_DETAIL)) if notice.effect else None,
@@ -108,7 +108,7 @@ def _open_details(notice: Notification) -> list[Detail]:
 def audience_text(notice: Notification) -> str:
     """Return who may decide; empty for everybody."""
     names = [*notice.subjects, *(f"the group {one}" for one in notice.groups)]
-    shown = [excerpt(one, 80) for one in names[:MOST_NAMES]]
+    shown = [excerpt(named(one), 80) for one in names[:MOST_NAMES]]
     rest = len(names) - len(shown)
     return ", ".join([*shown, *([f"and {rest:,} more"] if rest else [])])
 
@@ -177,7 +177,8 @@ def digest_lines(pending: Sequence[Notification], most: int = 20) -> tuple[Detai
     lines = [
         Detail(
             f"{one.risk} risk",
-            f"{excerpt(one.name, 80)} of {excerpt(one.agent, 60)}, run {excerpt(one.run_id, 120)} "
+            f"{excerpt(named(one.name), 80)} of {excerpt(named(one.agent), 60)}, run "
+            f"{excerpt(one.run_id, 120)} "
             f"{excerpt(one.request_id, 40)}"
             + (f", until {time_text(one.due_at_ms)}" if one.due_at_ms is not None else ""),
         )

@@ -41,6 +41,7 @@ from outlast.rendering import (
     inline,
     inline_within,
     joined,
+    named,
 )
 from outlast.workflows.timeline import Wait
 
@@ -147,7 +148,7 @@ def waits(state: LoopState) -> list[Wait]:
         if not request.run_id and request.kind != "worker"  # a nested run shows its own
     ]
     if state.hold is not None:
-        line = joined("Held by ", state.hold.by or "a person")
+        line = joined("Held by ", named(state.hold.by or "a person"))
         bars.append(Wait(summary=inline_within(line, SUMMARY_BYTES)))
     return bars
 
@@ -155,8 +156,8 @@ def waits(state: LoopState) -> list[Wait]:
 def _wait_line(request: ApprovalRequest) -> str:
     """Return the same line for requests of the same kind, which then have one bar together."""
     people = audience_text(request.audiences)
-    whom = f" by {people}" if people else ""
-    line = wording.request_line(request) if request.kind == "budget" else request.name
+    whom = joined(" by ", named(people)) if people else ""
+    line = wording.request_line(request) if request.kind == "budget" else named(request.name)
     return joined("Waiting for approval", whom, ": ", line)
 
 
@@ -285,8 +286,8 @@ def _to_decide(state: LoopState, request: ApprovalRequest) -> str:
     rest = "" if len(shown) <= DECIDED_LENGTH else " The query `approvals` has them in full."
     what = "a worker" if request.kind == "worker" else "approval"
     return (
-        f"Waiting for {what}: {code(request.name)} with the arguments "
-        f"{code(shown, DECIDED_LENGTH)}, called by {inline(request.agent)}{where}.{rest} "
+        f"Waiting for {what}: {code(named(request.name))} with the arguments "
+        f"{code(shown, DECIDED_LENGTH)}, called by {inline(named(request.agent))}{where}.{rest} "
         f"{_rules(request)} {_way(run, request)}"
     )
 
@@ -299,7 +300,7 @@ def _rules(request: ApprovalRequest) -> str:
         facts.append(f"{len(request.standing_votes)} of {terms.quorum} votes")
     if request.claim is not None:
         until = _time(request.claim.until_ms)
-        facts.append(f"{inline(request.claim.by)} works on it until {until}")
+        facts.append(f"{inline(named(request.claim.by))} works on it until {until}")
     if request.paused_at_ms is not None:
         facts.append("no time passes while a person has the conversation")
     elif due_ms is not None and due_ms == request.expires_at_ms:

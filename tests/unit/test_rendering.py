@@ -28,6 +28,7 @@ from outlast.rendering import (
     inline_within,
     joined,
     json_text,
+    named,
     original,
     repeated_keys,
     shell_word,
@@ -270,6 +271,49 @@ def test_an_id_like_an_option_is_none_in_a_command() -> None:
     assert command("show", "support-42", options="--json") == "outlast show support-42 --json"
     assert command("approve", "--address=x y", "a1") == "outlast approve -- '--address=x y' a1"
     assert command("reject", "-x", options="-m no") == "outlast reject -m no -- -x"
+
+
+TWIN = "\u0430nn"
+"""A name with a Cyrillic letter; `ann` to the eye."""
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("ann", "ann"),
+        (TWIN, "\\u0430nn"),
+        (f"billing {TWIN}", "billing \\u0430nn"),
+        ("\u0441\u0430\u0440", "\\u0441\\u0430\\u0440"),  # all letters pass for `cap`
+        ("ann or \u0441\u0430\u0440", "ann or \\u0441\\u0430\\u0440"),
+        ("p\u0430y_\u0440", "p\\u0430y_\\u0440"),
+        ("\u03bfscar", "\\u03bfscar"),
+        ("\U0001d5ba\U0001d5c7\U0001d5c7", "\\U0001d5ba\\U0001d5c7\\U0001d5c7"),
+        (f"\\{TWIN}", "\\\\\\u0430nn"),
+        (f"\\\\{TWIN}", "\\\\\\\\\\u0430nn"),
+        (f"a\u202e{TWIN}", "a\\u202e\\u0430nn"),
+    ],
+)
+def test_a_letter_that_passes_for_another_is_visible_in_a_name(name: str, shown: str) -> None:
+    assert named(name) == shown
+    assert original(named(name)) == name
+    assert named(named(name)) == visible(named(name)) == shown
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Zo\u00eb M\u00fcller",
+        "\u0418\u0432\u0430\u043d \u0421\u0430\u0440\u0430",  # Cyrillic only, and other letters, too
+        "IT-\u043e\u0442\u0434\u0435\u043b",
+        "\u0393\u03b9\u03ce\u03c1\u03b3\u03bf\u03c2",
+        "T\u30b7\u30e3\u30c4\u90e8",
+        "\u02bbOkina O\u02bbzbek",
+        "\u0645\u062d\u0645\u062f",
+        "",
+    ],
+)
+def test_names_of_one_script_are_shown_as_they_are(name: str) -> None:
+    assert named(name) == name
 
 
 def log_line(message: str, *arguments: object, error: BaseException | None = None) -> str:

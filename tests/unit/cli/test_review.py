@@ -4,12 +4,16 @@ import io
 import json
 import time
 from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from rich.console import Console
 
 from outlast.cli import review, terminal
+from outlast.cli.inbox import _line_of, _line_of_run
+from outlast.client.inbox import InboxEntry
 from outlast.loop.approvals import (
     ApprovalRequest,
     ApprovalTerms,
@@ -128,6 +132,38 @@ def test_an_approval_shows_its_rules_its_votes_and_its_times() -> None:
     assert ": the group leads may decide, too\n" in screen
     assert "  due        in 4 h, at 20" in screen
     assert ": then the question fails\n" in screen
+
+
+def test_names_that_pass_for_others_are_visible() -> None:
+    twin, odd = "\u0430nn", "p\u0430y"
+    vote = replace(STRICT.votes[1], decision=Decision(request_id="a1", type="approve", by=twin))
+    terms = replace(STRICT.terms, audience=Audience(subjects=("ann",), groups=(twin,)))
+    request = replace(
+        STRICT,
+        name=odd,
+        handoff_path=("Triage", twin),
+        votes=(vote,),
+        terms=terms,
+        claim=Claim(by=twin, until_ms=NOW_MS + HOUR_MS),
+    )
+    screen = shown(request)
+    assert twin not in screen
+    assert odd not in screen
+    assert "  call       p\\u0430y (a1)\n" in screen
+    assert "  for        ann or the group \\u0430nn, with proof" in screen
+    assert screen.count("\\u0430nn") == 4
+    entry = InboxEntry(
+        run_id="r",
+        tools=(odd,),
+        people=(twin,),
+        started=datetime(2026, 1, 1, tzinfo=UTC),
+        client=cast("Any", 0),
+    )
+    line = _line_of(entry, request)
+    assert line.whom == "ann or the group \\u0430nn"
+    assert (line.what.startswith("p\\u0430y("), "\\u0430nn works on it" in line.why) == (True, True)
+    unread = _line_of_run(entry)
+    assert (unread.whom, unread.what) == ("\\u0430nn", "p\\u0430y")
 
 
 def test_a_request_without_time_has_no_deadline() -> None:

@@ -161,6 +161,32 @@ async def test_text_of_others_is_shown_and_never_markup(
     json.dumps(slack.messages).encode()
 
 
+def test_names_that_pass_for_others_are_visible() -> None:
+    twin = "\u0430nn"
+    notice = replace(
+        CREATED,
+        name=twin,
+        agent=twin,
+        by=twin,
+        subjects=(twin,),
+        groups=(twin,),
+        handoff_path=(twin, "Desk"),
+        commands=(),
+    )
+    pages = json.dumps(
+        [
+            slack_blocks.message(notice),
+            slack_blocks.remark(notice),
+            slack_blocks.digest_message([notice]),
+            texts.details(notice),
+        ],
+        ensure_ascii=False,
+        default=str,
+    )
+    assert twin not in pages
+    assert pages.count("u0430nn") >= 12
+
+
 async def test_a_retry_after_a_crash_posts_nothing_twice(slack: Slack) -> None:
     await notifier(slack).notify(CREATED)
     for at in range(5):

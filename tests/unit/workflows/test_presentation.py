@@ -431,6 +431,18 @@ def test_the_details_say_for_whom_a_request_is_and_until_when() -> None:
     assert '"by": "your name"' in text
 
 
+def test_names_that_pass_for_others_are_visible() -> None:
+    twin = "\u0430nn"
+    state = asked_under(audience=Audience(subjects=(twin,)))
+    (request,) = state.approvals
+    request = replace(request, name="p\u0430y", claim=Claim(by=twin, until_ms=1))
+    state = replace(state, approvals=(request,))
+    for shown in (details(state), waits(state)[0].summary):
+        assert "\\u0430nn" in shown
+        assert "p\\u0430y" in shown
+        assert twin not in shown
+
+
 def test_the_details_name_only_ways_that_count() -> None:
     text = details(asked_under(unverified=False))
     assert "For anybody, with proof of who they are · risk low." in text
