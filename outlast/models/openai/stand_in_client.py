@@ -20,7 +20,7 @@ _ARGUMENTS = {
         "max_output_tokens", "previous_response_id", "prompt", "reasoning", "text", "truncation",
     ),
     "/chat/completions": (
-        *_BOTH, "frequency_penalty", "logprobs", "max_tokens", "messages", "presence_penalty",
+        *_BOTH, "frequency_penalty", "max_tokens", "messages", "presence_penalty",
         "reasoning_effort", "response_format", "stream_options", "verbosity",
     ),
 }  # fmt: skip
