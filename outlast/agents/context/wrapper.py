@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol
 
-from outlast.agents.errors import UserError
-from outlast.agents.items.raw_items import HeldRaw, copies
+from outlast.agents.errors import ModelBehaviorError, UserError
+from outlast.agents.items.raw_items import HeldRaw, as_json, copies
 from outlast.agents.usage import Usage
+from outlast.loop.call_forms import same_call
 from outlast.loop.values import JsonObject
 
 if TYPE_CHECKING:
@@ -54,6 +55,20 @@ class HandmadeDecisions:
     def __init__(self) -> None:
         self._calls: dict[tuple[str | None, str, str], tuple[bool, str | None]] = {}
         self._tools: dict[tuple[str | None, str], tuple[bool, str | None]] = {}
+        self._raws: dict[str, JsonObject] = {}
+
+    def check(self, item: Any) -> None:
+        """Refuse a call that has the id of another, decided one.
+
+        Raises:
+            ModelBehaviorError: the decision about the other call would count for this one.
+        """
+        raw: JsonObject = as_json(item.raw_item)
+        if not same_call(self._raws.get(item.call_id, raw), raw):
+            raise ModelBehaviorError(
+                f"Each call needs a unique call ID, but another call with the id {item.call_id!r} "
+                "was decided about."
+            )
 
     def approve(self, approval_item: Any, always_approve: bool = False) -> None:  # noqa: FBT001, FBT002  the SDK's
         """Approve a call, and with `always_approve` all calls of its tool."""
@@ -86,6 +101,7 @@ class HandmadeDecisions:
         if (server := _server_of(item)) is not None:
             name = str(_raw_value(item, "name") or name)
         self._calls[server, name, call_id] = decision
+        self._raws[call_id] = as_json(item.raw_item)
         if always:
             self._tools[server, name] = decision
 
@@ -209,6 +225,7 @@ class RunContextWrapper(Generic[TContext]):
         *,
         tool_namespace: str | None = None,
         existing_pending: Any = None,
+        current_invocation: Any = None,
     ) -> bool | None:
         """Return whether a person approved a call; None if there is no decision.
 
@@ -218,9 +235,16 @@ class RunContextWrapper(Generic[TContext]):
             tool_namespace: the tool's namespace, if it has one.
             existing_pending: the call's entry of `result.interruptions`, which names the server of
                 a hosted MCP tool.
+            current_invocation: the call itself, as an item, to compare with a decided call of the
+                same id; for contexts made by hand.
+
+        Raises:
+            ModelBehaviorError: a decision was made about another call with this id.
         """
         name = _qualified(tool_name, tool_namespace)
         if isinstance(self.decisions, HandmadeDecisions):
+            if current_invocation is not None:
+                self.decisions.check(current_invocation)
             return self.decisions.is_approved(name, call_id, existing_pending)
         return self.is_tool_approved(name, call_id)
 

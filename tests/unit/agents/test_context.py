@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -9,7 +10,7 @@ from openai.types.responses import ResponseFunctionToolCall
 
 from outlast.agents.agent import Agent
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext, show_turn
-from outlast.agents.errors import UserError
+from outlast.agents.errors import ModelBehaviorError, UserError
 from outlast.agents.items.run_items import ToolApprovalItem
 from outlast.agents.usage import Usage
 
@@ -111,6 +112,19 @@ def test_a_context_made_by_hand_remembers_decisions() -> None:
     assert context.get_rejection_message("refund", "c2") is None
     with pytest.raises(UserError, match=r"result\.interruptions"):
         context.approve_tool(None)
+
+
+def test_a_decision_by_hand_is_about_one_call_of_its_id() -> None:
+    def asked(arguments: str) -> ToolApprovalItem:
+        raw = {"type": "function_call", "name": "refund", "call_id": "c1", "arguments": arguments}
+        return ToolApprovalItem(agent=Agent(name="Desk"), raw_item=raw)
+
+    context = RunContextWrapper(None)
+    context.approve_tool(asked('{"cents": 1}'), always_approve=True)
+    status = partial(context.get_approval_status, "refund", "c1")
+    assert status(current_invocation=asked('{"cents":1}')) is True
+    with pytest.raises(ModelBehaviorError, match="unique call ID"):
+        status(current_invocation=asked('{"cents": 100}'))
 
 
 def test_a_remembered_decision_about_a_hosted_tool_is_for_its_server() -> None:
