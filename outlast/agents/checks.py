@@ -74,7 +74,7 @@ def check_list(place: str, value: object) -> Sequence[Any]:
     """Return a list or tuple, and refuse any other value.
 
     Raises:
-        UserError: the value is neither a list nor a tuple.
+        InvalidType: the value is neither a list nor a tuple.
     """
     if not isinstance(value, list | tuple):
         raise InvalidType(f"{place} must be a list, not {type(value).__name__}.")

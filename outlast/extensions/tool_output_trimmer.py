@@ -1,29 +1,69 @@
 """An input filter that shortens large tool outputs of older questions."""
 
-from collections.abc import Iterable, Sequence
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from outlast.agents.checks import InvalidValue
 from outlast.agents.config.run_config import CallModelData, ModelInputData
-from outlast.agents.errors import UserError
 from outlast.loop.values import JsonObject
 
 _OUTPUTS = frozenset({"function_call_output", "custom_tool_call_output"})
 _CALLS = frozenset({"function_call", "custom_tool_call"})
+_PAYLOADS: Mapping[str, frozenset[str]] = {
+    "input_text": frozenset({"text"}),
+    "input_image": frozenset({"image_url", "file_id"}),
+    "input_file": frozenset({"file_data", "file_url", "file_id", "filename"}),
+}
+"""The content parts of tool outputs, and the fields that hold their content."""
+_DETAILS = ("low", "high", "auto", "original")
+_SHORTEST = "[Trimmed]"
+
+_PROSE = frozenset({"description", "title", "$comment", "examples"})
+_BY_NAME = frozenset(
+    ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"]
+)
+_SUBSCHEMAS = frozenset(
+    [
+        "items",
+        "prefixItems",
+        "additionalItems",
+        "contains",
+        "unevaluatedItems",
+        "additionalProperties",
+        "propertyNames",
+        "unevaluatedProperties",
+        "allOf",
+        "anyOf",
+        "oneOf",
+        "not",
+        "if",
+        "then",
+        "else",
+        "contentSchema",
+    ]
+)
 
 
 @dataclass(frozen=True)
 class ToolOutputTrimmer:
     """A `call_model_input_filter` that shortens large tool outputs of older questions.
 
-    The model reads a preview instead. The newest questions, and everything after them, stay whole,
-    and so does the transcript: only what one model call reads is shortened.
+    The model reads a preview instead, which says what was left out. The newest questions, and
+    everything after them, stay whole, and so does the transcript: only what one model call reads
+    is shortened. Tools that a tool search found lose their descriptions.
 
     Attributes:
         recent_turns: how many of the newest user messages stay whole, with what follows them.
         max_output_chars: the size from which on an output is shortened.
         preview_chars: how many characters of an output stay.
-        trimmable_tools: the names of the tools whose outputs are shortened; None for all tools.
+        trimmable_tools: the names of the tools whose outputs are shortened, with or without their
+            namespace; None for all tools.
+
+    Raises:
+        ValueError: a number is too small, or the names are no strings.
     """
 
     recent_turns: int = 2
@@ -32,33 +72,28 @@ class ToolOutputTrimmer:
     trimmable_tools: str | Iterable[str] | None = None
 
     def __post_init__(self) -> None:
-        """Check the fields.
-
-        Raises:
-            UserError: a number is too small, or the names are no strings.
-        """
+        """Check the fields."""
         for name, least in (("recent_turns", 1), ("max_output_chars", 1), ("preview_chars", 0)):
             value = cast("object", getattr(self, name))
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise UserError(
-                    f"ToolOutputTrimmer({name}=...) must be a whole number from {least}, not {value!r}."
-                )
+                raise InvalidValue(f"ToolOutputTrimmer: {name} must be >= {least}, not {value!r}.")
         names: Any = self.trimmable_tools
         if names is None:
             return
         tools: frozenset[object] = frozenset({names} if isinstance(names, str) else names)
         if not all(isinstance(one, str) for one in tools):
-            raise UserError(
-                f"ToolOutputTrimmer(trimmable_tools=...) must be names of tools, not {names!r}."
+            raise InvalidValue(
+                "ToolOutputTrimmer: trimmable_tools must be a string or iterable of strings, "
+                f"not {names!r}."
             )
         object.__setattr__(self, "trimmable_tools", tools)
 
     def __call__(self, data: CallModelData[Any]) -> ModelInputData:
         """Return the input with shortened outputs; the items themselves stay unchanged."""
         items = data.model_data.input
-        names = {item.get("call_id"): item.get("name") for item in items if _is_call(item)}
+        names = {item.get("call_id"): _names(item) for item in items if item.get("type") in _CALLS}
         end = self._end_of_older(items)
-        older = [self._trimmed(item, names.get(item.get("call_id"))) for item in items[:end]]
+        older = [self._trimmed(item, names.get(item.get("call_id"), ())) for item in items[:end]]
         return ModelInputData(
             input=[*older, *items[end:]], instructions=data.model_data.instructions
         )
@@ -68,42 +103,137 @@ class ToolOutputTrimmer:
         questions = [at for at, item in enumerate(items) if item.get("role") == "user"]
         return questions[-self.recent_turns] if len(questions) >= self.recent_turns else 0
 
-    def _trimmed(self, item: JsonObject, name: object) -> JsonObject:
+    def _trimmed(self, item: JsonObject, names: Sequence[str]) -> JsonObject:
+        kind = item.get("type")
+        if kind == "tool_search_output":
+            names = ("tool_search",)
         tools: Any = self.trimmable_tools
-        if str(item.get("type")) not in _OUTPUTS or (tools is not None and name not in tools):
+        if tools is not None and not tools.intersection(names):
             return item
-        output: Any = item.get("output")
-        size = _size(output)
+        if kind == "tool_search_output":
+            return self._trimmed_search(item)
+        output: Any = item.get("output") if kind in _OUTPUTS else ""
+        name = names[0] if names else "unknown_tool"
+        if isinstance(output, str):
+            short = self._preview(name, len(output), output)
+            is_large = len(output) > max(self.max_output_chars, len(short))
+            return {**item, "output": short} if is_large else item
+        parts = _content_parts(output)
+        size = sum(len(part[name]) for part in parts for name in _payload(part))
         if size <= self.max_output_chars:
             return item
-        head = f"[Shortened output of {name or 'a tool'}: {size} characters]\n"
-        text = output if isinstance(output, str) else _text_of(output)
-        preview = head + text[: self.preview_chars]
-        if isinstance(output, str):
-            return item if len(preview) >= size else {**item, "output": preview}
-        preview = preview[: self.max_output_chars]
-        return {**item, "output": [{"type": "input_text", "text": preview}]}
+        text = "\n".join(part["text"] for part in parts if part["type"] == "input_text")
+        dropped = Counter(part["type"] for part in parts if part["type"] != "input_text")
+        short = self._preview(name, size, text, dropped, limit=self.max_output_chars)
+        return {**item, "output": short}
+
+    def _trimmed_search(self, item: JsonObject) -> JsonObject:
+        for field in ("tools", "results"):
+            found: Any = item.get(field)
+            size = len(json.dumps(found))
+            if not isinstance(found, list) or size <= self.max_output_chars:
+                continue
+            short = (
+                self._plainer(cast("list[object]", found))
+                if field == "tools"
+                else [{"text": self._preview("tool_search output", size, json.dumps(found))}]
+            )
+            return {**item, field: short} if len(json.dumps(short)) < size else item
+        return item
+
+    def _plainer(self, tools: list[object]) -> object:
+        """Return the tools of a search, or of a namespace, with less prose."""
+        return [
+            {
+                name: self._plainer(value)
+                if name == "tools"
+                else _without_prose(value)
+                if name == "parameters"
+                else _cut(value, self.preview_chars)
+                if name == "description"
+                else value
+                for name, value in cast("JsonObject", tool).items()
+            }
+            if isinstance(tool, dict)
+            else tool
+            for tool in tools
+        ]
+
+    def _preview(
+        self,
+        name: str,
+        size: int,
+        text: str,
+        dropped: Mapping[str, int] | None = None,
+        *,
+        limit: int | None = None,
+    ) -> str:
+        """Return the beginning of an output's text, after as much of a summary as there is room."""
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted((dropped or {}).items()))
+        shown = min(len(text), self.preview_chars)
+        summary = [f"[Trimmed: {name}", f"payload {size} chars"]
+        summary += [f"preview {shown}"] if shown else []
+        summary += [f"dropped {kinds}"] if kinds else []
+        heads = [
+            "; ".join(summary) + "]",
+            *([f"[Trimmed: {'+'.join(dropped)}]"] if dropped and not text else []),
+        ]
+        body = f"\n{_cut(text, shown)}" if shown else ""
+        for head in (*heads, _SHORTEST):
+            if limit is None or len(head + body) <= limit:
+                return head + body
+        room = limit - len(f"{_SHORTEST}\n...") if limit else 0
+        return f"{_SHORTEST}\n{text[:room]}..." if room > 0 and body else _SHORTEST[:limit]
 
 
-def _is_call(item: JsonObject) -> bool:
-    return str(item.get("type")) in _CALLS
+def _names(call: JsonObject) -> tuple[str, ...]:
+    """Return the names of a call's tool: the one to show first, then the one without namespace."""
+    name, namespace = str(call.get("name")), call.get("namespace")
+    return (f"{namespace}.{name}", name) if namespace and namespace != name else (name,)
 
 
-def _size(output: object) -> int:
-    """Return the number of characters that an output's texts, images and files have."""
-    if not isinstance(output, list):
-        return len(str(output or ""))
-    parts = cast("list[Any]", output)
-    fields = [cast("JsonObject", part) for part in parts if isinstance(part, dict)]
-    return sum(
-        len(value)
-        for part in fields
-        for name, value in part.items()
-        if name != "type" and isinstance(value, str)
+def _cut(text: object, length: int) -> str:
+    whole = str(text)
+    return whole if len(whole) <= length else f"{whole[:length]}..."
+
+
+def _content_parts(output: object) -> list[JsonObject]:
+    """Return the parts of an output; none if it is no list of texts, images and files."""
+    parts = cast("list[Any]", output) if isinstance(output, list) else []
+    return parts if all(_is_content(part) for part in parts) else []
+
+
+def _is_content(value: object) -> bool:
+    if not isinstance(value, dict):
+        return False
+    part = cast("JsonObject", value)
+    kind = str(part.get("type"))
+    return (
+        kind in _PAYLOADS
+        and part.keys() - _PAYLOADS[kind] <= {"type", "detail"}
+        and part.get("detail") in (None, *_DETAILS)
+        and all(isinstance(part[name], str) for name in _payload(part))
     )
 
 
-def _text_of(output: object) -> str:
-    parts = cast("list[Any]", output) if isinstance(output, list) else []
-    fields = [cast("JsonObject", part) for part in parts if isinstance(part, dict)]
-    return "\n".join(str(part["text"]) for part in fields if part.get("text"))
+def _payload(part: JsonObject) -> list[str]:
+    return [name for name in _PAYLOADS[part["type"]] if part.get(name) is not None]
+
+
+def _without_prose(schema: object) -> object:
+    """Return a JSON Schema without descriptions, titles, comments and examples.
+
+    Properties and definitions of such names stay, and so do values: defaults, constants, choices.
+    """
+    if isinstance(schema, list):
+        return [_without_prose(one) for one in cast("list[object]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    result: JsonObject = {}
+    for keyword, value in cast("JsonObject", schema).items():
+        if keyword in _BY_NAME and isinstance(value, dict):
+            named = cast("JsonObject", value)
+            result[keyword] = {name: _without_prose(one) for name, one in named.items()}
+        elif keyword not in _PROSE:
+            result[keyword] = _without_prose(value) if keyword in _SUBSCHEMAS else value
+    return result

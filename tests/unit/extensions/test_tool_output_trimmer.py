@@ -48,7 +48,7 @@ def test_only_large_outputs_before_the_newest_questions_are_shortened() -> None:
         said("c"),
     ]
     result = trimmed(ToolOutputTrimmer(preview_chars=3), *items)
-    assert result[2]["output"] == "[Shortened output of search: 1000 characters]\nxxx"
+    assert result[2]["output"] == "[Trimmed: search; payload 1000 chars; preview 3]\nxxx..."
     assert [result[at] for at in (0, 1, 3, 4, 5, 6, 7, 8)] == [
         items[at] for at in (0, 1, 3, 4, 5, 6, 7, 8)
     ]
@@ -62,14 +62,80 @@ def test_tools_can_be_chosen(tools: Any, *, is_short: bool) -> None:
     assert (result[1]["output"] != LONG) is is_short
 
 
-def test_parts_become_one_short_text() -> None:
-    parts = [{"type": "input_text", "text": "y" * 300}, {"type": "input_image", "image_url": LONG}]
-    trimmer = ToolOutputTrimmer(recent_turns=1, max_output_chars=100)
-    _, result, _ = trimmed(trimmer, called("1", "shot"), output("1", parts), said("b"))
-    (part,) = result["output"]
-    assert part["type"] == "input_text"
-    assert part["text"].startswith("[Shortened output of shot: 1300 characters]\nyyy")
-    assert len(part["text"]) == 100
+PARTS = [{"type": "input_text", "text": "y" * 300}, {"type": "input_image", "image_url": LONG}]
+
+
+@pytest.mark.parametrize(
+    ("parts", "limit", "expected"),
+    [
+        (
+            PARTS,
+            100,
+            "[Trimmed: shot; payload 1300 chars; preview 9; dropped 1 input_image]\nyyyyyyyyy...",
+        ),
+        (PARTS, 40, "[Trimmed]\nyyyyyyyyy..."),
+        (PARTS, 15, "[Trimmed]\nyy..."),
+        (PARTS, 5, "[Trim"),
+        (PARTS[1:], 22, "[Trimmed: input_image]"),
+        ([{"type": "input_text", "text": LONG, "of": "others"}], 10, None),
+        ([{"type": "input_image", "file_id": 7}], 10, None),
+        (["text"], 1, None),
+    ],
+)
+def test_parts_become_one_short_text(parts: list[Any], limit: int, expected: str | None) -> None:
+    trimmer = ToolOutputTrimmer(recent_turns=1, max_output_chars=limit, preview_chars=9)
+    _, result, question = trimmed(trimmer, called("1", "shot"), output("1", parts), said("b"))
+    assert result["output"] == (expected or parts)
+    assert trimmed(trimmer, called("1", "shot"), result, question)[1] == result, "trimmed once"
+
+
+def test_a_tool_of_a_namespace_goes_by_both_names() -> None:
+    of_namespace = {**called("1", "look"), "namespace": "crm"}
+    for name in ("look", "crm.look"):
+        trimmer = ToolOutputTrimmer(recent_turns=1, trimmable_tools=name)
+        _, result, _ = trimmed(trimmer, of_namespace, output("1", LONG), said("b"))
+        assert "crm.look" in result["output"]
+
+
+def test_found_tools_lose_their_prose_and_keep_their_schemas() -> None:
+    schema: JsonObject = {
+        "type": "object",
+        "description": LONG,
+        "properties": {
+            "title": {"type": "string", "description": LONG, "default": {"title": "x"}},
+            "many": {"anyOf": [{"$ref": "#/$defs/title", "examples": [1]}]},
+        },
+        "$defs": {"title": {"enum": [{"title": "A"}]}},
+        "required": ["title"],
+    }
+    tool = {"type": "function", "name": "look", "description": LONG, "parameters": schema}
+    group = {"type": "namespace", "name": "crm", "description": "short", "tools": [tool, 7]}
+    found: JsonObject = {"type": "tool_search_output", "call_id": "1", "tools": [group]}
+    trimmer = ToolOutputTrimmer(recent_turns=1, preview_chars=3)
+    result = trimmed(trimmer, found, said("b"))[0]["tools"][0]
+    assert result["tools"] == [
+        {
+            "type": "function",
+            "name": "look",
+            "description": "xxx...",
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    "title": {"type": "string", "default": {"title": "x"}},
+                    "many": {"anyOf": [{"$ref": "#/$defs/title"}]},
+                },
+                "$defs": {"title": {"enum": [{"title": "A"}]}},
+                "required": ["title"],
+            },
+        },
+        7,
+    ]
+    assert result["description"] == "sho..."
+    old: JsonObject = {"type": "tool_search_output", "results": [{"text": LONG}]}
+    (result, _) = trimmed(trimmer, old, said("b"))
+    assert result["results"][0]["text"].startswith("[Trimmed: tool_search output; payload 1014")
+    chosen = ToolOutputTrimmer(recent_turns=1, trimmable_tools="look")
+    assert trimmed(chosen, old, said("b"))[0] == old
 
 
 def test_an_output_never_grows() -> None:
@@ -81,16 +147,17 @@ def test_an_output_never_grows() -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"recent_turns": 0}, "recent_turns=...) must be a whole number from 1, not 0"),
+        ({"recent_turns": 0}, "recent_turns must be >= 1, not 0"),
         ({"max_output_chars": 0}, "max_output_chars"),
         ({"preview_chars": -1}, "preview_chars"),
-        ({"trimmable_tools": [1]}, "must be names of tools, not [1]"),
+        ({"trimmable_tools": [1]}, "must be a string or iterable of strings, not [1]"),
     ],
 )
 def test_what_does_not_fit_is_refused(options: dict[str, Any], problem: str) -> None:
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(ValueError, match="ToolOutputTrimmer") as caught:
         ToolOutputTrimmer(**options)
     assert problem in str(caught.value)
+    assert isinstance(caught.value, UserError)
 
 
 async def test_a_run_filters_with_it() -> None:
