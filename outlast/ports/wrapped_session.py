@@ -1,6 +1,7 @@
 """Sessions around other sessions, and the replacement of the beginning of a history."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from outlast.agents.config.session_input import SessionSettings, check_session
@@ -41,14 +42,39 @@ async def replace_items(session: Session, old: Sequence[Any], new: Sequence[Any]
     current = await session.get_items(limit=EVERYTHING)
     if current[: len(old)] != list(old):
         return False
-    await session.clear_session()
+    is_empty = False
     try:
+        await session.clear_session()
+        is_empty = True
         await session.add_items([*new, *current[len(old) :]])
     except BaseException:
-        await session.clear_session()
-        await session.add_items(current)
+        await _finished(_put_back(session, current, again=is_empty))
         raise
     return True
+
+
+async def _put_back(session: Session, items: list[Any], *, again: bool) -> None:
+    """Store the items that a session had before it was cleared, or, `again`, filled in part."""
+    left = None if again else await session.get_items(limit=EVERYTHING)
+    if left == items:
+        return
+    if left != []:
+        await session.clear_session()
+    await session.add_items(items)
+
+
+async def _finished(work: Coroutine[Any, Any, None]) -> None:
+    """Finish the work, even if this task is cancelled in the meantime."""
+    task = asyncio.create_task(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    task.result()
+    if cancelled is not None:
+        raise cancelled
 
 
 class WrappedSession(SessionABC):

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
 from outlast.agents.config.settings import ModelSettings
@@ -46,7 +46,7 @@ class ChatCompletionsModel:
     and `prompt` are refused, because such a server keeps no state.
 
     Attributes:
-        name: the provider's name of the model.
+        name: the provider's name of the model, also as `model`.
     """
 
     def __init__(
@@ -60,9 +60,16 @@ class ChatCompletionsModel:
             rich_outputs: whether the server accepts images and files in tool outputs. The API
                 itself accepts only text; if false, everything else is left out.
         """
-        self.name = name
+        self.name = self.model = name
         self._connection = connection
         self._rich_outputs = rich_outputs
+
+    @classmethod
+    def over(cls, name: str, connection: ModelConnection) -> Self:
+        """Return a model of this class over a connection, which the caller closes."""
+        made = cls.__new__(cls)
+        ChatCompletionsModel.__init__(made, name, connection)
+        return made
 
     @answers_both_forms
     async def get_response(self, request: ModelRequest) -> ModelResponse:
@@ -132,16 +139,11 @@ class ChatCompletionsModel:
 
 
 class OpenAIChatCompletionsModel(ChatCompletionsModel):
-    """A model behind a Chat Completions API.
-
-    Attributes:
-        model: the provider's name of the model.
-    """
+    """A model behind a Chat Completions API."""
 
     def __init__(self, model: str, openai_client: "AsyncOpenAI") -> None:
         """Create the model with a client, which the caller closes."""
         super().__init__(model, OpenAIConnection(client=openai_client))
-        self.model = model
 
 
 def _stream_options(settings: ModelSettings, target: Target) -> JsonObject:

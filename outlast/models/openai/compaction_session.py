@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from outlast.agents.callables import check_callable
-from outlast.agents.checks import check_choice
+from outlast.agents.checks import InvalidValue, check_choice
 from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
 from outlast.loop.values import JsonObject
-from outlast.models.json_values import as_object, as_objects
+from outlast.models.json_values import as_objects
 from outlast.models.openai.connection import OpenAIConnection
 from outlast.models.openai.conversations_session import OpenAIConversationsSession
 from outlast.models.openai.responses import supported_fields
@@ -86,32 +86,35 @@ class OpenAIResponsesCompactionSession(WrappedSession):
             UserError: an argument is invalid.
         """
         if isinstance(underlying_session, OpenAIConversationsSession):
-            raise UserError(
+            raise InvalidValue(
                 "OpenAIResponsesCompactionSession cannot wrap OpenAIConversationsSession, whose "
                 "history the provider keeps. Wrap a session that stores items, such as "
                 "SQLiteSession."
             )
         if not is_openai_model_name(model):
-            raise UserError(
-                "OpenAIResponsesCompactionSession: model must be the name of an OpenAI model, such "
-                f"as 'gpt-4.1', not {model!r}."
+            raise InvalidValue(
+                f"Unsupported model {model!r} for OpenAIResponsesCompactionSession: it must be the "
+                "name of an OpenAI model, such as 'gpt-4.1'."
             )
         choices = ("previous_response_id", "input", "auto")
         place = "OpenAIResponsesCompactionSession(compaction_mode=...)"
         check_choice(place, compaction_mode, choices)
         if max_rollback_items is not None and max_rollback_items <= 0:
-            raise UserError(
+            raise InvalidValue(
                 "OpenAIResponsesCompactionSession: max_rollback_items must be positive, not "
                 f"{max_rollback_items!r}."
             )
         super().__init__(session_id, underlying_session)
-        decides = should_trigger_compaction or default_should_trigger_compaction
+        decides = should_trigger_compaction
+        if decides is None:
+            decides = default_should_trigger_compaction
         check_callable(decides, ("context",), what="should_trigger_compaction")
         self.model = model
         self.compaction_mode: OpenAIResponsesCompactionMode = compaction_mode
         self.should_trigger_compaction = decides
         self.max_rollback_items = max_rollback_items
         self._response_id: str | None = None
+        self._is_stored = True  # the response, by the provider
         self._connection = OpenAIConnection(client=client)
 
     async def run_compaction(self, args: OpenAIResponsesCompactionArgs | None = None) -> None:
@@ -127,7 +130,9 @@ class OpenAIResponsesCompactionSession(WrappedSession):
             openai.OpenAIError: the provider refused or failed.
         """
         args = args or {}
-        self._response_id = args.get("response_id") or self._response_id
+        if response_id := args.get("response_id"):
+            self._response_id = response_id
+            self._is_stored = args.get("store") is not False
         mode = self._mode(args)
         items: list[JsonObject] = await self.underlying_session.get_items(limit=EVERYTHING)
         if self.max_rollback_items is not None and len(items) > self.max_rollback_items:
@@ -141,44 +146,55 @@ class OpenAIResponsesCompactionSession(WrappedSession):
             "compaction_candidate_items": select_compaction_candidate_items(items),
             "session_items": items,
         }
-        if not items or not (args.get("force") or self.should_trigger_compaction(situation)):
+        if not args.get("force") and not (items and self.should_trigger_compaction(situation)):
             return
         compacted = await self._compact(mode, items)
-        if not await replace_items(self.underlying_session, items, compacted):
-            logger.warning(
-                "The session %r was changed while it was compacted; it stays as it is.",
-                self.session_id,
-            )
+        if not compacted:
+            why = "a compaction returned no items"
+        elif await replace_items(self.underlying_session, items, compacted):
+            return
+        else:
+            why = "it was changed while it was compacted"
+        logger.warning("The session %r stays as it is: %s.", self.session_id, why)
 
     def _mode(
         self, args: OpenAIResponsesCompactionArgs
     ) -> Literal["previous_response_id", "input"]:
         mode: OpenAIResponsesCompactionMode = args.get("compaction_mode") or self.compaction_mode
         if mode == "auto":
-            is_stored = self._response_id is not None and args.get("store") is not False
-            return "previous_response_id" if is_stored else "input"
+            is_kept = self._response_id and self._is_stored and args.get("store") is not False
+            return "previous_response_id" if is_kept else "input"
         if mode == "previous_response_id" and self._response_id is None:
-            raise UserError(
-                "A compaction in the mode previous_response_id needs a response: "
+            raise InvalidValue(
+                "A previous_response_id compaction needs a response: "
                 "run_compaction({'response_id': ...}). Runs compact in the modes auto and input."
             )
         return mode
 
     async def _compact(self, mode: str, items: Sequence[JsonObject]) -> list[JsonObject]:
-        client = await self._connection.client(_PATH)
+        client: Any = await self._connection.client(_PATH)
         source: dict[str, Any] = {"previous_response_id": self._response_id}
         if mode == "input":
             source = {"input": [supported_fields(item) for item in items]}
-        body = {"model": self.model, **source}
-        answer = as_object(await client.post(_PATH, cast_to=object, body=body)) or {}
-        output = as_objects(answer.get("output"))
-        if not output:
-            raise ValueError(f"The answer of {_PATH} has no items: {answer!r:.200}.")
+        answer = await client.responses.compact(model=self.model, **source)
+        output = [_as_stored(item) for item in answer.output]
         return output if _has_reasoning(output) else [_without_answer_id(one) for one in output]
 
 
 def _has_reasoning(items: Sequence[JsonObject]) -> bool:
     return any(item.get("type") == "reasoning" for item in items)
+
+
+def _as_stored(item: Any) -> JsonObject:
+    """Return an item whose content has no empty fields, which the provider refuses in input."""
+    row = item
+    if not isinstance(item, dict):  # its user messages are no output, and pydantic would warn
+        row = item.model_dump(exclude_unset=True, warnings=False)
+    parts = as_objects(row.get("content"))
+    if parts is None:
+        return row
+    full = [{name: value for name, value in part.items() if value is not None} for part in parts]
+    return {**row, "content": full}
 
 
 def _without_answer_id(item: JsonObject) -> JsonObject:

@@ -742,3 +742,10 @@ def _failures(target: Target) -> Generator[None]:
         raise connection_failure(error, target) from None
     except (openai.OpenAIError, TypeError, ValueError) as error:
         raise request_failure(error, target) from None
+
+
+def without_retries(client: "AsyncOpenAI") -> "AsyncOpenAI":
+    """Return a client that sends each request once; a program's stand-in stays as it is."""
+    from openai import AsyncOpenAI
+
+    return client.with_options(max_retries=0) if isinstance(client, AsyncOpenAI) else client  # pyright: ignore[reportUnnecessaryIsInstance]

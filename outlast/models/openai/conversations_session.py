@@ -8,7 +8,7 @@ from outlast.agents.config.session_input import SessionSettings, plain_item
 from outlast.agents.config.settings_field import as_settings
 from outlast.agents.items.raw_items import as_input, as_json
 from outlast.loop.values import JsonObject
-from outlast.models.openai.connection import OpenAIConnection
+from outlast.models.openai.connection import OpenAIConnection, without_retries
 from outlast.models.openai.responses import PROVIDER_DATA, is_invented
 from outlast.ports.session import SessionABC, item_limit
 
@@ -85,8 +85,8 @@ class OpenAIConversationsSession(SessionABC):
             """
             if self._conversation_id is None:
                 raise ValueError(
-                    "The conversation of this session is not created yet: await session.open(), or "
-                    "pass conversation_id=."
+                    "The conversation of this session is not created yet: await session.open(), "
+                    "or add_items() with a non-empty list, or pass conversation_id=."
                 )
             return self._conversation_id
 
@@ -134,10 +134,10 @@ class OpenAIConversationsSession(SessionABC):
             return
         conversation_id = await self.open()
         # A retry of the client could store items twice: the run reads before it tries again.
-        client = (await self._client()).with_options(max_retries=0)
+        client = without_retries(await self._client())
         for start in range(0, len(rows), self.batch_size):
             batch: Any = rows[start : start + self.batch_size]
-            await client.conversations.items.create(conversation_id, items=batch)
+            await client.conversations.items.create(conversation_id=conversation_id, items=batch)
 
     async def pop_item(self) -> Any | None:
         """Remove and return the newest item; None if there is none."""
@@ -146,7 +146,7 @@ class OpenAIConversationsSession(SessionABC):
             return None
         client = await self._client()
         item_id = str(items[0]["id"])
-        await client.conversations.items.delete(item_id, conversation_id=self.session_id)
+        await client.conversations.items.delete(conversation_id=self.session_id, item_id=item_id)
         return items[0]
 
     async def clear_session(self) -> None:

@@ -4,11 +4,12 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from outlast.agents.errors import UserError
 from outlast.models.defaults import Transport, defaults, get_default_model
-from outlast.models.openai.chat_completions import ChatCompletionsModel
+from outlast.models.openai.chat_completions import OpenAIChatCompletionsModel
 from outlast.models.openai.connection import OpenAIConnection
-from outlast.models.openai.responses import ResponsesModel
+from outlast.models.openai.responses import OpenAIResponsesModel
 from outlast.models.openai.responses_websocket import (
     OpenAIResponsesWebSocketOptions,
+    OpenAIResponsesWSModel,
     check_websockets,
     checked_options,
 )
@@ -93,7 +94,9 @@ class OpenAIProvider:
         self._is_plain = openai_client is None and made_of[:3] == (None, None, None)
         self._sockets: dict[int, SocketConnection] = {}
 
-    def get_model(self, model_name: str | None) -> ResponsesModel | ChatCompletionsModel:
+    def get_model(
+        self, model_name: str | None
+    ) -> OpenAIResponsesModel | OpenAIChatCompletionsModel:
         """Return the model of this name, or the default for None.
 
         A prefix `openai/` is removed, because it names the provider.
@@ -101,7 +104,7 @@ class OpenAIProvider:
         chosen = model_name or self._default_model or get_default_model()
         return self._model(chosen.removeprefix(PREFIX), is_default=not model_name)
 
-    def model_of_id(self, model_id: str) -> ResponsesModel | ChatCompletionsModel:
+    def model_of_id(self, model_id: str) -> OpenAIResponsesModel | OpenAIChatCompletionsModel:
         """Return the model with exactly this name on the server, prefix included."""
         return self._model(model_id, is_default=False)
 
@@ -111,16 +114,19 @@ class OpenAIProvider:
             await sockets.aclose()
         await self._connection.aclose()
 
-    def _model(self, name: str, *, is_default: bool) -> ResponsesModel | ChatCompletionsModel:
+    def _model(
+        self, name: str, *, is_default: bool
+    ) -> OpenAIResponsesModel | OpenAIChatCompletionsModel:
         connection = self._connection
         if self._is_plain and defaults.client is not None:
             connection = OpenAIConnection(client=defaults.client)
         api = self._api or defaults.api
         if api != "responses":
-            return ChatCompletionsModel(name, connection)
+            return OpenAIChatCompletionsModel.over(name, connection)
         if (self._transport or defaults.transport) == "http":
-            return ResponsesModel(name, connection, is_default=is_default)
-        return ResponsesModel(name, self._sockets_of(connection, name), is_default=is_default)
+            return OpenAIResponsesModel.over(name, connection, is_default=is_default)
+        sockets = self._sockets_of(connection, name)
+        return OpenAIResponsesWSModel.over(name, sockets, is_default=is_default)
 
     def _sockets_of(self, http: OpenAIConnection, name: str) -> SocketConnection:
         """Return the sockets of a client, which all models share.

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from outlast.agents.config.model_settings import MCPToolChoice
 from outlast.agents.config.settings import ModelSettings
@@ -56,7 +56,7 @@ class ResponsesModel:
     """A model behind the Responses API. Never retries.
 
     Attributes:
-        name: the provider's name of the model.
+        name: the provider's name of the model, also as `model`.
         api: the API; spans of its calls are `response` spans.
     """
 
@@ -71,9 +71,16 @@ class ResponsesModel:
             is_default: whether the name is only a default, so that a stored prompt may choose its
                 own model.
         """
-        self.name = name
+        self.name = self.model = name
         self._connection = connection
         self._is_default = is_default
+
+    @classmethod
+    def over(cls, name: str, connection: ModelConnection, *, is_default: bool = False) -> Self:
+        """Return a model of this class over a connection; the arguments are those of the model."""
+        made = cls.__new__(cls)
+        ResponsesModel.__init__(made, name, connection, is_default=is_default)
+        return made
 
     @answers_both_forms
     async def get_response(self, request: ModelRequest) -> ModelResponse:
@@ -136,11 +143,7 @@ class ResponsesModel:
 
 
 class OpenAIResponsesModel(ResponsesModel):
-    """A model behind the Responses API.
-
-    Attributes:
-        model: the provider's name of the model.
-    """
+    """A model behind the Responses API."""
 
     def __init__(
         self, model: str, openai_client: "AsyncOpenAI", *, model_is_explicit: bool = True
@@ -155,7 +158,6 @@ class OpenAIResponsesModel(ResponsesModel):
         """
         connection = OpenAIConnection(client=openai_client)
         super().__init__(model, connection, is_default=not model_is_explicit)
-        self.model = model
 
 
 def responses_body(request: ModelRequest, model: str | None) -> JsonObject:

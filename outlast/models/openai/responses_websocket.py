@@ -31,9 +31,6 @@ class OpenAIResponsesWSModel(OpenAIResponsesModel):
     """A model behind the Responses API over WebSocket, with its own sockets.
 
     Models of `OpenAIProvider(transport="websocket")` share their sockets instead.
-
-    Attributes:
-        model: the provider's name of the model.
     """
 
     def __init__(
@@ -63,11 +60,10 @@ class OpenAIResponsesWSModel(OpenAIResponsesModel):
         )
         super().__init__(model, openai_client)
         ResponsesModel.__init__(self, model, sockets, is_default=not model_is_explicit)
-        self._sockets = sockets
 
     async def close(self) -> None:
         """Close the sockets. A later call opens new ones."""
-        await self._sockets.aclose()
+        await cast("SocketConnection", self._connection).aclose()
 
 
 def check_websockets(what: str) -> None:

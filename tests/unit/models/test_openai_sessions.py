@@ -1,7 +1,10 @@
 """Sessions at OpenAI, with the real client against a scripted server."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from openai import AsyncOpenAI
@@ -18,6 +21,7 @@ from outlast.models.openai.conversations_session import (
     start_openai_conversations_session,
 )
 from outlast.ports.session import Session, session_from_description
+from outlast.ports.wrapped_session import replace_items
 from outlast.sessions.encrypted import EncryptedSession
 from outlast.sessions.sqlite import SQLiteSession
 from outlast.testing import ScriptedModel, run_in_memory
@@ -44,6 +48,31 @@ def page(*items: JsonObject) -> JsonObject:
 CREATED: JsonObject = {"id": "conv_1", "object": "conversation", "created_at": 1, "metadata": {}}
 
 
+class Stuck(Notebook):
+    """A store whose method is cancelled once, and which waits before it stores again."""
+
+    def __init__(self, *items: JsonObject, fails_at: str) -> None:
+        super().__init__(*items)
+        self.fails_at = fails_at
+        self.is_putting_back = asyncio.Event()
+        self.may_go_on = asyncio.Event()
+
+    def _fail(self, method: str) -> None:
+        if method == self.fails_at:
+            self.fails_at = ""
+            raise asyncio.CancelledError
+
+    async def clear_session(self) -> None:
+        await super().clear_session()
+        self._fail("clear_session")
+
+    async def add_items(self, items: list[Any]) -> None:
+        self._fail("add_items")
+        self.is_putting_back.set()
+        await self.may_go_on.wait()
+        await super().add_items(items)
+
+
 @pytest.fixture
 async def client(server: ModelServer) -> AsyncIterator[AsyncOpenAI]:
     async with AsyncOpenAI(api_key="sk-test", base_url=server.base_url) as client:
@@ -51,6 +80,13 @@ async def client(server: ModelServer) -> AsyncIterator[AsyncOpenAI]:
 
 
 class TestConversations:
+    async def test_a_stand_in_for_the_client_is_enough(self) -> None:
+        stand_in = AsyncMock()
+        stand_in.conversations.create.return_value = SimpleNamespace(id="conv_1")
+        await OpenAIConversationsSession(openai_client=stand_in).add_items([said("a")])
+        create = stand_in.conversations.items.create
+        create.assert_awaited_once_with(conversation_id="conv_1", items=[said("a")])
+
     async def test_a_run_creates_the_conversation_and_saves_into_it(
         self, server: ModelServer, client: AsyncOpenAI
     ) -> None:
@@ -268,6 +304,54 @@ class TestCompaction:
             server.answer(compacted(COMPACTION))
             await session.run_compaction(args)  # pyright: ignore[reportArgumentType]
             assert server.requests[-1].body == {"model": "gpt-4.1", **sent}
+
+    async def test_a_response_that_is_not_stored_is_never_referred_to(
+        self, server: ModelServer, client: AsyncOpenAI
+    ) -> None:
+        session = OpenAIResponsesCompactionSession("a", Notebook(said("a")), client=client)
+        for args in ({"response_id": "r", "store": False, "force": True}, {"force": True}):
+            server.answer(compacted(COMPACTION))
+            await session.run_compaction(args)  # pyright: ignore[reportArgumentType]
+            assert "previous_response_id" not in server.requests[-1].body
+
+    async def test_content_is_stored_without_empty_fields(
+        self, server: ModelServer, client: AsyncOpenAI
+    ) -> None:
+        inner = Notebook()
+        session = OpenAIResponsesCompactionSession("a", inner, client=client)
+        image = {"type": "input_image", "image_url": "https://x.example/a.png", "detail": "auto"}
+        message = {"type": "message", "role": "user", "content": [image | {"file_id": None}]}
+        server.answer(compacted(message))
+        await session.run_compaction({"force": True, "response_id": "resp_1"})
+        assert await inner.get_items() == [message | {"content": [image]}]
+
+    async def test_a_compaction_of_nothing_leaves_the_history(
+        self, server: ModelServer, client: AsyncOpenAI, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        session = OpenAIResponsesCompactionSession("a", Notebook(said("a")), client=client)
+        server.answer(compacted())
+        await session.run_compaction({"force": True})
+        assert await session.get_items() == [said("a")]
+        assert "returned no items" in caplog.text
+
+    @pytest.mark.parametrize("fails_at", ["clear_session", "add_items"])
+    async def test_a_replacement_that_is_cancelled_twice_puts_the_history_back(
+        self, fails_at: str
+    ) -> None:
+        inner = Stuck(said("a"), fails_at=fails_at)
+        work = asyncio.create_task(replace_items(inner, [said("a")], [said("b")]))
+        await inner.is_putting_back.wait()
+        work.cancel()
+        await asyncio.sleep(0)
+        inner.may_go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        assert await inner.get_items() == [said("a")]
+
+    def test_a_wrong_argument_is_a_value_error_too(self) -> None:
+        with pytest.raises(ValueError, match="Unsupported model 'claude-3'") as caught:
+            OpenAIResponsesCompactionSession("a", Notebook(), model="claude-3")
+        assert isinstance(caught.value, UserError)
 
     async def test_an_encrypted_history_stays_encrypted(
         self, server: ModelServer, client: AsyncOpenAI

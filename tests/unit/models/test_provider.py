@@ -13,11 +13,11 @@ from outlast.agents.errors import UserError
 from outlast.loop.values import JsonObject
 from outlast.models import (
     DEFAULT_MODEL,
-    ChatCompletionsModel,
     OpenAIChatCompletionsModel,
     OpenAIConnection,
     OpenAIProvider,
     OpenAIResponsesModel,
+    OpenAIResponsesWSModel,
     ResponsesModel,
 )
 from outlast.models.multi_provider import MultiProvider
@@ -34,9 +34,11 @@ def test_it_is_a_model_provider() -> None:
 
 
 def test_it_speaks_the_responses_api_unless_told_otherwise() -> None:
-    assert isinstance(OpenAIProvider().get_model("m"), ResponsesModel)
-    assert isinstance(OpenAIProvider(api="responses").get_model("m"), ResponsesModel)
-    assert isinstance(OpenAIProvider(api="chat").get_model("m"), ChatCompletionsModel)
+    assert type(OpenAIProvider().get_model("m")) is OpenAIResponsesModel
+    assert type(OpenAIProvider(api="responses").get_model("m")) is OpenAIResponsesModel
+    assert type(OpenAIProvider(api="chat").get_model("m")) is OpenAIChatCompletionsModel
+    over_socket = OpenAIProvider(transport="websocket").get_model("m")
+    assert (type(over_socket), over_socket.model) == (OpenAIResponsesWSModel, "m")
 
 
 def test_an_unknown_api_is_told_at_once() -> None:
