@@ -4,6 +4,7 @@ Each check takes the place for its error message, such as `Agent(name=...)`, and
 """
 
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 from typing import Any, cast
 
 from outlast.agents.errors import UserError
@@ -68,6 +69,31 @@ def check_count(place: str, value: object, *, expected: str = "a whole number fr
     """
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise InvalidValue(f"{place} must be {expected}, not {value!r}.")
+
+
+def check_seconds(place: str, value: object, *, positive: bool = False) -> None:
+    """Refuse a value that is neither None nor a duration in seconds.
+
+    Args:
+        place: see the module.
+        value: the value.
+        positive: whether 0 is refused, too.
+
+    Raises:
+        InvalidType: the value is no number.
+        InvalidValue: the number is negative, or no duration of at least a microsecond.
+    """
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidType(f"{place} must be a number of seconds or None, not {value!r}.")
+    try:
+        duration = timedelta(seconds=value)
+    except (OverflowError, ValueError):  # too large, infinite, or no number
+        duration = timedelta(-1)
+    if duration < timedelta(0) or (not duration and (positive or value)):
+        expected = "positive and finite" if positive else "a non-negative finite number of seconds"
+        raise InvalidValue(f"{place} must be {expected}, not {value!r:.40}; None means no limit.")
 
 
 def check_list(place: str, value: object) -> Sequence[Any]:

@@ -7,7 +7,7 @@ finds a restarted server.
 import asyncio
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from datetime import timedelta
 from typing import Any, ClassVar, NoReturn, TypeVar, Unpack
 from weakref import WeakKeyDictionary
@@ -17,6 +17,7 @@ import httpx2
 import mcp.types as mcp_types
 from mcp.shared.exceptions import MCPError
 
+from outlast.agents.checks import check_seconds
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import AgentsException, UserError
 from outlast.agents.mcp.filters import (
@@ -30,13 +31,14 @@ from outlast.agents.mcp.server import (
     MCPFault,
     MCPNotSent,
     MCPProtocolError,
+    MCPReadError,
     MCPRefusal,
     MCPServer,
 )
 from outlast.agents.tools.definition import DEFAULT_TIMEOUT, ToolRetry
 from outlast.loop.values import JsonObject
-from outlast.mcp.connection import Connection, OpeningTimeoutError
-from outlast.mcp.options import ServerOptions, pages_of, retry_of, seconds_of
+from outlast.mcp.connection import Connection, OpeningTimeoutError, first_cause
+from outlast.mcp.options import ServerOptions, pages_of, retry_of
 
 T = TypeVar("T")
 
@@ -73,6 +75,9 @@ class ConnectedServer(MCPServer):
             own time-out.
         tool_filter: chooses the offered tools.
         max_list_pages: more pages of tools or prompts are an error.
+        max_retry_attempts: see `ServerOptions`, also for the two waits.
+        retry_backoff_seconds_base: see there.
+        retry_backoff_seconds_max: see there.
         message_handler: called with the server's notifications.
         starts_process: whether connecting starts the server, which takes time.
     """
@@ -111,13 +116,18 @@ class ConnectedServer(MCPServer):
         check_tool_filter(tool_filter, owner)
         self._name = name
         self.cache_tools_list = cache_tools_list
-        self.client_session_timeout_seconds = seconds_of(client_session_timeout_seconds, owner)
+        check_seconds(f"{owner}: client_session_timeout_seconds", client_session_timeout_seconds)
+        self.client_session_timeout_seconds = client_session_timeout_seconds
         self.tool_filter = tool_filter
         self.max_list_pages = pages_of(options.get("max_list_pages"), owner)
         self.message_handler = options.get("message_handler")
-        self._retry = retry_of(options, owner)
+        self.max_retry_attempts = options.get("max_retry_attempts")
+        self.retry_backoff_seconds_base = options.get("retry_backoff_seconds_base", 1.0)
+        self.retry_backoff_seconds_max = options.get("retry_backoff_seconds_max")
+        retry_of(options, owner)
         self._is_mute = False  # it did not initialize within its time to start
         self._status = 0  # of the newest HTTP error response
+        self._stand_in: Any = None
         self._listed: list[Any] | None = None
         self._lists = 0
         self._connections: WeakKeyDictionary[asyncio.AbstractEventLoop, Connection] = (
@@ -134,6 +144,23 @@ class ConnectedServer(MCPServer):
         return self._name
 
     @property
+    def session(self) -> Any:
+        """The protocol's session of this event loop, an `mcp.ClientSession`; None if not connected.
+
+        A test may set a stand-in, which takes the place of the connection.
+        """
+        if self._stand_in is not None:
+            return self._stand_in
+        loop = asyncio._get_running_loop()  # noqa: SLF001  None outside of a loop
+        connection = None if loop is None else self._connections.get(loop)
+        client = None if connection is None or connection.is_over else connection.opened
+        return None if client is None else client.session
+
+    @session.setter
+    def session(self, stand_in: Any) -> None:
+        self._stand_in = stand_in
+
+    @property
     def tool_timeout(self) -> timedelta:
         """The time-out of one attempt of a call, including connecting."""
         answer = timedelta(seconds=self.client_session_timeout_seconds or 0)
@@ -142,7 +169,12 @@ class ConnectedServer(MCPServer):
     @property
     def tool_retry(self) -> ToolRetry:
         """How failed calls are retried."""
-        return self._retry
+        options: ServerOptions = {
+            "max_retry_attempts": self.max_retry_attempts,
+            "retry_backoff_seconds_base": self.retry_backoff_seconds_base,
+            "retry_backoff_seconds_max": self.retry_backoff_seconds_max,
+        }
+        return retry_of(options, f"The MCP server {self.name!r}")
 
     @property
     def cached_tools(self) -> list[Any] | None:
@@ -236,24 +268,26 @@ class ConnectedServer(MCPServer):
 
     async def list_prompts(self) -> Any:
         """Return the server's prompts, as `mcp.types.ListPromptsResult`."""
-        prompts = await self._pages("list its prompts", "list_prompts", "prompts")
+        prompts = await _for_programs(self._pages("list its prompts", "list_prompts", "prompts"))
         return mcp_types.ListPromptsResult(prompts=prompts)
 
     async def get_prompt(self, name: str, arguments: dict[str, Any] | None = None) -> Any:
         """Return a prompt, as `mcp.types.GetPromptResult`."""
-        return await self._read(f"return the prompt {name!r}", "get_prompt", name, arguments)
+        reading = self._read(f"return the prompt {name!r}", "get_prompt", name, arguments)
+        return await _for_programs(reading)
 
     async def list_resources(self, cursor: str | None = None) -> Any:
         """Return a page of the server's resources, as `mcp.types.ListResourcesResult`."""
-        return await self._read("list its resources", "list_resources", cursor=cursor)
+        return await _for_programs(self._page("list its resources", "list_resources", cursor))
 
     async def list_resource_templates(self, cursor: str | None = None) -> Any:
         """Return a page of resource templates, as `mcp.types.ListResourceTemplatesResult`."""
-        return await self._read("list its templates", "list_resource_templates", cursor=cursor)
+        what = "list its templates"
+        return await _for_programs(self._page(what, "list_resource_templates", cursor))
 
     async def read_resource(self, uri: str) -> Any:
         """Return a resource, as `mcp.types.ReadResourceResult`."""
-        return await self._read(f"read {uri!r}", "read_resource", uri)
+        return await _for_programs(self._read(f"read {uri!r}", "read_resource", uri))
 
     def note_status(self, status: int) -> None:
         """Record the HTTP status of an error response."""
@@ -281,15 +315,19 @@ class ConnectedServer(MCPServer):
                     f"The MCP server {self.name!r} needs more than max_list_pages="
                     f"{self.max_list_pages} to {what}. Raise max_list_pages."
                 )
-            page = await self._read(what, method, cursor=cursors[-1])
+            page = await self._page(what, method, cursors[-1])
             found.extend(getattr(page, entries))
             if page.next_cursor is None:
                 return found
             if page.next_cursor in cursors:
                 raise UserError(
-                    f"The MCP server {self.name!r} returned a page twice when asked to {what}."
+                    f"The MCP server {self.name!r} sent a repeated cursor while listing {entries}."
                 )
             cursors.append(page.next_cursor)
+
+    async def _page(self, what: str, method: str, cursor: str | None) -> Any:
+        options = {} if cursor is None else {"cursor": cursor}
+        return await self._read(what, method, **options)
 
     async def _reach(self, what: str) -> None:
         """Open the connection, and check one that was idle, before a call that may have effects.
@@ -303,7 +341,7 @@ class ConnectedServer(MCPServer):
         try:
             if self._connection().idle_seconds > CHECKED_AFTER_SECONDS:
                 with suppress(MCPRefusal):  # the server answers
-                    await self._read(what, "list_tools", cursor=None)
+                    await self._read(what, "list_tools")
             else:
                 await self._request(what, _do_nothing)
         except (ConnectionError, TimeoutError, MCPFault) as error:
@@ -361,6 +399,8 @@ class ConnectedServer(MCPServer):
             self._raise_status(what, error.response.status_code, error)
         except AgentsException:
             raise
+        except ExceptionGroup as group:
+            self._raise_unreachable(what, first_cause(group))
         except Exception as error:  # noqa: BLE001  any error of the protocol's client for invalid data
             self._raise_unreadable(what, error)
 
@@ -372,8 +412,9 @@ class ConnectedServer(MCPServer):
             return current
         self._is_mute = current is not None and current.has_expired
         seconds = timedelta(seconds=self.client_session_timeout_seconds or 0)
+        stand_in = self._stand_in
         made = self._connections[loop] = Connection(
-            self.open_client,
+            self.open_client if stand_in is None else lambda: nullcontext(stand_in),
             name=self.name,
             patience=max(PATIENCE, seconds),
             is_kept=current is not None and current.is_kept,
@@ -407,7 +448,7 @@ class ConnectedServer(MCPServer):
         raise MCPRefusal(message) from error
 
     def _raise_status(self, what: str, status: int, error: Exception) -> NoReturn:
-        message = f"The MCP server {self.name!r} refused to {what}: HTTP status {status}"
+        message = f"The MCP server {self.name!r} refused to {what}: HTTP error {status}"
         if 400 <= status < 500 and status not in PASSING_STATUSES:
             raise MCPRefusal(message) from error
         raise MCPFault(message) from error
@@ -415,6 +456,22 @@ class ConnectedServer(MCPServer):
 
 _ERROR_RESPONSE = "Server returned an error response"
 """The protocol client's message for an HTTP error status without an error of the protocol."""
+
+
+async def _for_programs(reading: Awaitable[T]) -> T:
+    """Return what a program asked a server for.
+
+    Raises:
+        MCPConnectionError: the server failed or refused. What the transport raised, which may hold
+            headers and bodies with secrets, is not attached.
+        MCPReadError: the server's answer cannot be read.
+    """
+    try:
+        return await reading
+    except (ConnectionError, MCPFault, MCPRefusal, MCPProtocolError) as error:
+        kind = MCPReadError if isinstance(error, MCPProtocolError) else MCPConnectionError
+        failure = kind(str(error))
+    raise failure
 
 
 async def _do_nothing(client: object) -> None:

@@ -63,6 +63,12 @@ class Connection:
         return self._closing.is_set() or self._task.done()
 
     @property
+    def opened(self) -> Any:
+        """The client, once the connection is open; None before, and if it failed."""
+        done = self._client.done() and not self._client.cancelled()
+        return self._client.result() if done and self._client.exception() is None else None
+
+    @property
     def is_in_use(self) -> bool:
         """Whether a task is using the client."""
         return self._uses > 0

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 from datetime import timedelta
-from math import isfinite
 from typing import Any, TypeAlias, TypedDict, cast
 
+from outlast.agents.checks import check_seconds
 from outlast.agents.errors import UserError
 from outlast.agents.guardrails.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from outlast.agents.mcp.approval import RequireApprovalSetting
@@ -45,7 +45,7 @@ class ServerOptions(TypedDict, total=False):
     """
 
     use_structured_content: bool
-    max_retry_attempts: int
+    max_retry_attempts: int | None
     retry_backoff_seconds_base: float
     retry_backoff_seconds_max: float | None
     message_handler: MessageHandler | None
@@ -57,21 +57,6 @@ class ServerOptions(TypedDict, total=False):
     tool_output_guardrails: list[ToolOutputGuardrail[Any]] | None
     max_list_pages: int | None
     required: bool
-
-
-def seconds_of(seconds: object, owner: str) -> float | None:
-    """Return a time-out in seconds.
-
-    Raises:
-        UserError: the value is invalid.
-    """
-    if seconds is None:
-        return None
-    if not isinstance(seconds, int | float) or not isfinite(seconds) or seconds < 0:
-        raise UserError(
-            f"{owner}: client_session_timeout_seconds must be a number of seconds or None, not {seconds!r}."
-        )
-    return float(seconds)
 
 
 def pages_of(pages: object, owner: str) -> int | None:
@@ -95,23 +80,27 @@ def retry_of(options: ServerOptions, owner: str) -> ToolRetry:
     Raises:
         UserError: a number is invalid.
     """
-    retries = cast("object", options.get("max_retry_attempts", DEFAULT_RETRY.attempts - 1))
-    if not isinstance(retries, int) or isinstance(retries, bool) or retries < -1:
+    retries = cast("object", options.get("max_retry_attempts"))
+    if retries is not None and (
+        not isinstance(retries, int) or isinstance(retries, bool) or retries < -1
+    ):
         raise UserError(
             f"{owner}: max_retry_attempts must be a whole number from 0, or -1 for the most, "
             f"not {retries!r}."
         )
-    longest = options.get("retry_backoff_seconds_max")
-    first = timedelta(seconds=options.get("retry_backoff_seconds_base", 1.0))
-    first = first or SHORTEST_WAIT
+    shortest, longest = (
+        options.get("retry_backoff_seconds_base", 1.0),
+        options.get("retry_backoff_seconds_max"),
+    )
+    check_seconds(f"{owner}: retry_backoff_seconds_base", shortest)
+    check_seconds(f"{owner}: retry_backoff_seconds_max", longest)
+    first = timedelta(seconds=shortest) or SHORTEST_WAIT
     bound = ToolRetry().maximum_interval if longest is None else timedelta(seconds=longest)
     bound = bound or SHORTEST_WAIT
-    try:
-        return ToolRetry(
-            attempts=MOST_ATTEMPTS if retries == -1 else retries + 1,
-            errors="max_retry_attempts" in options,
-            initial_interval=min(first, bound) if longest is not None else first,
-            maximum_interval=max(first, bound) if longest is None else bound,
-        )
-    except UserError as error:
-        raise UserError(f"{owner}: the retry intervals are invalid. {error.message}") from error
+    attempts = DEFAULT_RETRY.attempts if retries is None else retries + 1
+    return ToolRetry(
+        attempts=attempts or MOST_ATTEMPTS,
+        errors=retries is not None,
+        initial_interval=min(first, bound) if longest is not None else first,
+        maximum_interval=max(first, bound) if longest is None else bound,
+    )

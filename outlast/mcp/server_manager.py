@@ -1,12 +1,12 @@
 """Manages connections to several MCP servers."""
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
+from outlast.agents.checks import check_seconds
 from outlast.agents.logs import get_logger
 from outlast.agents.mcp.server import MCPServer
 
@@ -92,14 +92,9 @@ class MCPServerManager:
         """Store the servers without duplicates; open no connection yet.
 
         Raises:
-            TypeError: a time-out is no number.
+            TypeError: a time-out is no number; also later, when one is set.
             ValueError: a time-out is not positive, or not finite.
         """
-        for name, value in (
-            ("connect_timeout_seconds", connect_timeout_seconds),
-            ("cleanup_timeout_seconds", cleanup_timeout_seconds),
-        ):
-            _check_seconds(name, value)
         self._servers = list(dict.fromkeys(servers))
         self.connect_timeout_seconds = connect_timeout_seconds
         self.cleanup_timeout_seconds = cleanup_timeout_seconds
@@ -112,6 +107,12 @@ class MCPServerManager:
         self._open: set[MCPServer] = set()
         self._held: set[MCPServer] = set()  # also servers that failed to connect
         self._keepers: dict[MCPServer, _Keeper] = {}
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute; time-outs are checked."""
+        if name.endswith("_timeout_seconds"):
+            check_seconds(f"MCPServerManager({name}=...)", value, positive=True)
+        super().__setattr__(name, value)
 
     @property
     def all_servers(self) -> list[MCPServer]:
@@ -244,19 +245,6 @@ def _is_cancelled() -> bool:
     """Whether this task is being cancelled, and not only something that it awaited."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
-
-
-def _check_seconds(name: str, value: object) -> None:
-    """Raise an error, of the kind that the Agents SDK raises, for a time-out that is none."""
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"MCPServerManager({name}=...) must be a number of seconds, not {value!r}.")
-    if not (math.isfinite(value) and value > 0):
-        raise ValueError(
-            f"MCPServerManager({name}=...) must be positive and finite, not {value!r}. "
-            "None means no limit."
-        )
 
 
 async def _within(seconds: float | None, step: Step) -> None:

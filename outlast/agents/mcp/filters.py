@@ -111,7 +111,7 @@ async def filtered(
         ]
     if context is None:
         raise UserError(
-            "A callable tool_filter needs the run's context and the agent: "
+            "With a callable tool_filter, run_context and agent are required: "
             "server.list_tools(run_context, agent)."
         )
     return [tool for tool in tools if await _passes(tool, tool_filter, context)]

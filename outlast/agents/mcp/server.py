@@ -40,7 +40,7 @@ class MCPRefusal(AgentsException):
 
 
 class MCPConnectionError(UserError, ConnectionError):
-    """A program's own call of `connect` failed: nothing answers there, or it refuses."""
+    """A program's own request, or `connect`, failed: nothing answers there, or it refuses."""
 
 
 class MCPNotSent(ConnectionError):
@@ -53,6 +53,10 @@ class MCPFault(RuntimeError):
 
 class MCPProtocolError(RuntimeError):
     """A server's response violates the protocol."""
+
+
+class MCPReadError(UserError, MCPProtocolError):
+    """A program's own request failed: the server's response violates the protocol."""
 
 
 class MCPConfig(TypedDict, total=False):
@@ -257,26 +261,26 @@ class MCPServer(ABC):
             NotImplementedError: the class does not override this method. The same applies to the
                 methods below.
         """
-        raise self._has_no("prompts")
+        raise self._has_no("list_prompts")
 
     async def get_prompt(self, name: str, arguments: dict[str, Any] | None = None) -> Any:
         """Return a prompt, as `mcp.types.GetPromptResult`."""
-        raise self._has_no("prompts")
+        raise self._has_no("get_prompt")
 
     async def list_resources(self, cursor: str | None = None) -> Any:
         """Return a page of the server's resources, as `mcp.types.ListResourcesResult`."""
-        raise self._has_no("resources")
+        raise self._has_no("list_resources")
 
     async def list_resource_templates(self, cursor: str | None = None) -> Any:
         """Return a page of resource templates, as `mcp.types.ListResourceTemplatesResult`."""
-        raise self._has_no("resources")
+        raise self._has_no("list_resource_templates")
 
     async def read_resource(self, uri: str) -> Any:
         """Return a resource, as `mcp.types.ReadResourceResult`."""
-        raise self._has_no("resources")
+        raise self._has_no("read_resource")
 
-    def _has_no(self, what: str) -> NotImplementedError:
-        return NotImplementedError(f"The MCP server {self.name!r} does not provide {what}.")
+    def _has_no(self, method: str) -> NotImplementedError:
+        return NotImplementedError(f"The MCP server {self.name!r} does not implement {method}().")
 
     @property
     def cached_tools(self) -> list[Any] | None:

@@ -75,7 +75,7 @@ async def test_a_filter_cannot_change_the_tools() -> None:
 
 
 async def test_a_callable_needs_to_know_for_whom() -> None:
-    with pytest.raises(UserError, match="needs the run's context and the agent"):
+    with pytest.raises(UserError, match="run_context and agent are required"):
         await filtered(TOOLS, lambda _context, _tool: True, None)
 
 

@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import traceback
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import anyio
 import httpx2
@@ -34,6 +36,8 @@ class Client:
         outcomes: what the next requests come to, before the usual.
         asked: the requests.
     """
+
+    session = "the session"
 
     def __init__(self, *outcomes: Any) -> None:
         self.pages: dict[str | None, tuple[list[str], str | None]] = {None: (["find"], None)}
@@ -316,12 +320,12 @@ async def test_an_http_status_says_whether_another_try_can_help(
         raise MCPError(mcp_types.INTERNAL_ERROR, "Server returned an error response")
 
     server = serve(answer)
-    with pytest.raises(kind, match=f"HTTP status {status}"):
+    with pytest.raises(kind, match=f"HTTP error {status}"):
         await server.list_tools()
     request = httpx2.Request("GET", "http://shelf")
     response = httpx2.Response(status, request=request)
     server.client.outcomes.append(httpx2.HTTPStatusError("", request=request, response=response))
-    with pytest.raises(kind, match=f"HTTP status {status}"):
+    with pytest.raises(kind, match=f"HTTP error {status}"):
         await server.list_tools()
 
 
@@ -385,7 +389,7 @@ async def test_too_many_pages_are_an_error(serve: Serve) -> None:
 async def test_a_server_that_repeats_itself_is_an_error(serve: Serve) -> None:
     server = serve()
     server.client.pages = {None: (["a"], "2"), "2": (["b"], "2")}
-    with pytest.raises(UserError, match="returned a page twice"):
+    with pytest.raises(UserError, match="repeated cursor while listing tools"):
         await server.list_tools()
 
 
@@ -432,7 +436,7 @@ async def test_a_callable_filter_is_told_for_whom(serve: Serve) -> None:
     server = serve(tool_filter=for_staff)
     assert names(await server.list_tools(RunContextWrapper("staff"), "the agent")) == ["find"]
     assert await server.list_tools(RunContextWrapper("guest"), "the agent") == []
-    with pytest.raises(UserError, match="needs the run's context and the agent"):
+    with pytest.raises(UserError, match="run_context and agent are required"):
         await server.list_tools()
 
 
@@ -468,3 +472,40 @@ def test_a_connection_that_nobody_closes_ends_with_its_event_loop() -> None:
 def test_options_that_do_not_fit_are_refused(options: Any, problem: str) -> None:
     with pytest.raises(UserError, match=problem):
         Played(**options)
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments"),
+    [
+        ("list_prompts", ()),
+        ("get_prompt", ("a",)),
+        ("list_resources", ("next",)),
+        ("read_resource", ("a",)),
+    ],
+)
+async def test_a_program_reads_an_error_without_the_request(
+    serve: Serve, method: str, arguments: tuple[Any, ...]
+) -> None:
+    request = httpx2.Request("POST", "https://ann:pw@x.example/mcp", content="SECRET")
+    for error in (
+        httpx2.ReadError("request failed", request=request),
+        httpx2.HTTPStatusError(
+            "SECRET", request=request, response=httpx2.Response(503, request=request)
+        ),
+        ExceptionGroup("SECRET", [httpx2.ConnectError("gone", request=request)]),
+    ):
+        server = serve()
+        server.session = AsyncMock(**{f"{method}.side_effect": error})
+        with pytest.raises(UserError) as caught:
+            await getattr(server, method)(*arguments)
+        assert isinstance(caught.value, ConnectionError)
+        assert (caught.value.__cause__, caught.value.__context__) == (None, None)
+        assert "SECRET" not in "".join(traceback.format_exception(caught.value))
+
+
+async def test_a_server_has_a_session_while_it_is_connected(serve: Serve) -> None:
+    server = serve()
+    assert server.session is None
+    async with server:
+        assert server.session == "the session"
+    assert server.session is None

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from outlast.agents.checks import check_seconds
 from outlast.agents.errors import UserError
 from outlast.agents.tools.definition import ToolRetry
-from outlast.mcp.options import SHORTEST_WAIT, pages_of, retry_of, seconds_of
+from outlast.mcp.options import SHORTEST_WAIT, pages_of, retry_of
 
 
 @pytest.mark.parametrize(
@@ -46,7 +47,7 @@ def test_how_failed_calls_are_tried_again(options: Any, retry: ToolRetry) -> Non
 
 @pytest.mark.parametrize("given", [None, 0.0, 5, 0.5])
 def test_a_time_out_is_seconds(given: float | None) -> None:
-    assert seconds_of(given, "S") == given
+    check_seconds("S", given)
 
 
 @pytest.mark.parametrize("given", [None, 1, 50])
@@ -54,10 +55,23 @@ def test_a_limit_of_pages(given: int | None) -> None:
     assert pages_of(given, "S") == given
 
 
-@pytest.mark.parametrize("wrong", [-1, float("nan"), float("inf"), "5", timedelta(seconds=5)])
-def test_a_time_out_that_is_none_is_refused(wrong: Any) -> None:
-    with pytest.raises(UserError, match="S: client_session_timeout_seconds must be"):
-        seconds_of(wrong, "S")
+@pytest.mark.parametrize("wrong", [-1, float("nan"), float("inf"), 1e20, 10**400, 5e-7])
+def test_seconds_that_are_no_duration_are_refused(wrong: Any) -> None:
+    with pytest.raises(ValueError, match="S must be a non-negative finite number") as caught:
+        check_seconds("S", wrong)
+    assert isinstance(caught.value, UserError)
+
+
+@pytest.mark.parametrize("wrong", [True, "5", timedelta(seconds=5)])
+def test_a_time_out_that_is_no_number_is_refused(wrong: Any) -> None:
+    with pytest.raises(TypeError, match="S must be a number of seconds or None"):
+        check_seconds("S", wrong)
+
+
+def test_a_time_out_that_may_not_be_zero() -> None:
+    check_seconds("S", 0.5, positive=True)
+    with pytest.raises(ValueError, match="S must be positive and finite, not 0"):
+        check_seconds("S", 0, positive=True)
 
 
 @pytest.mark.parametrize("wrong", [0, -1, True, 1.5, "2"])
@@ -71,8 +85,8 @@ def test_a_limit_that_is_none_is_refused(wrong: Any) -> None:
     [
         ({"max_retry_attempts": -2}, "S: max_retry_attempts must be"),
         ({"max_retry_attempts": True}, "S: max_retry_attempts must be"),
-        ({"retry_backoff_seconds_base": -1}, "S: the retry intervals are invalid"),
-        ({"retry_backoff_seconds_max": -1}, "S: the retry intervals are invalid"),
+        ({"retry_backoff_seconds_base": -1}, "S: retry_backoff_seconds_base must be"),
+        ({"retry_backoff_seconds_max": -1}, "S: retry_backoff_seconds_max must be"),
     ],
 )
 def test_numbers_that_make_no_sense_are_refused(options: Any, problem: str) -> None:
