@@ -12,12 +12,11 @@ from typing import Any, TypeAlias, TypedDict, cast
 from outlast.agents.agent_tools.input import (
     TEXT_ONLY,
     NestedInput,
+    StructuredInputSchemaInfo,
     StructuredToolInputBuilder,
-    StructuredToolInputBuilderOptions,
     adapter_of,
-    checked_input,
-    default_tool_input_builder,
     problem_of,
+    resolve_agent_tool_input,
     schema_of,
     summary_of,
 )
@@ -301,20 +300,13 @@ async def nested_input(tool: AgentTool, arguments: str) -> NestedInput:
         UserError: the tool's `input_builder` returned an invalid input.
         Exception: any other error of the `input_builder`.
     """
-    values = arguments_of(tool, arguments)
-    options = StructuredToolInputBuilderOptions(
-        params=values,
-        summary=_summary(tool),
-        json_schema=tool.params_json_schema if tool.include_input_schema else None,
+    schema = tool.params_json_schema if tool.include_input_schema else None
+    return await resolve_agent_tool_input(
+        params=arguments_of(tool, arguments),
+        schema_info=StructuredInputSchemaInfo(summary=_summary(tool), json_schema=schema),
+        input_builder=tool.input_builder,
+        owner=f"Tool {tool.name!r}",
     )
-    if tool.input_builder is not None:
-        built = await call(tool.input_builder, options)
-        return checked_input(built, f"Tool {tool.name!r}: input_builder")
-    if options["summary"] is None and options["json_schema"] is None:
-        text = values.get("input")
-        is_text = len(values) == 1 and isinstance(text, str)
-        return cast("str", text) if is_text else json.dumps(values, ensure_ascii=False)
-    return default_tool_input_builder(options)
 
 
 async def _run_alone(tool: AgentTool, context: ToolContext[Any], arguments: str) -> Any:

@@ -3,9 +3,11 @@
 import inspect
 import json
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias, TypedDict, cast
 
+from outlast.agents.callables import call
 from outlast.agents.errors import UserError
 from outlast.loop.values import JsonObject
 
@@ -43,6 +45,46 @@ TEXT_ONLY: JsonObject = {
     "required": ["input"],
     "additionalProperties": False,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class StructuredInputSchemaInfo:
+    """What a nested run reads about its arguments: their descriptions, or their JSON Schema."""
+
+    summary: str | None = None
+    json_schema: JsonObject | None = None
+
+
+async def resolve_agent_tool_input(
+    *,
+    params: JsonObject,
+    schema_info: StructuredInputSchemaInfo | None = None,
+    input_builder: StructuredToolInputBuilder | None = None,
+    owner: str = "The tool",
+) -> NestedInput:
+    """Return the input of a nested run for the arguments of a call.
+
+    Args:
+        params: the arguments.
+        schema_info: what the run reads about them.
+        input_builder: builds the input; by default, a single text `input` is the input itself.
+        owner: the tool, for the error.
+
+    Raises:
+        UserError: the `input_builder` returned an invalid input.
+        Exception: any other error of the `input_builder`.
+    """
+    info = schema_info or StructuredInputSchemaInfo()
+    options = StructuredToolInputBuilderOptions(
+        params=params, summary=info.summary, json_schema=info.json_schema
+    )
+    if input_builder is not None:
+        return checked_input(await call(input_builder, options), f"{owner}: input_builder")
+    if info != StructuredInputSchemaInfo():
+        return default_tool_input_builder(options)
+    text = params.get("input")
+    is_text = len(params) == 1 and isinstance(text, str)
+    return cast("str", text) if is_text else json.dumps(params, ensure_ascii=False)
 
 
 def default_tool_input_builder(options: StructuredToolInputBuilderOptions) -> str:

@@ -7,10 +7,12 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from outlast.agents.agent_tools.input import (
+    StructuredInputSchemaInfo,
     adapter_of,
     checked_input,
     default_tool_input_builder,
     problem_of,
+    resolve_agent_tool_input,
     schema_of,
     summary_of,
 )
@@ -75,3 +77,15 @@ def test_an_input_is_a_text_or_items() -> None:
     assert checked_input([], "x") == []
     with pytest.raises(UserError, match=r"^Tool 't': it must return a string or a list"):
         checked_input(("a",), "Tool 't': it")
+
+
+async def test_the_input_is_the_single_text_or_the_arguments_or_what_is_built() -> None:
+    assert await resolve_agent_tool_input(params={"input": "hi"}) == "hi"
+    assert await resolve_agent_tool_input(params={"input": "hi", "to": "x"}) == (
+        '{"input": "hi", "to": "x"}'
+    )
+    info = StructuredInputSchemaInfo(summary="- to: whom")
+    assert "- to: whom" in str(await resolve_agent_tool_input(params={"to": "x"}, schema_info=info))
+    items: Any = [{"role": "user", "content": "built"}]
+    built = await resolve_agent_tool_input(params={}, input_builder=lambda _options: items)
+    assert built == items
