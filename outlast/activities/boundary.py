@@ -162,20 +162,28 @@ class EffectActivities:
         Raises:
             ApplicationError: somebody else has started it.
         """
-        client, parent_id = activity.client(), activity.info().workflow_id
-        description = await client.get_workflow_handle(nested_id).describe()
-        if description.close_time is not None:
-            return
-        # The server knows which workflow has started it.
-        if description.parent_id != parent_id or description.workflow_type != names.WORKFLOW:
-            raise ApplicationError(
-                f"The id {nested_id!r} of this nested run is in use by a workflow that its parent "
-                "has not started. End that workflow, and ask again.",
-                type=failures.USER_ERROR,
-                non_retryable=True,
-            )
-        abandoned = client.get_workflow_handle(nested_id, run_id=description.run_id)
-        await abandoned.terminate(reason="Its parent was reset, and runs it again.")
+        try:
+            await _end_abandoned(nested_id)
+        except RPCError as error:
+            if error.status != RPCStatusCode.NOT_FOUND:  # it has ended meanwhile
+                raise
+
+
+async def _end_abandoned(nested_id: str) -> None:
+    client, parent_id = activity.client(), activity.info().workflow_id
+    description = await client.get_workflow_handle(nested_id).describe()
+    if description.close_time is not None:
+        return
+    # The server knows which workflow has started it.
+    if description.parent_id != parent_id or description.workflow_type != names.WORKFLOW:
+        raise ApplicationError(
+            f"The id {nested_id!r} of this nested run is in use by a workflow that its parent "
+            "has not started. End that workflow, and ask again.",
+            type=failures.USER_ERROR,
+            non_retryable=True,
+        )
+    abandoned = client.get_workflow_handle(nested_id, run_id=description.run_id)
+    await abandoned.terminate(reason="Its parent was reset, and runs it again.")
 
 
 def _see_as(caller: contextvars.Context | None) -> None:

@@ -560,6 +560,7 @@ class AgentRun:
                     effect.nested_id,
                     activity_id=str(effect.effect),
                     start_to_close_timeout=timedelta(seconds=30),
+                    schedule_to_close_timeout=timedelta(minutes=5),
                     summary=presentation.summary(self._state, effect),
                 )
 
