@@ -124,9 +124,9 @@ class BackendSpanExporter(TracingExporter):
         exported = [one for item in items if (one := item.export()) is not None]
         if self.endpoint.rstrip("/") == OPENAI_ENDPOINT:
             exported = [_accepted(one) for one in exported]
-        body = json.dumps({"data": exported}, default=str).encode()
+        payload = json.loads(json.dumps({"data": exported}, default=str))
         for attempt in range(1, self.max_retries + 1):
-            if self._is_settled(body, len(items)):
+            if self._is_settled(payload, len(items)):
                 return
             if attempt < self.max_retries:
                 delay = min(self.base_delay * 2 ** (attempt - 1), self.max_delay)
@@ -137,7 +137,7 @@ class BackendSpanExporter(TracingExporter):
         """Close the connections."""
         self._client.close()
 
-    def _is_settled(self, body: bytes, count: int) -> bool:
+    def _is_settled(self, payload: JsonObject, count: int) -> bool:
         """Send a batch once; return whether there is no use in sending it again."""
         headers = {
             "Authorization": f"Bearer {self.api_key}",
@@ -147,7 +147,7 @@ class BackendSpanExporter(TracingExporter):
         named = {"OpenAI-Organization": self.organization, "OpenAI-Project": self.project}
         headers |= {name: value for name, value in named.items() if value}
         try:
-            response = self._client.post(url=self.endpoint, headers=headers, content=body)
+            response = self._client.post(url=self.endpoint, headers=headers, json=payload)
         except self._broken as error:
             logger.warning("traces could not be sent: %s", type(error).__name__)
             return False
