@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Two processes with a server each. The tests of a file stay together, since they share fixtures.
 PYTEST := $(BIN)/pytest -q -n 2 --dist loadfile
 
-.PHONY: help demo test test-full test-others older-server named-server litellm-proxy lowest check lint types layers fmt coverage crash mutate bench bench-peers docs site compose clean
+.PHONY: help demo test test-full test-others older-server named-server litellm-proxy mongo lowest check lint types layers fmt coverage crash mutate bench bench-peers docs site compose clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -58,6 +58,9 @@ LOWEST_SLOW := tests/workflow/test_answers.py \
 LOWEST_TESTS := tests/unit/agents tests/unit/cli tests/unit/mcp tests/unit/models tests/unit/sessions tests/replay \
 	tests/architecture/test_dependencies.py
 
+mongo: ## install a server in Java that speaks MongoDB's protocol, for the tests of its sessions
+	@mvn -q -B -f tests/unit/sessions/mongo/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.mongo
+
 lowest: $(LOWEST)/.installed ## the tests with the oldest versions that pyproject.toml allows
 	@$(LOWEST)/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider -m "not full" $(LOWEST_TESTS)
 	@$(LOWEST)/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider $(LOWEST_SLOW)
@@ -68,6 +71,7 @@ test-others: $(VENV)/.test
 
 # Those of one process run two at a time; the environment is complete before.
 check: lint layers $(VENV)/.site ## everything that CI runs
+	@mvn -v >/dev/null 2>&1 && $(MAKE) --no-print-directory mongo || echo "without Maven, the tests of sessions in MongoDB are skipped"
 	@$(MAKE) --no-print-directory -j 2 types coverage site
 	@$(MAKE) --no-print-directory test-others older-server litellm-proxy lowest
 
@@ -121,7 +125,7 @@ compose: ## check docker-compose.yml
 	docker compose config --quiet
 
 clean: ## remove what was installed
-	rm -rf $(VENV) $(LOWEST) $(LITELLM) $(PEERS) site .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(LOWEST) $(LITELLM) $(PEERS) .mongo site .pytest_cache .ruff_cache .hypothesis
 
 $(BIN)/uv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "outlast needs Python 3.11 or newer; say which with PYTHON=python3.11")'
@@ -132,7 +136,7 @@ $(BIN)/uv:
 $(LOWEST)/.installed: pyproject.toml | $(BIN)/uv
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
 	@UV_SYSTEM_CERTS=1 VIRTUAL_ENV=$(CURDIR)/$(LOWEST) $(BIN)/uv pip install --quiet --resolution lowest-direct \
-		--editable '.[blobs,cli,dev,encrypt,identity,mcp,realtime,redis,speed,sqlalchemy]' --group test
+		--editable '.[blobs,cli,dev,encrypt,identity,mcp,mongodb,realtime,redis,speed,sqlalchemy]' --group test
 	@touch $@
 
 $(LITELLM)/.installed: Makefile | $(BIN)/uv
@@ -146,7 +150,7 @@ $(VENV)/.demo: $(LOCK) | $(BIN)/uv
 	@touch $@
 
 $(VENV)/.test: $(LOCK) | $(BIN)/uv
-	@$(SYNC) --extra blobs --extra cli --extra dev --extra encrypt --extra identity --extra mcp --extra realtime --extra redis --extra speed --extra sqlalchemy --extra viz --group test --compile-bytecode
+	@$(SYNC) --extra blobs --extra cli --extra dev --extra encrypt --extra identity --extra mcp --extra mongodb --extra realtime --extra redis --extra speed --extra sqlalchemy --extra viz --group test --compile-bytecode
 	@touch $@ $(VENV)/.demo
 
 $(VENV)/.bench: $(VENV)/.test
@@ -163,5 +167,5 @@ $(VENV)/.older-server: $(VENV)/.test Makefile
 	@touch $@
 
 $(VENV)/.lint: $(LOCK) | $(BIN)/uv
-	@$(SYNC) --extra blobs --extra cli --extra dev --extra encrypt --extra identity --extra mcp --extra realtime --extra redis --extra speed --extra sqlalchemy --extra viz --group test --group lint --compile-bytecode
+	@$(SYNC) --extra blobs --extra cli --extra dev --extra encrypt --extra identity --extra mcp --extra mongodb --extra realtime --extra redis --extra speed --extra sqlalchemy --extra viz --group test --group lint --compile-bytecode
 	@touch $@ $(VENV)/.demo $(VENV)/.test

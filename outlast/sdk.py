@@ -27,6 +27,7 @@ MODULES = {
     "extensions.memory.advanced_sqlite_session": "sessions",
     "extensions.memory.async_sqlite_session": "sessions",
     "extensions.memory.encrypt_session": "sessions",
+    "extensions.memory.mongodb_session": "sessions",
     "extensions.memory.redis_session": "sessions",
     "extensions.memory.sqlalchemy_session": "sessions",
     "extensions.models": "models",

@@ -41,6 +41,7 @@ ROOMS = {
     "outlast/realtime": ["realtime"],
     "outlast/testing": ["realtime"],
     "outlast/sessions/encrypted.py": ["encrypt"],
+    "outlast/sessions/mongodb.py": ["mongodb"],
     "outlast/sessions/redis.py": ["redis"],
     "outlast/sessions/sql_alchemy.py": ["sqlalchemy"],
     "outlast/models/gateways/litellm.py": ["litellm"],
