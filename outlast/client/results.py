@@ -2,7 +2,9 @@
 
 from typing import Any
 
+from outlast.agents.agent_tools.nested_result import AgentToolInvocation
 from outlast.agents.config.run_error import RunErrorDetails
+from outlast.agents.context.wrapper import ToolContext
 from outlast.agents.errors import ContentUnavailable, UserError
 from outlast.agents.usage import Usage
 from outlast.client.exceptions import Tripwire, code_of_tripwire, exception_of
@@ -112,6 +114,18 @@ class MadeResult(RunResult):
         is_text = isinstance(self.input, str)
         first = [{"role": "user", "content": self.input}] if is_text else list(self.input)
         return [*first, *(item.to_input_item() for item in self.new_items)]
+
+    @property
+    def agent_tool_invocation(self) -> AgentToolInvocation | None:
+        """The call whose `ToolContext` is the result's context, if there is one."""
+        context = self.context_wrapper
+        if not isinstance(context, ToolContext):
+            return None
+        return AgentToolInvocation(
+            tool_name=context.tool_name,
+            tool_call_id=context.tool_call_id,
+            tool_arguments=context.tool_arguments,
+        )
 
     def __eq__(self, other: object) -> bool:
         """Compare the identity: there is no run to compare."""

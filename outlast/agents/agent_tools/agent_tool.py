@@ -4,7 +4,7 @@ The module builds the input of the nested run, but starts no run.
 """
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, TypeAlias, TypedDict, cast
@@ -28,6 +28,8 @@ from outlast.agents.config.session_input import check_session
 from outlast.agents.context.wrapper import NamedAgent, ToolContext
 from outlast.agents.errors import ModelBehaviorError, UserError
 from outlast.agents.hooks import RunHooks, check_run_hooks
+from outlast.agents.items.item_helpers import ItemHelpers
+from outlast.agents.items.run_items import MessageOutputItem, RunItem, ToolCallOutputItem
 from outlast.agents.items.stream_events import OnStream
 from outlast.agents.schemas.altered_arguments import altered
 from outlast.agents.schemas.provider_names import name_from
@@ -344,5 +346,17 @@ async def _run_alone(tool: AgentTool, context: ToolContext[Any], arguments: str)
             f"A run of the tool {tool.name!r} waits for people. Call the tool in a run, or run the "
             "agent itself with Runner.run."
         )
-    extract = tool.custom_output_extractor
-    return result.final_output if extract is None else await call(extract, result)
+    if tool.custom_output_extractor is not None:
+        return await call(tool.custom_output_extractor, result)
+    output = result.final_output
+    return _last_words(result.new_items) if output in (None, "") else output
+
+
+def _last_words(items: Sequence[RunItem]) -> str:
+    """Return the last text of a run without an answer, as nested runs do."""
+    for item in reversed(items):
+        if isinstance(item, MessageOutputItem) and (said := ItemHelpers.text_message_output(item)):
+            return said
+        if isinstance(item, ToolCallOutputItem) and isinstance(item.output, str) and item.output:
+            return item.output
+    return ""

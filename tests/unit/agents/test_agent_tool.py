@@ -21,7 +21,7 @@ from outlast.agents.context.wrapper import ToolContext
 from outlast.agents.errors import ModelBehaviorError, UserError
 from outlast.agents.hooks import AgentHooks, RunHooks
 from outlast.agents.tools.function_tool import FunctionTool, default_tool_error, function_tool
-from outlast.testing import ScriptedModel, call
+from outlast.testing import ScriptedModel, call, say
 
 
 class Translation(BaseModel):
@@ -237,6 +237,19 @@ async def test_a_program_that_invokes_the_tool_runs_the_agent() -> None:
     assert events[0]["agent"].name == "Translator"
     with pytest.raises(ModelBehaviorError, match="Invalid JSON input for tool translate"):
         await plain.on_invoke_tool(context_of(plain, "{"), "{")
+
+
+async def test_without_an_answer_the_last_text_of_the_run_is_the_output() -> None:
+    @function_tool
+    def look() -> str:
+        return "seen"
+
+    for said, expected in (("Let me look.", "seen"), ("", "seen")):
+        model = ScriptedModel([*say(said), call("look", "c1")], [])
+        agent = Agent(name="Clerk", model=model, tools=[look])
+        tool = agent.as_tool("ask", None)
+        arguments = '{"input": ""}'
+        assert await tool.on_invoke_tool(context_of(tool, arguments), arguments) == expected
 
 
 async def test_such_a_run_cannot_wait_for_people() -> None:

@@ -7,7 +7,9 @@ import pytest
 
 from outlast.agents import errors
 from outlast.agents.agent import Agent
+from outlast.agents.agent_tools.nested_result import AgentToolInvocation
 from outlast.agents.config.run_error import RunErrorDetails
+from outlast.agents.context.wrapper import ToolContext
 from outlast.agents.errors import AgentsException, ModelRefusalError, ServerUnavailable, UserError
 from outlast.agents.guardrails.guardrail import GuardrailFunctionOutput
 from outlast.agents.usage import plain_usage
@@ -199,5 +201,9 @@ def test_tests_may_make_a_result_of_its_parts() -> None:
     assert (result.last_response_id, result.input_guardrail_results) == (None, [])
     assert "Hello." in str(result)
     assert result != RunResult(input="Hi", final_output="Hello.")
+    assert result.agent_tool_invocation is None
+    context = ToolContext(None, tool_name="ask", tool_call_id="c1", tool_arguments="{}")
+    nested = RunResult(input="Hi", context_wrapper=context).agent_tool_invocation
+    assert nested == AgentToolInvocation("ask", "c1", "{}")
     with pytest.raises(UserError, match="no argument outputs"):
         RunResult(input="Hi", outputs=[])
