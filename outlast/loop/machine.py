@@ -237,15 +237,17 @@ def advance(state: LoopState, event: Event) -> Step:
     starts, is_new = isinstance(event, RunStarted), state.phase == "new"
     if state.phase == "closed" or (starts != is_new and not isinstance(event, RunEnded)):
         return state, ()
-    before = state
+    before, weighed_up_to = state, len(state.items)
     if isinstance(event, HumanAction):
         state, commands = _take_action(state, event)
     else:
         state, commands = _pass_time(state, event.at_ms)
+        # An event of the blob store weighs all items that are there.
+        state, weighed_up_to = weighed(state, weighed_up_to), len(state.items)
         state, taken = _take_event(state, event)
         commands += taken
     if state is not before:
-        state, further = _continue(_without_stale_blocks(state), len(before.items), event.at_ms)
+        state, further = _continue(_without_stale_blocks(state), weighed_up_to, event.at_ms)
         commands += further
         state, commands = _notify(before, state, event, commands)
         state = spending.with_pauses(state, event.at_ms)

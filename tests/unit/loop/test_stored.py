@@ -8,12 +8,13 @@ from hypothesis import given
 
 from outlast.contract.blobs import encode
 from outlast.loop import stored, transcript
+from outlast.loop.approvals import ApprovalTerms
 from outlast.loop.calls import ModelReply
 from outlast.loop.effects import CallModel, ItemsOffloaded, OffloadItems, SessionSaved
 from outlast.loop.items import Item, last_words, text_of
 from outlast.loop.stored import OFFLOAD_ABOVE, Moved, Offload, long_texts, weight
 from outlast.loop.values import BLOB, is_reference, reference
-from tests.loop_driver import Play, gated, message, nested, said, searched, tool
+from tests.loop_driver import Play, everything_stored, gated, message, nested, said, searched, tool
 from tests.loop_strategies import Script, examples, play_script, scripts
 
 LARGE = "x" * (OFFLOAD_ABOVE + 1)
@@ -62,6 +63,16 @@ def test_large_content_is_stored_while_the_model_is_asked():
     assert (play.state.storage.offloaded, play.state.storage.inline) == (1, 0)
     play.replies(said("Hello."))
     assert play.finish.final_output == "Hello."
+
+
+def test_what_time_adds_before_content_is_stored_counts_once(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(stored, "MOVED_ABOVE", 2)
+    play = large()
+    play.replies(gated("pay", "c1", terms=ApprovalTerms(expires_in_ms=1_000)))
+    effect = play.only(OffloadItems)
+    play.take(everything_stored(effect, play.state, play.now_ms + 2_000))
+    assert play.state.approvals[0].status == "expired"
+    assert play.state.storage.inline == weight(play.state.items[1:]) > 0
 
 
 def test_a_run_whose_workers_have_no_store_keeps_everything():
