@@ -316,6 +316,7 @@ from outlast.client.run_state import RunState as RunState
 from outlast.client.runner import Runner as Runner
 from outlast.client.start import RunOptions as RunOptions
 from outlast.client.stream import ApprovalStreamEvent as ApprovalStreamEvent
+from outlast.client.stream import BlockedStep as BlockedStep
 from outlast.client.stream import StatusStreamEvent as StatusStreamEvent
 from outlast.client.stream import StreamEvent as StreamEvent
 from outlast.client.streaming import RunResultStreaming as RunResultStreaming

@@ -40,7 +40,7 @@ _WAITS: Final[dict[RequestKind, str]] = {
 
 _VERBS: Final = {"edit": "changes the arguments of", "withdraw": "withdraws their votes for"}
 
-_WRITTEN: Final = frozenset({"text", "arguments", "output", "message", "why"})
+_WRITTEN: Final = frozenset({"text", "arguments", "output", "message", "why", "blocked"})
 """The data that others have written."""
 
 
@@ -99,6 +99,7 @@ def _run_events(at_ms: int, before: LoopState, after: LoopState) -> Iterator[Run
     yield from _takeover(at_ms, before, after)
     answers = [answer for answer in after.answers[len(before.answers) :] if answer.item is not None]
     answered = {id(after.items[answer.item]) for answer in answers if answer.item is not None}
+    status: StatusStreamEvent | None = None
     # Decisions come before their consequences.
     for change in sorted(
         changes(before, after, 0, internal=True), key=lambda one: not _is_decision(one)
@@ -115,19 +116,12 @@ def _run_events(at_ms: int, before: LoopState, after: LoopState) -> Iterator[Run
             case ApprovalStreamEvent():
                 yield _approval(at_ms, earlier.get(change.request.id), change.request)
             case StatusStreamEvent():
-                yield from _failures(at_ms, before, after)
-                closed = after.outcome is not None
-                yield RunEvent(
-                    at_ms=at_ms,
-                    type="status",
-                    who="outlast",
-                    text=change.status if closed else "",
-                    data={"status": change.status},
-                )
+                status = change
             case _:
                 assert_never(change)
-    if after.status == before.status:
-        yield from _failures(at_ms, before, after)
+    yield from _failures(at_ms, before, after)
+    if status is not None:
+        yield _status(at_ms, status, before=before, after=after)
     if after.ignored != before.ignored:  # only the newest are kept, so do not compare lengths
         one = after.ignored[-1]
         data = {"what": one.what, "why": one.why}
@@ -236,6 +230,23 @@ def _undecided(before: ApprovalRequest | None, request: ApprovalRequest) -> tupl
         return "outlast", f"{request.id} is overdue: {whom} may decide, too"
     is_reminder = request.reminders > before.reminders
     return "outlast", f"reminds people of {request.id}" if is_reminder else ""
+
+
+def _status(
+    at_ms: int, change: StatusStreamEvent, *, before: LoopState, after: LoopState
+) -> RunEvent:
+    """Return a change of the status: with a line for people if the run is blocked, or has ended."""
+    kind, text = "status", ""
+    data: JsonObject = {"status": change.status}
+    if after.outcome is not None:
+        text = change.status
+    elif change.blocked:
+        kind, text = "blocked", change.reason
+        steps = [{"step": one.step, "lacks": one.lacks} for one in change.blocked]
+        data["blocked"] = steps
+    elif before.blocked:
+        kind, text = "unblocked", "A worker can go on: the run continues."
+    return RunEvent(at_ms=at_ms, type=kind, who="outlast", text=text, data=data)
 
 
 def _failures(at_ms: int, before: LoopState, after: LoopState) -> Iterator[RunEvent]:

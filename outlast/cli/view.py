@@ -33,6 +33,7 @@ _STYLES = {
     "ignored": "red",
     "held": "bold magenta",
     "released": "bold magenta",
+    "blocked": "bold yellow",
     "note": "dim",
     "draft": "dim",
 }

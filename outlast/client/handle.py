@@ -324,7 +324,7 @@ class RunHandle:
                     seen = len(event.state.items)
                 yield event.state if isinstance(event, Progress) else event
                 settled = isinstance(event, Progress) and present.is_reached(reader.place)
-                if settled and is_settled(reader.state, read_range.without):
+                if settled and read_range.is_settled(reader.state):
                     return
         await self.result()  # ended by the engine: raises its error
 

@@ -76,6 +76,10 @@ class ReadRange:
     settles: Place | None = None
     without: frozenset[Request] = frozenset()
 
+    def is_settled(self, state: LoopState) -> bool:
+        """Whether a reader stops: a stream goes on while a person has the conversation."""
+        return state.status != "held" and is_settled(state, self.without)
+
 
 class ReadableRun(Protocol):
     """A run on a server that can be read: a `RunHandle`."""

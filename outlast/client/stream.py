@@ -6,7 +6,7 @@ with the same numbers, and can resume from any number in any process.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from outlast.agents.items.stream_events import (
     AgentUpdatedStreamEvent,
@@ -15,11 +15,15 @@ from outlast.agents.items.stream_events import (
     item_event,
 )
 from outlast.client.local_definitions import LocalDefinitions
+from outlast.contract.effects import kind_of
+from outlast.loop import phrases
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.items import INTERNAL_KINDS
 from outlast.loop.state import LoopState, Status, released
 
 _NOBODY = LocalDefinitions()
+_NESTED: Final = phrases.blocked("")
+_REMEDY: Final = "Start a worker that has this; the run then continues by itself."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,12 +36,46 @@ class ApprovalStreamEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BlockedStep:
+    """A step of a run, or of a run nested in it, that no worker can carry out so far.
+
+    Attributes:
+        step: the step, such as `The model call of Triage`; it may have text that others have written.
+        lacks: what the worker lacks that tried it, in its own words.
+    """
+
+    step: str
+    lacks: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StatusStreamEvent:
-    """The status of the run has changed."""
+    """The status of the run has changed, or what blocks it.
+
+    Attributes:
+        id: the event's number.
+        status: the present status; `running` if only something beside the conversation is blocked,
+            or a step of a nested run.
+        blocked: the steps that no worker can carry out so far.
+        held_by: the person who has the conversation; empty for the agent.
+    """
 
     id: int
     status: Status
+    blocked: tuple[BlockedStep, ...] = ()
+    held_by: str = ""
     type: Literal["status_stream_event"] = "status_stream_event"
+
+    @property
+    def reason(self) -> str:
+        """Why the run does not go on and what to do, for people; empty while it does."""
+        why: list[str] = []
+        if self.status == "held":
+            why.append(f"{self.held_by} has the conversation; it goes on when they give it back.")
+        if self.blocked:
+            steps = (f"{one.step}: {one.lacks.rstrip('.')}." for one in self.blocked)
+            why += ["No worker can go on.", *steps, _REMEDY]
+        return " ".join(why)
 
 
 NumberedEvent: TypeAlias = (
@@ -80,5 +118,24 @@ def changes(
         if index >= len(before.approvals) or before.approvals[index] != request:
             yield ApprovalStreamEvent(id=next_id, request=request)
             next_id += 1
-    if after.status != before.status:
-        yield StatusStreamEvent(id=next_id, status=after.status)
+    blocked = _blocked_steps(after)
+    if after.status != before.status or blocked != _blocked_steps(before):
+        held_by = after.hold.by if after.hold is not None else ""
+        yield StatusStreamEvent(id=next_id, status=after.status, blocked=blocked, held_by=held_by)
+
+
+def _blocked_steps(state: LoopState) -> tuple[BlockedStep, ...]:
+    pending = {effect.effect: effect for effect in state.pending} if state.blocked else {}
+    own = (
+        BlockedStep(step=kind_of(pending[one.effect]).label(pending[one.effect]), lacks=one.lacks)
+        for one in state.blocked
+    )
+    nested = (
+        BlockedStep(
+            step=f"{one.name} of {one.agent}", lacks=(one.reason or "").removeprefix(_NESTED)
+        )
+        for made in state.nested
+        for one in made.requests
+        if one.kind == "worker"
+    )
+    return (*own, *nested)

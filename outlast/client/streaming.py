@@ -23,7 +23,7 @@ from outlast.client.messages import check_cancel_mode
 from outlast.client.result_members import RunResultBase
 from outlast.client.results import error_of, run_details
 from outlast.client.run_responses import last_turn
-from outlast.client.stream import changes
+from outlast.client.stream import StatusStreamEvent, changes
 from outlast.client.summaries import progress_lines, result_summary
 from outlast.contract import records
 from outlast.loop.events import CancelMode
@@ -90,10 +90,11 @@ class RunResultStreaming(RunResultBase):
         self._source = source
         self._number = 0
         self._opened = False
+        self._stands_still = False
         self._cancelled: CancelMode | None = None
         self._cancelling: list[asyncio.Task[None]] = []
         self._error: Exception | None = None
-        self._events: asyncio.Queue[ProgramEvent | None] = asyncio.Queue()
+        self._events: asyncio.Queue[ProgramEvent | StatusStreamEvent | None] = asyncio.Queue()
         self._task = asyncio.get_running_loop().create_task(self._read())
         self._task.add_done_callback(self._end)
 
@@ -188,8 +189,12 @@ class RunResultStreaming(RunResultBase):
             self.is_complete = True
             self._events.put_nowait(None)
 
-    async def stream_events(self) -> AsyncGenerator[ProgramEvent]:
+    async def stream_events(self) -> AsyncGenerator[ProgramEvent | StatusStreamEvent]:
         """Yield the run's events: model output, items, and changes of the active agent.
+
+        While a person has the conversation, or no worker can go on, the stream stays open: a
+        `StatusStreamEvent` says so, and another one when it is over. What the person says and what
+        the agent answers afterwards follow.
 
         Raises:
             AgentsException: the run failed; raised after all earlier events.
@@ -244,8 +249,13 @@ class RunResultStreaming(RunResultBase):
                     self._emit(event)
             elif isinstance(event, AgentUpdatedStreamEvent):
                 self._emit(event)
+            elif isinstance(event, StatusStreamEvent):
+                stands_still = event.reason != ""
+                if stands_still or self._stands_still:
+                    self._emit(event)
+                self._stands_still = stands_still
 
-    def _emit(self, event: ProgramEvent) -> None:
+    def _emit(self, event: ProgramEvent | StatusStreamEvent) -> None:
         if self._cancelled != "immediate":
             self._events.put_nowait(event)
 

@@ -145,6 +145,16 @@ def test_a_terminal_shows_it_and_is_left_as_it_was() -> None:
     assert shown.endswith("\x1b[2K")
 
 
+def test_a_hostile_text_does_nothing_to_the_terminal_while_it_grows() -> None:
+    screen = console(terminal=True)
+    with LiveView(screen) as live:
+        text = "\x1b]0;owned\x07 \x1b[2J [red]paid[/red] \u202e"
+        say_deltas(live, [{"type": "response.output_text.delta", "delta": text}])
+    shown = written(screen)
+    assert "[red]paid[/red]" in shown
+    assert not any(sign in shown for sign in ("\x1b]0;", "\x07", "\x1b[2J", "\u202e"))
+
+
 def test_a_pipe_gets_whole_lines_only() -> None:
     pipe = console(terminal=False)
     with LiveView(pipe) as live:

@@ -1,5 +1,6 @@
 """What a reader of a run sees happen, under numbers that are the same for all readers."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,17 +14,20 @@ from outlast.agents.items.stream_events import (
 from outlast.client.local_definitions import LocalDefinitions
 from outlast.client.stream import (
     ApprovalStreamEvent,
+    BlockedStep,
     NumberedEvent,
     StatusStreamEvent,
     changes,
 )
 from outlast.loop.approvals import ApprovalTerms
 from outlast.loop.checks import GuardrailRecord
+from outlast.loop.effects import CallModel, RunAgent, RunTool
+from outlast.loop.events import EffectBlocked
 from outlast.loop.items import text_of
 from outlast.loop.machine import advance
 from outlast.loop.state import LoopState
 from outlast.loop.values import Failure
-from tests.loop_driver import Play, gated, said, searched, thought, tool, transfer
+from tests.loop_driver import Play, gated, nested, said, searched, thought, tool, transfer
 
 
 def seen_in(play: Play) -> list[NumberedEvent]:
@@ -46,6 +50,52 @@ def told(event: NumberedEvent) -> str:
             return f"{event.request.id} {event.request.status}"
         case StatusStreamEvent():
             return event.status
+
+
+def test_a_reader_learns_what_blocks_a_run_and_that_it_goes_on() -> None:
+    play = Play.ready()
+    effect = play.only(CallModel).effect
+    for lacks in ("This worker has no agent 'Triage'.", ""):
+        play.take(EffectBlocked(at_ms=play.now_ms, effect=effect, lacks=lacks))
+    blocked, over = (one for one in seen_in(play) if isinstance(one, StatusStreamEvent))
+    assert (blocked.status, over.status) == ("blocked", "running")
+    assert blocked.blocked[0].step == "The model call of Triage"
+    assert blocked.reason == (
+        "No worker can go on. The model call of Triage: This worker has no agent 'Triage'. "
+        "Start a worker that has this; the run then continues by itself."
+    )
+    assert (over.blocked, over.reason) == ((), "")
+
+
+def test_a_reader_learns_what_blocks_a_nested_run() -> None:
+    inner = Play.ready()
+    inner.replies(tool("look_up", "c1"))
+    effect = inner.only(RunTool).effect
+    inner.take(EffectBlocked(at_ms=inner.now_ms, effect=effect, lacks="There is no 'look_up'."))
+    (request,) = inner.state.own_requests
+    play = Play.ready()
+    play.replies(nested("Billing", "n1"))
+    seen = len(seen_in(play))
+    request = replace(request, id=f"e{play.only(RunAgent).effect}.{request.id}")
+    for requests in ((request,), (replace(request, reminders=1),), ()):
+        play.reported(*requests)
+    blocked, over = seen_in(play)[seen:]
+    assert isinstance(blocked, StatusStreamEvent)
+    assert isinstance(over, StatusStreamEvent)
+    assert blocked.status == over.status == "running"
+    assert blocked.blocked == (
+        BlockedStep(step="look_up of Triage", lacks="There is no 'look_up'."),
+    )
+    assert (over.blocked, over.reason) == ((), "")
+
+
+def test_a_reader_learns_who_has_the_conversation() -> None:
+    play = Play.ready(keep_open=True)
+    play.replies(said("Hello."))
+    play.holds()
+    held = [one for one in seen_in(play) if isinstance(one, StatusStreamEvent)][-1]
+    assert (held.status, held.held_by) == ("held", "ann")
+    assert held.reason == "ann has the conversation; it goes on when they give it back."
 
 
 def busy_day() -> Play:
