@@ -144,7 +144,12 @@ class EffectActivities:
         window = DeltaWindow(effect=int(info.activity_id), attempt=info.attempt)
         is_read_here = partial(call_windows.has_reader, run_id)
         stream = StreamHeartbeats(window, beat, Cadence.of(request.effect.settings), is_read_here)
-        attempt = Attempt(number=info.attempt, on_event=stream.feed, execution=_execution(info))
+        attempt = Attempt(
+            number=info.attempt,
+            on_event=stream.feed,
+            execution=_execution(info),
+            has_reader_here=is_read_here,
+        )
         with call_windows.running(run_id, window), stream:
             reply: ModelReply = await carry_out(worker, request, attempt)
         call_windows.keep(FinishedCall(run_id, window.effect, reply.response_id), window)

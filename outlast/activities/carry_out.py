@@ -32,6 +32,7 @@ class Attempt:
         report: stores the progress of this attempt for the attempts after it, if there is a way.
         execution: the execution that asks for the effect, in the server's words; None in memory.
         patient: the effect has waited for a worker that can carry it out.
+        has_reader_here: whether a reader in this process takes the events without a heartbeat.
     """
 
     number: int = 1
@@ -40,6 +41,11 @@ class Attempt:
     report: Callable[[Json], None] | None = None
     execution: Execution | None = None
     patient: bool = False
+    has_reader_here: Callable[[], bool] | None = None
+
+    def is_watched(self) -> bool:
+        """Whether a reader in this process follows the run; an attempt after the first ignores it."""
+        return self.number == 1 and self.has_reader_here is not None and self.has_reader_here()
 
 
 FIRST = Attempt()

@@ -5,7 +5,7 @@ between its hooks, the plan.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, cast
@@ -16,7 +16,7 @@ from outlast.activities.errors import EffectError, failure_of, lacking, of_model
 from outlast.activities.inner_spans import model_span
 from outlast.activities.invocation import Invocation
 from outlast.activities.model_input import sent_input, sent_items, shown_items
-from outlast.activities.model_response import ask
+from outlast.activities.model_response import OnEvent, ask
 from outlast.activities.model_retry import FailedAttempt, apply_retry_settings
 from outlast.activities.nested_stream import NestedStream, nested_events
 from outlast.activities.offered_tools import OfferedTools, offered_tools
@@ -126,21 +126,24 @@ async def _call_model(
     model_request = await _request(invocation, request, offer, model)
     await _call_start_hooks(invocation, model_request)
     is_read = invocation.parent_call is None or stream.has_callback
-    streams = is_read and invocation.settings.get(SETTING_STREAM) is True
+    streams = is_read and (effect.streams or invocation.settings.get(SETTING_STREAM) is True)
     retry = model_request.settings.retry
     policy = retry.policy if retry is not None else None
     policy = invocation.named(policy) if isinstance(policy, str) else policy
     try:
         is_response = getattr(model, "api", None) == "responses"
         with model_span(label, model_request, is_response=is_response) as record_response:
-            response = await ask(
-                model,
-                model_request,
-                attempt.on_event if streams and _has_readers(invocation) else None,
-                stream,
-                of=invocation.agent_name,
-                objects=_objects(invocation, offer),
-            )
+            objects = _objects(invocation, offer)
+
+            def answered(sent: ModelRequest, on_event: OnEvent | None) -> Awaitable[ModelResponse]:
+                of = invocation.agent_name
+                return ask(model, sent, on_event, stream, of=of, objects=objects)
+
+            on_event = attempt.on_event if _has_readers(invocation) else None
+            if not streams and on_event is not None and attempt.is_watched():
+                response = await _answered_to_watchers(answered, model_request, on_event)
+            else:
+                response = await answered(model_request, on_event if streams else None)
             record_response(response)
     except EffectError as error:
         failed = FailedAttempt(
@@ -154,6 +157,32 @@ async def _call_model(
         reply = replace(reply, cost_micros=cost_micros(price, reply))
     keeps_usage = model_request.settings.preserve_raw_usage is True
     return replace(reply, raw_usage=response.raw_usage) if keeps_usage else reply
+
+
+async def _answered_to_watchers(
+    answered: Callable[[ModelRequest, OnEvent | None], Awaitable[ModelResponse]],
+    request: ModelRequest,
+    on_event: OnEvent,
+) -> ModelResponse:
+    """Stream a call only because of readers in this process, who must not change the run.
+
+    The stream has usage, as a response that is not streamed has. A model that refuses to stream is
+    called again without.
+    """
+    settings = replace(request.settings, include_usage=True)
+    begun = False
+
+    def forward(event: JsonObject) -> None:
+        nonlocal begun
+        begun = True
+        on_event(event)
+
+    try:
+        return await answered(replace(request, settings=settings), forward)
+    except EffectError as error:
+        if begun or error.retryable:
+            raise
+    return await answered(request, None)
 
 
 def _has_readers(invocation: Invocation) -> bool:

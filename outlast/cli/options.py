@@ -52,6 +52,11 @@ RunId: TypeAlias = Annotated[
     str, typer.Argument(metavar="ID", help="The run's id.", show_default=False)
 ]
 
+Stream: TypeAlias = Annotated[
+    bool,
+    typer.Option("--stream", help="Let `outlast tail` show answers while the model writes them."),
+]
+
 Detach: TypeAlias = Annotated[
     bool, typer.Option("--detach", "-d", help="Do not wait for the answer.")
 ]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from outlast.client.results import RunResult
     from outlast.loop.state import LoopState
 
+_KeepOpen = Annotated[bool, typer.Option("--keep-open", help="Stay open for `outlast send`.")]
 _SHOWN_AT_THE_END = {"failed", "status"}
 
 
@@ -34,9 +35,8 @@ def run(
             "--id", help="The run's id. The same question with the same id joins the run."
         ),
     ] = None,
-    keep_open: Annotated[
-        bool, typer.Option("--keep-open", help="Stay open for `outlast send`.")
-    ] = False,
+    keep_open: _KeepOpen = False,
+    stream: options.Stream = False,
     context: Annotated[
         str | None,
         typer.Option("--context", metavar="JSON", help="The context that the tools receive."),
@@ -69,6 +69,7 @@ def run(
             context=parsed,
             max_turns=max_turns,
             keep_open=keep_open,
+            stream=stream,
             client=connection.client,
             task_queue=task_queue,
         )

@@ -13,6 +13,7 @@ from outlast.cli.run import wait_for_answer
 def send(
     run_id: options.RunId,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The message.", show_default=False)],
+    stream: options.Stream = False,
     detach: options.Detach = False,
     address: options.Address = None,
     namespace: options.Namespace = None,
@@ -35,7 +36,7 @@ def send(
             terminal.waiting(console, f"sending the message to {run_id}"),
             server.hint_without_worker(connection.client, queue, console),
         ):
-            message = await handle.send(text)
+            message = await handle.send(text, stream=stream)
         if detach:
             if as_json:
                 terminal.print_json({"run_id": run_id, "message_id": message.id})

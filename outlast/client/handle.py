@@ -73,6 +73,20 @@ class SentMessage:
         """
         return await self.handle.wait_for_answer(self.id)
 
+    async def stream_events(self) -> AsyncGenerator[StreamEvent]:
+        """Yield the run's events from the message's arrival to its answer.
+
+        The text comes while it is written if the message was sent with `stream=True`; see
+        `Runner.start` and `RunHandle.stream_events`. Approvals and takeovers are among the events.
+        Numbers count from the first of them.
+
+        Raises:
+            AgentsException: the question has no answer; raised after all earlier events.
+        """
+        async with aclosing(self.handle.stream_answer(self.id)) as events:
+            async for event in events:
+                yield event
+
     async def outcome(self) -> MessageReceipt:
         """Return the current outcome of the message; needs no worker.
 
@@ -260,7 +274,7 @@ class RunHandle:
         await REGISTRATION.settled()  # the program may read what its processors have received
         return reader.state
 
-    async def follow(self, *, from_start: bool = True) -> AsyncIterator[Progress]:
+    async def follow(self, *, from_start: bool = True) -> AsyncGenerator[Progress]:
         """Yield every event of the run with the state after it, until it is closed.
 
         Args:
@@ -341,21 +355,80 @@ class RunHandle:
         Raises:
             RunNotFound: there is no such run.
         """
-        before, number = RunSnapshot(), 0
-        reader = RunReader(self.client, self.id, self._patience)
-        following = with_deltas(self._follow(reader, from_start=True), self.client, self.id)
-        async with aclosing(following) as events:
+        async with aclosing(self._stream(self.follow(), RunSnapshot())) as events:
+            async for event in events:
+                if (event.next_id if event.id is None else event.id) >= from_event:
+                    yield event
+
+    async def stream_answer(self, message_id: str) -> AsyncGenerator[StreamEvent]:
+        """Yield the events from a message to its answer; see `SentMessage.stream_events`.
+
+        Raises:
+            AgentsException: as for `wait_for_answer`.
+        """
+
+        def has_arrived(state: RunSnapshot) -> bool:
+            return has_message(state, message_id)
+
+        def is_over(state: RunSnapshot) -> bool:
+            answered = any(message_id in answer.to for answer in state.answers)
+            return answered or not has_arrived(state)
+
+        progress = self._follow_since(has_arrived)
+        async with aclosing(self._stream(progress, None, has_arrived, is_over)) as events:
+            async for event in events:
+                yield event
+        await self.wait_for_answer(message_id)  # raises what has become of it
+
+    async def _follow_since(
+        self, begins: Callable[[RunSnapshot], bool]
+    ) -> AsyncGenerator[Progress]:
+        """Follow from the newest history on, or from the first if `begins` held before it."""
+        async with aclosing(self.follow(from_start=False)) as following:
+            async for first in following:
+                if begins(first.state):
+                    break
+                yield first
+                async for progress in following:
+                    yield progress
+                return
+        async with aclosing(self.follow()) as following:
+            async for progress in following:
+                yield progress
+
+    async def _stream(
+        self,
+        progress: AsyncIterator[Progress],
+        before: RunSnapshot | None,
+        begins: Callable[[RunSnapshot], bool] = lambda _: True,
+        ends: Callable[[RunSnapshot], bool] = lambda _: False,
+    ) -> AsyncGenerator[StreamEvent]:
+        """Yield the events between two states of the run.
+
+        Args:
+            progress: the events of the loop.
+            before: the state to begin with; None for the first one that `begins` accepts.
+            begins: see `before`.
+            ends: accepts the last state.
+        """
+        number = 0
+        async with aclosing(with_deltas(progress, self.client, self.id)) as events:
             async for one in events:
                 if not isinstance(one, Progress):
-                    if number >= from_event:
+                    if before is not None:
                         yield RawResponsesStreamEvent(raw=one, next_id=number)
+                    continue
+                if before is None and begins(one.state):
+                    before = one.state
+                if before is None:
                     continue
                 await self._definitions.content.prefetch(one.state.items[len(before.items) :])
                 for event in changes(before, one.state, number, self._definitions):
                     number = event.id + 1
-                    if event.id >= from_event:
-                        yield event
+                    yield event
                 before = one.state
+                if ends(before):
+                    return
 
     async def send(
         self,
@@ -363,6 +436,7 @@ class RunHandle:
         *,
         message_id: str | None = None,
         mode: SendMode = "steer",
+        stream: bool = False,
     ) -> SentMessage:
         """Send a message, and return when the run, even if busy, has accepted it.
 
@@ -372,6 +446,8 @@ class RunHandle:
             mode: when a busy run takes it: `queue` after its answer; `steer` at its next model
                 call; `interrupt` now: the model call under way is cancelled, and tools that have
                 begun finish.
+            stream: stream the model calls for the answer; a run that was started with
+                `stream=True` streams all.
 
         Raises:
             RunClosed: the run has ended; nothing was sent.
@@ -381,7 +457,7 @@ class RunHandle:
         content = check_input(input)
         check_send_mode(mode)
         message_id = message_id or f"m-{secrets.token_hex(8)}"
-        record = records.SendRecord(input=content, message_id=message_id, mode=mode)
+        record = records.SendRecord(input=content, message_id=message_id, mode=mode, stream=stream)
         record = await with_content_stored(self.client, record)
         await self._address.update(names.UPDATE_SEND, records.write(record), message_id)
         return SentMessage(message_id, self)

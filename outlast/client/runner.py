@@ -98,6 +98,8 @@ class AgentRunner:
         self,
         starting_agent: Agent[Any] | RemoteAgent | str,
         input: str | list[JsonObject] | RunState,
+        *,
+        keep_open: bool = False,
         **options: Unpack[RunOptions],
     ) -> RunResultStreaming:
         """Carry out `Runner.run_streamed`."""
@@ -105,7 +107,7 @@ class AgentRunner:
         definitions = _definitions(starting_agent, input, options)
         if not isinstance(input, RunState):
             # Raise errors here, and read the input once, before the caller can change it.
-            record = run_input(starting_agent, input, **start_options(options))
+            record = run_input(starting_agent, input, keep_open=keep_open, **start_options(options))
             input = record.input  # noqa: A001  the argument's name
         if not _is_in_loop():
             raise RuntimeError(
@@ -116,7 +118,13 @@ class AgentRunner:
         return RunResultStreaming(
             RunReading(
                 lambda: _open(
-                    starting_agent, input, options, host, definitions=definitions, stream=True
+                    starting_agent,
+                    input,
+                    options,
+                    host,
+                    definitions=definitions,
+                    keep_open=keep_open,
+                    stream=True,
                 ),
                 at_end=host.end_reading,
             ),
@@ -250,6 +258,8 @@ class Runner:
         cls,
         starting_agent: Agent[Any] | RemoteAgent | str,
         input: str | list[JsonObject] | RunState,
+        *,
+        keep_open: bool = False,
         **options: Unpack[RunOptions],
     ) -> RunResultStreaming:
         """Start a run in the background and return a result that streams its events.
@@ -257,12 +267,21 @@ class Runner:
         The same run as with `run`, with streamed model calls:
         `async for event in result.stream_events()`.
 
+        Args:
+            starting_agent: the agent, or its name.
+            input: a text, Responses items, or the state of a run that waits.
+            keep_open: stay open after the answer, as with `start`; the events end with the first
+                answer.
+            **options: as for `run`.
+
         Raises:
             UserError: an argument does not fit.
             RuntimeError: no event loop is running in this thread.
         """
         options = cls._with_defaults(options)
-        return get_default_agent_runner().run_streamed(starting_agent, input, **options)
+        return get_default_agent_runner().run_streamed(
+            starting_agent, input, keep_open=keep_open, **options
+        )
 
     @classmethod
     async def start(
@@ -271,6 +290,7 @@ class Runner:
         input: str | list[JsonObject],
         *,
         keep_open: bool = False,
+        stream: bool = False,
         **options: Unpack[RunOptions],
     ) -> RunHandle:
         """Start a run and return at once.
@@ -280,6 +300,7 @@ class Runner:
             input: a text, or Responses items.
             keep_open: stay open after the answer and accept further messages; `max_turns` then
                 applies to each answer.
+            stream: stream all model calls, so that readers get the text while it is written.
             **options: as for `run`. If a run of the same agent with the same input already uses the
             id, that run is returned.
 
@@ -293,7 +314,13 @@ class Runner:
         definitions = _definitions(agent, input, options)
         with _host_of(agent, input, options) as host:
             return await _begin(
-                agent, input, options, host, definitions=definitions, keep_open=keep_open
+                agent,
+                input,
+                options,
+                host,
+                definitions=definitions,
+                keep_open=keep_open,
+                stream=stream,
             )
 
     @classmethod
@@ -346,6 +373,7 @@ async def _open(
     host: RunHost,
     *,
     definitions: LocalDefinitions | None = None,
+    keep_open: bool = False,
     stream: bool = False,
 ) -> tuple[RunHandle, ReadRange]:
     """Start a run, or send a waiting run its decisions; return the range to read."""
@@ -356,7 +384,15 @@ async def _open(
         if input.snapshot is None:
             await host.follow(handle)
         return handle, await resume(handle, input, context=_context(input, options))
-    handle = await _begin(agent, input, options, host, definitions=definitions, stream=stream)
+    handle = await _begin(
+        agent,
+        input,
+        options,
+        host,
+        definitions=definitions,
+        keep_open=keep_open,
+        stream=stream,
+    )
     if options.get("id") is None:
         return handle, ReadRange()
     _, place = await handle.present()  # a run with this id may have waited and resumed before

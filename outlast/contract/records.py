@@ -170,11 +170,12 @@ class RunInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendRecord:
-    """The payload of the update `send`: a message with its id, and when the run takes it."""
+    """The payload of the update `send`: a message with its id, and how the run answers it."""
 
     input: str | list[JsonObject]
     message_id: str
     mode: SendMode = "steer"
+    stream: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -456,7 +457,8 @@ def messages_of(content: str | list[JsonObject]) -> tuple[JsonObject, ...]:
 
 def message_of(record: SendRecord, at_ms: int) -> Message:
     """Return the message in a record."""
-    return Message(record.message_id, messages_of(record.input), at_ms, record.mode)
+    content = messages_of(record.input)
+    return Message(record.message_id, content, at_ms, record.mode, record.stream)
 
 
 def first_message_of(record: RunInput, at_ms: int) -> Message | None:

@@ -111,6 +111,7 @@ class CallModel(TurnEffect):
         required_steps: in the first turn of a question, the kinds of input guardrails that run for
             it; a worker whose agent has others answers with `ModelReply.unchecked`.
         line: the id of the realtime line that makes the call; empty for a worker.
+        streams: a message of the question asks for a streamed call; the run's settings may, too.
     """
 
     input_length: int
@@ -124,6 +125,7 @@ class CallModel(TurnEffect):
     decided: tuple[str, ...] = ()
     required_steps: tuple[RequiredStep, ...] = ()
     line: str = ""
+    streams: bool = False
     kind: Literal["call_model"] = "call_model"
 
 

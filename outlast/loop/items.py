@@ -60,12 +60,14 @@ class Message:
         at_ms: when the message arrived, in milliseconds since the epoch.
         mode: when the run takes it: after the present answer, at the next model call, or now,
             instead of the model call under way.
+        stream: the model calls for its answer stream.
     """
 
     id: str
     content: tuple[JsonObject, ...]
     at_ms: int = 0
     mode: SendMode = "steer"
+    stream: bool = False
 
 
 def message_of_person(text: str) -> JsonObject:

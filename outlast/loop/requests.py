@@ -104,6 +104,7 @@ def model_call(state: LoopState) -> CallModel:
             if duty in INPUT_CHECKS and state.question.turn == 1
         ),
         line=line.line if line is not None else "",
+        streams=state.question.streams,
     )
 
 

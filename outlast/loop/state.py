@@ -313,6 +313,7 @@ class Question:
         parallel: how many calls may run at once; None for no limit.
         answer_terms: a person has to approve the answer, under these terms.
         answer_reason: why a person has to approve it.
+        streams: one of its messages asks for streamed model calls.
     """
 
     answering: tuple[str, ...] = ()
@@ -332,6 +333,7 @@ class Question:
     parallel: int | None = None
     answer_terms: ApprovalTerms | None = None
     answer_reason: str | None = None
+    streams: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

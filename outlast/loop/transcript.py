@@ -49,10 +49,13 @@ def record_messages(state: LoopState, *, all_of_them: bool = True) -> LoopState:
     """
     taken = tuple(one for one in state.inbox if all_of_them or one.mode != "queue")
     arrived = tuple(Item("input", raw) for message in taken for raw in message.content)
+    answering = state.question.answering
+    streams = bool(answering) and state.question.streams
     return revised(
         state,
         items=state.items + arrived,
-        answering=state.question.answering + tuple(message.id for message in taken),
+        answering=answering + tuple(message.id for message in taken),
+        streams=streams or any(message.stream for message in taken),
         inbox=tuple(one for one in state.inbox if one not in taken),
         failure=None,
     )

@@ -15,6 +15,7 @@ from outlast.loop.effects import (
     RunTool,
     SaveSession,
 )
+from outlast.loop.events import MessageReceived
 from outlast.loop.items import Message
 from tests.loop_driver import BUSY, SITUATIONS, Play, gated, message, play_in, refused, said, tool
 
@@ -209,3 +210,26 @@ def test_arrival_times_are_kept_until_a_message_is_shown() -> None:
     at_ms = play.now_ms
     play.hears("m2")
     assert play.state.inbox == (message("m2", "", at_ms),)
+
+
+def test_the_model_calls_of_a_question_stream_from_the_message_on_that_asks_for_it() -> None:
+    play = Play.ready(keep_open=True)
+    assert not play.only(CallModel).streams
+    asks = Message("m2", message("m2", "Quickly.").content, play.now_ms, stream=True)
+    play.take(MessageReceived(at_ms=play.now_ms, message=asks))
+    play.replies(tool("look_up", "c1"))
+    play.returns("c1")
+    assert play.only(CallModel).streams, "the message has joined the question"
+    play.replies(said("Here."))
+    play.hears("m3", "Thanks.")
+    assert not play.only(CallModel).streams, "the next question is another one"
+
+
+def test_a_question_that_is_retried_streams_as_before() -> None:
+    play = Play.ready(keep_open=True)
+    play.replies(said("Hello."))
+    asks = Message("m2", message("m2", "And now?").content, play.now_ms, stream=True)
+    play.take(MessageReceived(at_ms=play.now_ms, message=asks))
+    play.fails(play.only(CallModel))
+    play.retried()
+    assert play.only(CallModel).streams
