@@ -82,6 +82,7 @@ def load(home: str) -> object:
         if package not in EXTRAS:
             raise
         raise ModuleNotFoundError(
-            f"{name} needs the {package} package: pip install 'outlast[{EXTRAS[package]}]'",
+            f"{name} requires the '{EXTRAS[package]}' extra for the {package} package: "
+            f"pip install 'outlast[{EXTRAS[package]}]'",
             name=error.name,
         ) from error

@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 
-class RealtimeScriptError(Exception):
+class RealtimeScriptError(AssertionError):
     """A script was not followed, or used while the model was not connected."""
 
 
@@ -102,7 +102,7 @@ class RealtimeStep:
         """
         object.__setattr__(self, "emit", tuple(self.emit))
         if self.emit and self.error is not None:
-            raise ValueError("A RealtimeStep has either emit= or error=, not both.")
+            raise ValueError("A RealtimeStep cannot have both emit events and an error.")
 
 
 class RealtimeConnectCall(TypedDict, total=False):
@@ -178,7 +178,7 @@ class ScriptedRealtimeModel(RealtimeModel):
         self._connect_events = [_copy(event) for event in connect_events]
         if self._connect_events and connect_error is not None:
             raise ValueError(
-                "A ScriptedRealtimeModel has either connect_events= or connect_error=, not both."
+                "A ScriptedRealtimeModel cannot have both connect events and a connect error."
             )
         self._steps = deque(
             RealtimeStep(_copy(one.expect), [_copy(event) for event in one.emit], one.error)
@@ -224,7 +224,9 @@ class ScriptedRealtimeModel(RealtimeModel):
             RealtimeScriptError: the model is connected.
         """
         if self.connected:
-            raise RealtimeScriptError("The scripted model is connected. Call close() first.")
+            raise RealtimeScriptError(
+                "Already connected: call close() of the scripted model first."
+            )
         self._connect_calls.append(_call_of(options))
         if self._connect_error is not None:
             raise self._connect_error
@@ -297,14 +299,14 @@ class ScriptedRealtimeModel(RealtimeModel):
         """
         if self._steps:
             raise UnconsumedRealtimeSteps(
-                f"The script has {len(self._steps)} steps left; the next expects"
+                f"{len(self._steps)} scripted Realtime step(s) left; the next expects"
                 f" {_shown(self._steps[0].expect)}.",
                 remaining_steps=len(self._steps),
             )
 
     def _check_connected(self, what: str) -> None:
         if not self.connected:
-            raise RealtimeScriptError(f"Cannot {what}: the scripted model is not connected.")
+            raise RealtimeScriptError(f"Cannot {what}: the scripted model is disconnected.")
 
     def _take_step(
         self, event: RealtimeModelSendEvent, sent: RealtimeModelSendEvent
@@ -314,9 +316,11 @@ class ScriptedRealtimeModel(RealtimeModel):
             return self._steps.popleft()
         if not self._strict:
             return None
-        awaited = "no further message" if expected is None else _shown(expected)
+        reason = "there are no scripted steps left"
+        if expected is not None:
+            reason = f"the next step's expectation is not met: expected {_shown(expected)}"
         raise UnexpectedRealtimeSend(
-            f"The script expects {awaited}, but the message is {_shown(sent)}.",
+            f"A {_shown(sent)} was sent, and {reason}. `actual` and `expected` have the messages.",
             actual=sent,
             expected=expected,
         )
@@ -419,6 +423,6 @@ def _matches(expected: RealtimeSendMatcher, event: RealtimeModelSendEvent) -> bo
 
 
 def _shown(expected: object) -> str:
-    if isinstance(expected, type) or callable(expected):
-        return str(getattr(expected, "__name__", expected))
-    return f"{expected!r:.300}"
+    """Return the type of a message, without its content, which may be secret; a matcher's name."""
+    is_named = isinstance(expected, type) or callable(expected)
+    return str(getattr(expected if is_named else type(expected), "__name__", expected))

@@ -197,6 +197,8 @@ class AdvancedSQLiteSession(SQLiteSession):
             name = _tool_name(entry.item)
             if name is not None and _kind(entry.item).endswith(("_call", "_approval_request")):
                 counts[entry.turn, name] += 1
+            elif name == "tool_search":  # its output, where the provider has made the call itself
+                counts[entry.turn, name] = counts[entry.turn, name] or 1
         return [(name, count, turn) for (turn, name), count in sorted(counts.items())]
 
     # --- Usage ----------------------------------------------------------------------------------
@@ -210,7 +212,7 @@ class AdvancedSQLiteSession(SQLiteSession):
         usage: AnyUsage = result.context_wrapper.usage
         key = self._key
         turn = _last_turn(await self._entries())
-        cached = usage.input_tokens_details
+        cached, written = usage.input_tokens_details, usage.output_tokens_details
         row = (
             key,
             turn,
@@ -218,13 +220,8 @@ class AdvancedSQLiteSession(SQLiteSession):
             usage.input_tokens,
             usage.output_tokens,
             usage.total_tokens,
-            json.dumps(
-                {
-                    "cached_tokens": cached.cached_tokens,
-                    "cache_write_tokens": cached.cache_write_tokens,
-                }
-            ),
-            json.dumps({"reasoning_tokens": usage.output_tokens_details.reasoning_tokens}),
+            _details(cached, "cached_tokens", "cache_write_tokens"),
+            _details(written, "reasoning_tokens"),
         )
         await self._do(lambda connection: connection.execute(self._more.store_usage, row).rowcount)
 
@@ -303,8 +300,8 @@ class AdvancedSQLiteSession(SQLiteSession):
                 )
                 if first is None:
                     raise BranchError(
-                        f"The branch {self._branch!r} has no turn {turn_number}: it has "
-                        f"{_last_turn(entries)}."
+                        f"Turn {turn_number} does not contain a user message in branch "
+                        f"{self._branch!r}, which has {_last_turn(entries)} turns."
                     )
                 branch, key = self._add_branch(connection, branch_name, turn_number)
                 connection.execute(self._sql.touch, (key,))
@@ -346,8 +343,10 @@ class AdvancedSQLiteSession(SQLiteSession):
         Raises:
             BranchError: there is no such branch, it is `main`, or it is the current one.
         """
+        if not branch_id.strip():
+            raise BranchError("Branch ID cannot be empty.")
         if branch_id == MAIN:
-            raise BranchError("The branch 'main' cannot be deleted; clear_session() empties it.")
+            raise BranchError("Cannot delete the 'main' branch; clear_session() empties it.")
         if branch_id == self._branch and not force:
             raise BranchError(
                 f"Cannot delete current branch {branch_id!r}: switch to another one, or use force=True."
@@ -561,6 +560,11 @@ def _kind(item: JsonObject) -> str:
     return str(role if role in {"user", "assistant"} else item.get("type") or "other")
 
 
+def _details(counts: object, *names: str) -> str:
+    """Return a usage's details as JSON; null for a provider that reports none."""
+    return json.dumps(counts and {name: getattr(counts, name) for name in names})
+
+
 def _tool_name(item: JsonObject) -> str | None:
     """Return the tool that an item is a call of; None for other items."""
     kind, name = str(item.get("type")), item.get("name")
@@ -569,5 +573,5 @@ def _tool_name(item: JsonObject) -> str | None:
     if kind.startswith("tool_search_"):
         return "tool_search"
     if name:
-        return ".".join(str(part) for part in (item.get("namespace"), name) if part)
+        return ".".join(dict.fromkeys(str(part) for part in (item.get("namespace"), name) if part))
     return kind if kind.endswith("_call") else None

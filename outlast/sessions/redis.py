@@ -16,7 +16,7 @@ try:
     from redis.exceptions import RedisError, WatchError
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        "RedisSession needs redis: pip install 'outlast[redis]'", name=error.name
+        "RedisSession requires the 'redis' extra: pip install 'outlast[redis]'", name=error.name
     ) from error
 
 from outlast.agents.config.session_input import SessionSettings

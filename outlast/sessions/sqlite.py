@@ -35,6 +35,10 @@ BUSY_TIMEOUT_SECONDS = 30.0
 BUSY_RETRY_SECONDS = 0.02
 
 
+class SessionClosedError(UserError, RuntimeError):
+    """The session was closed before."""
+
+
 class SQLiteSession(SessionABC):
     """A session in a SQLite database.
 
@@ -118,9 +122,8 @@ class SQLiteSession(SessionABC):
             UserError: an item is no JSON object.
         """
         rows = [write_row(item) for item in items]
-        if not rows:
-            return
-        await self._do(lambda connection: self._write(connection, rows))
+        if self._closed or rows:
+            await self._do(lambda connection: self._write(connection, rows))
 
     async def add_items_once(self, key: str, items: list[Any]) -> bool:
         """Append items, unless items were saved with this key before.
@@ -252,7 +255,9 @@ class SQLiteSession(SessionABC):
 
     def _connect(self) -> sqlite3.Connection:
         if self._closed:
-            raise UserError(f"The session {self.session_id!r} is closed. Create a new one.")
+            raise SessionClosedError(
+                f"The {type(self).__name__} is closed: create a new one for {self.session_id!r}."
+            )
         if self._connection is not None and _file_of(self.db_path) != self._file:
             # Data written to a deleted file is lost when the process ends.
             logger.warning(

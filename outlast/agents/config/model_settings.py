@@ -47,6 +47,9 @@ class MCPToolChoice:
 ToolChoice: TypeAlias = str | MCPToolChoice | None
 """The value of `ModelSettings(tool_choice=...)`."""
 
+SECRET_FIELDS: Final = ("extra_headers", "extra_query", "extra_body", "extra_args")
+"""Fields that may hold keys of the provider."""
+
 _NUMBER: Final = (int, float)
 _KINDS: Final[dict[str, tuple[tuple[type, ...], str]]] = {
     "temperature": (_NUMBER, "a number"),
@@ -122,7 +125,7 @@ class _ReasoningField:
         return None if instance is None else instance.__dict__["_reasoning"]
 
     def __set__(self, instance: object, value: "dict[str, Any] | _Reasoning | None") -> None:
-        if value is not None:
+        if value is not None and not isinstance(value, _ReasoningDict):
             value = _ReasoningDict(value if isinstance(value, dict) else _dump(value))
         instance.__dict__["_reasoning"] = value
 
@@ -241,7 +244,7 @@ class ModelSettings:
     def resolve(self, override: "ModelSettings | Mapping[str, Any] | None") -> "ModelSettings":
         """Return these settings, overridden by every field that `override` sets.
 
-        `extra_args` and `retry` merge key by key; every other field is replaced.
+        `extra_args`, `retry` and its `backoff` merge key by key; every other field is replaced.
 
         Args:
             override: the other settings, also as a dict of the fields.
@@ -252,19 +255,32 @@ class ModelSettings:
         if override is None:
             return self
         override = as_settings(ModelSettings, override)
-        changes = {
-            field.name: value
-            for field in fields(override)
-            if (value := getattr(override, field.name)) is not None
-        }
+        changes = _set_fields(override)
         if self.extra_args and override.extra_args:
             changes["extra_args"] = {**self.extra_args, **override.extra_args}
         if self.retry and override.retry:
-            new = {one.name: getattr(override.retry, one.name) for one in fields(override.retry)}
-            changes["retry"] = replace(
-                self.retry, **{name: value for name, value in new.items() if value is not None}
-            )
+            retry = _set_fields(override.retry)
+            if self.retry.backoff and override.retry.backoff:
+                backoff = cast("Any", self.retry.backoff)
+                retry["backoff"] = replace(backoff, **_set_fields(override.retry.backoff))
+            changes["retry"] = replace(self.retry, **retry)
         return replace(self, **changes)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        """Let pydantic models have settings as a field: read from a dict, written as JSON."""
+        del source, handler
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_plain_validator_function(
+            lambda value: as_settings(cls, value),
+            serialization=core_schema.plain_serializer_function_ser_schema(cls.to_json_dict),
+        )
+
+    def to_traceable_dict(self) -> dict[str, Any]:
+        """Return what traces show of the settings: all but what may hold keys of the provider."""
+        hidden = {*SECRET_FIELDS, "preserve_raw_usage"}
+        return {name: value for name, value in self.to_json_dict().items() if name not in hidden}
 
     def to_json_dict(self) -> dict[str, Any]:
         """Return every setting as JSON; unset ones as None.
@@ -388,3 +404,12 @@ def _read_tool_of_server(written: object) -> MCPToolChoice | None:
         return MCPToolChoice(**cast(JsonObject, written))
     except (TypeError, UserError):
         return None
+
+
+def _set_fields(record: Any) -> dict[str, Any]:
+    """Return the fields of a record that are not None."""
+    return {
+        field.name: value
+        for field in fields(record)
+        if (value := getattr(record, field.name)) is not None
+    }

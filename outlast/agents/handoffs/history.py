@@ -205,7 +205,7 @@ def _line(item: JsonObject) -> str:
     is_text = item.keys() == {"role", "content"} and isinstance(content, str)
     if is_text and str(item["role"]) in _ROLES and "\n" not in content:
         return f"{item['role']}: {content}"
-    return json.dumps(item, ensure_ascii=False)
+    return json.dumps(item, ensure_ascii=False, default=str)
 
 
 def _item(line: str) -> JsonObject | None:

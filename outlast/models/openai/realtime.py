@@ -194,8 +194,8 @@ class OpenAIRealtimeWebSocketModel(RealtimeModel):
         call_id, name = options.get("call_id"), settings.get("model_name")
         if call_id and name:
             raise UserError(
-                "The configuration of a realtime model has a call_id and a model_name, but the"
-                " model of a call is set when the call is accepted. Leave model_name out."
+                "Cannot specify both `call_id` and `model_name`: the model of a call is set when the"
+                " call is accepted. Leave model_name out."
             )
         self.model = name or self.model
         self._attached = bool(call_id)
@@ -380,7 +380,7 @@ def _authorization(key: str | None) -> dict[str, str]:
     """
     if not key:
         raise UserError(
-            "There is no API key for the realtime model. Set OPENAI_API_KEY, or pass api_key= or"
+            "An API key is required for the realtime model. Set OPENAI_API_KEY, or pass api_key= or"
             " headers= in the model's configuration."
         )
     return {"Authorization": f"Bearer {key}"}

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from openai.types.shared import Reasoning
+from pydantic import BaseModel
 
 from outlast.agents.config.model_settings import (
     MCPToolChoice,
@@ -276,3 +277,42 @@ def test_the_keys_of_reasoning_are_attributes_too() -> None:
         assert (reasoning.effort, reasoning.summary) == ("low", None)
         assert reasoning == {"effort": "low"}
         assert copy.deepcopy(reasoning) == reasoning
+
+
+def test_the_wait_between_retries_merges_key_by_key() -> None:
+    own: Any = {"max_retries": 1, "backoff": {"initial_delay": 0.1, "jitter": True}}
+    base = ModelSettings(retry=own)
+    retry = base.resolve({"retry": {"backoff": {"multiplier": 3.0, "jitter": False}}}).retry
+    assert retry is not None
+    assert retry.max_retries == 1
+    assert retry.to_json_dict()["backoff"] == {
+        "initial_delay": 0.1,
+        "max_delay": None,
+        "multiplier": 3.0,
+        "jitter": False,
+    }
+
+
+def test_traces_show_no_key_of_the_provider() -> None:
+    secret = {"key": "sk-1"}
+    settings = ModelSettings(
+        temperature=0.5,
+        extra_headers={"key": "sk-1"},
+        extra_query=secret,
+        extra_body=secret,
+        extra_args=secret,
+    )
+    traced = settings.to_traceable_dict()
+    assert traced["temperature"] == 0.5
+    assert "sk-1" not in str(traced)
+
+
+def test_a_pydantic_model_has_settings_as_a_field() -> None:
+    class Profile(BaseModel):
+        settings: ModelSettings
+
+    profile = Profile.model_validate({"settings": {"temperature": 0.5, "timeout": 1.5}})
+    assert profile.settings == ModelSettings(temperature=0.5, timeout=1.5)
+    assert Profile.model_validate_json(profile.model_dump_json()) == profile
+    with pytest.raises(TypeError, match="Unknown model settings: heat"):
+        Profile.model_validate({"settings": {"heat": 1}})

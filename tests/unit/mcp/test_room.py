@@ -31,7 +31,10 @@ def test_a_server_without_its_package_says_what_to_install() -> None:
         "try: from outlast.mcp import MCPServerStdio\n"
         "except ModuleNotFoundError as error: print(error)"
     )
-    assert said == "MCPServerStdio needs the mcp package: pip install 'outlast[mcp]'\n"
+    assert (
+        said
+        == "MCPServerStdio requires the 'mcp' extra for the mcp package: pip install 'outlast[mcp]'\n"
+    )
 
 
 def test_defining_an_agent_and_a_server_of_ones_own_loads_no_protocol() -> None:

@@ -174,4 +174,4 @@ from outlast.sessions import RedisSession
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
-    assert "RedisSession needs redis: pip install 'outlast[redis]'" in done.stderr
+    assert "RedisSession requires the 'redis' extra: pip install 'outlast[redis]'" in done.stderr

@@ -131,15 +131,17 @@ async def test_a_closed_session_says_so() -> None:
     session = SQLiteSession("support-7")
     await session.add_items([HELLO])
     session.close()
-    with pytest.raises(UserError, match=r"'support-7' is closed"):
+    with pytest.raises(RuntimeError, match=r"The SQLiteSession is closed: .*'support-7'"):
         await session.get_items()
+    with pytest.raises(UserError, match="is closed"):
+        await session.add_items([])
 
 
 async def test_the_close_of_an_async_session_is_awaited(tmp_path: Path) -> None:
     session = AsyncSQLiteSession("a", tmp_path / "sessions.db")
     await session.add_items([HELLO])
     await session.close()
-    with pytest.raises(UserError, match=r"'a' is closed"):
+    with pytest.raises(UserError, match=r"The AsyncSQLiteSession is closed: .*'a'"):
         await session.get_items()
     assert await SQLiteSession("a", tmp_path / "sessions.db").get_items() == [HELLO]
 

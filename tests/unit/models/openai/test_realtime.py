@@ -232,7 +232,7 @@ async def test_a_key_comes_from_a_function_the_default_or_the_environment(
 
 async def test_without_a_key_nothing_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    with pytest.raises(UserError, match="no API key for the realtime model"):
+    with pytest.raises(UserError, match="API key is required for the realtime model"):
         await OpenAIRealtimeWebSocketModel().connect({"url": "ws://127.0.0.1:9"})
 
 
@@ -617,7 +617,7 @@ async def test_a_phone_model_needs_a_call() -> None:
 
 
 async def test_the_model_of_a_call_cannot_be_chosen() -> None:
-    with pytest.raises(UserError, match="has a call_id and a model_name"):
+    with pytest.raises(UserError, match="both `call_id` and `model_name`"):
         await OpenAIRealtimeWebSocketModel().connect(
             {
                 "call_id": "c",
