@@ -41,7 +41,10 @@ def test_a_name_is_loaded_when_it_is_first_used() -> None:
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sqlalchemy", None)
     monkeypatch.delitem(sys.modules, "outlast.sessions.sql_alchemy", raising=False)
-    with pytest.raises(ModuleNotFoundError, match=r"Session needs .* 'outlast\[sqlalchemy\]'"):
+    with pytest.raises(
+        ModuleNotFoundError,
+        match=r"Session requires the 'sqlalchemy' extra .* 'outlast\[sqlalchemy\]'",
+    ):
         lazy.load("outlast.sessions.sql_alchemy:SQLAlchemySession")
 
 
