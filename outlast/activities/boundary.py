@@ -357,8 +357,8 @@ def _is_patient(payload: JsonObject) -> bool:
 def _impatient(error: EffectError, *, tried_seconds: float, delay: timedelta) -> EffectError:
     return EffectError(
         error.code,
-        f"{error.message} This program gave up after {tried_seconds:.0f} s: the next attempt would "
-        f"be {delay.total_seconds():.0f} s later. {policies.MODEL_PATIENCE_VARIABLE}=600 in its "
+        f"{error.message.rstrip('.')}. This program gave up after {tried_seconds:.0f} s: the next "
+        f"attempt would be {delay.total_seconds():.0f} s later. {policies.MODEL_PATIENCE_VARIABLE}=600 in its "
         "environment waits for longer, and so does ModelSettings(retry=...).",
         retryable=False,
         details=error.details,

@@ -21,7 +21,7 @@ from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.errors import UserError
-from outlast.client.outages import Outage, long_poll, patience_of, ride_out
+from outlast.client.outages import Outage, patience_of, ride_out, watched
 from outlast.contract import failures, history, names
 from outlast.contract.failures import EngineFailure
 from outlast.contract.records import NOT_JSON, Unreadable
@@ -311,7 +311,7 @@ class RunReader:
             RPCError: there is no such run.
             ServerUnavailable: the server did not answer for too long.
         """
-        history_ = await ride_out(self._handle(run).fetch_history, self.patience)
+        history_ = await ride_out(self.client, self._handle(run).fetch_history, self.patience)
         async for _ in self._fold(HistoryReader(self.client.data_converter), [history_.events]):
             pass
         return self.state
@@ -327,9 +327,11 @@ class RunReader:
             ServerUnavailable: the server did not answer for too long.
         """
         if run is None:
-            run = (await ride_out(self._handle(None).describe, self.patience)).run_id
+            run = (await ride_out(self.client, self._handle(None).describe, self.patience)).run_id
         for current in [*reversed(await self._earlier(run)), run]:
-            history_ = await ride_out(self._handle(current).fetch_history, self.patience)
+            history_ = await ride_out(
+                self.client, self._handle(current).fetch_history, self.patience
+            )
             reader = HistoryReader(self.client.data_converter)
             async with aclosing(self._fold(reader, [history_.events])) as folding:
                 async for progress in folding:
@@ -345,7 +347,9 @@ class RunReader:
         Raises:
             RPCError: there is no such run.
         """
-        run: str | None = (await ride_out(self._handle(None).describe, self.patience)).run_id
+        run: str | None = (
+            await ride_out(self.client, self._handle(None).describe, self.patience)
+        ).run_id
         # Walked backwards: the first history's successor may be abandoned by a reset.
         earlier = await self._earlier(run) if from_start else []
         while run is not None:
@@ -366,7 +370,7 @@ class RunReader:
         while True:
             try:
                 first = self._handle(run).fetch_history_events(page_size=1)
-                await ride_out(first.fetch_next_page, self.patience)
+                await ride_out(self.client, first.fetch_next_page, self.patience)
             except RPCError as error:
                 if error.status == RPCStatusCode.NOT_FOUND and found:
                     return []
@@ -383,7 +387,7 @@ class RunReader:
         outage = Outage(self.patience)
         while True:
             try:
-                await long_poll(self.client, events.fetch_next_page(), outage)
+                await watched(self.client, events.fetch_next_page(), outage)
             except RPCError as error:
                 if error.status == RPCStatusCode.INVALID_ARGUMENT and events.next_page_token:
                     # The history has changed since the server made the token.

@@ -485,6 +485,7 @@ class Inbox:
         )
         try:
             found = await ride_out(
+                self._client,
                 lambda: self._client.workflow_service.list_workflow_executions(request),
                 self._patience,
             )

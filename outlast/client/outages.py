@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
@@ -33,7 +33,7 @@ SILENT_SECONDS: Final = 3.0
 """An outage that lasts longer is logged, once."""
 
 QUIET_SECONDS: Final = 5.0
-"""How long a server may say nothing to a reader before it is asked whether it is there."""
+"""How long a server may say nothing before it is asked whether it is there."""
 
 PING_SECONDS: Final = 5.0
 """How long a server may take to say that it is there."""
@@ -63,10 +63,10 @@ AWAY: Final = frozenset(
 TOO_LARGE: Final = "larger than max"
 
 _answered_at: "WeakKeyDictionary[Client, float]" = WeakKeyDictionary()
-"""When a server has last answered a reader, by the event loop's clock."""
+"""When a server has last answered a call, by the event loop's clock."""
 
 _gone: "WeakSet[Client]" = WeakSet()
-"""The clients whose server has not answered within the patience of a reader."""
+"""The clients whose server has not answered within the patience of a caller."""
 
 
 def patience_of(patience: timedelta | None, default: timedelta = PATIENCE) -> timedelta:
@@ -163,10 +163,11 @@ class Outage:
         self._last = asyncio.get_running_loop().time()
 
 
-async def ride_out(call: Callable[[], Awaitable[T]], patience: timedelta) -> T:
+async def ride_out(client: Client, call: Callable[[], Awaitable[T]], patience: timedelta) -> T:
     """Call a function, and repeat the call while the server does not answer.
 
     Args:
+        client: the client of the call.
         call: the function, which may be repeated safely.
         patience: the longest outage to wait for.
 
@@ -178,16 +179,16 @@ async def ride_out(call: Callable[[], Awaitable[T]], patience: timedelta) -> T:
     while True:
         began = asyncio.get_running_loop().time()
         try:
-            return await call()
+            return await watched(client, call(), outage)
         except RPCError as error:
             await outage.wait(error, since=began)
 
 
-async def long_poll(client: Client, call: Coroutine[Any, Any, T], outage: Outage) -> T:
-    """Await a call that the server answers when there is news, as long as the server is there.
+async def watched(client: Client, call: Awaitable[T], outage: Outage) -> T:
+    """Await a call, which may take as long as it likes while the server is there.
 
     A connection to a server that is gone may stay silent for minutes. So a server that has answered
-    no reader of the client for a while is asked whether it is there.
+    no call of the client for a while is asked whether it is there.
 
     Raises:
         RPCError: the call failed.
@@ -231,7 +232,7 @@ async def _ping(client: Client, outage: Outage) -> None:
 
 
 def is_gone(client: Client) -> bool:
-    """Whether a reader has given the server of a client up, and it has not answered since."""
+    """Whether a caller has given the server of a client up, and it has not answered since."""
     return client in _gone
 
 

@@ -105,7 +105,7 @@ class RunAddress:
             AgentsException: the server refused.
         """
         try:
-            return await ride_out(call, self.patience)
+            return await ride_out(self._client, call, self.patience)
         except RPCError as error:
             raise await self.translate(error) from error
 
@@ -168,7 +168,7 @@ class RunAddress:
         """Return our error for a server's error; ended runs also count as not found."""
         if error.status == RPCStatusCode.NOT_FOUND:
             try:
-                description = await ride_out(self.workflow.describe, self.patience)
+                description = await ride_out(self._client, self.workflow.describe, self.patience)
             except ServerUnavailable as outage:
                 return outage
             except RPCError:

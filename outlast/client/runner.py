@@ -496,7 +496,7 @@ async def _start(client: Client, run: NewRun, patience: timedelta) -> bool:
 
     async def start(reuse: WorkflowIDReusePolicy) -> None:
         try:
-            await ride_out(lambda: start_workflow(client, run, reuse), patience)
+            await ride_out(client, lambda: start_workflow(client, run, reuse), patience)
         except RPCError as error:
             raise _start_error(client, error) from error
 

@@ -351,6 +351,7 @@ class _LineRun:
         )
         try:
             await ride_out(
+                handle.client,
                 lambda: start_workflow(handle.client, new, WorkflowIDReusePolicy.ALLOW_DUPLICATE),
                 self._host.patience,
             )

@@ -14,12 +14,13 @@ from outlast.client.outages import (
     Outage,
     is_gone,
     is_passing,
-    long_poll,
     patience_of,
     ride_out,
+    watched,
 )
-from tests.unit.client.recorded import refused
+from tests.unit.client.recorded import FakeClient, refused
 
+HERE: Any = FakeClient()
 AWAY = refused(RPCStatusCode.UNAVAILABLE, "transport error")
 
 
@@ -41,17 +42,17 @@ class Server:
 
 
 async def test_a_call_outlasts_an_outage() -> None:
-    assert await ride_out(Server(AWAY, AWAY, AWAY, "here").call, PATIENCE) == "here"
+    assert await ride_out(HERE, Server(AWAY, AWAY, AWAY, "here").call, PATIENCE) == "here"
 
 
 async def test_a_refusal_that_will_not_pass_is_raised_at_once() -> None:
     with pytest.raises(RPCError, match="gone"):
-        await ride_out(Server(AWAY, refused(RPCStatusCode.NOT_FOUND, "gone")).call, PATIENCE)
+        await ride_out(HERE, Server(AWAY, refused(RPCStatusCode.NOT_FOUND, "gone")).call, PATIENCE)
 
 
 async def test_an_outage_that_takes_too_long_is_a_server_that_is_unavailable() -> None:
     with pytest.raises(ServerUnavailable, match="does not answer: transport error") as raised:
-        await ride_out(Server(AWAY).call, timedelta(0))
+        await ride_out(HERE, Server(AWAY).call, timedelta(0))
     assert raised.value.__cause__ is AWAY
 
 
@@ -64,7 +65,7 @@ async def test_an_outage_begins_with_the_call_that_failed() -> None:
         raise AWAY
 
     with pytest.raises(ServerUnavailable, match=r"has not answered for 0.04 s.*PATIENCE_SECONDS"):
-        await ride_out(call, timedelta(seconds=0.04))
+        await ride_out(HERE, call, timedelta(seconds=0.04))
     assert calls == ["call"]
 
 
@@ -117,14 +118,14 @@ async def test_a_reader_without_news_asks_whether_the_server_is_there(
 ) -> None:
     monkeypatch.setattr(outages, "QUIET_SECONDS", 0.0)
     server: Any = Pinged(*answers)
-    assert await long_poll(server, server.poll(), Outage(PATIENCE)) == "news"
+    assert await watched(server, server.poll(), Outage(PATIENCE)) == "news"
     assert server.pings == len(answers)
     assert not is_gone(server)
 
 
 async def test_readers_of_a_client_ask_together() -> None:
     server: Any = Pinged(None)
-    polls = [long_poll(server, server.poll(), Outage(PATIENCE)) for _ in range(20)]
+    polls = [watched(server, server.poll(), Outage(PATIENCE)) for _ in range(20)]
     reading = asyncio.gather(*polls)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(outages, "QUIET_SECONDS", 0.2)
@@ -138,23 +139,23 @@ async def test_a_server_that_never_says_anything_is_given_up(
     monkeypatch.setattr(outages, "QUIET_SECONDS", 0.0)
     server: Any = Pinged(*[QUIET] * 1_000_000)
     with pytest.raises(ServerUnavailable, match="Timeout expired"):
-        await long_poll(server, server.poll(), Outage(timedelta(seconds=0.05)))
+        await watched(server, server.poll(), Outage(timedelta(seconds=0.05)))
     await asyncio.sleep(0)
     assert server.is_cancelled
     assert is_gone(server)
     back: Any = Pinged(None)
     server.get_system_info, server.poll = back.get_system_info, back.poll
-    assert await long_poll(server, server.poll(), Outage(PATIENCE)) == "news"
+    assert await watched(server, server.poll(), Outage(PATIENCE)) == "news"
     assert not is_gone(server)
 
 
 async def test_a_long_outage_is_logged_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert await ride_out(Server(AWAY, AWAY, "here").call, PATIENCE) == "here"
+    assert await ride_out(HERE, Server(AWAY, AWAY, "here").call, PATIENCE) == "here"
     assert caplog.messages == []
     monkeypatch.setattr(outages, "SILENT_SECONDS", 0.0)
-    assert await ride_out(Server(AWAY, AWAY, AWAY, "here").call, PATIENCE) == "here"
+    assert await ride_out(HERE, Server(AWAY, AWAY, AWAY, "here").call, PATIENCE) == "here"
     (line,) = caplog.messages
     assert line.startswith("The Temporal server does not answer: transport error; waiting for it")
 
