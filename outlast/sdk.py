@@ -89,8 +89,8 @@ MODULES = {
     "tracing.processor_interface": "tracing",
     "tracing.setup": "tracing",
     "tracing.span_data": "tracing",
-    "tracing.spans": "tracing",
-    "tracing.traces": "tracing",
+    "tracing.spans": "tracing.scope",
+    "tracing.traces": "tracing.scope",
     "tracing.util": "tracing",
     "usage": "",
 }
