@@ -103,7 +103,9 @@ async def test_the_inbox_lists_each_request_with_what_is_asked_and_why(
         'refund(order_id="A-42")',
         "external_reversible; above 100 EUR; 0 of 2 votes",
     ]
-    assert "Look, and decide: `outlast inbox show " in shown.stderr
+    assert re.search("Look, and decide: `outlast (inbox )?show ", shown.stderr), (
+        "another may be first"
+    )
     (entry,) = [one for one in entries if one["run_id"] == run_id]
     assert (entry["what"], entry["pending"], entry["risk"]) == (["refund"], 1, "medium")
     assert (entry["people"], entry["for_anybody"]) == (["billing"], False)
