@@ -65,15 +65,16 @@ lowest: $(LOWEST)/.installed ## the tests with the oldest versions that pyprojec
 	@$(LOWEST)/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider -m "not full" $(LOWEST_TESTS)
 	@$(LOWEST)/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider $(LOWEST_SLOW)
 
-# `coverage` runs the tests of the loop, with all laws.
+# `coverage` runs the tests of the loop, with all laws. These wait for servers half of the time, so
+# three processes keep two cores busy.
 test-others: $(VENV)/.test
-	@OUTLAST_LAWS=1 $(PYTEST) --ignore=tests/unit/loop
+	@OUTLAST_LAWS=1 $(PYTEST) -n 3 --ignore=tests/unit/loop
 
-# Those of one process run two at a time; the environment is complete before.
+# What is quick runs two at a time; the environment is complete before.
 check: lint layers $(VENV)/.site ## everything that CI runs
 	@mvn -v >/dev/null 2>&1 && $(MAKE) --no-print-directory mongo || echo "without Maven, the tests of sessions in MongoDB are skipped"
-	@$(MAKE) --no-print-directory -j 2 types coverage site
-	@$(MAKE) --no-print-directory test-others older-server litellm-proxy lowest
+	@$(MAKE) --no-print-directory -j 2 types coverage site older-server litellm-proxy lowest
+	@$(MAKE) --no-print-directory test-others
 
 lint: $(VENV)/.lint ## style
 	@$(BIN)/ruff check .
