@@ -30,10 +30,11 @@ async def main(question: str = "Are you open on Sunday?") -> None:
                 print(event.data.delta, end="", flush=True)
         elif event.type == "agent_updated_stream_event":
             print(f"[{event.new_agent.name} listens]")
-        elif event.item.type == "tool_call_item":
-            print(f"[calls {event.item.tool_name}]")
-        elif event.item.type == "tool_call_output_item":
-            print(f"[hears: {event.item.output}]")
+        elif event.type == "run_item_stream_event":
+            if event.item.type == "tool_call_item":
+                print(f"[calls {event.item.tool_name}]")
+            elif event.item.type == "tool_call_output_item":
+                print(f"[hears: {event.item.output}]")
     print()
     print(f"complete: {result.is_complete}, model calls: {result.usage.requests}")
 

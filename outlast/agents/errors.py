@@ -189,7 +189,7 @@ class InputGuardrailTripwireTriggered(AgentsException):
         self, message: str = "", *, guardrail_result: Any = None, run_data: Any = None
     ) -> None:
         super().__init__(message, run_data=run_data)
-        self.guardrail_result = guardrail_result
+        self.guardrail_result: Any = guardrail_result
 
 
 class OutputGuardrailTripwireTriggered(AgentsException):
@@ -205,7 +205,7 @@ class OutputGuardrailTripwireTriggered(AgentsException):
         self, message: str = "", *, guardrail_result: Any = None, run_data: Any = None
     ) -> None:
         super().__init__(message, run_data=run_data)
-        self.guardrail_result = guardrail_result
+        self.guardrail_result: Any = guardrail_result
 
 
 class ToolInputGuardrailTripwireTriggered(AgentsException):
@@ -224,8 +224,8 @@ class ToolInputGuardrailTripwireTriggered(AgentsException):
         if guardrail is not None:
             message = message or "A ToolInputGuardrail triggered its tripwire."
         super().__init__(message, run_data=run_data)
-        self.guardrail = guardrail
-        self.output = output
+        self.guardrail: Any = guardrail
+        self.output: Any = output
 
 
 class ToolOutputGuardrailTripwireTriggered(AgentsException):
@@ -244,8 +244,8 @@ class ToolOutputGuardrailTripwireTriggered(AgentsException):
         if guardrail is not None:
             message = message or "A ToolOutputGuardrail triggered its tripwire."
         super().__init__(message, run_data=run_data)
-        self.guardrail = guardrail
-        self.output = output
+        self.guardrail: Any = guardrail
+        self.output: Any = output
 
 
 class SessionFailed(AgentsException):

@@ -25,7 +25,7 @@ DECLARED: dict[str, list[str]] = {
     **PROJECT["optional-dependencies"],
 }
 
-NOT_INSTALLED = {"litellm": "litellm", "any_llm": "any-llm-sdk"}
+NOT_INSTALLED = {"litellm": "litellm", "any_llm": "any-llm-sdk", "bson": "pymongo"}
 """Imported by name, and by distribution, where an extra is not in the environment of the tests."""
 
 ROOMS = {

@@ -97,6 +97,7 @@ NO_CUSTOM_DATA: dict[str, tuple[Any, str]] = {
 }
 
 
+@row(2)
 @pytest.mark.parametrize(("made", "problem"), NO_CUSTOM_DATA.values(), ids=NO_CUSTOM_DATA)
 async def test_custom_data_that_is_not_json_ends_the_run(
     executor: Executor, made: Any, problem: str

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, field_validator
 
 from outlast import Agent, FunctionTool, ToolContext, function_tool
 from outlast.testing import ScriptedModel, call
-from tests.conformance.executors import Executor
+from tests.conformance.executors import Executor, row
 from tests.conformance.views import outputs
 
 READ: list[int] = []
@@ -47,12 +47,14 @@ def paying(amount: int) -> ScriptedModel:
     return ScriptedModel([call("pay", "c1", payment={"amount": amount}, note="")], "Done.")
 
 
+@row(2)
 async def test_a_call_runs_its_validators_once(executor: Executor) -> None:
     agent = Agent[Any](name="Desk", tools=[function_tool(pay)])
     await executor.execute(agent, model=paying(8))
     assert (READ, PAID) == ([8], [8])
 
 
+@row(2)
 async def test_validators_run_once_after_the_approval(executor: Executor) -> None:
     agent = Agent[Any](name="Desk", tools=[function_tool(pay, needs_approval=True)])
     result = await executor.execute(agent, model=paying(7))
@@ -64,6 +66,7 @@ async def test_validators_run_once_after_the_approval(executor: Executor) -> Non
     assert (READ, PAID) == ([7], [7_000])
 
 
+@row(2)
 async def test_a_validator_that_refuses_speaks_to_the_model(executor: Executor) -> None:
     agent = Agent[Any](name="Desk", tools=[function_tool(pay, needs_approval=True)])
     model = paying(100)
@@ -75,6 +78,7 @@ async def test_a_validator_that_refuses_speaks_to_the_model(executor: Executor) 
     assert (READ, PAID) == ([100], [])
 
 
+@row(2)
 async def test_types_and_limits_are_checked_before_a_person_is_asked(executor: Executor) -> None:
     agent = Agent[Any](name="Desk", tools=[function_tool(pay, needs_approval=True)])
     model = ScriptedModel([call("pay", "c1", payment={"sum": 5})], "Well.")
@@ -83,6 +87,7 @@ async def test_types_and_limits_are_checked_before_a_person_is_asked(executor: E
     assert "payment.amount is required" in outputs(model.requests[-1])["c1"]
 
 
+@row(2)
 async def test_a_rule_never_lets_an_amount_pass_that_a_validator_makes(
     executor: Executor,
 ) -> None:
@@ -106,6 +111,7 @@ async def test_a_rule_never_lets_an_amount_pass_that_a_validator_makes(
     assert (judged, READ, PAID) == ([8, 7], [8, 7, 7], [8, 7_000])
 
 
+@row(2)
 async def test_a_wrapped_tool_gets_what_was_read(executor: Executor) -> None:
     inner = function_tool(pay)
 

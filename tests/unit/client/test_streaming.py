@@ -82,6 +82,8 @@ async def read(stream: RunResultStreaming, seen: list[str] | None = None) -> lis
                 told.append(f"agent {cast('Any', event).new_agent.name}")
             case "raw_response_event":
                 told.append(f"raw {cast('Any', event).data.delta}")
+            case "status_stream_event":
+                told.append(f"status {cast('Any', event).reason}")
     return told
 
 
