@@ -16,11 +16,16 @@ from outlast.agents.logs import get_logger
 
 logger = get_logger(__name__)
 
-_KEPT: Final = frozenset({"cls", "config", "default", "expected", "function", "members", "ref"})
+_KEPT: Final = frozenset(
+    {"cls", "config", "default", "expected", "function", "members", "ref", "serialization"}
+)
 """The keys of a schema whose values hold no schemas."""
 
 _DROPPED: Final = frozenset({"computed_fields", "metadata", "serialization"})
-"""The keys of a schema that check nothing, some of which hold user code."""
+"""The keys of a schema that check nothing, some of which hold user code.
+
+How pydantic writes a value stays: older versions do not know all types otherwise.
+"""
 
 _OF_FIELD: Final = frozenset({"schema", "validation_alias", "serialization_alias"})
 """The keys of a field that a key of a dict has, too."""
@@ -94,7 +99,7 @@ class _Copier:
         copied = {
             key: value if key in _KEPT else self.copy(value)
             for key, value in fields.items()
-            if key not in _DROPPED
+            if key not in _DROPPED or (key == "serialization" and _is_pydantics(value))
         }
         if copied["type"] in {"model", "dataclass"}:
             self.has_found |= bool(fields.get("custom_init") or fields.get("post_init"))
@@ -148,6 +153,12 @@ def _key(field: dict[str, Any]) -> dict[str, Any]:
     kept = {key: value for key, value in field.items() if key in _OF_FIELD}
     required = field["schema"]["type"] != "default"
     return {"type": "typed-dict-field", "required": required, **kept}
+
+
+def _is_pydantics(serialization: dict[str, Any]) -> bool:
+    """Whether a value is written by pydantic alone, as an address of `ipaddress` is."""
+    holds_schemas = {"schema", "return_schema"} & serialization.keys()
+    return not holds_schemas and not _is_users(serialization.get("function"))
 
 
 def _is_users(function: Any) -> bool:
