@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from outlast.loop.state import LoopState
 from tests.architecture.source import ROOT, functions_of, modules, tree_of
 
 LONGEST_FUNCTION = 60
@@ -56,6 +57,8 @@ def test_there_is_one_loop() -> None:
     assert homes == ["loop/machine.py"]
 
 
+STATE = LoopState.__name__
+
 SEEN_ONLY = {
     "client/streaming.py": "what a reader has seen of a run so far",
     "client/result_members.py": "a result whose large content was fetched",
@@ -71,7 +74,7 @@ def makers_of_states(tree: ast.Module) -> list[str]:
             continue
         called = ast.unparse(node.func).rpartition(".")[2]
         first = ast.unparse(node.args[0]) if node.args else ""
-        fills = called == "RunState" and (node.args or node.keywords)
+        fills = called == STATE and (node.args or node.keywords)
         changes = called == "replace" and first.rpartition(".")[2] in {
             "state",
             "snapshot",
@@ -84,19 +87,19 @@ def makers_of_states(tree: ast.Module) -> list[str]:
 
 def test_each_way_to_make_a_state_is_found() -> None:
     ways = [
-        "RunState(phase='idle')",
-        "state.RunState(agent='A')",
+        "LoopState(phase='idle')",
+        "state.LoopState(agent='A')",
         "revised(state, phase='idle')",
         "loop_state.revised(now, turn=1)",
         "dataclasses.replace(handle.state, outcome=None)",
         "replace(snapshot, items=())",
     ]
     assert [code for code in ways if not makers_of_states(ast.parse(code))] == []
-    assert not makers_of_states(ast.parse("RunState()\nreplace(request, status='pending')"))
+    assert not makers_of_states(ast.parse("LoopState()\nreplace(request, status='pending')"))
 
 
 def test_only_the_loop_makes_new_states_of_a_run() -> None:
-    """Others may start from `RunState()`, but only the loop fills one in or changes it."""
+    """Others may start from `LoopState()`, but only the loop fills one in or changes it."""
     makers = {module for module in modules() if makers_of_states(tree_of(module))}
     outside = {module for module in makers if not module.startswith("loop/")}
     assert outside == SEEN_ONLY.keys()
