@@ -7,10 +7,12 @@ python docs/state_diagram.py --check    fails when the page is not what the loop
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import get_args
 
 from outlast.loop.approvals import ApprovalRequest, ApprovalTerms, Decision, Person
+from outlast.loop.budgets import Budget
 from outlast.loop.calls import (
     AgentResult,
     HandoffResult,
@@ -47,22 +49,31 @@ from outlast.loop.effects import (
     ToolFinished,
 )
 from outlast.loop.events import (
+    BudgetLent,
     CancelRequested,
     ConversationHeld,
     ConversationReleased,
     DecisionReceived,
+    EffectBlocked,
     Event,
+    LineAttached,
+    LineReplied,
     MessageReceived,
+    MessageWithdrawn,
     NestedReported,
+    Parent,
     PersonSpoke,
+    RequestClaimed,
     RetryRequested,
+    RunEnded,
     RunStarted,
+    SignalUnreadable,
     TimePassed,
 )
 from outlast.loop.items import Message
 from outlast.loop.machine import advance
-from outlast.loop.state import LoopState
-from outlast.loop.stored import Offload
+from outlast.loop.state import LoopState, Start
+from outlast.loop.stored import OFFLOAD_ABOVE, Offload
 from outlast.loop.values import Failure, JsonObject
 
 PAGE = Path(__file__).parent / "concepts" / "state-diagram.md"
@@ -73,6 +84,7 @@ ONE_DAY_MS = 86_400_000
 SHORT = ApprovalTerms(expires_in_ms=ONE_DAY_MS)
 FATAL = replace(SHORT, on_expiry="fail")
 
+LARGE = "x" * 2 * OFFLOAD_ABOVE
 FAILURE = Failure(code="user_error", message="failed")
 
 INTRODUCTION = """# What a run goes through
@@ -115,6 +127,7 @@ is made in `requests.py`.
 
 def main() -> int:
     """Write the page, or compare it."""
+    check_starts()
     page = INTRODUCTION + draw() + MEANING + EVERYTHING + tell()
     if "--check" in sys.argv:
         return 0 if PAGE.read_text() == page else 1
@@ -152,6 +165,7 @@ def transitions(*, smooth: bool = False) -> set[tuple[str, str, str]]:
         smooth: nothing fails, and nobody stops the run.
     """
     found: set[tuple[str, str, str]] = set()
+    tried = set[type]()
     level = [LoopState()]
     seen: set[str] = set()
     for depth in range(LONGEST):
@@ -159,23 +173,50 @@ def transitions(*, smooth: bool = False) -> set[tuple[str, str, str]]:
         for state in level:
             events = _starts() if state.phase == "new" else _events(state, depth)
             for event in events:
+                tried.add(type(event))
                 if smooth and _goes_wrong(event):
                     continue
-                after, _ = advance(state, event)
-                if smooth and after.failure is not None:
-                    continue
-                if after.phase != state.phase:
-                    found.add((state.phase, type(event).__name__, after.phase))
-                if _kind(after) not in seen:
-                    seen.add(_kind(after))
-                    following.append(after)
+                for before, taken, after in _steps(state, event):
+                    if smooth and after.failure is not None:
+                        continue
+                    if after.phase != before.phase:
+                        found.add((before.phase, type(taken).__name__, after.phase))
+                    if _kind(after) not in seen:
+                        seen.add(_kind(after))
+                        following.append(after)
         level = following
+    if missed := {one.__name__ for one in get_args(Event)} - {one.__name__ for one in tried}:
+        raise SystemExit(f"the page would say nothing of {', '.join(sorted(missed))}")
     return found
+
+
+def check_starts() -> None:
+    """Refuse to draw a page that leaves out a parameter of a run's start."""
+    plain, *others = (advance(LoopState(), one)[0].start for one in _starts())
+    left = {
+        one.name
+        for one in fields(Start)
+        if one.name not in {"started_at_ms", "max_turns"}  # the clock, and in each of them
+        and all(getattr(other, one.name) == getattr(plain, one.name) for other in others)
+    }
+    if left:
+        raise SystemExit(f"no run is started with {', '.join(sorted(left))}")
+
+
+def _steps(state: LoopState, event: Event) -> Iterator[tuple[LoopState, Event, LoopState]]:
+    """Yield what an event does; and if it blocks an effect, what a person can do about that."""
+    after, _ = advance(state, event)
+    yield state, event, after
+    if isinstance(event, EffectBlocked):
+        for request in (block.request for block in after.blocked):
+            if request is not None:
+                rejected = _decision(Decision(request_id=request.id, type="reject"))
+                yield after, rejected, advance(after, rejected)[0]
 
 
 def _goes_wrong(event: Event) -> bool:
     match event:
-        case EffectFailed() | CancelRequested() | TimePassed():
+        case EffectFailed() | EffectBlocked() | CancelRequested() | TimePassed() | RunEnded():
             return True
         case MessageReceived(message=message):
             return message.mode == "interrupt"
@@ -188,34 +229,70 @@ def _goes_wrong(event: Event) -> bool:
 
 
 def _starts() -> Iterator[RunStarted]:
-    """Yield the kinds of runs: plain, kept open, with a session, with a handler of failures."""
+    """Yield the kinds of runs: plain, kept open, with a session, with budgets, nested and so on."""
     run = RunStarted(at_ms=0, run_id="r", agent="A", message=_message("m0"), max_turns=2)
     yield run
     yield replace(run, keep_open=True)
     yield replace(run, session=True)
     yield replace(run, handled=("*",))
+    yield replace(run, keep_open=True, budgets=(Budget(of="model_calls", limit=1, terms=SHORT),))
+    yield replace(run, budgets=(Budget(of="model_calls", limit=1),))
+    large = Message("m0", ({"role": "user", "content": LARGE},))
+    yield replace(run, run_id="large", message=large)
+    yield replace(
+        run,
+        parent=Parent(run_id="p", prefix="e1."),
+        budgets=(Budget(of="model_calls", limit=1, lent=0),),
+        settings={},
+        context_type="dict",
+        chain_id="c",
+        requester="rob",
+        takeover=SHORT,
+    )
 
 
 def _events(state: LoopState, depth: int) -> Iterator[Event]:
     for effect in state.pending:
         yield EffectFailed(at_ms=0, effect=effect.effect, failure=FAILURE)
+        yield EffectBlocked(at_ms=0, effect=effect.effect, lacks="tool t")
         yield from _answers(effect)
+        if isinstance(effect, PrepareRun) and state.run_id == "large":
+            ready = PreparedRun(stores=True, notifies=True)
+            yield RunPrepared(at_ms=0, effect=effect.effect, result=ready)
+        if isinstance(effect, HoldLine):
+            reply = ModelReply(items=({"type": "message", "role": "assistant", "content": "hi"},))
+            said = _message(f"l{depth}")
+            token = state.line_token
+            yield LineReplied(at_ms=0, line=effect.line, token=token, message=said, result=reply)
+    if state.run_id == "large" or state.start.parent is not None:  # people do the same with these
+        yield BudgetLent(at_ms=0, index=0, share=2)
+        return
+    yield from _of_people(state, depth)
+    yield MessageReceived(at_ms=0, message=_message(f"m{depth}"))
+    yield MessageReceived(at_ms=0, message=replace(_message(f"m{depth}"), mode="interrupt"))
+    for message in state.inbox:
+        yield MessageWithdrawn(at_ms=0, message_id=message.id)
+    yield LineAttached(at_ms=0, line="phone")
+    yield SignalUnreadable(at_ms=0, name="signal x", problem="no JSON")
+    yield RunEnded(at_ms=0, outcome="terminated")
+    yield RetryRequested(at_ms=0, answers=len(state.answers))
+    yield CancelRequested(at_ms=0)
+    yield CancelRequested(at_ms=0, mode="after_turn")
+
+
+def _of_people(state: LoopState, depth: int) -> Iterator[Event]:
     for request in state.pending_approvals:
         if not request.run_id:
+            yield RequestClaimed(at_ms=0, request_id=request.id, person=ANN, minutes=5)
             yield _decision(Decision(request_id=request.id, type="approve"))
             yield _decision(Decision(request_id=request.id, type="reject"))
             yield _decision(Decision(request_id=request.id, type="respond", response="x"))
             yield TimePassed(at_ms=ONE_DAY_MS)
-    yield MessageReceived(at_ms=0, message=_message(f"m{depth}"))
-    yield MessageReceived(at_ms=0, message=replace(_message(f"m{depth}"), mode="interrupt"))
     yield ConversationHeld(at_ms=0, person=ANN)
     yield ConversationHeld(at_ms=0, person=ANN, mode="cancel")
     if state.phase == "held":
         yield PersonSpoke(at_ms=0, person=ANN, message_id=f"s{depth}", text="hello")
         yield ConversationReleased(at_ms=0, person=ANN)
-    yield RetryRequested(at_ms=0, answers=len(state.answers))
-    yield CancelRequested(at_ms=0)
-    yield CancelRequested(at_ms=0, mode="after_turn")
 
 
 def _answers(effect: Effect) -> Iterator[Event]:  # noqa: C901  a table
@@ -353,6 +430,7 @@ def _kind(state: LoopState) -> str:
                 state.question.judged,
             ),
             (state.start.session, state.start.handled, state.closing, bool(state.nested)),
+            (bool(state.start.budgets), state.run_id, state.notifies),
             None if candidate is None else (bool(candidate.failure), bool(candidate.outcomes)),
         )
     )

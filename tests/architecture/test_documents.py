@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from outlast.agents import errors
 from outlast.agents.errors import AgentsException
 from outlast.contract import failures, names, policies
@@ -20,6 +22,7 @@ ERRORS = [
 ]
 
 
+@pytest.mark.full
 def test_the_state_diagram_is_what_the_loop_does() -> None:
     program = ROOT / "docs" / "state_diagram.py"
     done = subprocess.run(
