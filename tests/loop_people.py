@@ -434,6 +434,15 @@ def released(play: Play, a: int = 1, b: int = 1) -> ConversationReleased:
     )
 
 
+def taken_back(play: Play) -> ConversationHeld:
+    """Somebody who may takes the conversation from a holder who may not: their group is missing."""
+    for person in PEOPLE:
+        held = ConversationHeld(at_ms=play.now_ms, person=person, force=True, verified=True)
+        if hold_problem(play.state, held) is None:
+            return held
+    raise AssertionError("nobody may take the conversation over")
+
+
 def _withdraw(play: Play, a: int, b: int) -> MessageWithdrawn | None:
     waits = [one.id for one in play.state.inbox]
     if not waits and b % 8:

@@ -26,7 +26,7 @@ from outlast.loop.effects import CallModel, Command, RunTool
 from outlast.loop.events import LineAttached, TimePassed
 from outlast.loop.invariants import violations
 from outlast.loop.machine import advance
-from outlast.loop.state import LoopState, waits_for_people
+from outlast.loop.state import LoopState, say_problem, waits_for_people
 from outlast.loop.values import Json
 from outlast.loop.votes import next_due_ms
 from tests import loop_people as people
@@ -342,6 +342,8 @@ def test_a_run_ends_when_everything_it_asks_for_is_answered(
             play.take(people.settling(play, own[0], choice if step < 100 else 0))
             continue
         if play.state.phase == "held":
+            if say_problem(play.state, people.released(play).person, play.now_ms, verified=True):
+                play.take(people.taken_back(play))
             play.take(people.released(play))
             continue
         out = list(play.outstanding.values())
