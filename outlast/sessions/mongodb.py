@@ -28,8 +28,8 @@ from outlast.agents.config.settings_field import as_settings
 from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
 from outlast.loop.values import JsonObject
-from outlast.ports.session import SessionABC, item_limit
-from outlast.sessions.rows import read_rows, rows_after, write_row
+from outlast.ports.session import item_limit
+from outlast.sessions.rows import RowSession, read_rows, rows_after, write_row
 
 logger = get_logger(__name__)
 
@@ -43,7 +43,7 @@ _INDEXED: "WeakKeyDictionary[Any, set[tuple[str, str]]]" = WeakKeyDictionary()
 """The collections whose index each client has made, as database and name."""
 
 
-class MongoDBSession(SessionABC):
+class MongoDBSession(RowSession):
     """A session in MongoDB.
 
     Any number of sessions and processes may use the same server at the same time. The items of one
@@ -166,29 +166,6 @@ class MongoDBSession(SessionABC):
                 if len(items) >= count or at_most >= len(batches):
                     return items[-count:]
                 at_most *= 2
-
-    async def add_items(self, items: list[Any]) -> None:
-        """Append items, all of them or none.
-
-        Raises:
-            UserError: an item is no JSON object, or the items are larger than a document may be.
-        """
-        rows = [write_row(item) for item in items]
-        if rows:
-            await self._append(rows, key=None)
-
-    async def add_items_once(self, key: str, items: list[Any]) -> bool:
-        """Append items, unless items were saved with this key before.
-
-        The items and the key are written in one step.
-
-        Returns:
-            Whether the items were stored now.
-
-        Raises:
-            UserError: an item is no JSON object, or the items are larger than a document may be.
-        """
-        return await self._append([write_row(item) for item in items], key=key)
 
     async def replace_items(self, old: list[Any], new: list[Any]) -> bool:
         """Replace the oldest items in one step, and keep the newer ones.

@@ -22,8 +22,8 @@ except ModuleNotFoundError as error:
 from outlast.agents.config.session_input import SessionSettings
 from outlast.agents.config.settings_field import as_settings
 from outlast.agents.errors import UserError
-from outlast.ports.session import SessionABC, item_limit
-from outlast.sessions.rows import read_rows, rows_after, write_row
+from outlast.ports.session import item_limit
+from outlast.sessions.rows import RowSession, read_rows, rows_after, write_row
 
 REPEATS_FOR = timedelta(minutes=10)
 """How long a call of `add_items` is remembered. The client repeats commands whose reply was lost."""
@@ -47,7 +47,7 @@ return 1
 """Add rows and their key in one step. KEYS: the session, its rows, its keys, this call."""
 
 
-class RedisSession(SessionABC):
+class RedisSession(RowSession):
     """A session in Redis.
 
     Any number of sessions and processes may use the same server at the same time. The items of one
@@ -161,29 +161,6 @@ class RedisSession(SessionABC):
             if len(items) >= count or len(rows) < at_most:
                 return items[-count:]
             at_most *= 2
-
-    async def add_items(self, items: list[Any]) -> None:
-        """Append items, all of them or none.
-
-        Raises:
-            UserError: an item is no JSON object.
-        """
-        rows = [write_row(item) for item in items]
-        if rows:
-            await self._append(rows, key=None)
-
-    async def add_items_once(self, key: str, items: list[Any]) -> bool:
-        """Append items, unless items were saved with this key before.
-
-        The items and the key are written in one step.
-
-        Returns:
-            Whether the items were stored now.
-
-        Raises:
-            UserError: an item is no JSON object.
-        """
-        return await self._append([write_row(item) for item in items], key=key)
 
     async def replace_items(self, old: list[Any], new: list[Any]) -> bool:
         """Replace the oldest items in one step, and keep the newer ones.

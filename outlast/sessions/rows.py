@@ -1,12 +1,14 @@
 """The text format of a session's items in a database row."""
 
 import json
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from outlast.agents.config.session_input import plain_item
 from outlast.agents.logs import get_logger
 from outlast.loop.values import JsonObject
+from outlast.ports.session import SessionABC
 
 logger = get_logger(__name__)
 
@@ -70,3 +72,34 @@ def _read(row: str) -> JsonObject | None:
     except (ValueError, RecursionError):
         return None
     return cast("JsonObject", item) if isinstance(item, dict) else None
+
+
+class RowSession(SessionABC):
+    """A session that appends rows and the key of a save in one step."""
+
+    async def add_items(self, items: list[Any]) -> None:
+        """Append items, all of them or none.
+
+        Raises:
+            UserError: an item is no JSON object, or the items are larger than the store takes.
+        """
+        rows = [write_row(item) for item in items]
+        if rows:
+            await self._append(rows, key=None)
+
+    async def add_items_once(self, key: str, items: list[Any]) -> bool:
+        """Append items, unless items were saved with this key before.
+
+        The items and the key are written in one step.
+
+        Returns:
+            Whether the items were stored now.
+
+        Raises:
+            UserError: an item is no JSON object, or the items are larger than the store takes.
+        """
+        return await self._append([write_row(item) for item in items], key=key)
+
+    @abstractmethod
+    async def _append(self, rows: list[str], *, key: str | None) -> bool:
+        """Append rows, unless the key is known; return whether they were stored."""
