@@ -70,9 +70,6 @@ class EncryptionCodec(PayloadCodec):
                 for another scope is refused, also with the same key. It is not stored.
             accept_plain: also read payloads that are not encrypted, as runs from before have them.
                 Whoever can write to the server can then write plain ones.
-
-        Raises:
-            UserError: a key or an id is invalid, or there is no key of the id `current`.
         """
         self._keys = {key_id: _key(key_id, key) for key_id, key in keys.items()}
         if current not in self._keys:
@@ -92,9 +89,6 @@ class EncryptionCodec(PayloadCodec):
         The file has `current`, optionally `scope` and `accept_plain`, and a table `keys` of keys in
         base64 by id. Others may not read it: a file of this user has the mode 0600, one of another
         user, such as a mounted secret, at most 0440.
-
-        Raises:
-            UserError: the file cannot be read, others can read it, or its content is invalid.
         """
         place = Path(path).expanduser()
         try:
@@ -172,9 +166,6 @@ def codec() -> EncryptionCodec:
     """Return the codec with the file of keys that `OUTLAST_ENCRYPTION_KEYS` names.
 
     For `OUTLAST_CODEC=outlast.encryption:codec`.
-
-    Raises:
-        UserError: the variable is unset, or the file is invalid.
     """
     path = os.environ.get(KEYS_VARIABLE, "")
     if not path:

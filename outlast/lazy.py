@@ -30,11 +30,7 @@ def attach(package: str) -> None:
 
 
 def homes(stub: str) -> dict[str, str]:
-    """Return the home of each name in a stub, as `package.module:name`.
-
-    Args:
-        stub: the stub's text, with lines such as `from outlast.agents.agent import Agent as Agent`.
-    """
+    """Return the home of each name in a stub, as `package.module:name`."""
     lines = (line.partition("#")[0] for line in stub.splitlines())
     words = " ".join(lines).replace("(", " ").replace(")", " ").split()
     found: dict[str, str] = {}
@@ -48,12 +44,7 @@ def homes(stub: str) -> dict[str, str]:
 
 
 def publish(module: ModuleType, names: Mapping[str, str]) -> None:
-    """Add names that other modules define to a module.
-
-    Args:
-        module: the module that gets the names.
-        names: the home of each name, as `package.module:name`.
-    """
+    """Add names that other modules define to a module."""
 
     def find(name: str) -> object:
         if name not in names:

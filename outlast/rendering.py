@@ -367,12 +367,7 @@ _TEMPLATE = re.compile(r"(\\*)\{(?=(?:namespace|workflowId|runId)\})")
 
 
 def code(text: str, limit: int | None = None) -> str:
-    """Return a text as a Markdown code span, in which no syntax applies.
-
-    Args:
-        text: the text.
-        limit: the maximum number of characters; a remark after the span states the full length.
-    """
+    """Return a text as a Markdown code span, in which no syntax applies."""
     shown = visible(text if limit is None else head(text, limit))
     # Browsers collapse several spaces into one.
     shown = re.sub("(?<= ) ", r"\\u0020", shown)
@@ -422,13 +417,7 @@ def shell_word(text: str) -> Shown:
 
 
 def command(verb: str, *operands: str, options: str = "") -> Shown:
-    """Return an `outlast` command for people to copy.
-
-    Args:
-        verb: the command's name.
-        operands: the operands, which are quoted: they may be untrusted.
-        options: further options, which are not quoted.
-    """
+    """Return an `outlast` command for people to copy."""
     words = [shell_word(one) for one in operands]
     if any(one.startswith("-") for one in operands):
         parts = [verb, options, "--", *words]  # an id may look like an option

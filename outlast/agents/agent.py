@@ -102,11 +102,6 @@ class Agent(Generic[TContext]):
     output_approval: NeedsApproval = False
 
     def __post_init__(self) -> None:
-        """Check the fields, so that errors are raised here.
-
-        Raises:
-            UserError: a field is invalid; the message names the agent and the fix.
-        """
         check_name("Agent name", self.name)
         owner = f"Agent {self.name!r}"
         _check_texts(self, owner)
@@ -195,9 +190,6 @@ class Agent(Generic[TContext]):
             is_enabled: whether the tool is offered, or a predicate called with (context, the
                 parent's agent).
             **options: see `AgentToolOptions`.
-
-        Raises:
-            UserError: an argument is invalid; the message names the tool.
         """
         return make_agent_tool(
             self,

@@ -28,12 +28,7 @@ def approval_points(registry: Registry) -> ApprovalPoints:
 
 
 def unproven_policies(registry: Registry, file: ApprovalFile | None) -> list[str]:
-    """Return the tools, handoffs and answers whose policy needs proof of who decides, in words.
-
-    Args:
-        registry: the agents.
-        file: the operators' policies.
-    """
+    """Return the tools, handoffs and answers whose policy needs proof of who decides, in words."""
     found: list[str] = []
     for one in approval_points(registry).points:
         setting = one.setting

@@ -72,16 +72,7 @@ def arity_fits(function: Callable[..., Any], count: int) -> bool:
 
 
 def check_callable(function: object, parameters: Sequence[str], *, what: str) -> None:
-    """Refuse a value that cannot be called with these parameters, before it is used.
-
-    Args:
-        function: the user's callable.
-        parameters: names of the positional arguments, for the message.
-        what: the place of the value, as in "Tool 'refund': needs_approval".
-
-    Raises:
-        UserError: the value is not callable, or takes other parameters.
-    """
+    """Refuse a value that cannot be called with these parameters, before it is used."""
     expected = ", ".join(parameters)
     if not callable(function):
         raise InvalidType(
@@ -143,15 +134,7 @@ def _takes_model_arguments(answer: object) -> bool:
 
 
 def check_model(model: object, *, what: str) -> None:
-    """Refuse a model if its `get_response` has the wrong parameters.
-
-    Args:
-        model: an object with `get_response`; anything else is ignored.
-        what: the place of the model, as in "Agent 'Triage': model".
-
-    Raises:
-        UserError: `get_response` takes neither one record nor the SDK's arguments.
-    """
+    """Refuse a model if its `get_response` has the wrong parameters."""
     answer = getattr(model, "get_response", None)
     if not callable(answer):
         return
@@ -182,8 +165,7 @@ async def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> An
 
     Raises:
         RuntimeError: the callable raised `SystemExit`, which would end the process, or
-        `CancelledError` without being cancelled.
-        Exception: any other error of the callable.
+            `CancelledError` without being cancelled.
     """
     import asyncio  # imported here because it is slow, and defining tools does not need it
 

@@ -50,11 +50,7 @@ def check_flag(place: str, value: object) -> None:
 
 
 def check_name(place: str, value: object) -> None:
-    """Refuse a name that is not a string, or is empty.
-
-    Raises:
-        UserError: the name is not a non-empty string.
-    """
+    """Refuse a name that is not a string, or is empty."""
     if not isinstance(value, str):
         raise InvalidType(f"{place} must be a string, got {type(value).__name__}.")
     if not value.strip():
@@ -73,11 +69,6 @@ def check_count(place: str, value: object, *, expected: str = "a whole number fr
 
 def check_seconds(place: str, value: object, *, positive: bool = False) -> None:
     """Refuse a value that is neither None nor a duration in seconds.
-
-    Args:
-        place: see the module.
-        value: the value.
-        positive: whether 0 is refused, too.
 
     Raises:
         InvalidType: the value is no number.

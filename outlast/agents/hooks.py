@@ -147,10 +147,6 @@ _EMPTY = {
 def overrides(hooks: AnyHooks | None, name: str) -> bool:
     """Whether a hooks object overrides the empty method of a step.
 
-    Args:
-        hooks: the object; None overrides nothing.
-        name: the method's name.
-
     Raises:
         ValueError: no such hook exists.
     """
@@ -182,11 +178,7 @@ class HookCall:
         return overrides(self.hooks, self.name)
 
     async def make(self) -> None:
-        """Call the method.
-
-        Raises:
-            Exception: any error of the method.
-        """
+        """Call the method."""
         method = getattr(self.hooks, self.name)
         by_place, by_name = _parameters(self.hooks, self.name)
         named = dict(zip(by_name, self.arguments[len(by_place) :], strict=True))
@@ -197,9 +189,6 @@ async def call_hooks(*calls: HookCall) -> None:
     """Make the calls of overridden methods concurrently, and wait for all of them.
 
     A hook that fails does not interrupt the others.
-
-    Raises:
-        Exception: the error of the first failed call, in the order of the arguments.
     """
     needed = [hook_call.make() for hook_call in calls if hook_call.is_needed]
     if not needed:
@@ -214,7 +203,6 @@ def check_run_hooks(hooks: object) -> None:
 
     Raises:
         TypeError: the value is no `RunHooks`, for example the hooks of an agent.
-        UserError: a method has the wrong parameters.
     """
     if hooks is None:
         return
@@ -230,15 +218,7 @@ def check_run_hooks(hooks: object) -> None:
 
 
 def check_agent_hooks(hooks: object, owner: str) -> None:
-    """Refuse invalid hooks of an agent.
-
-    Args:
-        hooks: the user's value; None for no hooks.
-        owner: the agent, as the error message names it, such as "Agent 'Billing'".
-
-    Raises:
-        UserError: the value is no `AgentHooks`, or a method has the wrong parameters.
-    """
+    """Refuse invalid hooks of an agent."""
     if hooks is None:
         return
     if not isinstance(hooks, AgentHooksBase) or isinstance(hooks, RunHooksBase):

@@ -53,7 +53,6 @@ class _WithoutTexts(logging.Filter):
     """Replaces exceptions in a record by their types, if texts are not logged."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Change the record and accept it."""
         if logs_exception_texts():
             return True
         if isinstance(record.args, tuple):
@@ -75,7 +74,6 @@ class _InOneLine(logging.Filter):
     """Escapes control and invisible characters in the arguments of a record."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Change the record and accept it."""
         if isinstance(record.args, tuple):
             record.args = tuple(_shown(argument) for argument in record.args)
         return True

@@ -45,11 +45,7 @@ Called with (data) before every model call, in an activity.
 
 
 def check_prompt(prompt: object, owner: str) -> None:
-    """Refuse an invalid prompt; None is valid.
-
-    Raises:
-        UserError: the prompt is invalid. The message names the owner.
-    """
+    """Refuse an invalid prompt; None is valid."""
     if prompt is None:
         return
     if callable(prompt):
@@ -61,12 +57,7 @@ def check_prompt(prompt: object, owner: str) -> None:
 async def prompt_of(
     prompt: Prompt | DynamicPromptFunction | None, context: RunContextWrapper[Any], agent: Any
 ) -> JsonObject | None:
-    """Return the prompt for the request of one model call, or None.
-
-    Raises:
-        UserError: the prompt of the agent or of its callable is invalid.
-        Exception: any error of the callable.
-    """
+    """Return the prompt for the request of one model call, or None."""
     found: object = prompt
     if callable(found):
         found = await call(found, GenerateDynamicPromptData(context=context, agent=agent))

@@ -43,11 +43,7 @@ class ReferenceTable:
             return name
 
     def register_as(self, name: str, entry: object) -> None:
-        """Register an object under a chosen name.
-
-        Raises:
-            UserError: the name is invalid, or belongs to another object.
-        """
+        """Register an object under a chosen name."""
         check_name("A reference's name", name)
         with self._lock:
             existing = self._found.get(name)
@@ -121,11 +117,7 @@ def register_session(session: Any) -> tuple[str, str]:
 
 
 def resolve(name: str) -> Any:
-    """Return the object with a name in this process.
-
-    Raises:
-        UserError: no object has this name.
-    """
+    """Return the object with a name in this process."""
     if name not in _process:
         raise unknown_reference(name)
     return _process.get(name)
@@ -148,11 +140,7 @@ def unknown_reference(name: object) -> UserError:
 def named_references(
     references: Iterable[object] | Mapping[str, object],
 ) -> list[tuple[str, object]]:
-    """Return the names and objects of `references=`, a list or a dict by name.
-
-    Raises:
-        UserError: the value is neither, or holds a name without an object, or a name twice.
-    """
+    """Return the names and objects of `references=`, a list or a dict by name."""
     if isinstance(references, Mapping):
         named = cast("Mapping[str, object]", references)
         return [(name, _check(entry)) for name, entry in named.items()]

@@ -71,12 +71,7 @@ class Registry:
             self.add(agent)
 
     def add(self, agent: Agent[Any]) -> None:
-        """Register an agent and everything it can hand over to or use as a tool.
-
-        Raises:
-            UserError: the value is no agent; another agent has the same name, or two tools of one
-            agent do; its output type must be strict and cannot be.
-        """
+        """Register an agent and everything it can hand over to or use as a tool."""
         value = cast("object", agent)
         if not isinstance(value, Agent):
             raise UserError(f"{shown(value)} is not an Agent. Register agents: agents=[my_agent].")
@@ -98,9 +93,6 @@ class Registry:
         """Register an agent, replacing one with the same name and its graph.
 
         For interactive use, where a definition is run again; a worker's agents do not change.
-
-        Raises:
-            UserError: as for `add`; the earlier agents then stay.
         """
         before = dict(self._agents), dict(self._names), dict(self._listed)
         self._former.update(self.resources)
@@ -160,9 +152,6 @@ class Registry:
         """Return the registered agent that a handoff chose while the run went on.
 
         A program that hosts its own runs need not list the agent: it is added here.
-
-        Raises:
-            UserError: a worker does not have the agent.
         """
         if self._tells_apart and not self._has(agent) and agent.name not in self._agents:
             self.add(agent)
@@ -173,11 +162,7 @@ class Registry:
         return self.name_of(entry.agent) if entry.agent is not None else entry.agent_name
 
     def agent(self, name: str) -> Agent[Any]:
-        """Return the agent with a name.
-
-        Raises:
-            UserError: no agent has this name; the message lists the registered ones.
-        """
+        """Return the agent with a name."""
         if name not in self._agents:
             for agent in list(self._agents.values()):
                 self._add_new_targets(agent)
@@ -198,9 +183,6 @@ class Registry:
             name: the tool's name in calls.
             source: the MCP server of the tool; a tool of this name elsewhere is another tool. Empty
                 for any tool.
-
-        Raises:
-            UserError: the agent, or the tool, is unknown.
         """
         listed = self._listed.get(agent, {})
         tools = [*listed.values(), *function_tools(self.agent(agent).tools)]
@@ -221,11 +203,7 @@ class Registry:
             kept[source_of(tool), tool.name] = tool
 
     def tool_names(self, agent: str) -> list[str]:
-        """Return the names of an agent's tools, listed MCP tools first.
-
-        Raises:
-            UserError: the agent is unknown.
-        """
+        """Return the names of an agent's tools, listed MCP tools first."""
         own = [tool.name for tool in self.agent(agent).tools]
         listed = dict.fromkeys(name for _, name in self._listed.get(agent, {}))
         return [*(name for name in listed if name not in own), *own]
@@ -258,9 +236,6 @@ class Registry:
             name: the handoff's tool name. Several handoffs may share it if only one is enabled at a
                 time.
             target: the name of the wanted handoff's agent.
-
-        Raises:
-            UserError: the agent, or the handoff, is unknown.
         """
         named = [entry for entry in handoffs_of(self.agent(agent)) if entry.tool_name == name]
         meant = [entry for entry in named if self.target_name(entry) == target]
@@ -275,10 +250,6 @@ class Registry:
         that runs again still has its class, even if no callable is annotated with it. For other
         runs, such as those with plain JSON, it is the callable's annotation, else the only
         registered type, else None.
-
-        Args:
-            name: the name of the run's own type; None for plain JSON.
-            annotated: the type in the callable's annotation, if any.
         """
         if name is not None:
             if isinstance(annotated, type) and type_name(annotated) == name:
@@ -297,35 +268,21 @@ class Registry:
     def add_reference(self, entry: object, name: str | None = None) -> str:
         """Register an object for settings of runs, such as a callable or a model.
 
-        Args:
-            entry: the object.
-            name: the name for runs; default: the object's own name.
-
         Returns:
             The name.
-
-        Raises:
-            UserError: the name belongs to another object.
         """
         named = named_references([entry] if name is None else {name: entry})
         self._add_named(named)
         return named[0][0]
 
     def add_references(self, references: Iterable[object] | Mapping[str, object]) -> None:
-        """Register objects for settings of runs: a list, or a dict by name.
-
-        Raises:
-            UserError: two objects have the same name, or an object cannot be registered.
-        """
+        """Register objects for settings of runs: a list, or a dict by name."""
         self._add_named(named_references(references))
 
     def reference(self, name: str) -> Any:
         """Return the object with a name in a run's settings.
 
         This registry's own names outrank those of the process.
-
-        Raises:
-            UserError: no object has this name.
         """
         return self._references.get(name) if name in self._references else resolve(name)
 
@@ -353,11 +310,7 @@ def handoffs_of(agent: Agent[Any]) -> list[Handoff]:
 
 
 def target_of(entry: Handoff | AgentTool) -> Agent[Any]:
-    """Return the agent of a handoff or of an agent tool.
-
-    Raises:
-        UserError: there is no agent; a handoff that picks an agent when invoked has none yet.
-    """
+    """Return the agent of a handoff or of an agent tool."""
     target: object = entry.agent
     if not isinstance(target, Agent):
         what = (
@@ -404,15 +357,7 @@ _WORSE: Final[tuple[ToolEffect | None, ...]] = (
 def worst_effect(
     agent: Agent[Any], policy: Callable[[Agent[Any], FunctionTool], ApprovalPolicy | None]
 ) -> ToolEffect | None:
-    """Return the worst effect of an agent's tools, and of every agent that it can reach.
-
-    Args:
-        agent: the agent.
-        policy: returns the policy of an agent's tool, which may declare another effect.
-
-    Raises:
-        UserError: a handoff or a tool leads to something else than an agent.
-    """
+    """Return the worst effect of an agent's tools, and of every agent that it can reach."""
     effects: list[ToolEffect | None] = [
         _own_effect(tool, policy(one, tool)) if isinstance(tool, FunctionTool) else None
         for one in _reachable(agent)
@@ -425,12 +370,7 @@ def worst_effect(
 def effect_of(
     tool: FunctionTool, policy: Callable[[Agent[Any], FunctionTool], ApprovalPolicy | None]
 ) -> ToolEffect | None:
-    """Return a tool's effect; that of an agent as a tool is the worst that it can reach.
-
-    Args:
-        tool: the tool.
-        policy: as for `worst_effect`.
-    """
+    """Return a tool's effect; that of an agent as a tool is the worst that it can reach."""
     if not isinstance(tool, AgentTool) or tool.effect is not None:
         return tool.effect
     try:

@@ -66,9 +66,8 @@ async def run_in_thread(function: Callable[..., T], /, *args: Any, **kwargs: Any
     blocking operation in the function its own timeout.
 
     Raises:
-        RuntimeError: the function raised an exception that would end the thread or the event loop,
-            such as `SystemExit`, or a `StopIteration`.
-        Exception: any other error of the function.
+        RuntimeError: the function raised an exception that would end the thread or the
+            event loop, such as `SystemExit`, or a `StopIteration`.
     """
     import asyncio
 

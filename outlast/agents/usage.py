@@ -20,7 +20,6 @@ class RequestUsage:
     output_tokens_details: OutputTokensDetails = field(default_factory=OutputTokensDetails)
 
     def __post_init__(self) -> None:
-        """Convert details that are dicts or that lack numbers; see `_convert`."""
         _convert_details(self)
 
 
@@ -49,7 +48,6 @@ class Usage:
     request_usage_entries: list[RequestUsage] = field(default_factory=list[RequestUsage])
 
     def __post_init__(self) -> None:
-        """Convert details that are dicts or that lack numbers; see `_convert`."""
         _convert_details(self)
 
     @classmethod

@@ -93,11 +93,6 @@ class AgentTool(FunctionTool):
     on_stream_max_pending_events: int | None = LONGEST_BACKLOG
 
     def __post_init__(self, timeout_seconds: float | None) -> None:
-        """Check the fields.
-
-        Raises:
-            UserError: a field is invalid. The message names the tool and the field.
-        """
         self.on_invoke_tool = partial(_run_alone, self)
         FunctionTool.__post_init__(self, timeout_seconds)
         owner = f"Tool {self.name!r}"
@@ -177,20 +172,7 @@ def make_agent_tool(
     is_enabled: bool | EnabledPredicate,
     options: AgentToolOptions,
 ) -> AgentTool:
-    """Make the tool of an agent.
-
-    Args:
-        agent: the agent.
-        name: the tool's name for the outer model; None for the agent's name.
-        description: the description for the outer model; None for the agent's
-            `handoff_description`.
-        custom_output_extractor: converts the nested run's result into the tool's output.
-        is_enabled: whether the tool is offered.
-        options: see `AgentToolOptions`.
-
-    Raises:
-        UserError: an argument is invalid, or the type of the parameters has no schema.
-    """
+    """Make the tool of an agent."""
     name = name or tool_name_of(agent.name)
     owner = f"Tool {name!r}"
     _check_options(options, owner)
@@ -259,7 +241,8 @@ def arguments_of(tool: AgentTool, arguments: str) -> JsonObject:
     If the tool `takes_more_than_text`, they are the nested run's `RunContextWrapper.tool_input`.
 
     Raises:
-        ModelBehaviorError: the arguments are invalid; the message is that of `check_arguments`.
+        ModelBehaviorError: the arguments are invalid; the message is that of
+            `check_arguments`.
     """
     if (problem := check_arguments(tool, arguments)) is not None:
         raise ModelBehaviorError(problem)
@@ -293,14 +276,8 @@ def _summary(tool: AgentTool) -> str | None:
 async def nested_input(tool: AgentTool, arguments: str) -> NestedInput:
     """Return the input of the run that a call starts.
 
-    Args:
-        tool: the tool.
-        arguments: the call's arguments as JSON text.
-
     Raises:
         ModelBehaviorError: the arguments are invalid.
-        UserError: the tool's `input_builder` returned an invalid input.
-        Exception: any other error of the `input_builder`.
     """
     schema = tool.params_json_schema if tool.include_input_schema else None
     return await resolve_agent_tool_input(
@@ -315,9 +292,6 @@ async def _run_alone(tool: AgentTool, context: ToolContext[Any], arguments: str)
     """Run the agent as a run of its own, for programs that call the tool themselves.
 
     A call in a run starts a nested run instead, without this function.
-
-    Raises:
-        UserError: the run waits for people.
     """
     runner: Any = load("outlast.client.runner:Runner")
     options = {

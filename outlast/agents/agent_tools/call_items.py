@@ -11,13 +11,7 @@ from outlast.loop.items import Item
 
 
 def call_item(item: Item, tool: FunctionTool | None, agent_of: AgentOfName) -> RunItem:
-    """Return the public run item of a tool call or of a tool's output.
-
-    Args:
-        item: the entry of the transcript.
-        tool: the called tool; None if it is not available.
-        agent_of: finds an agent by its name.
-    """
+    """Return the public run item of a tool call or of a tool's output."""
     if tool is None:
         return run_item(item, agent_of)
     origin = origin_of(tool)

@@ -72,7 +72,6 @@ async def resolve_agent_tool_input(
 
     Raises:
         UserError: the `input_builder` returned an invalid input.
-        Exception: any other error of the `input_builder`.
     """
     info = schema_info or StructuredInputSchemaInfo()
     options = StructuredToolInputBuilderOptions(
@@ -106,11 +105,7 @@ def as_text(value: JsonObject) -> str:
 
 
 def checked_input(built: object, what: str) -> NestedInput:
-    """Return the input that a builder made, or refuse an invalid one.
-
-    Raises:
-        UserError: the value is no input. The message begins with `what`.
-    """
+    """Return the input that a builder made, or refuse an invalid one."""
     if isinstance(built, str):
         return built
     entries = cast("list[object]", built) if isinstance(built, list) else [None]
@@ -169,11 +164,7 @@ def _misfit(name: str, adapter: Any, arguments: str) -> str | None:
 
 
 def adapter_of(parameters: Any, owner: str) -> Any:
-    """Return pydantic's `TypeAdapter` for the type of the arguments.
-
-    Raises:
-        UserError: pydantic does not support the type. The message names the owner.
-    """
+    """Return pydantic's `TypeAdapter` for the type of the arguments."""
     from pydantic import PydanticUndefinedAnnotation, PydanticUserError
 
     if not inspect.isclass(parameters):
@@ -197,11 +188,7 @@ def _type_adapter(parameters: type) -> Any:
 
 
 def schema_of(adapter: Any, owner: str) -> JsonObject:
-    """Return the JSON Schema of the arguments, before strict mode.
-
-    Raises:
-        UserError: the type has no JSON Schema, or is no object. The message names the owner.
-    """
+    """Return the JSON Schema of the arguments, before strict mode."""
     from pydantic import PydanticUserError
 
     try:

@@ -57,11 +57,6 @@ class Budget:
     ask: ApprovalPolicy | bool = True
 
     def __post_init__(self) -> None:
-        """Check the fields.
-
-        Raises:
-            UserError: a field is invalid; the message names it.
-        """
         given = [name for name in _COUNTED if getattr(self, name) is not None]
         if len(given) != 1:
             found = " and ".join(given) or "none of them"

@@ -146,11 +146,6 @@ class Condition:
     _term: _Term = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Read the text.
-
-        Raises:
-            ConditionError: it is no condition.
-        """
         if len(self.text) > LONGEST:
             raise ConditionError(
                 f"the condition is longer than {LONGEST:,} characters", self.text, 0
@@ -362,12 +357,7 @@ _SCHEMA_TYPES: Final = {
 
 
 def type_problem(condition: Condition, properties: dict[str, Any]) -> str | None:
-    """Return a sentence about an argument that the condition compares with the wrong type.
-
-    Args:
-        condition: the condition.
-        properties: the JSON Schemas of the arguments by name.
-    """
+    """Return a sentence about an argument that the condition compares with the wrong type."""
     for path, literal in condition.compared:
         if len(path) != 1 or literal is None:
             continue

@@ -19,11 +19,6 @@ def loosened(
     """Return what a changed policy allows that it did not allow before, by field.
 
     A change whose meaning cannot be compared, such as another `when`, counts as looser.
-
-    Args:
-        before: the policy; None: calls run without a person.
-        after: the changed policy.
-        tool_effect: what the tool declares that its calls change.
     """
     if before is None:
         return {}
@@ -162,7 +157,6 @@ def _of_tier(
 
 
 def _where(tier: ApprovalPolicy) -> str:
-    """Return the calls of a tier in words."""
     if isinstance(tier.when, Condition) or not tier.name:
         return f"where {_words(tier.when)}"
     return f"calls of the tier {tier.name!r}"

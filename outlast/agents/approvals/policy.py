@@ -73,11 +73,6 @@ class Audience:
     exclude_requester: bool = False
 
     def __post_init__(self) -> None:
-        """Check the fields.
-
-        Raises:
-            UserError: a field is invalid; the message names it.
-        """
         listed = [name for name in ("subjects", "groups") if getattr(self, name) is not None]
         for name in listed:
             found = names_of(f"Audience({name}=...)", getattr(self, name))
@@ -117,11 +112,6 @@ class Escalation:
     to: Audience | str
 
     def __post_init__(self) -> None:
-        """Check the fields.
-
-        Raises:
-            UserError: a field is invalid; the message names it.
-        """
         _check_duration("Escalation(after=...)", self.after)
         to = _audience("Escalation(to=...)", self.to)
         if to.exclude_requester or to.is_open:
@@ -192,11 +182,6 @@ class ApprovalPolicy:
     tiers: Sequence["ApprovalPolicy"] = ()
 
     def __post_init__(self) -> None:
-        """Check the fields, so that errors are raised here.
-
-        Raises:
-            UserError: a field is invalid, or contradicts another; the message names it.
-        """
         for one in fields(self):
             value = checked_field(one.name, getattr(self, one.name))
             object.__setattr__(self, one.name, value)
@@ -351,8 +336,8 @@ class ApprovalPolicy:
             schema: JSON Schema of the arguments; None if they have no names.
 
         Raises:
-            UserError: the policy allows a decision that does not fit, or redacts an argument that
-            does not exist.
+            UserError: the policy allows a decision that does not fit, or redacts an argument
+                that does not exist.
         """
         wrong = [one for one in self.allow or () if one not in possible]
         if wrong:
@@ -375,11 +360,7 @@ def _place(field: str) -> str:
 
 
 def names_of(place: str, names: object) -> tuple[str, ...]:
-    """Return a list of names without repetition.
-
-    Raises:
-        UserError: it is no list of non-empty strings.
-    """
+    """Return a list of names without repetition."""
     if isinstance(names, str):
         raise UserError(f"{place} must be a list of names, such as [{names!r}], not a string.")
     listed = check_list(place, names)
@@ -480,11 +461,7 @@ _FIELD_CHECKS: Final[dict[str, Callable[[str, Any], object]]] = {
 
 
 def checked_field(name: str, value: Any) -> Any:
-    """Return the value of a field as policies keep it.
-
-    Raises:
-        UserError: the value is invalid; the message names the field.
-    """
+    """Return the value of a field as policies keep it."""
     if value is None and name in _OPTIONAL:
         return None
     kept = _FIELD_CHECKS[name](_place(name), value)
@@ -526,18 +503,7 @@ def check_needs_approval(
     possible: Collection[DecisionType] = records.ALL_DECISIONS,
     schema: JsonObject | None = None,
 ) -> None:
-    """Refuse an invalid `needs_approval`.
-
-    Args:
-        owner: the definition, for the message.
-        setting: the setting.
-        field: its name.
-        possible: the types of decision that fit the calls.
-        schema: JSON Schema of the arguments; None if they have no names.
-
-    Raises:
-        UserError: the setting is neither a flag, a predicate nor a policy, or does not fit.
-    """
+    """Refuse an invalid `needs_approval`."""
     if isinstance(setting, ApprovalPolicy):
         setting.check_fits(f"{owner}: {field}", possible=possible, schema=schema)
     elif not isinstance(setting, bool):

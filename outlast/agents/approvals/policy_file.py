@@ -142,7 +142,6 @@ class FilePolicy:
 
     @property
     def _name(self) -> str:
-        """The name of its policy, if it does not name one."""
         name = ".".join(part for part in self.table if isinstance(part, str))
         return f"{name}: {self.named['when']}" if isinstance(self.table[-1], int) else name
 
@@ -151,9 +150,6 @@ class FilePolicy:
 
         Where the table makes requests expire sooner, the policy's reminders and steps of escalation
         that would come later never come. The tiers of the table come before those that it leaves.
-
-        Raises:
-            UserError: the table's fields contradict the others.
         """
         values = {name: value for name, value in self.named.items() if name not in left_out}
         tiers: Sequence[FilePolicy] = values.pop("tiers", None) or ()
@@ -217,11 +213,6 @@ class ApprovalFile:
     groups: Mapping[str, tuple[str, ...]] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Read the text.
-
-        Raises:
-            UserError: the text has mistakes; the message has a line for each.
-        """
         try:
             read = tomllib.loads(self.text)
         except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -234,11 +225,7 @@ class ApprovalFile:
 
     @classmethod
     def load(cls, path: str | Path) -> "ApprovalFile":
-        """Read a file.
-
-        Raises:
-            UserError: the file cannot be read, or has mistakes.
-        """
+        """Read a file."""
         place = Path(path)
         try:
             if place.stat().st_size > LARGEST_BYTES:
@@ -270,13 +257,6 @@ class ApprovalFile:
 
         What a table loosens without `loosens = true` stays as it is, and the reason of the policy
         says so: a worker that knows the tool at its start has refused the file.
-
-        Args:
-            kind: a tool, a handoff or an answer.
-            agent: the name of the agent.
-            name: the name of the tool or handoff.
-            otherwise: what the code says.
-            effect: what the tool declares that its calls change.
         """
         changes = self.changes(kind, agent, name, otherwise, effect)
         if changes:
@@ -342,12 +322,7 @@ class ApprovalFile:
         return replace(audience, subjects=[*(audience.subjects or ()), *people])
 
     def check(self, known: ApprovalPoints) -> FileReport:
-        """Check the file's names against a worker's agents and tools.
-
-        Raises:
-            UserError: a table is about something that does not exist, does not fit it, or loosens
-            its policy without `loosens = true`; the message has a line for each mistake.
-        """
+        """Check the file's names against a worker's agents and tools."""
         reader = _FileReader(self.source, TomlPlaces(self.text))
         found = {
             entry.title: tuple(dict.fromkeys(_compare(self, entry, known, reader)))
@@ -394,11 +369,7 @@ class _FileReader:
         self.groups: dict[str, tuple[str, ...]] = {}
 
     def raise_problems(self) -> None:
-        """Raise all mistakes, in the order of the file.
-
-        Raises:
-            UserError: there are some.
-        """
+        """Raise all mistakes, in the order of the file."""
         if self._problems:
             raise UserError("\n".join(self.lines()))
 
@@ -416,7 +387,6 @@ class _FileReader:
         self._problems.append((place or self._places.of(path), title + problem))
 
     def entries(self, read: JsonObject) -> Iterator[FilePolicy]:
-        """Read the tables of the file."""
         self.groups = self._read_groups(read.get("group", {}))
         for name, tables in read.items():
             if name not in _TABLES:
@@ -544,11 +514,7 @@ class _FileReader:
         return None
 
     def _value(self, name: str, value: object) -> Any:
-        """Return the value of a key as `ApprovalPolicy` takes it; of an audience, its keys.
-
-        Raises:
-            UserError: the value is invalid.
-        """
+        """Return the value of a key as `ApprovalPolicy` takes it; of an audience, its keys."""
         if name in {"expires_in", "remind_every"}:
             value = _duration(name, value)
         elif name == "audience":
@@ -568,7 +534,6 @@ class _FileReader:
 
 
 def _audience_keys(name: str, value: object) -> dict[str, Any]:
-    """Return the keys that an audience names, or refuse it."""
     if isinstance(value, str):
         value = {"groups": [value]}
     if not isinstance(value, dict):
@@ -625,9 +590,6 @@ def _tiers_over(policy: ApprovalPolicy, named: Sequence[FilePolicy]) -> tuple[Ap
 
     A tier with the name of one of the policy's changes that one; another one changes the policy
     itself, for its calls.
-
-    Raises:
-        UserError: a tier has no `when`, and the policy has none of its name.
     """
     known = {tier.name: tier for tier in policy.tiers if tier.name}
     changed = list[ApprovalPolicy]()
@@ -722,7 +684,6 @@ def _compare_condition(table: FilePolicy, point: ApprovalPoint, reader: _FileRea
 
 
 def _groups(policy: ApprovalPolicy) -> Iterator[str]:
-    """Return the groups that a policy names, and its tiers."""
     for one in (policy, *policy.tiers):
         for audience in (one.audience, *(step.to for step in one.escalate)):
             if audience is not None:
@@ -730,7 +691,6 @@ def _groups(policy: ApprovalPolicy) -> Iterator[str]:
 
 
 def _named_groups(table: FilePolicy) -> Iterator[tuple[str, Sequence[str]]]:
-    """Return the groups that a table names, by its keys."""
     yield "audience", table.named.get("audience", {}).get("groups") or ()
     for step in table.named.get("escalate", ()):
         yield "escalate", step.to.groups or ()

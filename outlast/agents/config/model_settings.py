@@ -31,11 +31,6 @@ class MCPToolChoice:
     name: str
 
     def __post_init__(self) -> None:
-        """Check the two names.
-
-        Raises:
-            UserError: one is no text.
-        """
         if not all(
             isinstance(cast("object", name), str) for name in (self.server_label, self.name)
         ):
@@ -212,11 +207,6 @@ class ModelSettings:
     prompt_cache_key: str | None = None
 
     def __post_init__(self) -> None:
-        """Normalize and check the fields.
-
-        Raises:
-            UserError: a field is invalid.
-        """
         for name, (kinds, expected) in _KINDS.items():
             value = getattr(self, name)
             if value is not None and not _fits(name, value):
@@ -330,11 +320,7 @@ JsonSettings: TypeAlias = JsonObject
 
 
 def write_model_settings(settings: ModelSettings) -> JsonSettings:
-    """Return model settings as JSON, without unset ones.
-
-    Raises:
-        UserError: they are not `ModelSettings`, or not plain data; the message names the field.
-    """
+    """Return model settings as JSON, without unset ones."""
     record = cast("object", settings)
     if not isinstance(record, ModelSettings):
         raise UserError(f"RunConfig(model_settings=...) must be ModelSettings, not {record!r}.")
@@ -407,7 +393,6 @@ def _read_tool_of_server(written: object) -> MCPToolChoice | None:
 
 
 def _set_fields(record: Any) -> dict[str, Any]:
-    """Return the fields of a record that are not None."""
     return {
         field.name: value
         for field in fields(record)

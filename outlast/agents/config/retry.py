@@ -32,11 +32,6 @@ class ModelRetryBackoffSettings:
     jitter: bool | None = None
 
     def __post_init__(self) -> None:
-        """Check the numbers.
-
-        Raises:
-            UserError: a number is negative, or no number.
-        """
         for name in ("initial_delay", "max_delay", "multiplier"):
             value = getattr(self, name)
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -215,11 +210,6 @@ class ModelRetrySettings:
     policy: RetryPolicy | str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        """Check the fields.
-
-        Raises:
-            UserError: a field is invalid.
-        """
         tries = cast("object", self.max_retries)
         is_count = isinstance(tries, int) and not isinstance(tries, bool) and tries >= 0
         if tries is not None and not is_count:

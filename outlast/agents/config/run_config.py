@@ -256,11 +256,6 @@ class RunConfig:
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
-        """Check the fields, so that the error is raised here.
-
-        Raises:
-            UserError: a field is invalid; the message names it.
-        """
         check_run_config(self)
         if self.model_provider is not None and not is_provider(self.model_provider):
             logger.warning(
@@ -310,11 +305,7 @@ LONGEST_STREAM_INTERVAL = timedelta(minutes=1)
 
 
 def check_run_config(config: RunConfig) -> None:
-    """Refuse invalid settings.
-
-    Raises:
-        UserError: a field is invalid; the message names it and its type.
-    """
+    """Refuse invalid settings."""
     for name, (kind, expected) in _KINDS.items():
         check_type(f"RunConfig({name}=...)", getattr(config, name), (kind, type(None)), expected)
     for name, choices in _CHOICES.items():
@@ -409,9 +400,6 @@ def as_run_config(config: RunConfig | Mapping[str, Any] | None) -> RunConfig:
     """Return a run's settings from settings or a dict; None is the default settings.
 
     They are checked again, because a `RunConfig` is mutable.
-
-    Raises:
-        UserError: a key is no field, or a field is invalid; the message names it.
     """
     if config is None:
         return RunConfig()

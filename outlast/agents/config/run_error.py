@@ -131,12 +131,7 @@ _RESULT_KEYS = {"final_output", "include_in_history"}
 
 
 def check_error_handlers(handlers: object) -> None:
-    """Refuse invalid error handlers of a run. None means no handlers.
-
-    Raises:
-        UserError: the value is no dict, has an unknown key, or a handler cannot be called with
-        (input).
-    """
+    """Refuse invalid error handlers of a run. None means no handlers."""
     if handlers is None:
         return
     if not isinstance(handlers, Mapping):
@@ -154,14 +149,7 @@ def check_error_handlers(handlers: object) -> None:
 
 
 def handler_result(value: object) -> RunErrorHandlerResult | None:
-    """Return an error handler's result; None if the error stands.
-
-    Args:
-        value: the handler's return value. A dict without `final_output` is itself a final output.
-
-    Raises:
-        UserError: a dict with `final_output` has unknown keys or invalid values.
-    """
+    """Return an error handler's result; None if the error stands."""
     if value is None:
         return None
     if isinstance(value, RunErrorHandlerResult):

@@ -136,10 +136,6 @@ async def merge_with_callback(
     The callback gets copies. A returned item is from the history if it is an object of the history
     list, however often, or equals one that was not returned yet; any other item is new and gets
     saved. New items that the callback leaves out are not saved.
-
-    Raises:
-        UserError: the callback returned something that is no list of items.
-        Exception: any error of the callback.
     """
     # One by one, so that an object that is in a list twice becomes two distinct copies.
     old = [deepcopy(item) for item in history]
@@ -169,25 +165,13 @@ def deduplicated(items: Sequence[JsonObject]) -> list[JsonObject]:
 
 
 def without_unanswered(items: Iterable[tuple[JsonObject, bool]]) -> list[JsonObject]:
-    """Return items without unanswered calls and the reasoning before them.
-
-    Args:
-        items: the items, each with whether the run made it; the caller's items stay.
-    """
+    """Return items without unanswered calls and the reasoning before them."""
     kept = [(raw, not own or str(raw.get("type")) in CALL_OF_OUTPUT) for raw, own in items]
     return [raw for raw, _ in _without_orphans(kept)]
 
 
 def plain_item(item: object, *, what: str) -> JsonObject:
-    """Return an item as a JSON object; pydantic models are written.
-
-    Args:
-        item: the value to check.
-        what: the origin of the item, for the message.
-
-    Raises:
-        UserError: the value is no JSON object.
-    """
+    """Return an item as a JSON object; pydantic models are written."""
     dump = getattr(item, "model_dump", None)
     plain = dump(mode="json", exclude_unset=True) if callable(dump) else item
     if not isinstance(plain, dict):
@@ -211,11 +195,7 @@ def without_reasoning_ids(
 
 
 def check_session(session: object) -> None:
-    """Refuse an object that is no session, before it is used.
-
-    Raises:
-        UserError: the object lacks a method or its id.
-    """
+    """Refuse an object that is no session, before it is used."""
     if isinstance(session, type):
         raise UserError(
             f"session must be a session, not the class {session.__name__}: "

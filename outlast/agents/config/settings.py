@@ -88,13 +88,6 @@ def write_run_config(config: RunConfig | Mapping[str, Any] | None) -> JsonObject
     """Return a run's settings as JSON, without defaults.
 
     Callables and objects are registered in this process and written as names.
-
-    Args:
-        config: the settings, a dict of them, or None for the default ones.
-
-    Raises:
-        UserError: a setting is invalid, or not plain data where it must be; the message names the
-        field.
     """
     config = as_run_config(config)
     settings = _write_models(config)

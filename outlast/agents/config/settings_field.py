@@ -24,11 +24,7 @@ _LABELS = {
 
 
 def as_settings(kind: type[Settings], settings: object) -> Settings:
-    """Return a dict of settings as the record, and any other value unchanged.
-
-    Raises:
-        UserError: a key is no field of the record. The message names the key and the fields.
-    """
+    """Return a dict of settings as the record, and any other value unchanged."""
     if not isinstance(settings, Mapping):
         return cast("Settings", settings)
     values = cast("Mapping[str, Any]", settings)

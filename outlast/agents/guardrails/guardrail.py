@@ -60,11 +60,6 @@ class InputGuardrail(Generic[TContext]):
     run_in_parallel: bool = True
 
     def __post_init__(self) -> None:
-        """Check the fields, so that a mistake raises an error at once.
-
-        Raises:
-            UserError: a field is invalid. The message names the guardrail.
-        """
         parameters = ("context", "agent", "input")
         check_guardrail("Input guardrail", self.guardrail_function, self.name, parameters)
         place = f"Input guardrail {self.get_name()!r}: run_in_parallel"
@@ -89,7 +84,6 @@ class InputGuardrail(Generic[TContext]):
 
         Raises:
             UserError: the function did not return a `GuardrailFunctionOutput`.
-            Exception: any error of the function.
         """
         output = await call(self.guardrail_function, context, agent, input)
         checked = _verdict(output, f"Input guardrail {self.get_name()!r}")
@@ -113,11 +107,6 @@ class OutputGuardrail(Generic[TContext]):
     judges_people: bool = False
 
     def __post_init__(self) -> None:
-        """Check the fields, so that a mistake raises an error at once.
-
-        Raises:
-            UserError: a field is invalid. The message names the guardrail.
-        """
         parameters = ("context", "agent", "agent_output")
         check_guardrail("Output guardrail", self.guardrail_function, self.name, parameters)
         check_flag(f"Output guardrail {self.get_name()!r}: judges_people", self.judges_people)
@@ -138,7 +127,6 @@ class OutputGuardrail(Generic[TContext]):
 
         Raises:
             UserError: the function did not return a `GuardrailFunctionOutput`.
-            Exception: any error of the function.
         """
         output = await call(self.guardrail_function, context, agent, agent_output)
         checked = _verdict(output, f"Output guardrail {self.get_name()!r}")
@@ -258,17 +246,7 @@ def function_name(function: Callable[..., Any]) -> str:
 
 
 def check_guardrail(kind: str, function: object, name: object, parameters: tuple[str, ...]) -> None:
-    """Raise an error if a new guardrail's name or function is invalid.
-
-    Args:
-        kind: the kind of guardrail for the message, as in "Input guardrail".
-        function: the user's value for the function.
-        name: the user's value for the name.
-        parameters: the names of the positional arguments that the function is called with.
-
-    Raises:
-        UserError: the name or the function is invalid.
-    """
+    """Raise an error if a new guardrail's name or function is invalid."""
     if name is not None and (not isinstance(name, str) or not name.strip()):
         raise UserError(f"{kind}: name must be a non-empty string or None, not {name!r}.")
     shown = name or (function_name(function) if callable(function) else None)

@@ -47,13 +47,7 @@ def write_info(info: Any) -> tuple[Json, str | None]:
 
 
 def read_info(info: Json, name: str | None, function: Callable[..., Any]) -> Any:
-    """Return the `output_info` of a record: an object of its class, or else the JSON.
-
-    Args:
-        info: the JSON.
-        name: the name of the class; None for what was JSON before.
-        function: the guardrail's function in this process.
-    """
+    """Return the `output_info` of a record: an object of its class, or else the JSON."""
     kind = None if name is None else _class_of(name, function)
     if kind is None:
         return info

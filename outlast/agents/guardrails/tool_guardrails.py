@@ -51,11 +51,6 @@ class ToolGuardrailFunctionOutput:
     behavior: ToolGuardrailBehavior = field(default_factory=_allow)
 
     def __post_init__(self) -> None:
-        """Check the behavior.
-
-        Raises:
-            UserError: the behavior is not one of the three.
-        """
         behavior = cast("object", self.behavior)
         fields = cast("dict[str, object]", behavior) if isinstance(behavior, dict) else {}
         match fields:
@@ -158,11 +153,6 @@ class ToolInputGuardrail(Generic[TContext]):
     name: str | None = None
 
     def __post_init__(self) -> None:
-        """Check the fields, so that a mistake raises an error at once.
-
-        Raises:
-            UserError: a field is invalid. The message names the guardrail.
-        """
         check_guardrail("Tool input guardrail", self.guardrail_function, self.name, ("data",))
 
     def get_name(self) -> str:
@@ -174,7 +164,6 @@ class ToolInputGuardrail(Generic[TContext]):
 
         Raises:
             UserError: the function did not return a `ToolGuardrailFunctionOutput`.
-            Exception: any error of the function.
         """
         output = await call(self.guardrail_function, data)
         return _verdict(output, f"Tool input guardrail {self.get_name()!r}")
@@ -193,11 +182,6 @@ class ToolOutputGuardrail(Generic[TContext]):
     name: str | None = None
 
     def __post_init__(self) -> None:
-        """Check the fields, so that a mistake raises an error at once.
-
-        Raises:
-            UserError: a field is invalid. The message names the guardrail.
-        """
         check_guardrail("Tool output guardrail", self.guardrail_function, self.name, ("data",))
 
     def get_name(self) -> str:
@@ -209,7 +193,6 @@ class ToolOutputGuardrail(Generic[TContext]):
 
         Raises:
             UserError: the function did not return a `ToolGuardrailFunctionOutput`.
-            Exception: any error of the function.
         """
         output = await call(self.guardrail_function, data)
         return _verdict(output, f"Tool output guardrail {self.get_name()!r}")

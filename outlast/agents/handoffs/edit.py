@@ -68,13 +68,6 @@ def handoff_view(
     The filter gets copies, because the run's own state may hold the very objects passed here. A
     history of one plain user message is passed to the filter as a string. Calls that wait for an
     approval have no position, so there must be none among the items.
-
-    Args:
-        history: the part of the view that is the run's input.
-        pre_items: the run's items of earlier turns.
-        new_items: the items of this turn; the last is the handoff's own output.
-        run_context: the context that the filter sees.
-        shows_items: pass even a history of one plain user message as items.
     """
     items = (*pre_items, *new_items)
     copies = tuple(deepcopy(raw) for raw in history)
@@ -96,14 +89,6 @@ def edit_of(view: HandoffView, result: object, *, handoff: str) -> ViewEdit:
 
     The next model sees the history, the earlier items, and then `input_items` if there are any,
     else `new_items`. Items that wait for an approval are never shown.
-
-    Args:
-        view: the view that the filter was called with.
-        result: what the filter returned.
-        handoff: the handoff's tool name, for the message.
-
-    Raises:
-        UserError: the filter returned another type, or an entry is no item.
     """
     if not isinstance(result, HandoffInputData):
         raise UserError(

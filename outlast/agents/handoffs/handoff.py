@@ -105,11 +105,6 @@ class Handoff(Generic[TContext, TAgent]):
     needs_approval: NeedsApproval = False
 
     def __post_init__(self) -> None:
-        """Check the fields, so that the error is raised here.
-
-        Raises:
-            UserError: a field is invalid; the message names the handoff and the field.
-        """
         if not is_tool_name(self.tool_name):
             raise UserError(
                 "A handoff's tool name must be 1 to 64 letters, digits, '_' or '-', not "
@@ -219,9 +214,6 @@ class _Invocation:
         """Parse the arguments, call the callback, and return the agent.
 
         The parameters have the names of the SDK: programs pass them by keyword.
-
-        Raises:
-            ModelBehaviorError: the arguments do not fit the input type.
         """
         entry = self._entry
         if entry.input_type is not None:
@@ -262,9 +254,6 @@ def handoff(  # noqa: PLR0913  the SDK's options, and one
         is_enabled: whether the handoff is offered, checked before every model call.
         needs_approval: whether a person decides before the handoff: yes, no, a predicate called
             with (context, arguments, call id), or an `ApprovalPolicy`.
-
-    Raises:
-        UserError: an argument is invalid.
     """
     if not isinstance(getattr(agent, "name", None), str):
         raise UserError(f"handoff() needs an Agent, not {agent!r}.")

@@ -73,17 +73,7 @@ def run_item(
     title: str | None = None,
     tool_origin: ToolOrigin | None = None,
 ) -> RunItem:
-    """Return the run item of a transcript entry.
-
-    Args:
-        item: the transcript entry.
-        agent_of: returns the agent of a name.
-        output: the tool's result, if available; default the output that the model reads.
-        target: the name of the agent that took over; default the name in the entry.
-        description: the called tool's description for the model.
-        title: the called tool's display name.
-        tool_origin: the origin of the called tool.
-    """
+    """Return the run item of a transcript entry."""
     raw = item.raw
     agent = agent_of(item.agent) if item.agent else None
     if str(raw.get("type")).startswith("mcp_approval"):
@@ -121,11 +111,7 @@ def run_item(
 
 
 def item_of(item: RunItem) -> JsonObject:
-    """Return a run item as input for a model.
-
-    Raises:
-        UserError: the item is a `ToolApprovalItem`, which is never sent to a model.
-    """
+    """Return a run item as input for a model."""
     return item.to_input_item()
 
 
@@ -142,15 +128,7 @@ def item_to_json(item: RunItem) -> JsonObject:
 
 
 def item_from_json(data: JsonObject, agent_of: AgentOfName) -> RunItem:
-    """Read a run item from JSON.
-
-    Args:
-        data: what `item_to_json` wrote.
-        agent_of: returns the agent of a name.
-
-    Raises:
-        UserError: the data is not the JSON of a run item.
-    """
+    """Read a run item from JSON."""
     kind = _CLASSES.get(str(data.get("type")))
     if kind is None or not isinstance(data.get("raw_item"), dict):
         raise UserError(

@@ -152,11 +152,7 @@ class HeldRaw:
     __slots__ = ("_as_shown", "_json", "_shown")
 
     def __init__(self, raw: object) -> None:
-        """Hold a raw item: JSON, or a typed object.
-
-        Raises:
-            UserError: the value is neither.
-        """
+        """Hold a raw item: JSON, or a typed object."""
         self._json: JsonObject | None = None
         self._shown: Any = None
         self._as_shown: JsonObject | None = None

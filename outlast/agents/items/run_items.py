@@ -221,7 +221,6 @@ class ToolApprovalItem(RunItemBase):
     tool_origin: ToolOrigin | None = None
 
     def __post_init__(self) -> None:
-        """Fill in the tool's name and namespace from the call."""
         raw = raw_of(self)
         self.tool_name = self.tool_name or name_of(raw) or _text(raw, "tool_name")
         self.tool_namespace = self.tool_namespace or _text(raw, "namespace")

@@ -158,13 +158,7 @@ OnStream: TypeAlias = Callable[[AgentToolStreamEvent], Awaitable[None] | None]
 
 
 def item_event(entry: Item, item: RunItem, number: int = 0) -> RunItemStreamEvent:
-    """Return the stream event for a new item.
-
-    Args:
-        entry: the item, as the transcript holds it.
-        item: the item, as programs see it.
-        number: the event's number.
-    """
+    """Return the stream event for a new item."""
     name = _NAMES[entry.kind]
     # The output of an ignored handoff is a tool output item, and an approval is a call of the loop.
     is_approval = item.type.startswith("mcp_approval")

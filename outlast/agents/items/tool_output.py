@@ -43,11 +43,6 @@ class ToolOutputImage:
     type: Literal["image"] = "image"
 
     def __post_init__(self) -> None:
-        """Check that there is an image.
-
-        Raises:
-            UserError: there is no image.
-        """
         if not (self.image_url or self.file_id):
             raise UserError("ToolOutputImage needs image_url= or file_id=.")
 
@@ -76,11 +71,6 @@ class ToolOutputFileContent:
     type: Literal["file"] = "file"
 
     def __post_init__(self) -> None:
-        """Check that there is a file.
-
-        Raises:
-            UserError: there is no file.
-        """
         if not (self.file_data or self.file_url or self.file_id):
             raise UserError("ToolOutputFileContent needs file_data=, file_url= or file_id=.")
 
@@ -144,14 +134,6 @@ def encode_output(value: object, *, tool_name: str) -> str | list[JsonObject]:
     - Everything else becomes compact JSON, as pydantic writes it: models, dataclasses, dicts,
       lists, numbers, dates, enums, UUIDs. None becomes `null`. A JSON string, such as a date, is
       returned without its quotes.
-
-    Args:
-        value: the value that the tool returned.
-        tool_name: the tool's name, for the error message.
-
-    Raises:
-        UserError: the value, or a part of it, cannot be written as JSON. The message names the
-            tool and the type. A retry does not help.
     """
     if part := _part(value):
         return [part.to_content()]
@@ -166,10 +148,6 @@ def decode_output(output: Any, result_type: Any) -> Any:
     """Return a tool's result in its function's return type, if it can be rebuilt.
 
     A guardrail's or an error's message in place of the result stays unchanged.
-
-    Args:
-        output: the output that the model reads, or JSON.
-        result_type: the function's annotated return type; None for any type.
     """
     if result_type is None:
         return output
@@ -194,7 +172,6 @@ def decode_output(output: Any, result_type: Any) -> Any:
 
 
 def _part(value: object) -> ToolOutputPart | None:
-    """Return the content part that a value or dict is, or None."""
     if isinstance(value, ToolOutputPart):
         return value
     if not isinstance(value, dict):

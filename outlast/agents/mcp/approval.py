@@ -72,11 +72,7 @@ _FORMS = (
 
 
 def server_approval(setting: object) -> ServerApproval:
-    """Return the meaning of a `require_approval` setting.
-
-    Raises:
-        UserError: the setting is invalid.
-    """
+    """Return the meaning of a `require_approval` setting."""
     if setting is None:
         return False
     if isinstance(setting, Mapping):

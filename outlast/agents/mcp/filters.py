@@ -71,11 +71,7 @@ def create_static_tool_filter(
 
 
 def check_tool_filter(tool_filter: object, owner: str) -> None:
-    """Refuse an invalid filter; None is valid.
-
-    Raises:
-        UserError: the filter is invalid. The message names the owner.
-    """
+    """Refuse an invalid filter; None is valid."""
     if tool_filter is None:
         return
     if not isinstance(tool_filter, Mapping):
@@ -94,11 +90,7 @@ def check_tool_filter(tool_filter: object, owner: str) -> None:
 async def filtered(
     tools: Sequence[Any], tool_filter: ToolFilter, context: ToolFilterContext | None
 ) -> list[Any]:
-    """Return the tools that pass a filter; a tool is left out if the callable fails.
-
-    Raises:
-        UserError: the filter is a callable, and there is no context to call it with.
-    """
+    """Return the tools that pass a filter; a tool is left out if the callable fails."""
     if tool_filter is None:
         return list(tools)
     if not callable(tool_filter):

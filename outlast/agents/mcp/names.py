@@ -21,10 +21,6 @@ def names_with_server(
 
     Invalid characters become `_`. A name that is too long or not unique ends with a hash. The same
     tools have the same names in every process.
-
-    Args:
-        tools: names of servers and of their tools.
-        reserved: names of other tools, which must not be used.
     """
     plain = [f"mcp_{_safe(server, 'server')}__{_safe(tool, 'tool')}" for server, tool in tools]
     often = Counter(plain)
@@ -44,15 +40,7 @@ def names_with_server(
 
 
 def checked_names(tools: Sequence[tuple[str, str]], *, owner: str) -> list[str]:
-    """Return the servers' own names of the tools, after a check.
-
-    Args:
-        tools: names of servers and of their tools.
-        owner: the agent, as the error message names it.
-
-    Raises:
-        UserError: two servers have a tool with the same name, or a name is invalid.
-    """
+    """Return the servers' own names of the tools, after a check."""
     home: dict[str, str] = {}
     for server, tool in tools:
         if tool in home:

@@ -10,11 +10,6 @@ def output_of(result: Any, *, structured: bool = False) -> str | ToolOutputPart 
     """Return the tool output for an MCP result, or for an MCP error result.
 
     Texts and images become parts, in order; other content becomes JSON text.
-
-    Args:
-        result: a `mcp.types.CallToolResult`.
-        structured: whether structured content, if any, replaces the parts. An error always has its
-            parts.
     """
     if structured and result.structured_content and not result.is_error:
         return json.dumps(result.structured_content, ensure_ascii=False)

@@ -196,9 +196,6 @@ class MCPServer(ABC):
             tool_output_guardrails: see the attribute.
             required: see the attribute.
             custom_data_extractor: see the attribute.
-
-        Raises:
-            UserError: an argument is invalid.
         """
         check_flag("An MCP server's required=", required)
         self.required = required
@@ -258,8 +255,8 @@ class MCPServer(ABC):
         """Return the server's prompts, as `mcp.types.ListPromptsResult`.
 
         Raises:
-            NotImplementedError: the class does not override this method. The same applies to the
-                methods below.
+            NotImplementedError: the class does not override this method. The same applies to
+                the methods below.
         """
         raise self._has_no("list_prompts")
 

@@ -64,11 +64,7 @@ def source_of(tool: FunctionTool) -> str:
 
 
 def check_mcp_config(config: object, owner: str) -> None:
-    """Refuse an invalid config.
-
-    Raises:
-        UserError: the config is invalid; the message names the owner.
-    """
+    """Refuse an invalid config."""
     keys = MCPConfig.__annotations__
     if not isinstance(config, dict) or set(cast("JsonObject", config)) - set(keys):
         raise UserError(
@@ -98,10 +94,6 @@ async def mcp_tools_of(
         context: the run's context.
         ask: lists the tools of one server, called with (server, context, agent); returns None to
             leave the server out.
-
-    Raises:
-        UserError: two servers have a tool with the same name, or a tool cannot be offered.
-        Exception: a server cannot be reached.
     """
     if not agent.mcp_servers:
         return []
@@ -127,7 +119,6 @@ def tools_seen(agent: ServedAgent) -> list[FunctionTool]:
 
 
 def _named(agent: ServedAgent, lists: Sequence[Sequence[Any]]) -> list[FunctionTool]:
-    """Make function tools from the listed tools of each server."""
     listed = [
         (server, tool)
         for server, tools in zip(agent.mcp_servers, lists, strict=True)
@@ -147,14 +138,7 @@ def _named(agent: ServedAgent, lists: Sequence[Sequence[Any]]) -> list[FunctionT
 def function_tool_of(
     server: MCPServer, tool: Any, name: str, agent: ServedAgent
 ) -> MCPFunctionTool:
-    """Make a function tool of a server's tool.
-
-    Args:
-        server: the server.
-        tool: the `mcp.types.Tool`.
-        name: the name for the model.
-        agent: the agent with the server.
-    """
+    """Make a function tool of a server's tool."""
     schema = deepcopy(cast("JsonObject", tool.input_schema))
     schema.setdefault("properties", {})  # some providers require it, but the protocol does not
     strict = None

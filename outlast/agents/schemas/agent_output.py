@@ -235,14 +235,7 @@ class AgentOutputSchema(AgentOutputSchemaBase):
 
 
 def output_schema_of(output_type: Any) -> AgentOutputSchemaBase | None:
-    """Return the schema of an output type; None for plain text.
-
-    Args:
-        output_type: a type, a schema, or None.
-
-    Raises:
-        UserError: the type has no strict JSON Schema. The message names the fix.
-    """
+    """Return the schema of an output type; None for plain text."""
     if isinstance(output_type, AgentOutputSchemaBase):
         return None if output_type.is_plain_text() else output_type
     if output_type in (None, str):
@@ -258,13 +251,6 @@ def check_output_type(output_type: Any, owner: str) -> None:
     """Raise an error if a value cannot be an output type.
 
     A type without a strict schema is accepted: a program may still replace it before a run.
-
-    Args:
-        output_type: the user's value.
-        owner: the owner's name for the message, as in "Agent 'Billing'".
-
-    Raises:
-        UserError: the type has no schema, or its values cannot be rebuilt from JSON.
     """
     try:
         check_output_schema(output_type, owner)
@@ -276,15 +262,7 @@ def check_output_type(output_type: Any, owner: str) -> None:
 
 
 def check_output_schema(output_type: Any, owner: str) -> None:
-    """Raise an error if a model call cannot use an output type.
-
-    Args:
-        output_type: the user's value.
-        owner: the owner's name for the message, as in "Agent 'Billing'".
-
-    Raises:
-        UserError: the type has no schema, or no strict one.
-    """
+    """Raise an error if a model call cannot use an output type."""
     try:
         output_schema_of(output_type)
     except UserError as error:
@@ -292,38 +270,17 @@ def check_output_schema(output_type: Any, owner: str) -> None:
 
 
 def write_output(schema: AgentOutputSchemaBase | None, value: Any) -> Json:
-    """Return a final output as the JSON that the run stores; text stays unchanged.
-
-    Args:
-        schema: the schema of the agent's output type; None for plain text.
-        value: the final output.
-
-    Raises:
-        UserError: the value does not match the schema, or cannot be written as JSON.
-    """
+    """Return a final output as the JSON that the run stores; text stays unchanged."""
     return _plain_json(value, "text") if schema is None else schema.write_value(value)
 
 
 def read_output(schema: AgentOutputSchemaBase | None, value: Json) -> Any:
-    """Return a final output from the JSON that the run stores.
-
-    Args:
-        schema: the schema of the agent's output type; None for plain text.
-        value: the JSON from `write_output`.
-
-    Raises:
-        UserError: the JSON does not match the schema.
-    """
+    """Return a final output from the JSON that the run stores."""
     return value if schema is None else schema.read_value(value)
 
 
 def model_text_of(schema: AgentOutputSchemaBase | None, written: Json) -> str:
-    """Return the text that a model would write for a stored output.
-
-    Args:
-        schema: the schema of the agent's output type; None for plain text.
-        written: the JSON from `write_output`.
-    """
+    """Return the text that a model would write for a stored output."""
     return as_text(written) if schema is None else schema.model_text(written)
 
 
@@ -347,7 +304,6 @@ def _schema_of(output_type: Any) -> AgentOutputSchema:
 
 
 def _plain_json(value: Any, name: str) -> Json:
-    """Return a value of any type as JSON."""
     from pydantic_core import PydanticSerializationError, from_json, to_json
 
     if value is None or isinstance(value, str | bool | int):

@@ -10,12 +10,7 @@ from outlast.loop.values import JsonObject
 
 
 def altered(written: JsonObject, got: JsonObject) -> str:
-    """Return the names of the arguments that differ, joined by commas.
-
-    Args:
-        written: the arguments that the model wrote.
-        got: the arguments that the tool gets, as JSON. Arguments missing in either are ignored.
-    """
+    """Return the names of the arguments that differ, joined by commas."""
     return ", ".join(
         name for name in written if name in got and not _same(written[name], got[name])
     )

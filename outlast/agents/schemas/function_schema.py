@@ -75,21 +75,14 @@ class FunctionSchema:
 
         An example is `"500"` for a number.
 
-        Args:
-            arguments: JSON text of valid arguments.
-
         Raises:
             ModelBehaviorError: the arguments are invalid.
-            Exception: a value cannot be written as JSON.
         """
         fields, write = self._fitting(arguments)
         return _altered(arguments, fields, write(), self.model)
 
     def read(self, arguments: str) -> "ReadArguments":
         """Return the values of a call's arguments; the validators of users' types run.
-
-        Args:
-            arguments: JSON text, as for `check`.
 
         Raises:
             ModelBehaviorError: the arguments are invalid; the message is for the model.
@@ -124,7 +117,6 @@ class FunctionSchema:
         return self.signature.arguments(context, read.values)
 
     def _parsed(self, arguments: str) -> "_Parsed":
-        """Return the arguments as validators return them."""
         parsed = self._validated(arguments, self.model.model_validate_json)
         return vars(parsed), partial(parsed.model_dump, mode="json", by_alias=True)
 
@@ -189,14 +181,7 @@ class ReadArguments:
 def _altered(
     arguments: str, fields: Mapping[str, Any], got: JsonObject, model: type[BaseModel]
 ) -> str:
-    """Return the names of the arguments that differ from the model's text.
-
-    Args:
-        arguments: the text.
-        fields: the values, by the names of the fields.
-        got: the values as JSON, by the names of the arguments.
-        model: the pydantic model of the arguments.
-    """
+    """Return the names of the arguments that differ from the model's text."""
     written: JsonObject = json.loads(arguments.strip() or "{}")
     for field, info in model.model_fields.items():
         name, value = str(info.alias), fields[field]
@@ -227,10 +212,6 @@ def function_schema(
         strict: whether the schema will be made strict, which excludes `**kwargs` and arguments
             that the function does not have.
         frame: the frame that defines the tool; see `read_signature`.
-
-    Raises:
-        UserError: the signature is not one of a tool, or a parameter has a type without a JSON
-            Schema. The message names the tool and the parameter.
     """
     owner = f"Tool {name!r}"
     signature = read_signature(function, owner=owner, frame=frame)

@@ -37,13 +37,7 @@ class FunctionSignature:
     def arguments(
         self, context: Any, values: Mapping[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the positional and keyword arguments for a call.
-
-        Args:
-            context: the context, passed if the function has a context parameter.
-            values: a value for every parameter, by name; a sequence for `*args`, a mapping for
-                `**kwargs`.
-        """
+        """Return the positional and keyword arguments for a call."""
         positional: list[Any] = []
         named: dict[str, Any] = {}
         parameters = list(self.parameters)
@@ -70,15 +64,6 @@ def read_signature(
     """Read a function's signature.
 
     Parameters that a `functools.partial` fills are left out: the model does not supply them.
-
-    Args:
-        function: the function, method, partial or callable object.
-        owner: the tool's name for errors, as in "Tool 'search'".
-        frame: the frame that defines the tool; string annotations may use its local names.
-
-    Raises:
-        UserError: the signature cannot be read, an annotation cannot be resolved, the function
-            is an unbound method, or the context is not the first parameter.
     """
     try:
         signature = inspect.signature(function)

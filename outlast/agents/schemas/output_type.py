@@ -35,11 +35,7 @@ def type_name(output_type: Any) -> str:
 
 
 def adapter_of(output_type: Any) -> "TypeAdapter[Any]":
-    """Return the pydantic adapter that reads and writes the values of a type.
-
-    Raises:
-        UserError: the argument is not a type, or its values cannot be rebuilt from JSON.
-    """
+    """Return the pydantic adapter that reads and writes the values of a type."""
     from pydantic import TypeAdapter
 
     if isinstance(output_type, str | bytes | int | float | list | tuple | dict | set):
@@ -77,16 +73,7 @@ def wrapper_of(output_type: Any) -> "TypeAdapter[Any]":
 
 
 def json_schema_of(adapter: "TypeAdapter[Any]", name: str, *, strict: bool) -> JsonObject:
-    """Return the JSON Schema of the model's output.
-
-    Args:
-        adapter: the adapter that reads the output.
-        name: the output type's name.
-        strict: whether the schema must be strict.
-
-    Raises:
-        UserError: the type has no JSON Schema, or no strict one. The message names the fix.
-    """
+    """Return the JSON Schema of the model's output."""
     schema: JsonObject = _call_pydantic(adapter.json_schema, name)
     if not strict:
         return schema

@@ -54,13 +54,6 @@ def strict_schema(schema: JsonObject, *, owner: str) -> JsonObject:
     """Return the strict form of an object's schema, without changing the argument.
 
     The conversion is idempotent. An empty schema becomes the schema of an object without keys.
-
-    Args:
-        schema: the JSON Schema of an object, with its `$defs`.
-        owner: the owner's name for the error, as in "Tool 'search'".
-
-    Raises:
-        UserError: a part of the schema cannot be strict. The message names the place and the fix.
     """
     try:
         return strict_form(schema, owner=owner)
@@ -85,8 +78,8 @@ def strict_form(schema: JsonObject, *, owner: str) -> JsonObject:
     """Return the strict form, for callers that can do without strict mode.
 
     Raises:
-        NoStrictForm: a part of the schema cannot be strict, and is not an object with free keys.
-        UserError: the schema as a whole cannot be strict, or has an object with free keys.
+        NoStrictForm: a part of the schema cannot be strict, and is not an object with free
+            keys.
     """
     try:
         return _strict_form(schema, _Strictness(owner))

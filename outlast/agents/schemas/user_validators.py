@@ -62,12 +62,7 @@ class Shape:
 
 
 def shape_of(schema: Any, owner: str) -> Shape | None:
-    """Return a schema without user code; None if it has none, or if it cannot do without.
-
-    Args:
-        schema: the core schema of a pydantic model.
-        owner: the owner's name for the log, as in "Tool 'search'".
-    """
+    """Return a schema without user code; None if it has none, or if it cannot do without."""
     copier = _Copier()
     copied = copier.copy(schema)
     if not copier.has_found:

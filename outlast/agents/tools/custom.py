@@ -56,9 +56,6 @@ class CustomTool(LocalTool):
                 person.
             defer_loading: whether the model only reads the tool after a `ToolSearchTool` found it.
             **options: see `LocalToolOptions`.
-
-        Raises:
-            UserError: an argument is invalid.
         """
         owner = f"CustomTool {name!r}"
         check_callable(on_invoke_tool, ("context", "input"), what=f"{owner}: on_invoke_tool")

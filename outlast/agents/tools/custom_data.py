@@ -90,11 +90,7 @@ FunctionToolCustomDataExtractor: TypeAlias = CustomDataExtractor
 
 
 def as_custom_data(made: object) -> JsonObject:
-    """Return custom data as plain JSON; empty for None.
-
-    Raises:
-        UserError: the data is no mapping with text keys, no JSON, or too large.
-    """
+    """Return custom data as plain JSON; empty for None."""
     if made is None:
         return {}
     if not isinstance(made, Mapping):

@@ -43,21 +43,13 @@ DEFAULT_TIMEOUT = timedelta(minutes=2)
 
 
 def check_tool_name(name: object) -> None:
-    """Refuse a name that has other characters than letters, digits, `_` and `-`.
-
-    Raises:
-        UserError: the name is invalid.
-    """
+    """Refuse a name that has other characters than letters, digits, `_` and `-`."""
     if not is_tool_name(name):
         raise UserError(f"A tool's name must be 1 to 64 letters, digits, '_' or '-', not {name!r}.")
 
 
 def retry_policy_of(retry: "ToolRetry | int", owner: str) -> "ToolRetry":
-    """Return a retry policy; a number is the total number of attempts.
-
-    Raises:
-        UserError: the number is invalid; the message names the owner.
-    """
+    """Return a retry policy; a number is the total number of attempts."""
     if isinstance(retry, ToolRetry):
         return retry
     try:
@@ -103,11 +95,6 @@ class ToolRetry:
     maximum_interval: timedelta = timedelta(seconds=30)
 
     def __post_init__(self) -> None:
-        """Check the numbers.
-
-        Raises:
-            UserError: a number is invalid.
-        """
         attempts = cast("object", self.attempts)
         if not isinstance(attempts, int) or isinstance(attempts, bool) or attempts < 1:
             raise UserError(
@@ -272,11 +259,6 @@ class FunctionTool:
         return FORMS[self.form].name or self.name
 
     def __post_init__(self, timeout_seconds: float | None) -> None:
-        """Check the fields and make the schema strict, so that errors are raised here.
-
-        Raises:
-            UserError: a field is invalid; the message names the tool and the field.
-        """
         check_tool_name(self.name)
         owner = f"Tool {self.name!r}"
         if timeout_seconds is not None:

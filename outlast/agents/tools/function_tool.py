@@ -158,7 +158,8 @@ def function_tool(
         **options: see `ToolOptions`.
 
     Raises:
-        UserError: the function or an option is invalid. The message names the tool and the fix.
+        UserError: the function or an option is invalid. The message names the tool and the
+            fix.
     """
     if function is not None:
         return _make_tool(function, _caller(), options)
@@ -274,7 +275,6 @@ def _tool_name(function: object, override: str | None) -> str:
 
 
 def _caller() -> FrameType | None:
-    """Return the frame that called the function that calls this one."""
     frame = inspect.currentframe()
     for _ in range(2):
         frame = frame and frame.f_back

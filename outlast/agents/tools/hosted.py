@@ -87,11 +87,6 @@ class WebSearchTool:
     image_settings: WebSearchToolImageSettings | None = None
 
     def __post_init__(self) -> None:
-        """Check that the options can be sent.
-
-        Raises:
-            UserError: an option cannot be written as JSON.
-        """
         self.to_tool_param()
 
     @property
@@ -136,11 +131,6 @@ class FileSearchTool:
     filters: Any = None
 
     def __post_init__(self) -> None:
-        """Check the options.
-
-        Raises:
-            UserError: `vector_store_ids` is not a list, or an option cannot be written as JSON.
-        """
         stores = cast("object", self.vector_store_ids)
         if not isinstance(stores, list | tuple):
             raise UserError(
@@ -176,11 +166,6 @@ class _Configured:
     tool_config: Any
 
     def __post_init__(self) -> None:
-        """Check the entry.
-
-        Raises:
-            UserError: the entry is not a dict with this tool's `type`.
-        """
         if "allowed_callers" in self.to_tool_param():
             check_callers(type(self).__name__, self.to_tool_param()["allowed_callers"])
         if self.to_tool_param().get("type") != self._type:
@@ -305,11 +290,6 @@ class HostedMCPTool(_Configured):
     _type = "mcp"
 
     def __post_init__(self) -> None:
-        """Check the entry and the callback.
-
-        Raises:
-            UserError: the entry is not for an MCP server, or the callback does not fit.
-        """
         super().__post_init__()
         if self.on_approval_request is not None:
             what = "HostedMCPTool(on_approval_request=...)"
@@ -339,21 +319,13 @@ def hosted_tools(tools: "list[Tool]") -> list[HostedTool]:
 
 
 def tool_entry(kind: str, **options: Any) -> JsonObject:
-    """Return a tool's entry in a request, without unset options.
-
-    Raises:
-        UserError: an option cannot be written as JSON.
-    """
+    """Return a tool's entry in a request, without unset options."""
     fields = {name: _plain(value) for name, value in options.items() if value is not None}
     return {"type": kind, **fields}
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON; the provider's records are pydantic models.
-
-    Raises:
-        UserError: the value cannot be written as JSON.
-    """
+    """Return a value as JSON; the provider's records are pydantic models."""
     dump = getattr(value, "model_dump", None)
     if callable(dump):
         return dump(mode="json", exclude_none=True)

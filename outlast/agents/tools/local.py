@@ -108,11 +108,7 @@ class LocalTool(FunctionTool):
         on_approval: OnApproval | None = None,
         context_type: Any = None,
     ) -> None:
-        """Create the tool.
-
-        Raises:
-            UserError: an option is invalid or unknown.
-        """
+        """Create the tool."""
         owner = f"{type(self).__name__} {name!r}"
         if unknown := sorted(options.keys() - LocalToolOptions.__annotations__.keys()):
             raise UserError(

@@ -45,11 +45,7 @@ class ProgrammaticToolCallingTool:
 
 
 def check_callers(place: str, callers: object) -> None:
-    """Refuse `allowed_callers` that are not a list of different callers, or None.
-
-    Raises:
-        UserError: the value is invalid.
-    """
+    """Refuse `allowed_callers` that are not a list of different callers, or None."""
     if callers is None:
         return
     known = get_args(ToolCaller)
@@ -70,11 +66,7 @@ def callers_of(tool: object) -> Sequence[ToolCaller]:
 
 
 def check_programs(tools: Sequence[object], tool_choice: object = None) -> None:
-    """Refuse tools for programs without the tool that runs programs, and the reverse.
-
-    Raises:
-        UserError: the tools of a request do not fit together.
-    """
+    """Refuse tools for programs without the tool that runs programs, and the reverse."""
     runners = [tool for tool in tools if isinstance(tool, ProgrammaticToolCallingTool)]
     if len(runners) > 1:
         raise UserError("Only one ProgrammaticToolCallingTool() may be in tools=.")
@@ -97,21 +89,13 @@ def check_programs(tools: Sequence[object], tool_choice: object = None) -> None:
 
 
 def checked_schema(schema: JsonObject | None) -> JsonObject | None:
-    """Return the schema of an output for programs, with closed objects.
-
-    Raises:
-        UserError: the schema is not that of an object with known keys.
-    """
+    """Return the schema of an output for programs, with closed objects."""
     message = "output_json_schema must define a strict object schema"
     return None if schema is None else _closed_object(schema, message)
 
 
 def schema_of_annotation(kind: object) -> "tuple[JsonObject | None, TypeAdapter[Any] | None]":
-    """Return the schema of a return annotation; None for texts, content parts and any value.
-
-    Raises:
-        UserError: the type is not that of an object with known keys.
-    """
+    """Return the schema of a return annotation; None for texts, content parts and any value."""
     plain = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     if plain in _TEXTS or getattr(plain, "__name__", "") in _PARTS:
         return None, None
@@ -119,11 +103,7 @@ def schema_of_annotation(kind: object) -> "tuple[JsonObject | None, TypeAdapter[
 
 
 def schema_of_type(kind: object, what: str) -> "tuple[JsonObject, TypeAdapter[Any]]":
-    """Return the schema of a type of output, and what validates such outputs.
-
-    Raises:
-        UserError: the type is not that of an object with known keys.
-    """
+    """Return the schema of a type of output, and what validates such outputs."""
     from pydantic import PydanticUserError, TypeAdapter
 
     message = f"{what} must define a strict JSON object, not {kind!r}"
@@ -136,11 +116,7 @@ def schema_of_type(kind: object, what: str) -> "tuple[JsonObject, TypeAdapter[An
 
 
 def checked_output(tool: str, adapter: "TypeAdapter[Any]", value: object) -> JsonObject:
-    """Return a tool's result as the object that its schema declares.
-
-    Raises:
-        UserError: the result is not of the declared type. The message has no values.
-    """
+    """Return a tool's result as the object that its schema declares."""
     from pydantic import ValidationError
 
     try:

@@ -31,11 +31,6 @@ class ToolSearchTool:
     parameters: Any = None
 
     def __post_init__(self) -> None:
-        """Check the options.
-
-        Raises:
-            UserError: the search would run at the client, or an option cannot be written as JSON.
-        """
         if self.execution not in (None, "server"):
             raise UserError(
                 f"ToolSearchTool(execution={self.execution!r}) is not offered: the provider searches. "
@@ -83,11 +78,7 @@ def tool_namespace(*, name: str, description: str | None, tools: Sequence[T]) ->
 
 
 def check_tool_search(owner: str, tools: Sequence[object]) -> None:
-    """Refuse deferred tools that no search finds, and a search that finds nothing.
-
-    Raises:
-        UserError: the tools do not fit together.
-    """
+    """Refuse deferred tools that no search finds, and a search that finds nothing."""
     searches = [tool for tool in tools if isinstance(tool, ToolSearchTool)]
     found = [tool for tool in tools if isinstance(tool, FunctionTool) and tool.namespace]
     if len(searches) > 1:
@@ -101,11 +92,7 @@ def check_tool_search(owner: str, tools: Sequence[object]) -> None:
 
 
 def check_deferred(owner: str, tools: Sequence[object]) -> None:
-    """Refuse deferred tools that no search finds.
-
-    Raises:
-        UserError: there is no `ToolSearchTool`.
-    """
+    """Refuse deferred tools that no search finds."""
     deferred = [str(getattr(tool, "name", tool)) for tool in tools if _is_deferred(tool)]
     if deferred and not any(isinstance(tool, ToolSearchTool) for tool in tools):
         raise UserError(

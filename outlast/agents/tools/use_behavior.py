@@ -91,11 +91,6 @@ class ToolExecutionConfig:
     pre_approval_tool_input_guardrails: bool = False
 
     def __post_init__(self) -> None:
-        """Check the fields.
-
-        Raises:
-            UserError: a field is invalid.
-        """
         most = cast("object", self.max_function_tool_concurrency)
         if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 1):
             raise InvalidValue(
@@ -110,11 +105,7 @@ class ToolExecutionConfig:
 
 
 def check_tool_use_behavior(behavior: object, owner: str) -> None:
-    """Raise an error if a value is not a valid `tool_use_behavior`.
-
-    Raises:
-        UserError: the value is invalid. The message names the owner.
-    """
+    """Raise an error if a value is not a valid `tool_use_behavior`."""
     if behavior in ("run_llm_again", "stop_on_first_tool"):
         return
     if isinstance(behavior, Mapping):
@@ -152,10 +143,6 @@ def _check_stops(behavior: Mapping[str, object], owner: str) -> None:
 def final_call(behavior: ToolUseBehavior, called: Sequence[str]) -> int | Literal["judged"] | None:
     """Return the call of a turn that ends the run with its result.
 
-    Args:
-        behavior: the agent's `tool_use_behavior`.
-        called: the names of the called function tools, in the order of the calls.
-
     Returns:
         The position of the call, `JUDGED` if a callable decides by the results, or None if the
         model is called again.
@@ -177,18 +164,7 @@ async def judge(
     *,
     owner: str,
 ) -> ToolsToFinalOutputResult:
-    """Call a callable that decides whether the results of a turn end the run.
-
-    Args:
-        behavior: the callable.
-        context: the run's context.
-        results: the results of the turn, in the order of the calls.
-        owner: the agent's name for the error message.
-
-    Raises:
-        UserError: the callable did not return a `ToolsToFinalOutputResult`.
-        Exception: any error of the callable.
-    """
+    """Call a callable that decides whether the results of a turn end the run."""
     verdict: object = await call(behavior, context, results)
     if not isinstance(verdict, ToolsToFinalOutputResult):
         raise UserError(
