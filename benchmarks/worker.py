@@ -14,7 +14,7 @@ from temporalio.client import Client
 
 from benchmarks.usage import report_when_asked
 from outlast.cli import event_loop
-from outlast.client.connection import connect
+from outlast.client.transport.connection import connect
 
 TASK_QUEUES = {
     "outlast": "bench-outlast",

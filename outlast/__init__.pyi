@@ -299,28 +299,28 @@ from outlast.client.inbox import Inbox as Inbox
 from outlast.client.inbox import InboxChange as InboxChange
 from outlast.client.inbox import InboxEntry as InboxEntry
 from outlast.client.inbox import InboxPage as InboxPage
-from outlast.client.local_definitions import RemoteAgent as RemoteAgent
-from outlast.client.people import ClaimReceipt as ClaimReceipt
-from outlast.client.people import DecisionReceipt as DecisionReceipt
-from outlast.client.people import MessageReceipt as MessageReceipt
-from outlast.client.people import TakeoverReceipt as TakeoverReceipt
-from outlast.client.repl import run_demo_loop as run_demo_loop
-from outlast.client.responses_websocket_session import (
+from outlast.client.people.actions import ClaimReceipt as ClaimReceipt
+from outlast.client.people.actions import DecisionReceipt as DecisionReceipt
+from outlast.client.people.actions import MessageReceipt as MessageReceipt
+from outlast.client.people.actions import TakeoverReceipt as TakeoverReceipt
+from outlast.client.read.events import ApprovalStreamEvent as ApprovalStreamEvent
+from outlast.client.read.events import BlockedStep as BlockedStep
+from outlast.client.read.events import StatusStreamEvent as StatusStreamEvent
+from outlast.client.read.events import StreamEvent as StreamEvent
+from outlast.client.read.streaming import RunResultStreaming as RunResultStreaming
+from outlast.client.results.local_definitions import RemoteAgent as RemoteAgent
+from outlast.client.results.run_result import RunResult as RunResult
+from outlast.client.results.run_state import RunState as RunState
+from outlast.client.start.options import RunOptions as RunOptions
+from outlast.client.start.repl import run_demo_loop as run_demo_loop
+from outlast.client.start.responses_websocket_session import (
     ResponsesWebSocketSession as ResponsesWebSocketSession,
 )
-from outlast.client.responses_websocket_session import (
+from outlast.client.start.responses_websocket_session import (
     responses_websocket_session as responses_websocket_session,
 )
-from outlast.client.results import RunResult as RunResult
-from outlast.client.run_state import RunState as RunState
-from outlast.client.runner import Runner as Runner
-from outlast.client.start import RunOptions as RunOptions
-from outlast.client.stream import ApprovalStreamEvent as ApprovalStreamEvent
-from outlast.client.stream import BlockedStep as BlockedStep
-from outlast.client.stream import StatusStreamEvent as StatusStreamEvent
-from outlast.client.stream import StreamEvent as StreamEvent
-from outlast.client.streaming import RunResultStreaming as RunResultStreaming
-from outlast.client.tenant import Tenant as Tenant
+from outlast.client.start.runner import Runner as Runner
+from outlast.client.start.tenant import Tenant as Tenant
 from outlast.loop.approvals import ApprovalRequest as ApprovalRequest
 from outlast.loop.approvals import Decision as Decision
 from outlast.loop.approvals import Person as Person
@@ -404,4 +404,4 @@ from outlast.tracing.user_spans import task_span as task_span
 from outlast.tracing.user_spans import turn_span as turn_span
 
 __version__: str
-from outlast.client.result_members import RunSnapshot as RunSnapshot
+from outlast.client.results.result_members import RunSnapshot as RunSnapshot

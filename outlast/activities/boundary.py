@@ -35,13 +35,13 @@ from outlast.activities.retry_delay import next_attempt_in
 from outlast.activities.stream_heartbeats import Cadence, StreamHeartbeats
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.contract import claims, failures, names, policies, records
-from outlast.contract.call_windows import FinishedCall, call_windows
-from outlast.contract.deltas import DeltaWindow
 from outlast.contract.effects import EffectKind, EffectRequest, kind_of_activity
 from outlast.loop.calls import ModelReply
 from outlast.loop.effects import CallModel
 from outlast.loop.values import Json, JsonObject
 from outlast.ports.identity import Execution
+from outlast.streams.call_windows import FinishedCall, call_windows
+from outlast.streams.window import DeltaWindow
 from outlast.tracing.current import PLACE
 
 CLAIM_ATTEMPTS = 20

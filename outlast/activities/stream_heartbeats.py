@@ -14,8 +14,8 @@ from temporalio import activity
 from outlast.activities.engine_heartbeat import sender
 from outlast.activities.heartbeats import Beat
 from outlast.contract import policies
-from outlast.contract.deltas import DeltaWindow
 from outlast.loop.values import JsonObject
+from outlast.streams.window import DeltaWindow
 
 SHORTEST_SECONDS: Final = 0.12
 """The default time between two heartbeats at the beginning of a text, in seconds."""

@@ -19,7 +19,7 @@ from outlast.rendering import command, decision_command
 
 if TYPE_CHECKING:
     from outlast.client.handle import RunHandle
-    from outlast.client.people import ClaimReceipt, DecisionReceipt
+    from outlast.client.people.actions import ClaimReceipt, DecisionReceipt
     from outlast.loop.approvals import ApprovalRequest, DecisionType, RequestKind
     from outlast.loop.state import LoopState
     from outlast.loop.votes import Sender
@@ -437,7 +437,7 @@ async def find_requests(
     Raises:
         DecisionRefused: there is none.
     """
-    from outlast.client.nested_requests import present_requests, run_of_request
+    from outlast.client.people.nested_requests import present_requests, run_of_request
 
     pending = await present_requests(state, handle.client)
     if approval is None:

@@ -151,7 +151,7 @@ def _look_for_weaknesses(
     from outlast.cli.application import load_config
     from outlast.cli.security import Situation
     from outlast.cli.security import examine as security_checks
-    from outlast.client.connection import configuration
+    from outlast.client.transport.connection import configuration
 
     connection = configuration()
     if address is not None:
@@ -310,7 +310,7 @@ async def temporal_server(
     address: str | None, namespace: str | None, *, can_start_one: bool, fix: bool
 ) -> list[Finding]:
     """Check that a server answers and has the namespace and the search attributes."""
-    from outlast.client.connection import is_configured
+    from outlast.client.transport.connection import is_configured
 
     named = True
     try:

@@ -13,7 +13,7 @@ from typing import Any, Final, assert_never
 from outlast.agents.items.call_outputs import output_content
 from outlast.agents.items.stream_events import AgentUpdatedStreamEvent, RunItemStreamEvent
 from outlast.cli.durations import iso_time, rough
-from outlast.client.stream import (
+from outlast.client.read.events import (
     ApprovalStreamEvent,
     NumberedEvent,
     StatusStreamEvent,

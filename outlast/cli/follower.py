@@ -15,12 +15,12 @@ from temporalio.service import RPCError
 
 from outlast.agents.errors import RunCancelled
 from outlast.cli.events import RunEvent, redacted, run_events
-from outlast.client.deltas import with_deltas
 from outlast.client.handle import RunHandle
-from outlast.client.history import Progress
-from outlast.client.read_range import CaughtUp, Place, is_settled
-from outlast.client.results import RunResult, error_of, result_of
-from outlast.client.stream import ApprovalStreamEvent, NumberedEvent, changes
+from outlast.client.read.delta_poller import with_deltas
+from outlast.client.read.events import ApprovalStreamEvent, NumberedEvent, changes
+from outlast.client.read.history import Progress
+from outlast.client.read.read_range import CaughtUp, Place, is_settled
+from outlast.client.results.run_result import RunResult, error_of, result_of
 from outlast.contract.redaction import NOTHING, redaction_of
 from outlast.loop.call_forms import FORMS, is_call
 from outlast.loop.items import INTERNAL_KINDS

@@ -8,7 +8,7 @@ from outlast.agents.errors import UserError
 from outlast.cli.sender import Caller, by_person
 
 if TYPE_CHECKING:
-    from outlast.client.people import TakeoverReceipt
+    from outlast.client.people.actions import TakeoverReceipt
 
 
 @by_person

@@ -268,7 +268,7 @@ async def state_of(client: "Client", run_id: str, execution_id: str) -> "LoopSta
     """Return the state of a listed execution; None if it is encrypted, deleted or slow to read."""
     from temporalio.service import RPCError
 
-    from outlast.client.history import RunReader
+    from outlast.client.read.history import RunReader
 
     try:
         async with asyncio.timeout(READ_SECONDS):

@@ -12,9 +12,9 @@ from outlast.cli.durations import iso_time, now_ms, shown_time
 from outlast.cli.events import RunEvent
 from outlast.cli.follower import Follower
 from outlast.cli.server import Connection
-from outlast.client.content import reader_of
 from outlast.client.handle import RunHandle
-from outlast.client.nested_requests import present_requests
+from outlast.client.people.nested_requests import present_requests
+from outlast.client.transport.content import reader_of
 from outlast.contract.redaction import redaction_of
 from outlast.loop.approvals import ApprovalRequest, Remembered
 from outlast.loop.notices import Undelivered

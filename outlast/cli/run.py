@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from outlast.cli.follower import Follower
     from outlast.cli.server import Connection
     from outlast.client.handle import RunHandle
-    from outlast.client.results import RunResult
+    from outlast.client.results.run_result import RunResult
     from outlast.loop.state import LoopState
 
 _KeepOpen = Annotated[bool, typer.Option("--keep-open", help="Stay open for `outlast send`.")]
@@ -59,7 +59,7 @@ def run(
     parsed = _context(context)
 
     async def ask() -> ExitCode:
-        from outlast.client.runner import Runner
+        from outlast.client.start.runner import Runner
 
         connection = await server.connect(address, namespace)
         handle = await Runner.start(
@@ -76,7 +76,7 @@ def run(
         if detach:
             _show_started(connection, handle, as_json=as_json)
             return ExitCode.OK
-        from outlast.client.read_range import is_settled
+        from outlast.client.read.read_range import is_settled
 
         return await wait_for_answer(
             connection, handle, task_queue=task_queue, until=is_settled, since=None, as_json=as_json

@@ -17,7 +17,7 @@ from outlast.agents.approvals.policy import ApprovalPolicy, policy_of
 from outlast.agents.approvals.policy_file import ApprovalFile, ApprovalPoint
 from outlast.agents.config.secret_settings import is_secret_name, is_secret_text
 from outlast.agents.errors import UserError
-from outlast.client.codecs import CODEC_VARIABLE, load_converter
+from outlast.client.transport.codecs import CODEC_VARIABLE, load_converter
 from outlast.contract.identity import (
     KEY_VARIABLE,
     PUBLIC_KEYS_VARIABLE,

@@ -55,8 +55,8 @@ async def connect(address: str | None = None, namespace: str | None = None) -> C
         ServerUnavailable: no server answers.
         UserError: Temporal's configuration cannot be read.
     """
-    from outlast.client.connection import DEFAULT_ADDRESS, is_configured
-    from outlast.client.connection import connect as connect_client
+    from outlast.client.transport.connection import DEFAULT_ADDRESS, is_configured
+    from outlast.client.transport.connection import connect as connect_client
 
     embedded = running_server(default_data_dir())
     if address is not None or is_configured():
@@ -122,8 +122,8 @@ async def _connect_named(address: str | None, namespace: str | None) -> "Client"
     """Connect to a configured server; an error from the server keeps its message."""
     from temporalio.envconfig import ClientConfig
 
-    from outlast.client.connection import DEFAULT_ADDRESS
-    from outlast.client.connection import connect as connect_client
+    from outlast.client.transport.connection import DEFAULT_ADDRESS
+    from outlast.client.transport.connection import connect as connect_client
 
     try:
         return await connect_client(address, namespace)
@@ -168,7 +168,7 @@ async def pollers(client: "Client", task_queue: str) -> list[str]:
     Raises:
         RPCError: the server refused.
     """
-    from outlast.client import missing_worker
+    from outlast.client.start import missing_worker
 
     return await missing_worker.pollers(client, task_queue)
 

@@ -10,13 +10,13 @@ from typing import Self
 from outlast import rendering
 from outlast.cli import terminal
 from outlast.cli.events import RunEvent
-from outlast.client.results import RunResult
-from outlast.contract.delta_reader import GAP, RESTARTED
+from outlast.client.results.run_result import RunResult
 from outlast.contract.failures import MAX_TURNS_EXCEEDED
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.state import LoopState
 from outlast.loop.values import Json, JsonObject
 from outlast.rendering import LONGEST_EXCERPT, Shown, cut, joined
+from outlast.streams.delta_reader import GAP, RESTARTED
 from outlast.workflows.presentation import effect_line
 
 WHO_WIDTH = 10

@@ -4,14 +4,14 @@
 workflows or activities: a client may run where no agent is defined.
 """
 
-from outlast.client.connection import connect
 from outlast.client.handle import RunHandle, SentMessage
-from outlast.client.local_definitions import RemoteAgent
-from outlast.client.results import RunResult
-from outlast.client.run_state import RunState
-from outlast.client.runner import Runner
-from outlast.client.start import RunOptions
-from outlast.client.streaming import RunResultStreaming
+from outlast.client.read.streaming import RunResultStreaming
+from outlast.client.results.local_definitions import RemoteAgent
+from outlast.client.results.run_result import RunResult
+from outlast.client.results.run_state import RunState
+from outlast.client.start.options import RunOptions
+from outlast.client.start.runner import Runner
+from outlast.client.transport.connection import connect
 
 __all__ = [
     "RemoteAgent",

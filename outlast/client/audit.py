@@ -17,9 +17,9 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.errors import AgentsException, RunNotFound
-from outlast.client.history import RunReader
-from outlast.client.run_address import RunAddress
-from outlast.client.undelivered import notices_after_end
+from outlast.client.read.history import RunReader
+from outlast.client.read.undelivered import notices_after_end
+from outlast.client.transport.run_address import RunAddress
 from outlast.contract import names
 from outlast.contract.redaction import NOTHING, Redaction, redaction_of, redaction_of_texts
 from outlast.loop.approvals import (

@@ -15,14 +15,7 @@ from temporalio.service import RPCError
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import RunClosed, UserError
-from outlast.client import run_end
-from outlast.client.content import reader_of, with_content_stored
-from outlast.client.deltas import RawEvent, with_deltas
-from outlast.client.history import Progress, RunReader
-from outlast.client.local_definitions import LocalDefinitions
-from outlast.client.messages import check_cancel_mode, check_input, check_send_mode
-from outlast.client.nested_requests import present_requests
-from outlast.client.people import (
+from outlast.client.people.actions import (
     CLAIM_MINUTES,
     By,
     ClaimReceipt,
@@ -34,14 +27,27 @@ from outlast.client.people import (
     decision_of,
     outcome_of,
 )
-from outlast.client.read_range import CaughtUp, Place, ReadRange, Request, is_settled
-from outlast.client.reset import reset_to_failed_step
-from outlast.client.result_members import RunSnapshot
-from outlast.client.results import RunResult, error_of, result_of, result_of_answer, run_details
-from outlast.client.run_address import RunAddress
-from outlast.client.run_state import ENGINE
-from outlast.client.stream import RawResponsesStreamEvent, StreamEvent, changes
-from outlast.client.undelivered import notices_after_end
+from outlast.client.people.nested_requests import present_requests
+from outlast.client.read import run_end
+from outlast.client.read.delta_poller import RawEvent, with_deltas
+from outlast.client.read.events import RawResponsesStreamEvent, StreamEvent, changes
+from outlast.client.read.history import Progress, RunReader
+from outlast.client.read.read_range import CaughtUp, Place, ReadRange, Request, is_settled
+from outlast.client.read.undelivered import notices_after_end
+from outlast.client.results.local_definitions import LocalDefinitions
+from outlast.client.results.result_members import RunSnapshot
+from outlast.client.results.run_result import (
+    RunResult,
+    error_of,
+    result_of,
+    result_of_answer,
+    run_details,
+)
+from outlast.client.results.run_state import ENGINE
+from outlast.client.transport.content import reader_of, with_content_stored
+from outlast.client.transport.messages import check_cancel_mode, check_input, check_send_mode
+from outlast.client.transport.reset import reset_to_failed_step
+from outlast.client.transport.run_address import RunAddress
 from outlast.contract import names, records
 from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.loop.events import HoldMode

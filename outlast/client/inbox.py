@@ -20,8 +20,8 @@ from temporalio.service import RPCError
 
 from outlast.agents.errors import AgentsException, UserError
 from outlast.client.handle import RunHandle
-from outlast.client.outages import patience_of, ride_out
-from outlast.client.people import By, DecisionReceipt, person_of
+from outlast.client.people.actions import By, DecisionReceipt, person_of
+from outlast.client.transport.outages import patience_of, ride_out
 from outlast.contract import names
 from outlast.contract.searchability import searchable
 from outlast.loop.approvals import ApprovalRequest, Risk

@@ -19,9 +19,9 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
-from outlast.client.history import RunReader
 from outlast.client.identity import sign
-from outlast.client.run_address import RunAddress, check_size
+from outlast.client.read.history import RunReader
+from outlast.client.transport.run_address import RunAddress, check_size
 from outlast.contract import blobs, names, policies, records
 from outlast.loop import lines
 from outlast.loop.calls import ModelReply

@@ -12,7 +12,7 @@ from temporalio.client import Client
 
 from outlast.agents.config.run_config import RunConfig
 from outlast.client.handle import RunHandle
-from outlast.client.runner import Runner
+from outlast.client.start.runner import Runner
 from outlast.demo.feed import Feed, Narrator
 from outlast.demo.processes import Child, DemoFailed
 from outlast.demo.proof import Proof, key_of, ledger, prove

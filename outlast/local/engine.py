@@ -12,7 +12,7 @@ from outlast.agents.agent import Agent
 from outlast.agents.errors import ServerUnavailable, UserError
 from outlast.agents.logs import get_logger
 from outlast.blobs import use_local_store
-from outlast.client.connection import connect, is_configured
+from outlast.client.transport.connection import connect, is_configured
 from outlast.contract import names
 from outlast.dev import EmbeddedServer, default_data_dir
 from outlast.dev.data_dir import default_blob_dir

@@ -16,7 +16,7 @@ from outlast.agents.agent import Agent
 from outlast.agents.approvals.policy_file import ENVIRONMENT_VARIABLE, ApprovalFile
 from outlast.agents.logs import get_logger
 from outlast.agents.registry import OfRun, Registry
-from outlast.client.outages import is_gone
+from outlast.client.transport.outages import is_gone
 from outlast.local.loop_end import kept_out, kept_tasks
 from outlast.local.queues import QueueClaim
 from outlast.local.run_definitions import RunDefinitions

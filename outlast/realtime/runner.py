@@ -18,13 +18,13 @@ from outlast.agents.errors import RunAlreadyStarted, RunNotFound, UserError
 from outlast.agents.realtime import RealtimeAgent, RealtimeRunHooks, check_realtime
 from outlast.agents.registry import Registry
 from outlast.client.handle import RunHandle
-from outlast.client.local_definitions import LocalDefinitions
-from outlast.client.outages import ride_out
-from outlast.client.run_host import RunHost
-from outlast.client.runner import NewRun, Runner, start_workflow
-from outlast.client.same_run import has_other_owner, start_digest
-from outlast.client.start import check_place, place_options, run_input
-from outlast.client.tenant import Tenant
+from outlast.client.results.local_definitions import LocalDefinitions
+from outlast.client.start.options import check_place, place_options, run_input
+from outlast.client.start.run_host import RunHost
+from outlast.client.start.runner import NewRun, Runner, start_workflow
+from outlast.client.start.same_run import has_other_owner, start_digest
+from outlast.client.start.tenant import Tenant
+from outlast.client.transport.outages import ride_out
 from outlast.contract import names, records
 from outlast.loop.state import LoopState
 from outlast.loop.values import DEFAULT_MAX_TURNS, Json

@@ -13,9 +13,8 @@ from outlast.activities.carry_out import Attempt, carry_out
 from outlast.activities.content import NO_STORE, recorded_result, whole_request
 from outlast.activities.errors import EffectError
 from outlast.activities.worker_deps import WorkerDeps
-from outlast.client.exceptions import exception_of
+from outlast.client.transport.exceptions import exception_of
 from outlast.contract import failures, history, records, stages
-from outlast.contract.delta_reader import RESTARTED
 from outlast.contract.effects import kind_of, request_of
 from outlast.contract.refusals import refusal_of
 from outlast.contract.stages import Stage
@@ -37,6 +36,7 @@ from outlast.loop.machine import advance
 from outlast.loop.spending import spent_of_parent
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
+from outlast.streams.delta_reader import RESTARTED
 from outlast.tracing.stage_spans import StageSpans
 
 OnState = Callable[[LoopState], None]

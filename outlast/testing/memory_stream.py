@@ -8,11 +8,11 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any, Unpack
 
 from outlast.agents.agent import Agent
-from outlast.client.deltas import RawEvent
-from outlast.client.local_definitions import LocalDefinitions
-from outlast.client.run_state import RunState, is_list_input
-from outlast.client.start import StartOptions, check_names
-from outlast.client.streaming import RunResultStreaming
+from outlast.client.read.delta_poller import RawEvent
+from outlast.client.read.streaming import RunResultStreaming
+from outlast.client.results.local_definitions import LocalDefinitions
+from outlast.client.results.run_state import RunState, is_list_input
+from outlast.client.start.options import StartOptions, check_names
 from outlast.loop.events import CancelMode, CancelRequested
 from outlast.loop.state import LoopState
 from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
@@ -62,7 +62,7 @@ def run_in_memory_streamed(
 
 
 class _MemorySource:
-    """Implements `outlast.client.streaming.RunSource`.
+    """Implements `outlast.client.read.streaming.RunSource`.
 
     Attributes:
         client: always None.

@@ -14,10 +14,10 @@ from outlast.agents.callables import call
 from outlast.agents.context.codec import context_class, write_parts
 from outlast.agents.errors import RunCancelled, UserError
 from outlast.agents.registry import Registry
-from outlast.client.local_definitions import LocalDefinitions
-from outlast.client.results import RunResult, error_of, result_of
-from outlast.client.run_state import RunState, is_list_input
-from outlast.client.start import StartOptions, check_names, run_input
+from outlast.client.results.local_definitions import LocalDefinitions
+from outlast.client.results.run_result import RunResult, error_of, result_of
+from outlast.client.results.run_state import RunState, is_list_input
+from outlast.client.start.options import StartOptions, check_names, run_input
 from outlast.contract import blobs, records
 from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.loop.effects import RunAgent

@@ -8,7 +8,7 @@ from dataclasses import fields
 import outlast
 from outlast.agents.agent_tools.agent_tool import AgentToolOptions
 from outlast.agents.tools.function_tool import ToolOptions
-from outlast.client.result_members import RunResultBase
+from outlast.client.results.result_members import RunResultBase
 from tests.architecture.source import PUBLIC, ROOT
 
 TABLE = (ROOT / "docs" / "reference" / "feature-table.md").read_text(encoding="utf-8")

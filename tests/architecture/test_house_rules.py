@@ -60,8 +60,8 @@ def test_there_is_one_loop() -> None:
 STATE = LoopState.__name__
 
 SEEN_ONLY = {
-    "client/streaming.py": "what a reader has seen of a run so far",
-    "client/result_members.py": "a result whose large content was fetched",
+    "client/read/streaming.py": "what a reader has seen of a run so far",
+    "client/results/result_members.py": "a result whose large content was fetched",
 }
 """Modules outside of the loop that make a state of a run, with the reason."""
 

@@ -80,8 +80,12 @@ AREAS = {
         95,
         ["boundary", "engine_heartbeat", "heartbeats", "intake"],
     ),
-    "contract": Area(
-        "outlast/contract", ["tests/unit/contract", "tests/unit/client/test_deltas.py"], 60, 95
+    "contract": Area("outlast/contract", ["tests/unit/contract"], 60, 95),
+    "streams": Area(
+        "outlast/streams",
+        ["tests/unit/streams", "tests/unit/client/read/test_delta_poller.py"],
+        30,
+        95,
     ),
 }
 

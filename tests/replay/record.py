@@ -18,8 +18,8 @@ from temporalio.client import Client
 
 from outlast import AgentsException
 from outlast.client.handle import RunHandle
-from outlast.client.history import RunReader
-from outlast.client.start import run_input
+from outlast.client.read.history import RunReader
+from outlast.client.start.options import run_input
 from outlast.contract import names, records
 from outlast.dev import EmbeddedServer
 from outlast.loop.values import JsonObject

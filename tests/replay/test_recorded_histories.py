@@ -10,7 +10,7 @@ from temporalio.client import WorkflowHistory
 from temporalio.converter import DataConverter
 from temporalio.worker import Replayer
 
-from outlast.client.history import HistoryReader
+from outlast.client.read.history import HistoryReader
 from outlast.contract import history, records
 from outlast.loop.invariants import violations
 from outlast.loop.items import Item

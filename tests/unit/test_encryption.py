@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from temporalio.api.common.v1 import Payload
 
 from outlast.agents.errors import UserError
-from outlast.client.codecs import load_converter
+from outlast.client.transport.codecs import load_converter
 from outlast.encryption import (
     ENCODING,
     FORMAT,

@@ -23,11 +23,11 @@ from outlast.agents.agent import Agent
 from outlast.agents.config.run_config import RunConfig
 from outlast.agents.registry import Registry
 from outlast.client.handle import RunHandle
-from outlast.client.history import HistoryReader, Progress
-from outlast.client.results import RunResult
-from outlast.client.runner import Runner
-from outlast.client.start import run_input
-from outlast.client.streaming import RunResultStreaming
+from outlast.client.read.history import HistoryReader, Progress
+from outlast.client.read.streaming import RunResultStreaming
+from outlast.client.results.run_result import RunResult
+from outlast.client.start.options import run_input
+from outlast.client.start.runner import Runner
 from outlast.contract import names, records
 from outlast.loop.state import LoopState
 from outlast.testing import ScriptedModel

@@ -17,7 +17,7 @@ from temporalio.client import Client, WorkflowHandle, WorkflowHistory
 from temporalio.service import RPCError
 from temporalio.worker import Replayer
 
-from outlast.client.history import HistoryReader, RunReader
+from outlast.client.read.history import HistoryReader, RunReader
 from outlast.contract import history, names, records
 from outlast.loop.invariants import violations
 from outlast.loop.state import LoopState

@@ -29,9 +29,9 @@ from outlast.agents.errors import (
     UserError,
 )
 from outlast.agents.tools.function_tool import function_tool
-from outlast.client.connection import connect
 from outlast.client.handle import RunHandle
-from outlast.client.runner import Runner
+from outlast.client.start.runner import Runner
+from outlast.client.transport.connection import connect
 from outlast.contract import policies
 from outlast.contract.names import SCHEMA_VERSION
 from outlast.loop.calls import Policy

@@ -23,7 +23,7 @@ from outlast.agents.errors import InputGuardrailTripwireTriggered, UserError
 from outlast.agents.guardrails.guardrail import GuardrailFunctionOutput, input_guardrail
 from outlast.agents.tools.function_tool import function_tool
 from outlast.client.handle import RunHandle
-from outlast.client.runner import Runner
+from outlast.client.start.runner import Runner
 from outlast.contract import names
 from outlast.dev import EmbeddedServer
 from outlast.encryption import EncryptionCodec

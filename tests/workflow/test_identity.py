@@ -85,7 +85,7 @@ async def test_a_client_without_a_key_is_refused_where_proof_is_needed(
     async def unsigned(_client: object, decision: Decision, *_: object, **_action: str) -> Decision:
         return decision
 
-    monkeypatch.setattr("outlast.client.people.sign", unsigned)
+    monkeypatch.setattr("outlast.client.people.actions.sign", unsigned)
     with pytest.raises(DecisionRefused, match="a program with an identity key"):
         await handle.approve("a1", by="ann")
 

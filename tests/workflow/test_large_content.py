@@ -18,7 +18,7 @@ from outlast.agents.errors import ConversationFull
 from outlast.agents.tools.function_tool import function_tool
 from outlast.blobs import FileBlobStore, locations
 from outlast.client.handle import RunHandle, SentMessage
-from outlast.client.results import RunResult
+from outlast.client.results.run_result import RunResult
 from outlast.contract import policies
 from outlast.contract.blobs import is_plain, key_of
 from outlast.loop.values import reference

@@ -18,8 +18,8 @@ from outlast.agents.guardrails.guardrail import (
 )
 from outlast.agents.hooks import RunHooks
 from outlast.agents.tools.function_tool import function_tool
-from outlast.client.results import RunResult
-from outlast.client.runner import Runner
+from outlast.client.results.run_result import RunResult
+from outlast.client.start.runner import Runner
 from outlast.dev import running_server
 from outlast.local.engine import LocalEngine
 from outlast.testing import ScriptedModel, call, say

@@ -14,7 +14,7 @@ from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import DecisionRefused, RunBusy, RunCancelled
 from outlast.agents.tools.function_tool import function_tool
 from outlast.client.handle import RunHandle
-from outlast.client.stream import NumberedEvent
+from outlast.client.read.events import NumberedEvent
 from outlast.contract import names, policies, records
 from outlast.contract.policies import ROLL_OVER_BYTES
 from outlast.loop.state import LoopState

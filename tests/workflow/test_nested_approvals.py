@@ -15,7 +15,7 @@ from outlast.agents.agent import Agent
 from outlast.agents.errors import DecisionRefused
 from outlast.agents.tools.function_tool import function_tool
 from outlast.client.handle import RunHandle
-from outlast.client.runner import Runner
+from outlast.client.start.runner import Runner
 from outlast.contract import names, records
 from outlast.loop.approvals import Decision
 from outlast.ports.model import ModelRequest

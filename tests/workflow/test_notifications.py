@@ -22,7 +22,7 @@ from outlast.agents.errors import RunCancelled, RunNotFound
 from outlast.agents.tools.function_tool import function_tool
 from outlast.client.audit import audit_run
 from outlast.client.handle import RunHandle
-from outlast.client.start import run_input
+from outlast.client.start.options import run_input
 from outlast.contract import identity, names, records
 from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.loop.notices import Notice

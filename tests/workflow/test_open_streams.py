@@ -11,11 +11,9 @@ from outlast import OpenAIProvider
 from outlast.agents.agent import Agent
 from outlast.agents.tools.function_tool import function_tool
 from outlast.cli.follower import Entry, Follower
-from outlast.client import deltas as reader
 from outlast.client.handle import RunHandle
-from outlast.client.runner import Runner
-from outlast.contract.call_windows import CallWindows
-from outlast.contract.delta_reader import RESTARTED
+from outlast.client.read import delta_poller as reader
+from outlast.client.start.runner import Runner
 from outlast.demo.responses_server import ResponsesServer
 from outlast.loop.items import text_of
 from outlast.loop.state import has_message
@@ -23,6 +21,8 @@ from outlast.loop.values import JsonObject
 from outlast.ports import session as ports_session
 from outlast.ports.model import ModelRequest, ModelResponse
 from outlast.sessions.sqlite import SQLiteSession
+from outlast.streams.call_windows import CallWindows
+from outlast.streams.delta_reader import RESTARTED
 from outlast.testing import ScriptedModel, call, fail_after, paced, say
 from tests.workflow.desk import PATIENCE_SECONDS, QUICK, Desk
 from tests.workflow.people import ANN

@@ -17,9 +17,9 @@ from temporalio.client import Client
 from outlast.agents.agent import Agent
 from outlast.agents.errors import ServerUnavailable
 from outlast.agents.tools.function_tool import function_tool
-from outlast.client import outages
 from outlast.client.handle import RunHandle
-from outlast.client.runner import Runner
+from outlast.client.start.runner import Runner
+from outlast.client.transport import outages
 from outlast.contract import names
 from outlast.dev import EmbeddedServer, running_server
 from outlast.local.engine import LocalEngine

@@ -18,7 +18,7 @@ from outlast.agents.config.run_config import RunConfig
 from outlast.agents.errors import AgentsException, DecisionRefused
 from outlast.agents.tools.function_tool import function_tool
 from outlast.client.handle import RunHandle
-from outlast.client.people import DecisionReceipt
+from outlast.client.people.actions import DecisionReceipt
 from outlast.contract import names, records
 from outlast.loop.approvals import Person
 from outlast.ports.model import ModelRequest

@@ -14,7 +14,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from outlast.agents.agent import Agent
 from outlast.agents.errors import UserError
 from outlast.agents.tools.function_tool import function_tool
-from outlast.client.runner import Runner
+from outlast.client.start.runner import Runner
 from outlast.testing import ScriptedModel, call, paced, say
 from outlast.worker import AgentWorker, OutlastPlugin
 from tests.workflow.desk import PATIENCE_SECONDS, Desk

@@ -13,14 +13,14 @@ from temporalio.runtime import MetricBuffer, Runtime, TelemetryConfig
 from outlast.agents.agent import Agent
 from outlast.agents.config.run_config import RunConfig
 from outlast.agents.tools.function_tool import function_tool
-from outlast.client import deltas as reader
 from outlast.client.handle import RunHandle
-from outlast.client.stream import StreamEvent
-from outlast.contract.call_windows import CallWindows
-from outlast.contract.delta_reader import RESTARTED
+from outlast.client.read import delta_poller as reader
+from outlast.client.read.events import StreamEvent
 from outlast.contract.names import ACTIVITY_MODEL, SETTING_STREAM
 from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelRequest
+from outlast.streams.call_windows import CallWindows
+from outlast.streams.delta_reader import RESTARTED
 from outlast.testing import ScriptedModel, call, fail_after, paced, say
 from outlast.testing.scripted_model import Step
 from tests.workflow.desk import PATIENCE_SECONDS, QUICK, Desk

@@ -13,8 +13,8 @@ from outlast import Tenant
 from outlast.agents.agent import Agent
 from outlast.agents.tools.function_tool import function_tool
 from outlast.client.handle import RunHandle
-from outlast.client.runner import NewRun, start_workflow
-from outlast.client.start import run_input
+from outlast.client.start.options import run_input
+from outlast.client.start.runner import NewRun, start_workflow
 from outlast.realtime import RealtimeAgent, RealtimeModelConfig, RealtimeRunner
 from outlast.testing import ScriptedModel, ScriptedRealtimeServer, call
 from tests.servers import NAMED_ADDRESS

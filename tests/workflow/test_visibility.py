@@ -14,7 +14,7 @@ from outlast.agents.agent import Agent
 from outlast.agents.handoffs.handoff import handoff
 from outlast.agents.tools.function_tool import function_tool
 from outlast.client.handle import RunHandle
-from outlast.client.runner import Runner
+from outlast.client.start.runner import Runner
 from outlast.contract import names
 from outlast.testing import ScriptedModel, call, say
 from outlast.worker import AgentWorker
@@ -121,8 +121,8 @@ async def test_a_server_that_refuses_the_attributes_carries_runs_all_the_same(
     async def refused(client: Client) -> bool:
         return False
 
-    monkeypatch.setattr("outlast.client.runner.add_search_attributes", refused)
-    monkeypatch.setattr("outlast.client.runner.names.ATTRIBUTE_AGENT", "NobodyMadeThis")
+    monkeypatch.setattr("outlast.client.start.runner.add_search_attributes", refused)
+    monkeypatch.setattr("outlast.client.start.runner.names.ATTRIBUTE_AGENT", "NobodyMadeThis")
     client = await bare_server.connect()
     agent = Agent[Any](name="Helper")
     async with AgentWorker(client, agents=[agent], model_provider=ScriptedModel("Hello.")):

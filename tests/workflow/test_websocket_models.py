@@ -9,7 +9,7 @@ import pytest
 
 from outlast.agents.agent import Agent
 from outlast.agents.tools.function_tool import function_tool
-from outlast.client.responses_websocket_session import responses_websocket_session
+from outlast.client.start.responses_websocket_session import responses_websocket_session
 from outlast.local.engine import LocalEngine
 from outlast.loop.values import JsonObject
 from outlast.models import OpenAIProvider

@@ -12,7 +12,7 @@ from outlast.agents.agent import Agent
 from outlast.agents.errors import ModelCallFailed
 from outlast.agents.tools.function_tool import function_tool
 from outlast.client.inbox import Inbox, InboxEntry
-from outlast.client.runner import Runner
+from outlast.client.start.runner import Runner
 from outlast.contract import names
 from outlast.models.multi_provider import MultiProvider
 from outlast.testing import ScriptedModel, call

@@ -16,7 +16,7 @@ from benchmarks.peers.programs.note import keep_note
 from benchmarks.usage import report_when_asked
 from outlast import ModelSettings
 from outlast.cli import event_loop
-from outlast.client.connection import connect
+from outlast.client.transport.connection import connect
 from outlast.models.openai.body_encoding import encode
 from outlast.models.openai.http_session import HttpResponse, HttpSession
 

@@ -10,7 +10,7 @@ from benchmarks.usage import report_when_asked
 from outlast import Agent, function_tool
 from outlast.agents.context.wrapper import ToolContext
 from outlast.cli import event_loop
-from outlast.client.connection import connect
+from outlast.client.transport.connection import connect
 from outlast.models import OpenAIProvider
 from outlast.worker import AgentWorker
 

@@ -293,7 +293,7 @@ async def _run_alone(tool: AgentTool, context: ToolContext[Any], arguments: str)
 
     A call in a run starts a nested run instead, without this function.
     """
-    runner: Any = load("outlast.client.runner:Runner")
+    runner: Any = load("outlast.client.start.runner:Runner")
     options = {
         "context": context.context,
         "max_turns": tool.max_turns,

@@ -33,7 +33,6 @@ from outlast.agents.guardrails.guardrail import (
 from outlast.agents.handoffs.handoff import handoff
 from outlast.agents.tools.function_tool import function_tool
 from outlast.contract import claims, names, policies, records
-from outlast.contract.call_windows import FinishedCall, call_windows
 from outlast.contract.effects import EffectRequest
 from outlast.loop.calls import Policy
 from outlast.loop.checks import Candidate
@@ -42,6 +41,7 @@ from outlast.loop.items import Item
 from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelError
 from outlast.sessions.sqlite import SQLiteSession
+from outlast.streams.call_windows import FinishedCall, call_windows
 from outlast.testing import ScriptedModel, call, say
 from outlast.testing.scripted_model import paced
 from tests.claims import forget_claims

@@ -13,7 +13,7 @@ from outlast.agents.guardrails.tool_guardrails import (
     ToolOutputGuardrail,
 )
 from outlast.agents.hooks import RunHooks
-from outlast.client.results import RunResult
+from outlast.client.results.run_result import RunResult
 from outlast.sessions.sqlite import SQLiteSession
 from outlast.testing import ScriptedModel, call, run_in_memory
 

@@ -11,8 +11,8 @@ from temporalio.testing import ActivityEnvironment
 from outlast.activities import stream_heartbeats as module
 from outlast.activities.heartbeats import Beat
 from outlast.activities.stream_heartbeats import Cadence, StreamHeartbeats
-from outlast.contract.deltas import DeltaWindow
 from outlast.loop.values import JsonObject
+from outlast.streams.window import DeltaWindow
 
 LIVENESS_SECONDS = 10 / 3
 

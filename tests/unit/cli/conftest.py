@@ -82,7 +82,7 @@ async def client(server: EmbeddedServer) -> Client:
 def nowhere(home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A machine on which no server runs."""
     monkeypatch.setenv("OUTLAST_DATA_DIR", str(tmp_path / "empty"))
-    monkeypatch.setattr("outlast.client.connection.DEFAULT_ADDRESS", "127.0.0.1:1")
+    monkeypatch.setattr("outlast.client.transport.connection.DEFAULT_ADDRESS", "127.0.0.1:1")
     return tmp_path
 
 

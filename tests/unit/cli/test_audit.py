@@ -20,7 +20,7 @@ from outlast.cli.durations import past_time
 from outlast.client import audit
 from outlast.client.audit import FIELDS, AuditLog, AuditRecord, UnreadRun
 from outlast.client.identity import os_user
-from outlast.client.runner import Runner
+from outlast.client.start.runner import Runner
 from outlast.loop.approvals import Audience
 from outlast.testing import ScriptedModel, call
 from tests.hostile_text import TEXTS, assert_visible

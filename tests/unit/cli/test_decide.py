@@ -19,8 +19,8 @@ from outlast.cli import decide, editor, terminal
 from outlast.cli.argument_changes import with_changes
 from outlast.client.handle import RunHandle
 from outlast.client.identity import os_user, person
-from outlast.client.people import DecisionReceipt
-from outlast.client.runner import Runner
+from outlast.client.people.actions import DecisionReceipt
+from outlast.client.start.runner import Runner
 from outlast.loop.approvals import ApprovalRequest, ApprovalTerms
 from outlast.loop.approvals import Audience as Terms
 from outlast.testing import ScriptedModel, call

@@ -14,7 +14,7 @@ from outlast.cli import dev
 from outlast.cli import server as temporal_server
 from outlast.cli.dev_worker import watched
 from outlast.cli.target import locate
-from outlast.client.runner import Runner
+from outlast.client.start.runner import Runner
 from outlast.dev import EmbeddedServer
 from tests.unit.cli.conftest import Invoke, eventually
 

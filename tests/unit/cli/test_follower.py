@@ -15,13 +15,13 @@ from outlast.agents.errors import (
 from outlast.cli import follower as module
 from outlast.cli.follower import Delta, Entry, Follower, Retry, is_settled
 from outlast.client.handle import RunHandle
-from outlast.client.history import Progress
-from outlast.client.runner import Runner
-from outlast.contract.deltas import is_delta
+from outlast.client.read.history import Progress
+from outlast.client.start.runner import Runner
 from outlast.loop.effects import ModelReplied
 from outlast.loop.state import LoopState, has_message
 from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelError
+from outlast.streams.window import is_delta
 from outlast.testing import ScriptedModel, call
 from tests.unit.cli.conftest import Open, eventually
 from tests.unit.client.recorded import FakeClient, Kind, Recording

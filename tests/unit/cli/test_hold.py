@@ -12,7 +12,7 @@ from typer.testing import Result
 from outlast.agents.errors import UserError
 from outlast.client.handle import RunHandle
 from outlast.client.identity import os_user
-from outlast.client.runner import Runner
+from outlast.client.start.runner import Runner
 from outlast.testing import ScriptedModel
 from tests.hostile_text import assert_visible
 from tests.unit.cli.conftest import Invoke, Open

@@ -13,7 +13,7 @@ from temporalio.client import Client
 
 from outlast.cli import editor
 from outlast.client.identity import os_user
-from outlast.client.runner import Runner
+from outlast.client.start.runner import Runner
 from outlast.loop.approvals import digest
 from outlast.testing import ScriptedModel, call
 from outlast.testing import say as said

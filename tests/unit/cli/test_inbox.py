@@ -24,7 +24,7 @@ from outlast.cli.durations import shown_time
 from outlast.client.handle import RunHandle
 from outlast.client.identity import os_user
 from outlast.client.inbox import InboxChange, InboxEntry
-from outlast.client.runner import Runner
+from outlast.client.start.runner import Runner
 from outlast.loop.approvals import ApprovalRequest, ApprovalTerms, Claim
 from outlast.loop.approvals import Audience as Terms
 from outlast.testing import ScriptedModel, call

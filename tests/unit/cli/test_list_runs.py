@@ -13,7 +13,7 @@ from outlast.cli.durations import rough
 from outlast.cli.list_runs import Filter, Row, find_runs, with_tokens
 from outlast.cli.policy import try_policies
 from outlast.client.handle import RunHandle
-from outlast.client.runner import Runner
+from outlast.client.start.runner import Runner
 from outlast.dev import EmbeddedServer
 from outlast.testing import ScriptedModel, call
 from tests.servers import server_for_tests

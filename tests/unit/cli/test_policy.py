@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from outlast.client.runner import Runner
+from outlast.client.start.runner import Runner
 from outlast.testing import ScriptedModel, call
 from tests.unit.cli.conftest import Invoke, Open
 

@@ -5,7 +5,7 @@ import pytest
 from temporalio.client import Client
 
 from outlast.client.handle import RunHandle
-from outlast.client.runner import Runner
+from outlast.client.start.runner import Runner
 from outlast.dev import EmbeddedServer
 from outlast.ports.model import ModelError
 from outlast.testing import ScriptedModel, call

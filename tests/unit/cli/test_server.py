@@ -133,7 +133,7 @@ async def test_a_short_wait_gives_no_hint(client: Client) -> None:
 async def test_the_server_of_another_project_is_not_used(
     server: EmbeddedServer, home: Path, nowhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("outlast.client.connection.DEFAULT_ADDRESS", server.address)
+    monkeypatch.setattr("outlast.client.transport.connection.DEFAULT_ADDRESS", server.address)
 
     with pytest.raises(ServerUnavailable) as caught:
         await connect()
@@ -147,7 +147,7 @@ async def test_a_server_of_nobody_at_the_default_address_is_used(
     nowhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with EmbeddedServer(ui_port=None) as own:
-        monkeypatch.setattr("outlast.client.connection.DEFAULT_ADDRESS", own.address)
+        monkeypatch.setattr("outlast.client.transport.connection.DEFAULT_ADDRESS", own.address)
 
         assert (await connect()).client.service_client.config.target_host == own.address
         assert (await connect(None, "missing")).client.namespace == "missing"

@@ -17,7 +17,7 @@ from outlast.cli.events import run_events
 from outlast.cli.report import Report, show_report
 from outlast.client.handle import RunHandle
 from outlast.client.identity import os_user
-from outlast.client.runner import Runner
+from outlast.client.start.runner import Runner
 from outlast.loop.approvals import ApprovalRequest, Decision, Remembered
 from outlast.loop.budgets import Budget
 from outlast.loop.effects import RunTool

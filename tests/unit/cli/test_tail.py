@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from outlast.cli.app import app
 from outlast.cli.events import RunEvent
 from outlast.cli.follower import Delta, Entry, TailEvent
-from outlast.client.runner import Runner
+from outlast.client.start.runner import Runner
 from outlast.testing import ScriptedModel, call
 from tests.unit.cli.conftest import Invoke, Open
 

@@ -9,12 +9,12 @@ from rich.console import Console
 from outlast.cli import view
 from outlast.cli.events import RunEvent
 from outlast.cli.view import LiveView
-from outlast.client.results import result_of
-from outlast.contract.reply_events import reply_events
+from outlast.client.results.run_result import result_of
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.effects import RunTool
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
+from outlast.streams.reply_events import reply_events
 
 REQUEST = ApprovalRequest(
     id="a1",

@@ -16,7 +16,7 @@ from temporalio.client import Client
 
 from outlast.cli.server import pollers
 from outlast.cli.supervisor import AFTER_GRACE_SECONDS
-from outlast.client.runner import Runner
+from outlast.client.start.runner import Runner
 from outlast.dev import EmbeddedServer
 from tests.unit.cli.conftest import Invoke, eventually
 

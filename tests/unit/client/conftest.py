@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from outlast.client import run_address
+from outlast.client.transport import run_address
 
 
 @pytest.fixture(autouse=True)

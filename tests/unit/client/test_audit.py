@@ -25,7 +25,7 @@ from outlast.client.audit import (
     records_between,
     summary_of,
 )
-from outlast.client.history import HistoryReader
+from outlast.client.read.history import HistoryReader
 from outlast.contract.history import fold
 from outlast.contract.records import write_state
 from outlast.contract.redaction import NOTHING, redaction_of_texts

@@ -34,8 +34,8 @@ from outlast.agents.errors import (
     UserError,
 )
 from outlast.client.handle import RunHandle, SentMessage
-from outlast.client.read_range import ReadRange
-from outlast.client.stream import NumberedEvent
+from outlast.client.read.events import NumberedEvent
+from outlast.client.read.read_range import ReadRange
 from outlast.loop.state import LoopState
 from tests.unit.client.recorded import FakeClient, Kind, Recording, application_failure, refused
 

@@ -8,7 +8,7 @@ from temporalio.client import Client
 from outlast.agents.errors import RunNotFound
 from outlast.cli import terminal
 from outlast.cli.demo_screen import TerminalNarrator
-from outlast.client.runner import Runner
+from outlast.client.start.runner import Runner
 from outlast.demo.feed import Feed
 from outlast.demo.processes import DemoFailed
 from outlast.loop.effects import RunTool

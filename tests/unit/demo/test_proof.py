@@ -9,7 +9,7 @@ import pytest
 from support_desk.shop import Shop
 from temporalio.client import Client
 
-from outlast.client.runner import Runner
+from outlast.client.start.runner import Runner
 from outlast.demo.proof import Deed, Proof, key_of, ledger, prove
 from outlast.loop.effects import RunTool
 from outlast.testing import ScriptedModel, call

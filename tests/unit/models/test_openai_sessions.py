@@ -13,7 +13,7 @@ from outlast import Agent
 from outlast.activities.session import save_items
 from outlast.agents.config.session_input import SessionSettings, check_session
 from outlast.agents.errors import UserError
-from outlast.client.start import run_input
+from outlast.client.start.options import run_input
 from outlast.loop.values import JsonObject
 from outlast.models.openai.compaction_session import OpenAIResponsesCompactionSession
 from outlast.models.openai.conversations_session import (

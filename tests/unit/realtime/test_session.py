@@ -19,7 +19,7 @@ from outlast import (
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.realtime import RealtimeAgent, realtime_handoff
 from outlast.agents.registry import Registry
-from outlast.client.local_definitions import LocalDefinitions
+from outlast.client.results.local_definitions import LocalDefinitions
 from outlast.loop.approvals import Decision
 from outlast.loop.events import CancelRequested
 from outlast.loop.items import text_of

@@ -10,10 +10,10 @@ from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.registry import Registry
 from outlast.agents.tools.function_tool import ToolRetry
 from outlast.contract import records
-from outlast.contract.delta_reader import RESTARTED
 from outlast.loop.approvals import Decision
 from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelError
+from outlast.streams.delta_reader import RESTARTED
 from outlast.testing import ScriptedModel, call, fail_after, wait_for
 from outlast.testing.in_memory import MemoryRun
 

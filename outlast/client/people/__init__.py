@@ -1,0 +1,1 @@
+"""Internal. Sends what people do in runs."""

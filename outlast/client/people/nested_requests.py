@@ -1,0 +1,128 @@
+"""Reads the requests of nested runs from the runs that made them.
+
+A run forgets the requests of a nested run that has ended; the request's id leads to that run.
+"""
+
+from dataclasses import replace
+
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from outlast.client.read.history import RunReader
+from outlast.client.transport.run_address import RunAddress
+from outlast.loop.approvals import ApprovalRequest
+from outlast.loop.call_forms import name_of
+from outlast.loop.effects import RunAgent
+from outlast.loop.state import LoopState
+
+
+async def present_requests(root: LoopState, client: Client) -> tuple[ApprovalRequest, ...]:
+    """Return the pending requests of a run and of its nested runs, as they are now.
+
+    Reports of nested runs are not read: one may be late, and anybody who reaches the server may
+    send one. The nested runs are those that the run waits for, if the server says that they are
+    nested in it.
+
+    Args:
+        root: the run that lists the requests.
+        client: the client.
+
+    Raises:
+        AgentsException: the server refused, or a nested run cannot be read.
+    """
+    found = list(root.own_requests)
+    waiting = _nested_ids(root)
+    while waiting:
+        run_id = waiting.pop(0)
+        nested = await state_of(run_id, client)
+        if nested is None or not await is_nested_in(run_id, root.run_id, client):
+            continue
+        found += [replace(one, run_id=run_id) for one in nested.own_requests]
+        waiting += _nested_ids(nested)
+    return tuple(found)
+
+
+def _nested_ids(run: LoopState) -> list[str]:
+    """Return the ids of the nested runs that a run waits for."""
+    return [one.nested_id for one in run.pending if isinstance(one, RunAgent)]
+
+
+async def is_nested_in(run_id: str, root_id: str, client: Client) -> bool:
+    """Whether a run was started by another one, or by a run nested in that one."""
+    seen = {run_id}
+    while True:
+        try:
+            description = await client.get_workflow_handle(run_id).describe()
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                return False
+            raise await RunAddress(client, run_id).translate(error) from error
+        run_id = description.parent_id or ""
+        if run_id in {"", root_id} or run_id in seen:
+            return run_id == root_id
+        seen.add(run_id)
+
+
+async def run_of_request(
+    request_id: str, root: LoopState, client: Client
+) -> tuple[str, ApprovalRequest | None]:
+    """Return the nested run that made a request, and the request if that run has ended.
+
+    Args:
+        request_id: the id of the request, such as `e3.a1`.
+        root: the run that received the decision.
+        client: the client.
+
+    Returns:
+        The nested run's id, or an empty string if the root run handles the request; and the request
+        itself, settled, if the nested run has ended.
+    """
+    for one in root.pending_approvals:
+        if one.id == request_id:
+            return one.run_id, None
+    if root.phase == "closed":
+        return "", None
+    nested = await _requesting_run(request_id, root, client)
+    request = None if nested is None else request_in(nested, request_id)
+    if nested is None or request is None:
+        return "", None
+    return nested.run_id, request if nested.phase == "closed" else None
+
+
+async def state_of(run_id: str, client: Client) -> LoopState | None:
+    """Return the state of a run, or None if there is no such run any more.
+
+    Raises:
+        AgentsException: the server refused.
+    """
+    try:
+        return await RunReader(client, run_id).catch_up()
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return None
+        raise await RunAddress(client, run_id).translate(error) from error
+
+
+def request_in(run: LoopState, request_id: str) -> ApprovalRequest | None:
+    """Return a request that a run made itself, or None."""
+    return next((request for request in run.approvals if request.id == request_id), None)
+
+
+async def _requesting_run(request_id: str, run: LoopState, client: Client) -> LoopState | None:
+    """Follow the effects in the id: `e3.e5.a1` leads to effect 3, then to effect 5.
+
+    The id of a nested run consists of its tool and its effect; a request's id has only the effects,
+    so the tools come from the transcript. There are few candidates.
+    """
+    own = run.start.parent.prefix if run.start.parent else ""
+    step, dot, _ = request_id.removeprefix(own).partition(".")
+    if not dot:
+        return run
+    called = dict.fromkeys(name_of(item.raw) for item in run.items if item.kind == "tool_call")
+    for name in called:
+        nested_id = f"{run.run_id}/{name}-{step.removeprefix('e')}"
+        nested = await state_of(nested_id, client)
+        # Somebody may have started a run of their own in its place.
+        if nested is not None and await is_nested_in(nested_id, run.run_id, client):
+            return await _requesting_run(request_id, nested, client)
+    return None

@@ -1,0 +1,1 @@
+"""Internal. Reads a run from its history, live or late."""

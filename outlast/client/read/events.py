@@ -1,0 +1,141 @@
+"""The numbered events of a run, for its readers.
+
+They are made from two consecutive states, so every reader of the same history sees the same events
+with the same numbers, and can resume from any number in any process.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from outlast.agents.items.stream_events import (
+    AgentUpdatedStreamEvent,
+    RawResponsesStreamEvent,
+    RunItemStreamEvent,
+    item_event,
+)
+from outlast.client.results.local_definitions import LocalDefinitions
+from outlast.contract.effects import kind_of
+from outlast.loop import phrases
+from outlast.loop.approvals import ApprovalRequest
+from outlast.loop.items import INTERNAL_KINDS
+from outlast.loop.state import LoopState, Status, released
+
+_NOBODY = LocalDefinitions()
+_NESTED: Final = phrases.blocked("")
+_REMEDY: Final = "Start a worker that has this; the run then continues by itself."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalStreamEvent:
+    """An approval request was made or settled; its status says which."""
+
+    id: int
+    request: ApprovalRequest
+    type: Literal["approval_stream_event"] = "approval_stream_event"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockedStep:
+    """A step of a run, or of a run nested in it, that no worker can carry out so far.
+
+    Attributes:
+        step: the step, such as `The model call of Triage`; it may have text that others have written.
+        lacks: what the worker lacks that tried it, in its own words.
+    """
+
+    step: str
+    lacks: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusStreamEvent:
+    """The status of the run has changed, or what blocks it.
+
+    Attributes:
+        id: the event's number.
+        status: the present status; `running` if only something beside the conversation is blocked,
+            or a step of a nested run.
+        blocked: the steps that no worker can carry out so far.
+        held_by: the person who has the conversation; empty for the agent.
+    """
+
+    id: int
+    status: Status
+    blocked: tuple[BlockedStep, ...] = ()
+    held_by: str = ""
+    type: Literal["status_stream_event"] = "status_stream_event"
+
+    @property
+    def reason(self) -> str:
+        """Why the run does not go on and what to do, for people; empty while it does."""
+        why: list[str] = []
+        if self.status == "held":
+            why.append(f"{self.held_by} has the conversation; it goes on when they give it back.")
+        if self.blocked:
+            steps = (f"{one.step}: {one.lacks.rstrip('.')}." for one in self.blocked)
+            why += ["No worker can go on.", *steps, _REMEDY]
+        return " ".join(why)
+
+
+NumberedEvent: TypeAlias = (
+    RunItemStreamEvent | AgentUpdatedStreamEvent | ApprovalStreamEvent | StatusStreamEvent
+)
+StreamEvent: TypeAlias = NumberedEvent | RawResponsesStreamEvent
+"""An event of `RunHandle.stream_events`."""
+
+
+def changes(
+    before: LoopState,
+    after: LoopState,
+    next_id: int,
+    definitions: LocalDefinitions = _NOBODY,
+    *,
+    internal: bool = False,
+) -> Iterator[NumberedEvent]:
+    """Yield the events between two consecutive states, in order.
+
+    An answer that needs output guardrails comes after they pass; a blocked answer comes as its
+    placeholder.
+
+    Args:
+        before: the state before an event of the loop.
+        after: the state after it.
+        next_id: the number of the first event.
+        definitions: the agents that this process has.
+        internal: whether notes to the model, and answers that were not approved, are among them.
+            Users must not read these.
+    """
+    for entry in after.items[released(before) : released(after)]:
+        if entry.kind in INTERNAL_KINDS and not internal:
+            continue
+        yield item_event(entry, definitions.run_item(entry), next_id)
+        next_id += 1
+    for agent in after.handoff_path[len(before.handoff_path) :]:
+        yield AgentUpdatedStreamEvent(id=next_id, new_agent=definitions.agent(agent))
+        next_id += 1
+    for index, request in enumerate(after.approvals):
+        if index >= len(before.approvals) or before.approvals[index] != request:
+            yield ApprovalStreamEvent(id=next_id, request=request)
+            next_id += 1
+    blocked = _blocked_steps(after)
+    if after.status != before.status or blocked != _blocked_steps(before):
+        held_by = after.hold.by if after.hold is not None else ""
+        yield StatusStreamEvent(id=next_id, status=after.status, blocked=blocked, held_by=held_by)
+
+
+def _blocked_steps(state: LoopState) -> tuple[BlockedStep, ...]:
+    pending = {effect.effect: effect for effect in state.pending} if state.blocked else {}
+    own = (
+        BlockedStep(step=kind_of(pending[one.effect]).label(pending[one.effect]), lacks=one.lacks)
+        for one in state.blocked
+    )
+    nested = (
+        BlockedStep(
+            step=f"{one.name} of {one.agent}", lacks=(one.reason or "").removeprefix(_NESTED)
+        )
+        for made in state.nested
+        for one in made.requests
+        if one.kind == "worker"
+    )
+    return (*own, *nested)

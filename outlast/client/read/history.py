@@ -1,0 +1,517 @@
+"""Reads a run's history: from Temporal's event records to the loop's events.
+
+Finds the records that matter and the workflow task of each; `outlast.contract.history` decodes
+them. Needs no worker, so a run can be read while everything else is down.
+"""
+
+import json
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+
+from temporalio.api.common.v1 import Payloads
+from temporalio.api.enums.v1 import EventType, StartChildWorkflowExecutionFailedCause
+from temporalio.api.failure.v1 import Failure as FailureRecord
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.api.update.v1 import Request as UpdateRequest
+from temporalio.client import Client, WorkflowHandle
+from temporalio.converter import DataConverter
+from temporalio.service import RPCError, RPCStatusCode
+
+from outlast.agents.errors import UserError
+from outlast.client.transport.outages import Outage, patience_of, ride_out, watched
+from outlast.contract import failures, history, names
+from outlast.contract.failures import EngineFailure
+from outlast.contract.records import NOT_JSON, Unreadable
+from outlast.loop.events import Event, RunEnded
+from outlast.loop.machine import advance
+from outlast.loop.state import LoopState
+from outlast.loop.values import Failure, Json
+from outlast.payloads.failures import failure_of_cause
+from outlast.payloads.readable import decode_failure, values_of
+
+LOCAL_ACTIVITY = "core_local_activity"
+
+_TIMED_OUT = "The engine ended the run: it exceeded its time limit."
+
+ID_IN_USE = StartChildWorkflowExecutionFailedCause.START_CHILD_WORKFLOW_EXECUTION_FAILED_CAUSE_WORKFLOW_ALREADY_EXISTS
+
+_UNSETTLED = {
+    EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED,
+    EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED,
+}
+
+CLOSING = {
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW,
+}
+
+
+@dataclass
+class HistoryReader:
+    """Turns Temporal's records, in any portions, into the entries of workflow tasks."""
+
+    converter: DataConverter
+    history_id: str = ""
+    start_payload: Json | Unreadable = None
+    closed_by: HistoryEvent | None = None
+    size: int = 0
+    _effects: dict[int, int] = field(default_factory=dict[int, int])
+    _admitted: dict[int, UpdateRequest] = field(default_factory=dict[int, UpdateRequest])
+    _bars: set[str] = field(default_factory=set[str])
+    _freeing: set[int] = field(default_factory=set[int])
+    _waiting: list[tuple[int, history.HistoryEntry]] = field(
+        default_factory=list[tuple[int, history.HistoryEntry]]
+    )
+    _started_ms: dict[int, int] = field(default_factory=dict[int, int])
+    _ready: list[HistoryEvent] = field(default_factory=list[HistoryEvent])
+    _local: dict[int, list[history.HistoryEntry]] = field(
+        default_factory=dict[int, list[history.HistoryEntry]]
+    )
+
+    async def feed(self, events: Iterable[HistoryEvent]) -> list[history.WorkflowTask]:
+        """Take records, and return the workflow tasks that are complete now.
+
+        Temporal writes all records of a workflow task in one transaction, and answers with whole
+        transactions only, so a task is complete when its portion is.
+        """
+        for event in events:
+            self.size = event.event_id
+            await self._take(event)
+        tasks = [self._task_of(completed) for completed in self._ready]
+        self._ready.clear()
+        return tasks
+
+    async def _take(self, event: HistoryEvent) -> None:
+        match event.event_type:
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
+                started = event.workflow_execution_started_event_attributes
+                self.history_id = started.original_execution_run_id
+                values = await values_of(self.converter, started.input.payloads)
+                if values is None:
+                    values = (Unreadable(NOT_JSON),)
+                self.start_payload = values[0] if values else None
+                self._note(
+                    event, history.Started(payload=self.start_payload, chain_id=self.history_id)
+                )
+            case EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED:
+                self._started_ms[event.event_id] = _milliseconds(event.event_time)
+            case EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
+                self._ready.append(event)
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCEL_REQUESTED:
+                self._note(event, history.CancelAsked())
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
+                await self._take_signal(event)
+            case (
+                EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ADMITTED
+                | EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED
+            ):
+                await self._take_update(event)
+            case EventType.EVENT_TYPE_MARKER_RECORDED:
+                await self._take_marker(event)
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
+                self._take_scheduled(event)
+            case EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED:
+                nested = event.start_child_workflow_execution_initiated_event_attributes
+                self._effects[event.event_id] = history.effect_of_nested(nested.workflow_id)
+            case kind if kind in CLOSING:
+                self.closed_by = await self._with_message(event)
+            case _:
+                await self._take_result(event)
+
+    def _take_scheduled(self, event: HistoryEvent) -> None:
+        scheduled = event.activity_task_scheduled_event_attributes
+        number = scheduled.activity_id
+        self._effects[event.event_id] = int(number) if number.isdigit() else 0
+        if scheduled.activity_type.name == names.ACTIVITY_FREE_ID:
+            self._freeing.add(event.event_id)
+
+    async def _take_signal(self, event: HistoryEvent) -> None:
+        signal = event.workflow_execution_signaled_event_attributes
+        is_signal = signal.signal_name in names.SIGNALS
+        arguments = await values_of(self.converter, signal.input.payloads) if is_signal else ()
+        if arguments is None:
+            return  # the workflow's SDK also drops it
+        arrived = _milliseconds(event.event_time)
+        self._note(
+            event,
+            history.Signalled(name=signal.signal_name, arguments=arguments, arrived_at_ms=arrived),
+        )
+
+    async def _take_update(self, event: HistoryEvent) -> None:
+        if event.HasField("workflow_execution_update_admitted_event_attributes"):
+            admitted = event.workflow_execution_update_admitted_event_attributes
+            self._admitted[event.event_id] = admitted.request
+            return
+        accepted = event.workflow_execution_update_accepted_event_attributes
+        came_at = accepted.accepted_request_sequencing_event_id
+        # An update that a reset applies again is only in the record of its admission.
+        request = self._admitted.pop(came_at, accepted.accepted_request).input
+        arguments = await values_of(self.converter, request.args.payloads)
+        entry = history.Updated(name=request.name, arguments=arguments or ())
+        self._waiting.append((came_at, entry))
+
+    async def _take_marker(self, event: HistoryEvent) -> None:
+        marker = event.marker_recorded_event_attributes
+        if marker.marker_name != LOCAL_ACTIVITY:
+            return
+        data: dict[str, Any] = json.loads(marker.details["data"].payloads[0].data)
+        if data["complete_time"] is None or data.get("backoff") is not None:
+            return  # cancelled by the workflow, or retried after a durable timer
+        entry = history.Resolved(
+            effect=int(data["activity_id"]),
+            local_end_ms=_local_end_ms(data),
+            payload=await self._first(marker.details.get("result")),
+            failure=await self._failure(marker.failure) if marker.HasField("failure") else None,
+        )
+        task = marker.workflow_task_completed_event_id
+        self._local.setdefault(task, []).append(entry)
+
+    async def _take_result(self, event: HistoryEvent) -> None:
+        """Record the end of an activity, of a nested run or of a wait's timer."""
+        match event.event_type:
+            case EventType.EVENT_TYPE_TIMER_STARTED | EventType.EVENT_TYPE_TIMER_FIRED:
+                self._take_timer(event)
+                return
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
+                done = event.activity_task_completed_event_attributes
+                payload, failure = await self._first(done.result), None
+                scheduled = done.scheduled_event_id
+                if scheduled in self._freeing:
+                    return  # the id of a nested run is free, and it starts again
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED:
+                lost = event.activity_task_failed_event_attributes
+                payload, failure = None, await self._failure(lost.failure)
+                scheduled = lost.scheduled_event_id
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT:
+                payload, failure = None, EngineFailure(kind="timeout")
+                scheduled = event.activity_task_timed_out_event_attributes.scheduled_event_id
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_CANCELED:
+                payload, failure = None, EngineFailure(kind="cancelled")
+                scheduled = event.activity_task_canceled_event_attributes.scheduled_event_id
+            case EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_COMPLETED:
+                ended = event.child_workflow_execution_completed_event_attributes
+                payload, failure = await self._first(ended.result), None
+                scheduled = ended.initiated_event_id
+            case _:
+                scheduled, failure = await self._failure_of_nested(event)
+                payload = None
+                if failure is None:
+                    return
+        effect = self._effects.pop(scheduled, 0)
+        self._note(event, history.Resolved(effect=effect, payload=payload, failure=failure))
+
+    def _take_timer(self, event: HistoryEvent) -> None:
+        """Take a timer that fired: only those of the waits' bars have a summary."""
+        if event.user_metadata.HasField("summary"):
+            self._bars.add(event.timer_started_event_attributes.timer_id)
+        if event.timer_fired_event_attributes.timer_id in self._bars:
+            self._note(event, history.TimerFired())
+
+    async def _with_message(self, closing: HistoryEvent) -> HistoryEvent:
+        """Return the closing record of a history, with its failure's message decoded."""
+        if not closing.HasField("workflow_execution_failed_event_attributes"):
+            return closing
+        event = HistoryEvent()
+        event.CopyFrom(closing)
+        failure = event.workflow_execution_failed_event_attributes.failure
+        error = await decode_failure(self.converter, failure)
+        failure.message = getattr(error, "message", failure.message)
+        return event
+
+    async def _failure_of_nested(self, event: HistoryEvent) -> tuple[int, EngineFailure | None]:
+        match event.event_type:
+            case EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_FAILED:
+                lost = event.child_workflow_execution_failed_event_attributes
+                return lost.initiated_event_id, await self._failure(lost.failure, nested=True)
+            case EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_CANCELED:
+                stopped = event.child_workflow_execution_canceled_event_attributes
+                return stopped.initiated_event_id, EngineFailure(kind="cancelled")
+            case EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_TIMED_OUT:
+                late = event.child_workflow_execution_timed_out_event_attributes
+                return late.initiated_event_id, EngineFailure(kind="timeout")
+            case EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_TERMINATED:
+                ended = event.child_workflow_execution_terminated_event_attributes
+                return ended.initiated_event_id, EngineFailure(kind="other")
+            case EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_FAILED:
+                refused = event.start_child_workflow_execution_failed_event_attributes
+                if refused.cause == ID_IN_USE:
+                    return 0, None  # an activity looks who has it
+                return refused.initiated_event_id, EngineFailure(kind="other")
+            case _:
+                return 0, None
+
+    def _note(self, event: HistoryEvent, entry: history.HistoryEntry) -> None:
+        self._waiting.append((event.event_id, entry))
+
+    def _task_of(self, completed: HistoryEvent) -> history.WorkflowTask:
+        started = completed.workflow_task_completed_event_attributes.started_event_id
+        delivered = [one for event_id, one in self._waiting if event_id < started]
+        self._waiting = [(at, one) for at, one in self._waiting if at >= started]
+        delivered.extend(self._local.pop(completed.event_id, []))
+        at_ms = self._started_ms.pop(started, 0)
+        return history.WorkflowTask(at_ms=at_ms, entries=tuple(delivered))
+
+    async def _first(self, payloads: Payloads | None) -> Json | Unreadable:
+        payload = payloads.payloads[:1] if payloads is not None else []
+        values = await values_of(self.converter, payload)
+        return values[0] if values else None
+
+    async def _failure(self, failure: FailureRecord, *, nested: bool = False) -> EngineFailure:
+        """Return the failure of an activity or a nested run, as the workflow reads it."""
+        if failure.HasField("activity_failure_info") and failure.HasField("cause"):
+            failure = failure.cause  # the SDK wraps the cause
+        return failure_of_cause(await decode_failure(self.converter, failure), nested=nested)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One event of a run, the state after it, and its place: see `RunReader.place`.
+
+    There is no event where a history begins.
+    """
+
+    event: Event | None
+    state: LoopState
+    place: tuple[str, int] = ("", 0)
+
+
+@dataclass
+class RunReader:
+    """Reads a run's history from the first event to the last, across continue-as-new.
+
+    Attributes:
+        patience: how long to wait for a server that does not answer.
+        state: the state of the run so far.
+        place: how far the run was read: the index of its history and the number of events. Places
+            of the same history can be compared.
+        closed_by: the record that ended the run, if it has ended.
+    """
+
+    client: Client
+    run_id: str
+    patience: timedelta = field(default_factory=lambda: patience_of(None))
+    state: LoopState = field(default_factory=LoopState)
+    place: tuple[str, int] = ("", 0)
+    closed_by: HistoryEvent | None = None
+
+    async def catch_up(self, run: str | None = None) -> LoopState:
+        """Read everything there is, and return the state. Does not wait.
+
+        Args:
+            run: the id of one of the run's executions; default: the newest.
+
+        Raises:
+            RPCError: there is no such run.
+            ServerUnavailable: the server did not answer for too long.
+        """
+        history_ = await ride_out(self.client, self._handle(run).fetch_history, self.patience)
+        async for _ in self._fold(HistoryReader(self.client.data_converter), [history_.events]):
+            pass
+        return self.state
+
+    async def read_all(self, run: str | None = None) -> AsyncGenerator[Progress]:
+        """Read everything there is from the run's first event on. Does not wait for more.
+
+        Args:
+            run: the id of one of the run's executions; default: the newest.
+
+        Raises:
+            RPCError: there is no such run.
+            ServerUnavailable: the server did not answer for too long.
+        """
+        if run is None:
+            run = (await ride_out(self.client, self._handle(None).describe, self.patience)).run_id
+        for current in [*reversed(await self._earlier(run)), run]:
+            history_ = await ride_out(
+                self.client, self._handle(current).fetch_history, self.patience
+            )
+            reader = HistoryReader(self.client.data_converter)
+            async with aclosing(self._fold(reader, [history_.events])) as folding:
+                async for progress in folding:
+                    yield progress
+
+    async def follow(self, *, from_start: bool) -> AsyncGenerator[Progress]:
+        """Read everything there is, and wait for more until the run is closed.
+
+        Args:
+            from_start: begin with the run's first history, if it is still retained, instead of the
+                newest, which holds the whole state.
+
+        Raises:
+            RPCError: there is no such run.
+        """
+        run: str | None = (
+            await ride_out(self.client, self._handle(None).describe, self.patience)
+        ).run_id
+        # Walked backwards: the first history's successor may be abandoned by a reset.
+        earlier = await self._earlier(run) if from_start else []
+        while run is not None:
+            current = earlier.pop() if earlier else run
+            reader = HistoryReader(self.client.data_converter)
+            # Close all generators here, because the event loop may end before it closes them.
+            async with aclosing(self._pages(current)) as pages:
+                async for page in pages:
+                    async with aclosing(self._fold(reader, [page])) as folding:
+                        async for progress in folding:
+                            yield progress
+            if current == run:
+                run = _successor(reader.closed_by)
+
+    async def _earlier(self, run: str) -> list[str]:
+        """Return the histories before a history, newest first; none if one is lost."""
+        found: list[str] = []
+        while True:
+            try:
+                first = self._handle(run).fetch_history_events(page_size=1)
+                await ride_out(self.client, first.fetch_next_page, self.patience)
+            except RPCError as error:
+                if error.status == RPCStatusCode.NOT_FOUND and found:
+                    return []
+                raise
+            [event, *_] = first.current_page or [HistoryEvent()]
+            run = event.workflow_execution_started_event_attributes.continued_execution_run_id
+            if not run:
+                return found
+            found.append(run)
+
+    async def _pages(self, run: str) -> AsyncGenerator[Sequence[HistoryEvent]]:
+        events, seen = self._handle(run).fetch_history_events(wait_new_event=True), 0
+        held: list[HistoryEvent] = []
+        outage = Outage(self.patience)
+        while True:
+            try:
+                await watched(self.client, events.fetch_next_page(), outage)
+            except RPCError as error:
+                if error.status == RPCStatusCode.INVALID_ARGUMENT and events.next_page_token:
+                    # The history has changed since the server made the token.
+                    events = self._handle(run).fetch_history_events(wait_new_event=True)
+                elif error.status not in {
+                    RPCStatusCode.DEADLINE_EXCEEDED,
+                    RPCStatusCode.CANCELLED,
+                }:
+                    await outage.wait(error)
+                continue
+            sent = events.current_page or ()
+            begin = sent[0].event_id if sent else seen + len(held) + 1
+            page = [event for event in held if event.event_id < begin]
+            page += [event for event in sent if event.event_id > seen]
+            length = _settled_length(page)
+            page, held = page[:length], page[length:]
+            if page:
+                seen = page[-1].event_id
+                yield page
+            if not events.next_page_token:
+                return
+
+    async def _fold(
+        self, reader: HistoryReader, pages: Sequence[Sequence[HistoryEvent]]
+    ) -> AsyncGenerator[Progress]:
+        for page in pages:
+            begins = reader.size == 0
+            tasks = await reader.feed(page)
+            if tasks:
+                self._check_readable(reader)
+            if begins:
+                self.state = history.opening(reader.start_payload)
+                self.place = (reader.history_id, 0)
+                yield Progress(None, self.state, self.place)
+            for event, state in history.fold(self.state, self.run_id, tasks):
+                self.state = state
+                self.place = (reader.history_id, self.place[1] + 1)
+                yield Progress(event, state, self.place)
+        self.closed_by = reader.closed_by
+        ended = None if self.closed_by is None else ended_by_engine(self.state, self.closed_by)
+        if ended is not None and self.state.outcome is None:
+            self.state, _ = advance(self.state, ended)
+            self.place = (reader.history_id, self.place[1] + 1)
+            yield Progress(ended, self.state, self.place)
+
+    def _check_readable(self, reader: HistoryReader) -> None:
+        """Refuse a history if this client cannot decode its start.
+
+        Raises:
+            UserError: this client lacks the codec or the key.
+        """
+        start, closed = reader.start_payload, reader.closed_by
+        failed = closed is not None and closed.HasField(
+            "workflow_execution_failed_event_attributes"
+        )
+        if isinstance(start, Unreadable) and not failed:
+            raise UserError(
+                f"The run {self.run_id} cannot be read here: {start.problem} Connect with the data "
+                "converter of its worker, or name its codec with --codec or OUTLAST_CODEC."
+            )
+
+    def _handle(self, run: str | None) -> WorkflowHandle[Any, Any]:
+        return self.client.get_workflow_handle(self.run_id, run_id=run)
+
+
+def _settled_length(page: Sequence[HistoryEvent]) -> int:
+    """Return the number of events in a page that cannot change any more.
+
+    A server sends the running workflow task before it is stored, at the end of a page. If the task
+    is lost, other events get its numbers; if it completes, its events are sent again, with other
+    times after a retry.
+    """
+    length = len(page)
+    while length and page[length - 1].event_type in _UNSETTLED:
+        length -= 1
+    return length
+
+
+def ended_by_engine(state: LoopState, closed_by: HistoryEvent) -> RunEnded | None:
+    """Return the event of a run that the engine ended, or None."""
+    at_ms = _milliseconds(closed_by.event_time)
+    match closed_by.event_type:
+        case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED:
+            why = closed_by.workflow_execution_terminated_event_attributes
+            text = f"The run was terminated: {why.reason or 'no reason stated'}"
+            failure = Failure(code=failures.TERMINATED, message=_with_name(text, why.identity))
+            return RunEnded(at_ms=at_ms, outcome="terminated", failure=failure)
+        case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED:
+            return RunEnded(at_ms=at_ms, outcome="cancelled")
+        case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT:
+            failure = Failure(code=failures.INTERNAL, message=_TIMED_OUT)
+        case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED:
+            lost = closed_by.workflow_execution_failed_event_attributes.failure
+            code = lost.application_failure_info.type or failures.INTERNAL
+            failure = failure_before_the_start(state, Failure(code=code, message=lost.message))
+            failure = state.failure or failure
+        case _:
+            return None
+    return RunEnded(at_ms=at_ms, outcome="failed", failure=failure)
+
+
+def failure_before_the_start(state: LoopState, failure: Failure) -> Failure:
+    """Return the failure of a run; a run without an event has an unreadable input."""
+    if state.phase != "new" or failure.code in failures.CODES:
+        return failure
+    message = f"The run's input is unreadable: {failure.message}"
+    return replace(failure, code=failures.USER_ERROR, message=message)
+
+
+def _with_name(message: str, identity: str) -> str:
+    return f"{message} (by {identity})" if identity else message
+
+
+def _successor(closed_by: HistoryEvent | None) -> str | None:
+    if closed_by is None:
+        return None
+    again = closed_by.workflow_execution_continued_as_new_event_attributes
+    return again.new_execution_run_id or None
+
+
+def _milliseconds(stamp: Any) -> int:
+    return stamp.ToMilliseconds()
+
+
+def _local_end_ms(data: dict[str, Any]) -> int:
+    end: dict[str, Any] = data["complete_time"]
+    return int(end.get("seconds", 0)) * 1000 + int(end.get("nanos", 0)) // 1_000_000

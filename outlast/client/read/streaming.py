@@ -1,0 +1,287 @@
+"""Streams a run while it executes.
+
+`RunResultStreaming` has the events and the result so far. A `RunSource` provides the states,
+from a server or from memory.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import replace
+from typing import Any, Literal, Protocol
+
+from outlast.agents.errors import RunCancelled
+from outlast.agents.items.stream_events import (
+    OF_LONG_RUNS,
+    AgentUpdatedStreamEvent,
+    ProgramEvent,
+    RawResponsesStreamEvent,
+    RunItemStreamEvent,
+)
+from outlast.client.read.delta_poller import RawEvent
+from outlast.client.read.events import StatusStreamEvent, changes
+from outlast.client.results.local_definitions import LocalDefinitions
+from outlast.client.results.result_members import RunResultBase
+from outlast.client.results.run_responses import last_turn
+from outlast.client.results.run_result import error_of, run_details
+from outlast.client.results.summaries import progress_lines, result_summary
+from outlast.client.transport.messages import check_cancel_mode
+from outlast.contract import records
+from outlast.loop.events import CancelMode
+from outlast.loop.items import call_id_of
+from outlast.loop.state import CALL_KINDS, OUTPUT_KINDS, LoopState
+from outlast.loop.values import JsonObject
+from outlast.tracing.receivers import REGISTRATION
+
+
+class RunSource(Protocol):
+    """The source of a run's states.
+
+    Attributes:
+        client: the client for results to keep, once the run is open; None without a server.
+    """
+
+    client: Any
+
+    def states(self) -> AsyncIterator[LoopState | RawEvent]:
+        """Start or resume the run, and yield its states until it is settled.
+
+        The first state is the one where reading begins; `LoopState()` for a new run. Then comes one
+        state after each event, and the models' events before the state with their reply.
+        """
+        ...
+
+    async def cancel(self, mode: CancelMode) -> None:
+        """Stop the run; returns when the request has arrived."""
+        ...
+
+
+class RunResultStreaming(RunResultBase):
+    """A run and its stream of events; `Runner.run_streamed` returns one.
+
+    The run continues even if its events are not read. All members of a result can be read in the
+    meantime, up to the run's current state.
+
+    Args:
+        source: the source of the run's states; it is opened in the background.
+        starting_agent: an `Agent`, or an object with its `name`.
+        run_input: the input of the run.
+        definitions: the agents that this process has.
+        max_turns: the maximum number of model calls for the answer.
+
+    Attributes:
+        max_turns: the maximum number of model calls for the answer; None for no limit.
+        is_complete: whether the run has ended, waits for people, or was cancelled.
+    """
+
+    def __init__(
+        self,
+        source: RunSource,
+        *,
+        starting_agent: Any,
+        run_input: str | list[JsonObject],
+        definitions: LocalDefinitions,
+        max_turns: int | None,
+    ) -> None:
+        super().__init__(LoopState(), definitions)
+        self.max_turns = max_turns
+        self.is_complete = False
+        self._run_input = run_input
+        self._starting_agent = starting_agent
+        self._source = source
+        self._number = 0
+        self._opened = False
+        self._stands_still = False
+        self._cancelled: CancelMode | None = None
+        self._cancelling: list[asyncio.Task[None]] = []
+        self._error: Exception | None = None
+        self._events: asyncio.Queue[ProgramEvent | StatusStreamEvent | None] = asyncio.Queue()
+        self._task = asyncio.get_running_loop().create_task(self._read())
+        self._task.add_done_callback(self._end)
+
+    def __repr__(self) -> str:
+        return (
+            f"RunResultStreaming(current_agent={self.current_agent.name!r}, "
+            f"current_turn={self.current_turn}, max_turns={self.max_turns}, "
+            f"is_complete={self.is_complete}, final_output={self.snapshot.final_output!r})"
+        )
+
+    def __str__(self) -> str:
+        progress = progress_lines(
+            self,
+            turn=self.current_turn,
+            max_turns=self.max_turns,
+            is_complete=self.is_complete,
+        )
+        return result_summary("RunResultStreaming", self, *progress)
+
+    @property
+    def final_output(self) -> Any:
+        """The answer; None until the run has ended.
+
+        Raises:
+            UserError: the answer does not fit the agent's output type.
+        """
+        return self._final_output if self.is_complete else None
+
+    @property
+    def current_agent(self) -> Any:
+        """The active agent."""
+        return self._starting_agent if self.snapshot.phase == "new" else self.last_agent
+
+    @property
+    def last_agent(self) -> Any:
+        """The agent that is, or was last, active."""
+        if self.snapshot.phase == "new":
+            return self._starting_agent
+        return self._definitions.agent(self.snapshot.agent)
+
+    @property
+    def current_turn(self) -> int:
+        """The number of model calls for the answer so far."""
+        return self.snapshot.turns - last_turn(
+            self.snapshot.items[: self.snapshot.question.replies_from]
+        )
+
+    @property
+    def run_loop_task(self) -> "asyncio.Task[None]":
+        """The task that reads the run; it raises the same errors as `stream_events`."""
+        return self._task
+
+    @property
+    def run_loop_exception(self) -> Exception | None:
+        """The exception of the run, once it has failed."""
+        return self._error
+
+    def to_input_list(
+        self, mode: Literal["preserve_all", "normalized"] = "preserve_all"
+    ) -> list[JsonObject]:
+        """Return the conversation as input items, to start another run from.
+
+        While calls of a turn are running, or were just cancelled, the conversation ends before that
+        turn: no model accepts a call without its output.
+
+        Args:
+            mode: see `RunResult.to_input_list`.
+
+        Raises:
+            UserError: there is no such mode.
+        """
+        state = self.snapshot
+        end = _end_of_whole_turns(state)
+        if state.status != "running" or end == len(state.items):
+            return super().to_input_list(mode)
+        whole = replace(state, items=state.items[:end])
+        return RunResultBase(whole, self._definitions).to_input_list(mode)
+
+    def cancel(self, mode: Literal["immediate", "after_turn"] = "immediate") -> None:
+        """Stop the run.
+
+        Args:
+            mode: `immediate` cancels everything and ends the events now, without an error;
+                `after_turn` lets the turn finish and save its items.
+        """
+        check_cancel_mode(mode)
+        self._cancelled = mode
+        self._cancelling.append(asyncio.create_task(self._source.cancel(mode)))
+        if mode == "immediate":
+            while not self._events.empty():
+                self._events.get_nowait()
+            self.is_complete = True
+            self._events.put_nowait(None)
+
+    async def stream_events(self) -> AsyncGenerator[ProgramEvent | StatusStreamEvent]:
+        """Yield the run's events: model output, items, and changes of the active agent.
+
+        While a person has the conversation, or no worker can go on, the stream stays open: a
+        `StatusStreamEvent` says so, and another one when it is over. What the person says and what
+        the agent answers afterwards follow.
+
+        Raises:
+            AgentsException: the run failed; raised after all earlier events.
+            Exception: an exception of user code in the run.
+        """
+        while (event := await self._events.get()) is not None:
+            yield event
+        self._events.put_nowait(None)  # for a second reader
+        await asyncio.gather(*self._cancelling)
+        if self._error is not None and self._cancelled != "immediate":
+            raise self._error
+
+    async def _read(self) -> None:
+        try:
+            async for update in self._source.states():
+                self._client = self._source.client
+                if isinstance(update, LoopState):
+                    self._advance(update)
+                else:
+                    self._emit(RawResponsesStreamEvent(raw=update, next_id=self._number))
+            self._error = self._failure()
+        except Exception as error:  # noqa: BLE001  raised below, and by `stream_events`
+            self._error = error
+        finally:
+            self._definitions.update_context(self.snapshot.context)
+        await REGISTRATION.settled()  # the program may read what its processors have received
+        if self._error is not None and self._cancelled != "immediate":
+            raise self._error
+
+    def _end(self, reading: "asyncio.Task[None]") -> None:
+        """End the events, however the reading ended."""
+        if not reading.cancelled():
+            reading.exception()  # mark it as retrieved: `stream_events` raises it
+        self.is_complete = True
+        self._events.put_nowait(None)
+
+    def _advance(self, state: LoopState) -> None:
+        before, self.snapshot = self.snapshot, state
+        self._forget()
+        if state.context is not before.context:  # before the events, whose reader may look
+            self._definitions.update_context(state.context)
+        if not self._opened:
+            self._opened = True
+            if state.phase != "new":  # the run resumes: emit its active agent
+                agent = self._definitions.agent(state.agent)
+                self._emit(AgentUpdatedStreamEvent(id=0, new_agent=agent))
+            return
+        for event in changes(before, state, self._number, self._definitions):
+            self._number = event.id + 1
+            if isinstance(event, RunItemStreamEvent):
+                if event.name not in OF_LONG_RUNS:
+                    self._emit(event)
+            elif isinstance(event, AgentUpdatedStreamEvent):
+                self._emit(event)
+            elif isinstance(event, StatusStreamEvent):
+                stands_still = event.reason != ""
+                if stands_still or self._stands_still:
+                    self._emit(event)
+                self._stands_still = stands_still
+
+    def _emit(self, event: ProgramEvent | StatusStreamEvent) -> None:
+        if self._cancelled != "immediate":
+            self._events.put_nowait(event)
+
+    def _failure(self) -> Exception | None:
+        state = self.snapshot
+        if state.outcome == "cancelled" and self._cancelled is None:
+            run_data = run_details(state, self._definitions)
+            return RunCancelled(f"The run {state.run_id} was cancelled.", run_data=run_data)
+        if state.failure is not None and state.status in {"failed", "idle"}:
+            return error_of(state.failure, state, self._definitions)
+        return None
+
+    def _input_items(self) -> list[JsonObject]:
+        if self.snapshot.phase == "new":
+            return list(records.messages_of(self._run_input))
+        return super()._input_items()
+
+
+def _end_of_whole_turns(state: LoopState) -> int:
+    """Return where the first turn with open calls begins; without one, the end."""
+    answered = {call_id_of(item.raw) for item in state.items if item.kind in OUTPUT_KINDS}
+    open_turns = {
+        item.turn
+        for item in state.items
+        if item.kind in CALL_KINDS and call_id_of(item.raw) not in answered
+    }
+    return next(
+        (at for at, item in enumerate(state.items) if item.turn in open_turns), len(state.items)
+    )

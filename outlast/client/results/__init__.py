@@ -1,0 +1,1 @@
+"""Internal. What a program reads of a run: results, states that wait, approval requests."""

@@ -1,0 +1,458 @@
+"""`RunResultBase`, the members that all results share.
+
+`RunResultBase` makes them from a state of the loop when they are read.
+"""
+
+from copy import deepcopy
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, Literal, TypeAlias, TypeVar, cast, overload
+
+from outlast.agents.agent_tools.nested_result import AgentToolInvocation
+from outlast.agents.config.session_input import without_reasoning_ids
+from outlast.agents.context.codec import read_context
+from outlast.agents.context.encoding import type_name
+from outlast.agents.context.wrapper import RunContextWrapper
+from outlast.agents.errors import ContentUnavailable, UserError
+from outlast.agents.guardrails.guardrail import InputGuardrailResult, OutputGuardrailResult
+from outlast.agents.guardrails.tool_guardrails import (
+    ToolInputGuardrailResult,
+    ToolOutputGuardrailResult,
+)
+from outlast.agents.items.raw_items import as_input, in_written_order
+from outlast.agents.items.run_items import RunItem, ToolApprovalItem
+from outlast.agents.schemas.agent_output import output_as, read_output
+from outlast.agents.usage import Usage
+from outlast.client.results.decisions import ResultDecisions
+from outlast.client.results.guardrail_results import guardrail_results
+from outlast.client.results.interruptions import (
+    Interruption,
+    interruption,
+    pending_in_order,
+    place_of_call,
+)
+from outlast.client.results.local_definitions import LocalDefinitions
+from outlast.client.results.run_responses import last_turn, run_responses
+from outlast.client.results.run_state import RunState
+from outlast.contract.blobs import has_references
+from outlast.contract.names import SETTING_AS_TOOL
+from outlast.loop.items import Item, only_text, text_of
+from outlast.loop.state import OUTPUT_KINDS, Answer, LoopState, Status
+from outlast.loop.values import Json, JsonObject
+from outlast.loop.view import places_in_transcript, shown, size
+from outlast.ports.model import ModelResponse
+
+RunSnapshot: TypeAlias = LoopState
+"""The state of a run at one moment, as `RunHandle.state()` returns it.
+
+Its status, transcript, approvals and usage, read from the run's history.
+"""
+
+T = TypeVar("T")
+
+ToInputListMode: TypeAlias = Literal["preserve_all", "normalized"]
+"""The conversation's form: every item, or the model's next input."""
+
+NOBODY = LocalDefinitions()
+"""Definitions of a process that has none, only names."""
+
+
+class RunResultBase:
+    """The readable members of a run that has ended, waits, or is still running.
+
+    Args:
+        state: the state of the run.
+        definitions: the agents that this process defines.
+        answer: one of a conversation's answers; default: the newest question's.
+        client: the client that the run was read with; None for a run without a server.
+
+    Attributes:
+        snapshot: the state of the run.
+    """
+
+    def __init__(
+        self,
+        state: RunSnapshot,
+        definitions: LocalDefinitions = NOBODY,
+        *,
+        answer: Answer | None = None,
+        client: Any = None,
+    ) -> None:
+        self.snapshot = state
+        self._definitions = definitions
+        self._answer = answer
+        self._client = client
+
+    @property
+    def run_id(self) -> str:
+        """The workflow id."""
+        return self.snapshot.run_id
+
+    @property
+    def status(self) -> Status:
+        """The run's status: `completed`, `waiting` or `idle`.
+
+        A waiting run waits for a person's decision, and an idle run for a message.
+        """
+        return self.snapshot.status
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        """The whole transcript, however long the run.
+
+        Raises:
+            ContentUnavailable: large content is in a store that cannot be read.
+        """
+        return self._items
+
+    @cached_property
+    def _items(self) -> tuple[Item, ...]:
+        return self._definitions.content.whole_items(self.snapshot.items)
+
+    @property
+    def usage(self) -> Usage:
+        """Requests and tokens used by the run, including nested runs."""
+        state = self.snapshot
+        return Usage.of(state.usage, [response.usage for response in state.responses])
+
+    @property
+    def turns(self) -> int:
+        """The number of model calls."""
+        return self.snapshot.turns
+
+    @property
+    def agent_tool_invocation(self) -> AgentToolInvocation | None:
+        """The call of an agent tool that a nested run answers; None for other runs."""
+        setting: Any = (self.snapshot.start.settings or {}).get(SETTING_AS_TOOL)
+        if not isinstance(setting, dict):
+            return None
+        call = cast("JsonObject", setting)
+        return AgentToolInvocation(
+            tool_name=str(call.get("tool", "")),
+            tool_call_id=str(call.get("call_id", "")),
+            tool_arguments=str(call.get("arguments", "")),
+        )
+
+    @property
+    def context(self) -> Json:
+        """The application's context as JSON."""
+        return self.snapshot.context
+
+    def context_as(self, context_type: type) -> Any:
+        """Return the context as the application's type.
+
+        Raises:
+            UserError: the context does not fit the type.
+        """
+        is_own = type_name(context_type) == self.snapshot.start.context_type
+        return read_context(self.context, context_type, is_own=is_own)
+
+    @cached_property
+    def input(self) -> str | list[JsonObject]:
+        """The input of the run: a text, or items; after a handoff's filter, the rest."""
+        raws = self._input_items()
+        is_list = self._definitions.input_is_list or self.snapshot.start.session
+        text = None if is_list else only_text(raws)
+        return deepcopy(raws) if text is None else text
+
+    @cached_property
+    def new_items(self) -> list[RunItem]:
+        """The items that the run added to its input, and its approval requests."""
+        start, stop = self._span()
+        requests: dict[int, list[Interruption]] = {}
+        for approval in self._approvals:
+            place = (
+                None if approval.run_id else place_of_call(approval.request, self.snapshot.items)
+            )
+            if place is not None and start <= place < stop:
+                requests.setdefault(self._end_of_reply(place), []).append(approval)
+        found: list[RunItem] = []
+        for at in range(start, stop):
+            if at in self._own:
+                found.append(self._own[at])
+            found.extend(requests.get(at, ()))
+        return found
+
+    @cached_property
+    def raw_responses(self) -> list[ModelResponse]:
+        """The models' responses, one for each model call."""
+        start, stop = self._span()
+        items = self.snapshot.items
+        until = None if self._answer is None else last_turn(items[:stop])
+        return run_responses(self._with_content, after=last_turn(items[:start]), until=until)
+
+    @property
+    def last_response_id(self) -> str | None:
+        """The provider's id of the newest response, if any."""
+        return self.raw_responses[-1].response_id if self.raw_responses else None
+
+    @property
+    def final_output(self) -> Any:
+        """The answer in the agent's output type; None if there is none.
+
+        If this process does not have the agent, the answer's JSON.
+
+        Raises:
+            UserError: the answer does not fit the agent's output type.
+        """
+        return self._final_output
+
+    @cached_property
+    def _final_output(self) -> Any:
+        state, answer = self.snapshot, self._answer
+        if answer is None:
+            answer = None if state.question.answering else newest_answer(state)
+        if answer is None or answer.failure is not None:
+            return None
+        schema = self._definitions.output_schema(answer.agent)
+        if answer is not newest_answer(state):
+            text = None
+            if answer.item is not None:
+                text = text_of(self._definitions.content.whole_item(state.items[answer.item]).raw)
+            return text if text is None or schema is None else schema.validate_json(text)
+        if state.final_output is None:
+            return None
+        output = self._definitions.content.whole(state.final_output)
+        try:
+            return read_output(schema, output)
+        except UserError:
+            if answer.item is None:  # a tool's output need not have the type
+                return output
+            raise
+
+    @overload
+    def final_output_as(self, cls: type[T], raise_if_incorrect_type: bool = False) -> T: ...  # noqa: FBT001, FBT002  the SDK's
+
+    @overload
+    def final_output_as(self, cls: Any, raise_if_incorrect_type: bool = False) -> Any: ...  # noqa: FBT001, FBT002  the SDK's
+
+    def final_output_as(self, cls: Any, raise_if_incorrect_type: bool = False) -> Any:  # noqa: FBT001, FBT002  the SDK's
+        """Return the answer, typed for a type checker.
+
+        Args:
+            cls: the type.
+            raise_if_incorrect_type: check the type.
+
+        Raises:
+            TypeError: the answer has another type, and `raise_if_incorrect_type` is set.
+        """
+        return output_as(self.final_output, cls, must_fit=raise_if_incorrect_type)
+
+    @property
+    def last_agent(self) -> Any:
+        """The agent that answered or is active; a `RemoteAgent` if not defined here."""
+        name = self.snapshot.agent if self._answer is None else self._answer.agent
+        return self._definitions.agent(name)
+
+    @property
+    def _last_agent(self) -> Any:
+        """The SDK's field behind `last_agent`, which programs read."""
+        return self.last_agent
+
+    @cached_property
+    def context_wrapper(self) -> RunContextWrapper[Any]:
+        """The run's context, in its original type, and its usage."""
+        wrapper = RunContextWrapper(
+            self._definitions.context(self.context),
+            usage=self.usage,
+            run_id=self.run_id,
+            turn=self.snapshot.question.turn,
+        )
+        wrapper.decisions = self._decisions
+        return wrapper
+
+    @cached_property
+    def interruptions(self) -> list[Interruption]:
+        """The pending approval requests, here and in nested runs."""
+        if self._answer is not None:
+            return []
+        pending = {(approval.run_id, approval.id): approval for approval in self._approvals}
+        return [pending[request.run_id, request.id] for request in pending_in_order(self.snapshot)]
+
+    @cached_property
+    def input_guardrail_results(self) -> list[InputGuardrailResult]:
+        """The results of input guardrails, in the order in which they completed."""
+        return guardrail_results(self.snapshot, "input", self._definitions)
+
+    @cached_property
+    def output_guardrail_results(self) -> list[OutputGuardrailResult]:
+        """The results of output guardrails, in the order in which they completed."""
+        return guardrail_results(self.snapshot, "output", self._definitions)
+
+    @cached_property
+    def tool_input_guardrail_results(self) -> list[ToolInputGuardrailResult]:
+        """The results of tool input guardrails."""
+        return guardrail_results(self.snapshot, "tool_input", self._definitions)
+
+    @cached_property
+    def tool_output_guardrail_results(self) -> list[ToolOutputGuardrailResult]:
+        """The results of tool output guardrails."""
+        return guardrail_results(self.snapshot, "tool_output", self._definitions)
+
+    def to_input_list(self, mode: ToInputListMode = "preserve_all") -> list[JsonObject]:
+        """Return the conversation as input items, to start another run from.
+
+        Args:
+            mode: `preserve_all` for the input and every new item; `normalized` for the model's next
+                input. They differ after a handoff whose filter changed the history.
+
+        Raises:
+            UserError: there is no such mode.
+            ContentUnavailable: this process lacks the store of large content, or cannot read it.
+        """
+        if mode not in {"preserve_all", "normalized"}:
+            raise UserError(
+                f"to_input_list(mode=...) must be preserve_all or normalized, not {mode!r}."
+            )
+        state = self.snapshot
+        content = self._definitions.content
+        if not content.has_store and any(has_references(item.raw) for item in state.items):
+            raise ContentUnavailable(
+                f"Large content of the run {self.run_id} is in a blob store, and this process has "
+                "none. Set the workers' store here, too: blob_store=, or OUTLAST_BLOB_STORE."
+            )
+        if mode == "normalized":
+            model_sees = content.whole_items(shown(state.view, state.items, len(state.items)))
+            raws = [in_written_order(as_input(item.raw)) for item in model_sees]
+            return deepcopy(list(without_reasoning_ids(raws, self._policy())))
+        passed_on = {id(self._own[at]) for at in self._passed_on() & self._own.keys()}
+        kept = [one for one in self.new_items if not _is_request(one) and id(one) not in passed_on]
+        new = [one.to_input_item() for one in kept]
+        return [*deepcopy(self._input_items()), *without_reasoning_ids(new, self._policy())]
+
+    def to_state(self) -> RunState:
+        """Return the waiting run as a state, to decide and resume; see `RunState`."""
+        state = self._waiting_state()
+        state.copy_decisions(self._decisions.waiting)
+        return state
+
+    @cached_property
+    def _decisions(self) -> ResultDecisions:
+        """The decisions made through the context of this result."""
+        return ResultDecisions(self._waiting_state(), self.snapshot)
+
+    def _waiting_state(self) -> RunState:
+        return RunState(
+            run_id=self.run_id,
+            agent=self.snapshot.agent,
+            interruptions=self.interruptions,
+            definitions=self._definitions,
+            client=self._client,
+            snapshot=self.snapshot if self._client is None else None,
+        )
+
+    @cached_property
+    def _approvals(self) -> list[Interruption]:
+        """All approval requests; the same objects wherever they are shown."""
+        nested = [request for request in self.snapshot.pending_approvals if request.run_id]
+        items = self._with_content.items
+        return [
+            interruption(request, items, self._definitions)
+            for request in (*self.snapshot.approvals, *nested)
+        ]
+
+    def _attributed_item(self, at: int) -> Item:
+        """Return a transcript item; input items belong to the agent that received them."""
+        item = self._with_content.items[at]
+        if item.kind != "input" or item.agent:
+            return item
+        later = (one.agent for one in self.snapshot.items[at:] if one.agent)
+        return replace(item, agent=next(later, self.snapshot.agent))
+
+    def _forget(self) -> None:
+        """Forget cached members after the state has changed."""
+        for name in _MADE & vars(self).keys():
+            delattr(self, name)
+
+    @cached_property
+    def _with_content(self) -> RunSnapshot:
+        """The state, with the content of the question's own items."""
+        state = self.snapshot
+        start, stop = self._span()
+        own = state.items[start:stop]
+        new = self._definitions.content.whole_items(own)
+        if all(before is other for before, other in zip(own, new, strict=True)):
+            return state
+        return replace(state, items=(*state.items[:start], *new, *state.items[stop:]))
+
+    def _input_items(self) -> list[JsonObject]:
+        stored = self._definitions.content.whole_raws(self._stored_input())
+        return [in_written_order(raw) for raw in stored]
+
+    def _stored_input(self) -> list[JsonObject]:
+        """Return the input of the question, with references to large content."""
+        state = self.snapshot
+        if self._answer is not None:
+            return [item.raw for item in state.items[: self._span()[0]]]
+        if not _has_begun(state):
+            raws = [raw for message in state.inbox for raw in message.content]
+            return raws or [item.raw for item in state.items]
+        everything = shown(state.view, state.items, len(state.items))
+        return [item.raw for item in everything[: state.view.history]]
+
+    def _span(self) -> tuple[int, int]:
+        """Return where the items of the question begin and end."""
+        state = self.snapshot
+        if self._answer is None:
+            return state.question.replies_from if _has_begun(state) else len(state.items), len(
+                state.items
+            )
+        ends = [0 if answer.item is None else answer.item + 1 for answer in state.answers]
+        at = state.answers.index(self._answer)
+        start, stop = max(ends[:at], default=0), max(ends[: at + 1])
+        while start < stop and state.items[start].kind in {"history", "input"}:
+            start += 1
+        return start, stop
+
+    @cached_property
+    def _own(self) -> dict[int, RunItem]:
+        """The items that the run added to its input, by index in the transcript."""
+        hidden = set(self.snapshot.hidden)
+        return {
+            at: self._definitions.run_item(self._attributed_item(at))
+            for at in range(*self._span())
+            if at not in hidden
+        }
+
+    def _passed_on(self) -> set[int]:
+        """Return the indices of items that a handoff made part of the input only."""
+        state = self.snapshot
+        if self._answer is not None or not _has_begun(state):
+            return set()
+        view, length = state.view, len(state.items)
+        in_input = places_in_transcript(view, length, range(view.history))
+        shown_after = range(view.history, size(view, length))
+        return {*in_input} - {*places_in_transcript(view, length, shown_after)}
+
+    def _end_of_reply(self, place: int) -> int:
+        """Return the index of the last item of the same reply."""
+        items = self.snapshot.items
+        turn = items[place].turn
+        while place + 1 < len(items):
+            following = items[place + 1]
+            if following.turn != turn or following.kind in OUTPUT_KINDS:
+                break
+            place += 1
+        return place
+
+    def _policy(self) -> Any:
+        return (self.snapshot.start.settings or {}).get("reasoning_item_id_policy")
+
+
+_MADE = {
+    name for name, member in vars(RunResultBase).items() if isinstance(member, cached_property)
+}
+
+
+def newest_answer(state: RunSnapshot) -> Answer | None:
+    """Return the newest answer of a run, or None."""
+    return state.answers[-1] if state.answers else None
+
+
+def _has_begun(state: RunSnapshot) -> bool:
+    """Whether the first turn has begun; before it, the input is not in the transcript."""
+    return state.question.replies_from > 0 or state.turns > 0
+
+
+def _is_request(item: RunItem) -> bool:
+    return isinstance(item, ToolApprovalItem)

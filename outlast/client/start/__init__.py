@@ -1,0 +1,1 @@
+"""Internal. Starts runs and resumes them."""

@@ -1,0 +1,99 @@
+"""Resumes a run that waits for people.
+
+Sends the decisions and messages of a `RunState` in an order in which all of them count, and each
+only once, however often that is attempted.
+"""
+
+from typing import Any
+
+from outlast.agents.context.codec import write_context
+from outlast.agents.errors import DecisionRefused, RunClosed, RunNotFound, UserError
+from outlast.client.handle import RunHandle
+from outlast.client.people.nested_requests import request_in, state_of
+from outlast.client.read.read_range import ReadRange
+from outlast.client.results.run_state import RunState, StagedDecision
+from outlast.loop import state as loop
+
+
+async def resume(handle: RunHandle, staged: RunState, *, context: Any = None) -> ReadRange:
+    """Send a run its decisions and messages, and return the range to read now.
+
+    Args:
+        handle: the run.
+        staged: the decisions and messages.
+        context: the program's context, which must be the run's own.
+
+    Raises:
+        DecisionRefused: somebody else has decided differently in the meantime.
+        RunClosed: the run was cancelled, or has ended and takes no more messages.
+        RunNotFound: there is no such run here.
+        UserError: the run is on no server, or has another context.
+    """
+    if staged.snapshot is not None:
+        raise UserError(
+            f"The run {staged.run_id!r} was run in memory and is on no server. Resume it with "
+            "run_in_memory(agent, state, ...)."
+        )
+    state, begins = await handle.present()
+    if state.outcome == "cancelled":
+        raise RunClosed(
+            f"The run {staged.run_id!r} was cancelled and cannot go on. Start a new run: "
+            "Runner.run(result.last_agent, result.to_input_list(mode='normalized'))."
+        )
+    if context is not None and write_context(context, state.context) != state.context:
+        raise UserError(
+            f"The run {staged.run_id!r} already has its context, with the changes of its callables, "
+            "and the context cannot be replaced. Leave context= out."
+        )
+    # Send messages before decisions, or the run might end before it gets them.
+    for message in staged.staged_input():
+        if not loop.has_message(state, message.message_id):
+            await handle.send(message.input, message_id=message.message_id)
+    decisions = staged.staged_decisions()
+    for decision in decisions:
+        await _send(handle, state, decision)
+    sent = bool(decisions or staged.staged_input())
+    _, settles = await handle.present() if sent else (state, begins)
+    staged.clear_pending_input()  # the run has it now
+    return ReadRange(
+        begins=begins,
+        settles=settles,
+        without=frozenset(
+            (decision.run_id, decision.decision.request_id) for decision in decisions
+        ),
+    )
+
+
+async def _send(handle: RunHandle, state: loop.LoopState, one: StagedDecision) -> None:
+    """Send a decision, unless it was sent before.
+
+    Raises:
+        DecisionRefused: the run has another decision.
+    """
+    if not one.run_id:
+        if not _is_made(state, one):
+            await handle.decide(one.decision, nested_id="")
+        return
+    try:
+        await handle.decide(one.decision, nested_id=one.run_id)
+    except (RunClosed, RunNotFound):  # it was decided before, in the same way or another
+        nested = await state_of(one.run_id, handle.client)
+        if nested is not None:
+            _is_made(nested, one)
+
+
+def _is_made(state: loop.LoopState, one: StagedDecision) -> bool:
+    """Whether a run has this very decision, because it was sent before.
+
+    Raises:
+        DecisionRefused: the run has another decision.
+    """
+    request = request_in(state, one.decision.request_id)
+    if request is None or request.status == "pending":
+        return False
+    made = [vote.decision for vote in request.votes]
+    if one.decision.type not in {
+        decision.type for decision in (*made, request.decision) if decision
+    }:
+        raise DecisionRefused(f"Approval {request.id} is already {request.status}.")
+    return True

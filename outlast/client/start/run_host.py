@@ -1,0 +1,162 @@
+"""Hosts a run with this process's engine, unless workers elsewhere host it."""
+
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Self, cast
+
+from temporalio.client import Client
+
+from outlast.agents.agent import Agent
+from outlast.agents.context.codec import context_class
+from outlast.agents.errors import RunAlreadyStarted, ServerUnavailable
+from outlast.blobs import use_blob_store
+from outlast.client.handle import RunHandle
+from outlast.client.results.local_definitions import LocalDefinitions
+from outlast.client.transport.outages import PATIENCE, PROGRAM_PATIENCE, patience_of
+from outlast.contract import names
+from outlast.loop.state import LoopState
+from outlast.ports.blobs import BlobStore
+from outlast.ports.engine import Engine, Serving, local_engine
+
+
+class RunHost:
+    """Hosts one run while a program starts it and waits for it.
+
+    Leaving the `with` block ends the wait, whatever the run does.
+
+    Args:
+        agent: an `Agent`, which this process can host, or a stand-in with its name.
+        client: the program's client; without one, the process has an engine.
+        task_queue: the task queue of the workers, if the program chose one.
+        context: the context of the run.
+        patience: how long to wait for a server that does not answer; by default, not as long where
+            this process hosts the run.
+        blob_store: the store for large content, if the program chose one.
+    """
+
+    def __init__(
+        self,
+        agent: Any,
+        client: Client | None,
+        task_queue: str | None,
+        context: object = None,
+        patience: timedelta | None = None,
+        *,
+        blob_store: BlobStore | None = None,
+    ) -> None:
+        self._blob_store = blob_store
+        self._agent = agent
+        self._client = client
+        self._queue = task_queue
+        self._context_type = context_class(context)
+        self.patience = patience_of(patience, PROGRAM_PATIENCE if self._is_here else PATIENCE)
+        self._engine: Engine | None = None
+        self._serving: list[Serving] = []
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop waiting for the run; a run hosted here continues, unless it has failed."""
+        failed = isinstance(error, Exception) and not isinstance(error, ServerUnavailable)
+        while self._serving:
+            serving = self._serving.pop()
+            if isinstance(error, RunAlreadyStarted):
+                serving.withdraw()
+            elif failed:
+                serving.release(ended=True)
+            else:
+                serving.leave()
+
+    def release(self, *, ended: bool) -> None:
+        """Record that the run is settled, and that the program no longer waits for it.
+
+        Args:
+            ended: whether it has ended; otherwise it waits for people.
+        """
+        while self._serving:
+            self._serving.pop().release(ended=ended)
+
+    def end_reading(self, state: LoopState | None) -> None:
+        """Record that reading has ended.
+
+        Args:
+            state: the state in which the run settled; None if it did not, or was not read.
+        """
+        if state is not None:
+            self.release(ended=state.phase == "closed")
+        self.__exit__(None, None, None)
+
+    async def client(self) -> Client:
+        """Return the client.
+
+        Raises:
+            ServerUnavailable: there is no server, and none can be started.
+        """
+        client = self._client
+        if client is None:
+            if self._engine is None:
+                self._engine = await local_engine().shared()
+            client = cast("Client", self._engine.client)
+        if self._blob_store is not None:
+            use_blob_store(client, self._blob_store)
+        return client
+
+    async def queue(self, run_id: str) -> str:
+        """Return the task queue for a new run.
+
+        Raises:
+            ServerUnavailable: as for `client`.
+            UserError: the agent cannot be hosted here.
+        """
+        await self.client()
+        if not self._is_here:
+            return self._queue or names.TASK_QUEUE
+        return (await self._serve(run_id)).queue
+
+    async def handle(self, run_id: str, definitions: LocalDefinitions) -> RunHandle:
+        """Return a handle on the run.
+
+        Raises:
+            ServerUnavailable: as for `client`.
+        """
+        return RunHandle(
+            await self.client(),
+            run_id,
+            definitions,
+            from_engine=self._client is None,
+            patience=self.patience,
+        )
+
+    async def follow(self, handle: RunHandle) -> None:
+        """Host a run that was started before, here or by another program.
+
+        Raises:
+            RunNotFound: there is no such run.
+            UserError: the agent cannot be hosted here.
+        """
+        if not self._is_here:
+            return
+        description = await handle.check()
+        served = [serving.queue for serving in self._serving]
+        if description.close_time is None and description.task_queue not in served:
+            await self._serve(handle.id, description.task_queue)
+
+    @property
+    def _is_here(self) -> bool:
+        is_elsewhere = self._client is not None or self._queue is not None
+        return isinstance(self._agent, Agent) and not is_elsewhere
+
+    async def _serve(self, run_id: str, queue: str | None = None) -> Serving:
+        engine = self._engine or await local_engine().shared()
+        serving = await engine.serve(
+            self._agent, run_id, context_type=self._context_type, queue=queue
+        )
+        self._serving.append(serving)
+        return serving

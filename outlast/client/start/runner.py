@@ -1,0 +1,579 @@
+"""Starts runs, and resumes runs that wait."""
+
+import asyncio
+import secrets
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, ClassVar, Self, Unpack, cast
+
+from temporalio.client import Client, WorkflowHandle
+from temporalio.common import Priority, WorkflowIDReusePolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from outlast.agents.agent import Agent
+from outlast.agents.errors import RunAlreadyStarted, UserError
+from outlast.client.handle import RunHandle
+from outlast.client.read.read_range import ReadRange, RunReading
+from outlast.client.read.streaming import RunResultStreaming
+from outlast.client.results.local_definitions import LocalDefinitions, RemoteAgent
+from outlast.client.results.run_result import RunResult
+from outlast.client.results.run_state import ENGINE, RunState, is_list_input
+from outlast.client.start.missing_worker import warned_without_worker
+from outlast.client.start.options import (
+    RunOptions,
+    agent_name,
+    check_names,
+    check_place,
+    place_options,
+    run_input,
+    start_options,
+)
+from outlast.client.start.resumption import resume
+from outlast.client.start.run_host import RunHost
+from outlast.client.start.same_run import difference, start_digest
+from outlast.client.start.tenant import Tenant, as_tenant
+from outlast.client.start.thread_loop import thread_loop
+from outlast.client.transport.connection import add_search_attributes
+from outlast.client.transport.content import with_content_stored
+from outlast.client.transport.outages import is_passing, ride_out, unavailable
+from outlast.client.transport.run_address import RunAddress, check_size
+from outlast.contract import names, records
+from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
+from outlast.payloads.attributes import first_attributes
+from outlast.ports.blobs import BlobStore, check_blob_store
+from outlast.ports.engine import rest_engine
+from outlast.ports.session import is_open, open_session
+from outlast.rendering import Shown, excerpt, inline_within, joined
+from outlast.tracing.provider import join_current_trace
+
+LONGEST_SUMMARY_BYTES = 200
+"""The server's limit for the length of a run's summary."""
+
+
+class AgentRunner:
+    """Carries out the calls of `Runner`.
+
+    A subclass can do something around every run of a program: it overrides `run`, calls
+    `super().run(...)`, and is set with `set_default_agent_runner`. The run itself is the workflow
+    in any case, so `Runner.start` and runs hosted elsewhere are not affected.
+    """
+
+    async def run(
+        self,
+        starting_agent: Agent[Any] | RemoteAgent | str,
+        input: str | list[JsonObject] | RunState,
+        **options: Unpack[RunOptions],
+    ) -> RunResult:
+        """Carry out `Runner.run`."""
+        check_names(options, RunOptions, caller="Runner")
+        with _host_of(starting_agent, input, options) as host:
+            handle, read_range = await _open(starting_agent, input, options, host)
+            async with warned_without_worker(handle.client, handle.id):
+                result = await handle.wait_until_settled(
+                    read_range.settles, without=read_range.without
+                )
+            host.release(ended=result.snapshot.phase == "closed")
+            return result
+
+    def run_sync(
+        self,
+        starting_agent: Agent[Any] | RemoteAgent | str,
+        input: str | list[JsonObject] | RunState,
+        **options: Unpack[RunOptions],
+    ) -> RunResult:
+        """Carry out `Runner.run_sync`, with this object's `run`."""
+        # Not in an `except`, or the run's errors would have "no running event loop" as context.
+        if _is_in_loop():
+            raise RuntimeError(
+                "Runner.run_sync cannot be used in async code: await Runner.run(...)."
+            )
+        loop = thread_loop()
+        try:
+            return loop.run(self.run(starting_agent, input, **options))
+        finally:
+            loop.run(rest_engine())
+
+    def run_streamed(
+        self,
+        starting_agent: Agent[Any] | RemoteAgent | str,
+        input: str | list[JsonObject] | RunState,
+        *,
+        keep_open: bool = False,
+        **options: Unpack[RunOptions],
+    ) -> RunResultStreaming:
+        """Carry out `Runner.run_streamed`."""
+        check_names(options, RunOptions, caller="Runner")
+        definitions = _definitions(starting_agent, input, options)
+        if not isinstance(input, RunState):
+            # Raise errors here, and read the input once, before the caller can change it.
+            record = run_input(starting_agent, input, keep_open=keep_open, **start_options(options))
+            input = record.input  # noqa: A001  the argument's name
+        if not _is_in_loop():
+            raise RuntimeError(
+                "Runner.run_streamed needs a running event loop: call it in async code."
+            )
+        named = RemoteAgent(starting_agent) if isinstance(starting_agent, str) else starting_agent
+        host = _host_of(starting_agent, input, options)
+        return RunResultStreaming(
+            RunReading(
+                lambda: _open(
+                    starting_agent,
+                    input,
+                    options,
+                    host,
+                    definitions=definitions,
+                    keep_open=keep_open,
+                    stream=True,
+                ),
+                at_end=host.end_reading,
+            ),
+            starting_agent=named,
+            run_input=[] if isinstance(input, RunState) else input,
+            definitions=definitions,
+            max_turns=options.get("max_turns", DEFAULT_MAX_TURNS),
+        )
+
+
+_RUNNERS: list[AgentRunner] = []
+"""The program's own runner, if it has set one."""
+
+_RUNNER = AgentRunner()
+
+
+def set_default_agent_runner(runner: AgentRunner | None) -> None:
+    """Set the object that carries out the calls of `Runner`; None sets outlast's own.
+
+    Raises:
+        UserError: the object is no `AgentRunner`.
+    """
+    if runner is not None and not isinstance(cast("object", runner), AgentRunner):
+        raise UserError(
+            f"set_default_agent_runner(...) takes an object of a subclass of AgentRunner, not {runner!r}."
+        )
+    _RUNNERS[:] = [] if runner is None else [runner]
+
+
+def get_default_agent_runner() -> AgentRunner:
+    """Return the object that carries out the calls of `Runner`."""
+    return _RUNNERS[0] if _RUNNERS else _RUNNER
+
+
+class Runner:
+    """Starts runs and finds them again.
+
+    Without a client, runs go to the server of Temporal's environment configuration; without a
+    configuration, to an embedded server, which is started, or joined if one runs. A worker in this
+    process then hosts an agent passed as an `Agent`; workers elsewhere host an agent passed by
+    name. With a client, the workers of `task_queue` always host the runs. `using` sets the client
+    and the task queue for all calls of a program.
+    """
+
+    _place: ClassVar[RunOptions] = {}
+    """The options set by `using`."""
+
+    @classmethod
+    def using(
+        cls,
+        *,
+        client: Client | None = None,
+        task_queue: str | None = None,
+        patience: timedelta | None = None,
+        blob_store: BlobStore | None = None,
+        tenant: Tenant | str | None = None,
+    ) -> type[Self]:
+        """Return a runner with the same methods and other default options.
+
+        With `runner = Runner.using(client=client, task_queue="desk")`, `runner.run(agent, "Hi")` is
+        `Runner.run(agent, "Hi", client=client, task_queue="desk")`. An option of the call itself
+        outranks these.
+
+        Args:
+            client: a connected Temporal client.
+            task_queue: the task queue of the workers that host the runs.
+            patience: how long to wait for a server that does not answer.
+            blob_store: the store for large content; the workers need the same one.
+            tenant: whose runs they are.
+
+        Raises:
+            UserError: an argument does not fit.
+        """
+        place = place_options(client, task_queue, patience, blob_store, tenant)
+        runner = type(
+            cls.__name__, (cls,), {"_place": cls._with_defaults(place), "__doc__": cls.__doc__}
+        )
+        return cast("type[Self]", runner)
+
+    @classmethod
+    def _with_defaults(cls, options: RunOptions) -> RunOptions:
+        """Return the options of a call, with the defaults of `using`."""
+        check_names(options, RunOptions, caller="Runner")
+        passed = {name: value for name, value in options.items() if value is not None}
+        return cast("RunOptions", {**options, **cls._place, **passed})
+
+    @classmethod
+    async def run(
+        cls,
+        starting_agent: Agent[Any] | RemoteAgent | str,
+        input: str | list[JsonObject] | RunState,
+        **options: Unpack[RunOptions],
+    ) -> RunResult:
+        """Run an agent, and wait for the answer, or until a person has to decide.
+
+        The same id and input resume the same run, also in another process after a crash; a
+        completed run returns its answer again. Context, tenant, requester and session have to be
+        the same, too. With a `RunState`, the decisions are sent to the
+        waiting run, which has its own settings and turn count, and reading continues. `RunOptions`
+        describes the options.
+
+        Raises:
+            AgentsException: the run failed; the subclass says why.
+            UserError: an argument does not fit.
+        """
+        options = cls._with_defaults(options)
+        return await get_default_agent_runner().run(starting_agent, input, **options)
+
+    @classmethod
+    def run_sync(
+        cls,
+        starting_agent: Agent[Any] | RemoteAgent | str,
+        input: str | list[JsonObject] | RunState,
+        **options: Unpack[RunOptions],
+    ) -> RunResult:
+        """Like `run`, for programs without an event loop.
+
+        All calls of a thread share one event loop, which stays open until the thread ends, so that
+        the program's own clients and connections work across calls. The loop is the thread's
+        default loop, if the program has set one. It does not run between calls.
+
+        Raises:
+            RuntimeError: an event loop is running in this thread: await `run` there.
+            AgentsException: as for `run`.
+        """
+        options = cls._with_defaults(options)
+        return get_default_agent_runner().run_sync(starting_agent, input, **options)
+
+    @classmethod
+    def run_streamed(
+        cls,
+        starting_agent: Agent[Any] | RemoteAgent | str,
+        input: str | list[JsonObject] | RunState,
+        *,
+        keep_open: bool = False,
+        **options: Unpack[RunOptions],
+    ) -> RunResultStreaming:
+        """Start a run in the background and return a result that streams its events.
+
+        The same run as with `run`, with streamed model calls:
+        `async for event in result.stream_events()`.
+
+        Args:
+            starting_agent: the agent, or its name.
+            input: a text, Responses items, or the state of a run that waits.
+            keep_open: stay open after the answer, as with `start`; the events end with the first
+                answer.
+            **options: as for `run`.
+
+        Raises:
+            UserError: an argument does not fit.
+            RuntimeError: no event loop is running in this thread.
+        """
+        options = cls._with_defaults(options)
+        return get_default_agent_runner().run_streamed(
+            starting_agent, input, keep_open=keep_open, **options
+        )
+
+    @classmethod
+    async def start(
+        cls,
+        agent: Agent[Any] | RemoteAgent | str,
+        input: str | list[JsonObject],
+        *,
+        keep_open: bool = False,
+        stream: bool = False,
+        **options: Unpack[RunOptions],
+    ) -> RunHandle:
+        """Start a run and return at once.
+
+        Args:
+            agent: the agent, or its name.
+            input: a text, or Responses items.
+            keep_open: stay open after the answer and accept further messages; `max_turns` then
+                applies to each answer.
+            stream: stream all model calls, so that readers get the text while it is written.
+            **options: as for `run`. If a run of the same agent with the same input already uses the
+            id, that run is returned.
+
+        Raises:
+            RunAlreadyStarted: a run with another agent, input, context, tenant, requester or
+                session uses the id.
+            UserError: the context is not data, or an argument does not fit.
+            ServerUnavailable: no Temporal server answers.
+        """
+        options = cls._with_defaults(options)
+        definitions = _definitions(agent, input, options)
+        with _host_of(agent, input, options) as host:
+            return await _begin(
+                agent,
+                input,
+                options,
+                host,
+                definitions=definitions,
+                keep_open=keep_open,
+                stream=stream,
+            )
+
+    @classmethod
+    async def attach(
+        cls,
+        id: str,
+        *,
+        agent: Agent[Any] | None = None,
+        client: Client | None = None,
+        patience: timedelta | None = None,
+        blob_store: BlobStore | None = None,
+    ) -> RunHandle:
+        """Return a handle on a run that was started before, here or elsewhere.
+
+        Args:
+            id: the run's id.
+            agent: the agent that the run was started with, for results with agents and answers as
+                objects, and to host the run here, as with `run`.
+            client: a connected Temporal client.
+            patience: how long to wait for a server that does not answer; default:
+                OUTLAST_PATIENCE_SECONDS, or five minutes, and 45 seconds for a run hosted here.
+            blob_store: the store for large content; the workers need the same one.
+
+        Raises:
+            RunNotFound: there is no such run.
+            UserError: an argument does not fit.
+        """
+        place = RunOptions(client=client, patience=patience, blob_store=blob_store)
+        options = cls._with_defaults(place)
+        check_place(id or "", options.get("client"))
+        with _host_of(agent, "", options) as host:
+            handle = await host.handle(id, LocalDefinitions(agent))
+            await handle.check()
+            await host.follow(handle)
+            return handle
+
+
+def _is_in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+async def _open(
+    agent: Any,
+    input: str | list[JsonObject] | RunState,
+    options: RunOptions,
+    host: RunHost,
+    *,
+    definitions: LocalDefinitions | None = None,
+    keep_open: bool = False,
+    stream: bool = False,
+) -> tuple[RunHandle, ReadRange]:
+    """Start a run, or send a waiting run its decisions; return the range to read."""
+    definitions = definitions or _definitions(agent, input, options)
+    if isinstance(input, RunState):
+        handle = await host.handle(input.run_id, definitions)
+        definitions.keep_live_values(input.run_id)
+        if input.snapshot is None:
+            await host.follow(handle)
+        return handle, await resume(handle, input, context=_context(input, options))
+    handle = await _begin(
+        agent,
+        input,
+        options,
+        host,
+        definitions=definitions,
+        keep_open=keep_open,
+        stream=stream,
+    )
+    if options.get("id") is None:
+        return handle, ReadRange()
+    _, place = await handle.present()  # a run with this id may have waited and resumed before
+    return handle, ReadRange(settles=place)
+
+
+async def _begin(
+    agent: Any,
+    input: str | list[JsonObject],
+    options: RunOptions,
+    host: RunHost,
+    *,
+    definitions: LocalDefinitions,
+    keep_open: bool = False,
+    stream: bool = False,
+) -> RunHandle:
+    is_new_session = not is_open(options.get("session"))
+    await open_session(options.get("session"))
+    record = run_input(agent, input, keep_open=keep_open, stream=stream, **start_options(options))
+    record = replace(record, settings=join_current_trace(record.settings))
+    run_id = options.get("id") or f"run-{secrets.token_hex(6)}"
+    handle = await host.handle(run_id, definitions)
+    new = NewRun(
+        id=run_id,
+        record=record,
+        queue=await host.queue(run_id),
+        tenant=as_tenant(options.get("tenant")),
+        is_new_session=is_new_session,
+    )
+    with definitions.live_values_of(run_id):
+        if not await _start(handle.client, new, host.patience):
+            await host.follow(handle)
+    return handle
+
+
+def _definitions(
+    agent: Any, input: str | list[JsonObject] | RunState, options: RunOptions
+) -> LocalDefinitions:
+    agent_name(agent)
+    return LocalDefinitions(
+        agent,
+        run_config=options.get("run_config"),
+        context=_context(input, options),
+        context_type=input.definitions.context_type if isinstance(input, RunState) else None,
+        program_context=input.definitions.program_context if isinstance(input, RunState) else None,
+        make_context=input.definitions.make_context if isinstance(input, RunState) else None,
+        input_is_list=is_list_input(input),
+    )
+
+
+def _host_of(agent: Any, input: str | list[JsonObject] | RunState, options: RunOptions) -> RunHost:
+    client = options.get("client")
+    check_place(options.get("id"), client, options.get("task_queue"), is_new=True)
+    as_tenant(options.get("tenant"))  # raises its errors before anything is sent
+    if client is None and isinstance(input, RunState) and input.client != ENGINE:
+        client = input.client
+    store = options.get("blob_store")
+    check_blob_store(store)
+    return RunHost(
+        agent,
+        client,
+        options.get("task_queue"),
+        _context(input, options),
+        options.get("patience"),
+        blob_store=store,
+    )
+
+
+def _context(input: object, options: RunOptions) -> Any:
+    """Return the program's context, from the call or from the resumed state."""
+    context = options.get("context")
+    return input.context_override if context is None and isinstance(input, RunState) else context
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRun:
+    """A run to start.
+
+    Attributes:
+        id: its id.
+        record: the input of its workflow.
+        queue: the task queue of its workers.
+        tenant: whose run it is.
+        is_new_session: its session got its id for this start.
+    """
+
+    id: str
+    record: records.RunInput
+    queue: str
+    tenant: Tenant | None
+    is_new_session: bool = False
+
+    @property
+    def digest(self) -> str:
+        """Tells whether another start means the same run."""
+        return start_digest(self.record, self.tenant, is_new_session=self.is_new_session)
+
+
+async def _start(client: Client, run: NewRun, patience: timedelta) -> bool:
+    """Start a run, or find it; return whether it is new."""
+
+    async def start(reuse: WorkflowIDReusePolicy) -> None:
+        try:
+            await ride_out(client, lambda: start_workflow(client, run, reuse), patience)
+        except RPCError as error:
+            raise _start_error(client, error) from error
+
+    try:
+        await start(WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY)
+    except WorkflowAlreadyStartedError:
+        if not await _is_replaced(client, run, patience):
+            return False
+        await start(WorkflowIDReusePolicy.ALLOW_DUPLICATE)
+    return True
+
+
+async def _is_replaced(client: Client, run: NewRun, patience: timedelta) -> bool:
+    """Whether a new run replaces the run with this id; not if it is the same run.
+
+    Raises:
+        RunAlreadyStarted: the existing run was started differently and has not ended.
+    """
+    address = RunAddress(client, run.id, patience)
+    description = await address.ask(address.workflow.describe)
+    other = difference(await description.memo_value(names.MEMO_INPUT_DIGEST, ""), run.digest)
+    if other and description.close_time is None:
+        raise RunAlreadyStarted(
+            f"The id {run.id!r} is in use by a run that was started with another {other}. "
+            f"Use that run with Runner.attach({run.id!r}), or choose another id."
+        )
+    return bool(other)
+
+
+async def start_workflow(
+    client: Client, run: NewRun, reuse: WorkflowIDReusePolicy
+) -> WorkflowHandle[Any, Any]:
+    """Start the workflow, with search attributes if the namespace has them.
+
+    Raises:
+        RPCError: the server refuses, or does not answer.
+        UserError: the input is too large.
+        WorkflowAlreadyStartedError: the id is in use.
+    """
+    record, tenant = run.record, run.tenant
+    payload = records.write(await with_content_stored(client, record))
+    await check_size(client, payload)
+
+    async def start(*, visibility: bool) -> WorkflowHandle[Any, Any]:
+        return await client.start_workflow(
+            names.WORKFLOW,
+            payload | {"visibility": True} if visibility else payload,
+            id=run.id,
+            task_queue=run.queue,
+            id_reuse_policy=reuse,
+            memo={names.MEMO_INPUT_DIGEST: run.digest},
+            search_attributes=first_attributes(record.agent) if visibility else None,
+            static_summary=inline_within(_summary(record), LONGEST_SUMMARY_BYTES),
+            # Activities, nested runs and the run's next histories inherit it.
+            priority=Priority(fairness_key=tenant.name, fairness_weight=tenant.weight)
+            if tenant is not None
+            else Priority.default,
+        )
+
+    try:
+        return await start(visibility=True)
+    except RPCError as error:
+        if error.status != RPCStatusCode.INVALID_ARGUMENT or "search attribute" not in str(error):
+            raise
+        return await start(visibility=await add_search_attributes(client))
+
+
+def _start_error(client: Client, error: RPCError) -> Exception:
+    if error.status == RPCStatusCode.NOT_FOUND:
+        return UserError(
+            f"The namespace {client.namespace!r} does not exist on this server: {error.message}"
+        )
+    if is_passing(error):
+        return unavailable(error)
+    return UserError(f"The Temporal server refused to start the run: {error.message}")
+
+
+def _summary(record: records.RunInput) -> Shown:
+    content = record.input if isinstance(record.input, str) else f"{len(record.input)} items"
+    return joined(record.agent, ": ", excerpt(content, 80))

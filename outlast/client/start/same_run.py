@@ -1,0 +1,64 @@
+"""Whether two starts with the same id mean the same run; see docs/design/0005.
+
+Each part of a start has a digest in the run's memo: what was asked, with which context, and for
+whom. A run is joined, or its answer returned, only where all of them are equal.
+"""
+
+import hashlib
+import json
+from typing import Final, cast
+
+from outlast.client.start.tenant import Tenant
+from outlast.contract import names
+from outlast.contract.records import RunInput
+from outlast.loop.values import Json, JsonObject
+
+_OWNER: Final = "tenant or requester"
+_PARTS: Final = ("agent or input", "context", _OWNER, "conversation")
+_LENGTH: Final = 16
+
+
+def start_digest(record: RunInput, tenant: Tenant | None, *, is_new_session: bool = False) -> str:
+    """Return the digest of a start: one for each part, joined with dots.
+
+    Args:
+        record: the input of the run's workflow.
+        tenant: whose run it is.
+        is_new_session: the session got its id from a server for this start, so a second start of
+            the same program has another one, which says nothing.
+    """
+    settings = record.settings or {}
+    parts: list[Json] = [
+        [record.agent, record.input, record.keep_open],
+        record.context,
+        [tenant.name if tenant is not None else None, settings.get(names.SETTING_REQUESTER)],
+        None if is_new_session else _conversation(record, settings),
+    ]
+    texts = (json.dumps(part, sort_keys=True) for part in parts)
+    return ".".join(hashlib.sha256(text.encode()).hexdigest()[:_LENGTH] for text in texts)
+
+
+def _conversation(record: RunInput, settings: JsonObject) -> Json:
+    """Return the ids of the session and of the conversation on the provider's server."""
+    data = cast("JsonObject", settings.get(names.SETTING_SESSION) or {})
+    thread = record.thread
+    return [
+        data.get("session_id", data.get("conversation_id")),
+        thread.conversation_id if thread is not None else None,
+        thread.previous_response_id if thread is not None else None,
+    ]
+
+
+def difference(before: str, now: str) -> str:
+    """Return which parts of two starts differ, in words; empty if they mean the same run."""
+    was, parts = before.split("."), now.split(".")
+    if len(was) != len(parts):  # a run that was not started by a client of ours
+        return _PARTS[0]
+    return ", ".join(
+        name for name, one, other in zip(_PARTS, was, parts, strict=True) if one != other
+    )
+
+
+def has_other_owner(before: str, now: str) -> bool:
+    """Whether two starts are for different tenants or requesters."""
+    return before.count(".") == now.count(".") and _OWNER in difference(before, now)

@@ -1,0 +1,1 @@
+"""Internal. Calls to the server: connections, outages, sizes, and errors as exceptions."""

@@ -1,0 +1,252 @@
+"""Sends updates to a run, and translates the server's errors.
+
+Retries updates while the run cannot accept any, and limits their size.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any, Final, TypeVar
+
+from temporalio.client import (
+    Client,
+    WorkflowExecutionDescription,
+    WorkflowHandle,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from outlast.agents.errors import (
+    AgentsException,
+    RunClosed,
+    RunNotFound,
+    ServerUnavailable,
+    UserError,
+)
+from outlast.client.transport.exceptions import exception_of
+from outlast.client.transport.outages import (
+    AWAY,
+    is_passing,
+    patience_of,
+    ride_out,
+    unavailable,
+    wait_seconds,
+)
+from outlast.contract import names, records
+from outlast.loop.values import Failure, JsonObject
+
+T = TypeVar("T")
+
+FULL: Final = "total number of"
+"""A part of the server's error when a history has its maximum number of updates."""
+
+SHORTEST_PATIENCE: Final = timedelta(seconds=5)
+"""The least time for an update, which is a round trip through a worker."""
+
+PATIENCE_WITH_FULL: Final = timedelta(seconds=10)
+"""How long to wait for a run with a full history to continue as new, usually after its next
+step."""
+
+SURELY_SMALL_BYTES: Final = 200_000
+"""Payloads with fewer bytes of JSON are not encoded to measure them: no codec adds that much."""
+
+
+async def check_size(client: Client, payload: JsonObject) -> None:
+    """Refuse a payload that the server would refuse, measured after encoding.
+
+    With external storage in the client, large payloads go there and are not measured.
+
+    Raises:
+        UserError: the payload is too large.
+    """
+    converter = client.data_converter
+    if converter.external_storage is not None:
+        return
+    size = len(json.dumps(payload, separators=(",", ":")))
+    if size > SURELY_SMALL_BYTES and converter.payload_codec is not None:
+        encoded = converter.payload_converter.to_payloads([payload])
+        encoded = await converter.payload_codec.encode(encoded)
+        size = sum(one.ByteSize() for one in encoded)
+    if size > records.LARGEST_BYTES:
+        raise UserError(records.too_large(size))
+
+
+class RunAddress:
+    """The address of a run, with calls to its server.
+
+    Args:
+        client: connected to the run's server.
+        run_id: the workflow id.
+        patience: how long to wait for a server that does not answer, or for a run that accepts
+            nothing; None for the default.
+
+    Attributes:
+        run_id: the workflow id.
+        patience: how long to wait.
+        workflow: the engine's handle.
+    """
+
+    def __init__(self, client: Client, run_id: str, patience: timedelta | None = None) -> None:
+        self.run_id = run_id
+        self.patience = patience_of(patience)
+        self._client = client
+        self._turns: dict[str, asyncio.Lock] = {}
+        self.workflow: WorkflowHandle[Any, Any] = client.get_workflow_handle(run_id)
+
+    async def ask(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Call the server, and wait through outages.
+
+        Raises:
+            RunNotFound: there is no such run.
+            ServerUnavailable: the outage took too long.
+            AgentsException: the server refused.
+        """
+        try:
+            return await ride_out(self._client, call, self.patience)
+        except RPCError as error:
+            raise await self.translate(error) from error
+
+    async def update(self, name: str, payload: JsonObject, update_id: str) -> JsonObject:
+        """Send an update once, however often it has to be repeated.
+
+        Updates with one name are sent one after the other, in the order of the calls. The server
+        accepts ten at a time for a run and refuses further ones, which are repeated.
+
+        Raises:
+            RunClosed: the run has ended.
+            RunNotFound: there is no such run.
+            ServerUnavailable: the run did not accept it in time.
+            UserError: the update is too large.
+            AgentsException: the run refused it; the subclass says why.
+        """
+        await check_size(self._client, payload)
+        seconds = max(self.patience, SHORTEST_PATIENCE).total_seconds()
+        refusals: list[RPCError] = []
+        turn = self._turns.setdefault(name, asyncio.Lock())
+        try:
+            async with asyncio.timeout(seconds), turn:
+                return await self._update_until_accepted(name, payload, update_id, refusals)
+        except TimeoutError:
+            last = refusals[-1] if refusals else None
+            raise self._not_accepted(seconds, last) from last
+
+    def _not_accepted(self, seconds: float, last: RPCError | None) -> ServerUnavailable:
+        if last is not None and last.status in AWAY:
+            return unavailable(last, timedelta(seconds=seconds))
+        reason = f" The server's last error: {last.message}." if last is not None else ""
+        return ServerUnavailable(
+            f"The run {self.run_id} did not accept it within {seconds:g} s.{reason} Is a worker "
+            "running, and do its workflow tasks succeed? It may still be accepted: retry with the "
+            "same id."
+        )
+
+    async def _update_until_accepted(
+        self, name: str, payload: JsonObject, update_id: str, refusals: list[RPCError]
+    ) -> JsonObject:
+        began = asyncio.get_running_loop().time()
+        while True:
+            try:
+                unique = await self._unique(name, update_id)
+                return await self._update_once(name, payload, unique)
+            except RPCError as error:
+                refusals.append(error)
+                waited = asyncio.get_running_loop().time() - began
+                if is_full(error) and waited >= PATIENCE_WITH_FULL.total_seconds():
+                    raise AgentsException(
+                        f"The run {self.run_id} has reached the server's limit of messages and "
+                        f"decisions for one history: {error.message} It accepts more after its "
+                        "next step, when it continues as new."
+                    ) from error
+                if not await self._is_passing(error):
+                    raise await self.translate(error) from error
+            await asyncio.sleep(wait_seconds(len(refusals) - 1))
+
+    async def translate(self, error: RPCError) -> AgentsException:
+        """Return our error for a server's error; ended runs also count as not found."""
+        if error.status == RPCStatusCode.NOT_FOUND:
+            try:
+                description = await ride_out(self._client, self.workflow.describe, self.patience)
+            except ServerUnavailable as outage:
+                return outage
+            except RPCError:
+                return RunNotFound(
+                    f"There is no run {self.run_id!r} in the namespace {self._client.namespace!r}. Is "
+                    "the id right, and is its history still retained?"
+                )
+            return self.closed_error(description)
+        if is_passing(error):
+            return unavailable(error)
+        return AgentsException(f"The Temporal server refused: {error.message}")
+
+    def checked(self, description: WorkflowExecutionDescription) -> WorkflowExecutionDescription:
+        """Return the server's description of a run, if the workflow is a run.
+
+        Raises:
+            RunNotFound: it is another workflow.
+        """
+        if description.workflow_type != names.WORKFLOW:
+            raise RunNotFound(
+                f"{self.run_id!r} is not a run of an agent, but a workflow of the type "
+                f"{description.workflow_type!r}. Is the id right?"
+            )
+        return description
+
+    def closed_error(self, description: WorkflowExecutionDescription) -> RunClosed:
+        """Return the error that the run has ended."""
+        status = description.status.name.lower() if description.status else "closed"
+        status = "cancelled" if status == "canceled" else status
+        return RunClosed(
+            f"The run {self.run_id} has ended ({status}). Start a new run; this one can still be "
+            "read."
+        )
+
+    async def _unique(self, name: str, update_id: str) -> str:
+        """Return the id of an update; the id of a decision or retry is valid once.
+
+        A server keeps the ids of updates that a reset applies again, even if the run then refuses
+        them: such a request could not be decided any more.
+        """
+        if name not in {names.UPDATE_DECIDE, names.UPDATE_RETRY}:
+            return update_id
+        return f"{update_id}@{(await self.workflow.describe()).run_id}"
+
+    async def _is_passing(self, error: RPCError) -> bool:
+        """Whether an update may be accepted later; its id makes it one update.
+
+        This is true while a workflow task is repeated because a message arrived at its end, while
+        the run continues as new, and while the server is busy or unavailable.
+        """
+        if is_passing(error) or error.status == RPCStatusCode.FAILED_PRECONDITION:
+            return True
+        if error.status != RPCStatusCode.NOT_FOUND:
+            return False
+        try:
+            return (await self.workflow.describe()).close_time is None
+        except RPCError as refusal:
+            return is_passing(refusal)
+
+    async def _update_once(self, name: str, payload: JsonObject, update_id: str) -> JsonObject:
+        try:
+            return await self.workflow.execute_update(  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
+                name, payload, id=update_id
+            )
+        except WorkflowUpdateFailedError as error:
+            cause = error.cause
+            if isinstance(cause, ApplicationError):
+                failure = Failure(code=cause.type or "", message=cause.message)
+                raise exception_of(failure) from error
+            raise
+        except WorkflowUpdateRPCTimeoutOrCancelledError as error:
+            if isinstance(error.__cause__, asyncio.CancelledError):
+                raise error.__cause__ from None  # the caller was cancelled, and must be
+            if isinstance(error.__cause__, RPCError):
+                raise error.__cause__ from error  # the server did not answer: retry
+            raise
+
+
+def is_full(error: RPCError) -> bool:
+    """Whether a history takes no more updates; the server's limit is 2,000."""
+    return error.status == RPCStatusCode.FAILED_PRECONDITION and FULL in error.message

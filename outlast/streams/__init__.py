@@ -1,0 +1,1 @@
+"""Internal. The output of model calls in progress: what workers send and readers assemble."""

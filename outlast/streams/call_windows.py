@@ -1,0 +1,103 @@
+"""The windows of this process's model calls, for readers in the process.
+
+A reader in the event loop of the call takes the text from here, in the provider's own pieces and
+without a heartbeat, which is billed in a cloud. Other readers see the heartbeats. When a call ends,
+its last events are not sent any more: they are here until they are taken, and readers elsewhere get
+the same text from the recorded reply.
+"""
+
+import asyncio
+from collections import Counter, OrderedDict
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from outlast.loop.values import JsonObject
+from outlast.streams.window import DeltaWindow
+
+MOST_WINDOWS: Final = 32
+"""The maximum number of kept windows of finished calls; the oldest is dropped first."""
+
+_Place: TypeAlias = tuple[asyncio.AbstractEventLoop, str]
+"""A run in an event loop. Windows are not shared with other threads, which would see them halfway
+through a change."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedCall:
+    """A model call that has ended with a reply.
+
+    Attributes:
+        run_id: the workflow id of its run.
+        effect: the number of its effect.
+        response_id: the provider's id of the reply.
+    """
+
+    run_id: str
+    effect: int
+    response_id: str | None
+
+
+@dataclass
+class CallWindows:
+    """The windows of running calls, the newest ones of finished calls, and who reads here."""
+
+    _running: dict[_Place, list[DeltaWindow]] = field(
+        default_factory=dict[_Place, list[DeltaWindow]]
+    )
+    _readers: Counter[_Place] = field(default_factory=Counter[_Place])
+    _finished: OrderedDict[FinishedCall, JsonObject] = field(
+        default_factory=OrderedDict[FinishedCall, JsonObject]
+    )
+
+    @contextmanager
+    def running(self, run_id: str, window: DeltaWindow) -> Generator[None]:
+        """Show the window of a call to readers in this event loop while the call runs."""
+        place = asyncio.get_running_loop(), run_id
+        self._running[place] = [*self._running.get(place, ()), window]
+        try:
+            yield
+        finally:
+            rest = [one for one in self._running[place] if one is not window]
+            if rest:
+                self._running[place] = rest
+            else:
+                del self._running[place]
+
+    def of_run(self, run_id: str) -> list[DeltaWindow]:
+        """Return the windows of a run's calls that run in this event loop."""
+        return self._running.get((asyncio.get_running_loop(), run_id), [])
+
+    @contextmanager
+    def reading(self, run_id: str) -> Generator[None]:
+        """Announce a reader of a run in this event loop."""
+        place = asyncio.get_running_loop(), run_id
+        self._readers[place] += 1
+        try:
+            yield
+        finally:
+            self._readers[place] -= 1
+            if self._readers[place] <= 0:
+                del self._readers[place]
+
+    def has_reader(self, run_id: str) -> bool:
+        """Whether anybody in this event loop reads the run."""
+        return (asyncio.get_running_loop(), run_id) in self._readers
+
+    def keep(self, call: FinishedCall, window: DeltaWindow) -> None:
+        """Keep the window of a call; an empty one, of a call that was not streamed, is not kept."""
+        details = window.details()
+        if not details["events"]:
+            return
+        self._finished[call] = details
+        while len(self._finished) > MOST_WINDOWS:
+            self._finished.popitem(last=False)
+
+    def take(self, call: FinishedCall) -> JsonObject | None:
+        """Return the window of a finished call as heartbeat details, once."""
+        return self._finished.pop(call, None)
+
+
+call_windows: Final = CallWindows()
+"""The windows of this process."""
