@@ -36,7 +36,7 @@ from outlast.rendering import (
     visible_lines,
 )
 from tests.hostile_text import ARGUMENTS, JSON_VALUES, NASTY, TEXTS, assert_visible
-from tests.loop_strategies import examples
+from tests.laws.strategies import examples
 
 MARKDOWN = [
     MarkdownIt("commonmark"),

@@ -24,7 +24,7 @@ from outlast.loop.state import LoopState
 from outlast.payloads.readable import readable
 from outlast.workflows.agent_run import AgentRun
 from outlast.workflows.people_notices import PeopleNotices
-from tests.loop_step_laws import check_items
+from tests.laws.step_laws import check_items
 
 COMMANDS = {
     EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED,

@@ -13,7 +13,7 @@ from outlast.contract import blobs
 from outlast.loop.state import LoopState, line_of
 from outlast.loop.values import reference
 from outlast.testing import ScriptedModel
-from tests.loop_driver import gated, reply_of, said, tool
+from tests.laws.driver import gated, reply_of, said, tool
 from tests.workflow.desk import Desk
 
 HEARD = {"role": "user", "content": "Where is my order?"}

@@ -29,7 +29,7 @@ from outlast.agents.items.run_items import (
 from outlast.extensions.handoff_filters import remove_all_tools
 from outlast.loop.items import Item
 from outlast.loop.view import View, ViewEdit, edited, shown
-from tests.loop_strategies import examples
+from tests.laws.strategies import examples
 
 DESK, BILLING = Agent[Any](name="Desk"), Agent[Any](name="Billing")
 

@@ -30,7 +30,7 @@ from outlast.agents.items.run_items import (
     ToolCallItem,
     ToolCallOutputItem,
 )
-from tests.loop_strategies import examples
+from tests.laws.strategies import examples
 
 Raw = dict[str, Any]
 DESK, BILLING = Agent[Any](name="Desk"), Agent[Any](name="Billing")

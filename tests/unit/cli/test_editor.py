@@ -13,7 +13,7 @@ from outlast.cli import editor
 from outlast.loop.approvals import ApprovalRequest, ApprovalTerms
 from outlast.loop.values import JsonObject
 from tests.hostile_text import JSON_VALUES, TEXTS, assert_visible
-from tests.loop_strategies import examples
+from tests.laws.strategies import examples
 
 REQUEST = ApprovalRequest(
     id="a1",

@@ -32,7 +32,7 @@ from outlast.rendering import original
 from outlast.testing import call
 from outlast.testing import say as said
 from tests.hostile_text import ARGUMENTS, TEXTS, assert_visible
-from tests.loop_strategies import examples
+from tests.laws.strategies import examples
 
 HOUR_MS = 3_600_000
 NOW_MS = time.time_ns() // 1_000_000

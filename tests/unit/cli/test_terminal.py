@@ -12,7 +12,7 @@ from rich.console import Console
 
 from outlast.cli import terminal
 from tests.hostile_text import TEXTS, assert_visible
-from tests.loop_strategies import examples
+from tests.laws.strategies import examples
 from tests.unit.cli.conftest import eventually
 
 

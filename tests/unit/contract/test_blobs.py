@@ -11,7 +11,7 @@ from outlast.contract import blobs
 from outlast.loop.items import Item
 from outlast.loop.stored import with_references
 from outlast.loop.values import BLOB, Json, JsonObject, is_reference, reference
-from tests.loop_strategies import examples, same_json
+from tests.laws.strategies import examples, same_json
 
 KEYS = st.sampled_from(["a", "type", "text", BLOB, "bytes", "part", blobs.ESCAPED, "$outlast.x"])
 TEXTS = st.text(max_size=12) | st.just("\ud800 half") | st.just("sha256:" + "0" * 64)

@@ -9,7 +9,7 @@ from outlast.contract import claims
 from outlast.contract.effects import EffectRequest, request_of
 from outlast.loop.effects import CallModel
 from tests.claims import forget_claims
-from tests.loop_driver import BUSY, Play, play_in
+from tests.laws.driver import BUSY, Play, play_in
 
 
 @pytest.fixture(autouse=True)

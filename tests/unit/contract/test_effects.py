@@ -7,7 +7,7 @@ import pytest
 
 from outlast.contract import effects
 from outlast.contract.effects import EffectKind
-from tests.loop_driver import Play, play_in, play_with_everything
+from tests.laws.driver import Play, play_in, play_with_everything
 
 LINES = {
     "prepare_run": "Triage · look up",

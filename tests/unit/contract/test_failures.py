@@ -13,7 +13,7 @@ from outlast.contract.failures import EngineFailure
 from outlast.loop import machine
 from outlast.loop.effects import Effect
 from outlast.loop.values import Failure
-from tests.loop_driver import play_with_everything
+from tests.laws.driver import play_with_everything
 
 
 def effects() -> dict[str, Effect]:

@@ -72,7 +72,7 @@ from outlast.loop.events import (
 from outlast.loop.items import Message
 from outlast.loop.state import LoopState
 from outlast.loop.values import Failure, JsonObject, ServerThread, Usage
-from tests.loop_driver import Play, play_in, reply_of, said, tool
+from tests.laws.driver import Play, play_in, reply_of, said, tool
 
 INPUT = {"agent": "Triage", "input": "Hello"}
 SUPPORT = ApprovalTerms(audience=Audience(groups=("support",)))

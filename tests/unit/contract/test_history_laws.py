@@ -68,8 +68,8 @@ from outlast.loop.events import (
 from outlast.loop.machine import advance
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
-from tests.loop_driver import Play
-from tests.loop_strategies import MOVES, Script, examples, play_script, scripts
+from tests.laws.driver import Play
+from tests.laws.strategies import MOVES, Script, examples, play_script, scripts
 
 RECORDABLE = tuple(move for move in MOVES if move != "wrong")
 """An activity cannot answer with the result of another type: it would be unreadable."""

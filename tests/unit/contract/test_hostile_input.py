@@ -18,7 +18,7 @@ from outlast.contract.records import (
 )
 from outlast.loop.events import CancelRequested
 from outlast.loop.state import LoopState
-from tests.loop_driver import SITUATIONS, Play, play_in, said, tool
+from tests.laws.driver import SITUATIONS, Play, play_in, said, tool
 
 
 def nested(depth: int) -> Any:

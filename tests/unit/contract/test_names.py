@@ -7,7 +7,7 @@ import pytest
 from outlast.contract import effects, names
 from outlast.loop.effects import CallModel
 from outlast.loop.values import JsonObject
-from tests.loop_driver import Play, play_with_everything, tool
+from tests.laws.driver import Play, play_with_everything, tool
 
 
 def all_effects() -> dict[str, Any]:

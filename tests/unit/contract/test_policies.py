@@ -17,7 +17,7 @@ from outlast.loop.effects import (
     SaveSession,
 )
 from outlast.loop.state import LoopState, revised
-from tests.loop_driver import BUSY, Play, play_in, tool, transfer
+from tests.laws.driver import BUSY, Play, play_in, tool, transfer
 
 OWN = Policy(timeout_ms=7, attempts=1, queue="gpu")
 

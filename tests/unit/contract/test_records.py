@@ -54,8 +54,8 @@ from outlast.loop.items import Message
 from outlast.loop.state import LoopState
 from outlast.loop.stored import Offload
 from outlast.loop.values import JsonObject, ServerThread
-from tests.loop_driver import SITUATIONS, Play, nested, play_in, said, transfer
-from tests.loop_strategies import anything_like, examples, same_json
+from tests.laws.driver import SITUATIONS, Play, nested, play_in, said, transfer
+from tests.laws.strategies import anything_like, examples, same_json
 
 KINDS: list[Any] = [
     RunInput,

@@ -12,7 +12,7 @@ from outlast.contract.stages import Stage, StageBegun, StageEnded, resumed
 from outlast.loop.effects import CallModel, FinalizeAnswer, RunAgent, RunHandoff
 from outlast.loop.phrases import STOPPED
 from outlast.loop.values import Failure, Usage, reference
-from tests.loop_driver import STARTED_AT_MS, Play, nested, said, tool, transfer
+from tests.laws.driver import STARTED_AT_MS, Play, nested, said, tool, transfer
 
 
 def shown(play: Play) -> list[str]:

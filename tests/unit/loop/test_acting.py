@@ -21,7 +21,7 @@ from outlast.loop.effects import (
 from outlast.loop.events import Parent
 from outlast.loop.state import waits_for_people
 from outlast.loop.values import Failure, Json, Usage
-from tests.loop_driver import Play, gated, nested, said, tool, transfer
+from tests.laws.driver import Play, gated, nested, said, tool, transfer
 
 
 def asked(name: str = "e3.a1", **fields: Any) -> ApprovalRequest:

@@ -12,7 +12,7 @@ from outlast.loop.events import Parent
 from outlast.loop.items import text_of
 from outlast.loop.state import Answer, items_of, released
 from outlast.loop.values import Failure, Json
-from tests.loop_driver import Part, Play, gated, patch, refused, said, tool, transfer, unknown
+from tests.laws.driver import Part, Play, gated, patch, refused, said, tool, transfer, unknown
 
 BLOCKED = Failure(code="output_guardrail_tripwire", message="The guardrail tone tripped.")
 TRIPPED = GuardrailRecord(stage="output", name="tone", agent="Triage", tripped=True)

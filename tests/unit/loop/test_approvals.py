@@ -20,7 +20,7 @@ from outlast.loop.approvals import (
     with_redacted,
 )
 from outlast.loop.values import Json, JsonObject
-from tests.loop_strategies import examples, json_values
+from tests.laws.strategies import examples, json_values
 
 
 @pytest.mark.parametrize(

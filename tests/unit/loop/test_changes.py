@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from outlast.loop.changes import Change, apply, clashes, diff
 from outlast.loop.values import Json
-from tests.loop_strategies import examples, json_values, same_json
+from tests.laws.strategies import examples, json_values, same_json
 
 LONG = "x" * 201
 

@@ -16,7 +16,7 @@ from outlast.loop.checks import (
 from outlast.loop.effects import CallModel, CheckInput, RunHandoff, SaveSession
 from outlast.loop.state import items_of
 from outlast.loop.values import Failure, ServerThread
-from tests.loop_driver import Play, gated, message, nested, said, tool, transfer
+from tests.laws.driver import Play, gated, message, nested, said, tool, transfer
 
 TRIPPED = Failure(code="input_guardrail_tripwire", message="The guardrail topic tripped.")
 PASSED = GuardrailRecord(stage="input", name="tone", agent="Triage", info="fine")

@@ -17,8 +17,8 @@ from outlast.loop.effects import (
     NotifyAfterEnd,
     NotifyParent,
 )
-from tests.loop_driver import play_with_everything
-from tests.loop_step_laws import ANSWER_OF
+from tests.laws.driver import play_with_everything
+from tests.laws.step_laws import ANSWER_OF
 
 EFFECT_CLASSES = get_args(Effect)
 

@@ -6,7 +6,7 @@ from typing import get_args
 from outlast.loop import events
 from outlast.loop.effects import EffectEvent
 from outlast.loop.events import CancelRequested, Event, HumanAction, Parent, RunStarted
-from tests.loop_driver import message
+from tests.laws.driver import message
 
 EVENT_CLASSES = get_args(Event)
 

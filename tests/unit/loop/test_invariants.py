@@ -12,7 +12,7 @@ from outlast.loop.effects import SaveSession
 from outlast.loop.invariants import BrokenInvariantError, check, violations
 from outlast.loop.items import Item
 from outlast.loop.state import Answer, Blocked, ItemsToSave, LoopState, revised
-from tests.loop_driver import SITUATIONS, Play, message, play_in, said, tool, transfer
+from tests.laws.driver import SITUATIONS, Play, message, play_in, said, tool, transfer
 
 
 def in_(situation: str) -> LoopState:

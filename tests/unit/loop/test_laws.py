@@ -29,9 +29,9 @@ from outlast.loop.machine import advance
 from outlast.loop.state import LoopState, say_problem, waits_for_people
 from outlast.loop.values import Json
 from outlast.loop.votes import next_due_ms
-from tests import loop_people as people
-from tests.loop_driver import Part, Play, gated, reply_of, tool, transfer, unknown
-from tests.loop_strategies import (
+from tests.laws import people
+from tests.laws.driver import Part, Play, gated, reply_of, tool, transfer, unknown
+from tests.laws.strategies import (
     CHANGES,
     MOVES,
     Script,
@@ -43,7 +43,7 @@ from tests.loop_strategies import (
     replies,
     scripts,
 )
-from tests.loop_tally import played
+from tests.laws.tally import played
 
 MANY, SOME = examples(24), examples(10)
 
@@ -59,7 +59,7 @@ EFFECTIVE = (
     *("release", "release to another agent", "withdraw a message", "time passes, something is due"),
     *("message, queue", "message, steer", "message, interrupt"),
 )
-"""What people do in random runs; see `tests/loop_tally.py`, which prints the whole table."""
+"""What people do in random runs; see `tests/laws/tally.py`, which prints the whole table."""
 
 ENDINGS = (
     *("tool: approved", "tool: edited", "tool: rejected", "tool: responded", "tool: superseded"),

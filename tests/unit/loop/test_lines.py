@@ -5,7 +5,7 @@ import pytest
 from outlast.loop import phrases
 from outlast.loop.effects import CallModel, CancelEffect, HoldLine, RunTool
 from outlast.loop.state import line_of, line_problem
-from tests.loop_driver import BUSY, Play, gated, play_in, said, tool, transfer
+from tests.laws.driver import BUSY, Play, gated, play_in, said, tool, transfer
 
 
 def call_at_rest(**start: object) -> Play:

@@ -16,7 +16,7 @@ from outlast.loop.machine import advance
 from outlast.loop.state import Answer, LoopState
 from outlast.loop.transcript import KEPT_IGNORED
 from outlast.loop.values import Failure, Usage
-from tests.loop_driver import (
+from tests.laws.driver import (
     BUSY,
     SITUATIONS,
     Part,
@@ -30,7 +30,7 @@ from tests.loop_driver import (
     tool,
     unknown,
 )
-from tests.loop_strategies import wrong_answer_to
+from tests.laws.strategies import wrong_answer_to
 
 # --- The start -----------------------------------------------------------------------------------
 

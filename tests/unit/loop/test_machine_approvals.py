@@ -7,7 +7,7 @@ import pytest
 from outlast.loop import phrases
 from outlast.loop.approvals import DecisionType
 from outlast.loop.effects import CallModel
-from tests.loop_driver import SITUATIONS, Play, gated, hosted, play_in, said, tool, transfer
+from tests.laws.driver import SITUATIONS, Play, gated, hosted, play_in, said, tool, transfer
 
 
 def test_a_gated_call_waits_and_starts_nothing() -> None:

@@ -7,7 +7,7 @@ import pytest
 from outlast.loop import phrases
 from outlast.loop.changes import Change
 from outlast.loop.effects import CallModel, CancelEffect, Finish
-from tests.loop_driver import BUSY, SITUATIONS, Play, gated, play_in, refused, said, tool, transfer
+from tests.laws.driver import BUSY, SITUATIONS, Play, gated, play_in, refused, said, tool, transfer
 
 # --- At once -------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from outlast.loop.invariants import violations
 from outlast.loop.machine import advance
 from outlast.loop.state import Answer, LoopState
 from outlast.loop.values import Failure, Usage
-from tests.loop_driver import (
+from tests.laws.driver import (
     SITUATIONS,
     Part,
     Play,

@@ -8,7 +8,7 @@ import pytest
 from outlast.loop import phrases
 from outlast.loop.changes import Change
 from outlast.loop.effects import CallModel, RunHandoff
-from tests.loop_driver import Play, gated, said, tool, transfer, unknown
+from tests.laws.driver import Play, gated, said, tool, transfer, unknown
 
 
 def test_a_handoff_makes_the_other_agent_active_at_once() -> None:

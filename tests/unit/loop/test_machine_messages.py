@@ -17,7 +17,7 @@ from outlast.loop.effects import (
 )
 from outlast.loop.events import MessageReceived
 from outlast.loop.items import Message
-from tests.loop_driver import BUSY, SITUATIONS, Play, gated, message, play_in, refused, said, tool
+from tests.laws.driver import BUSY, SITUATIONS, Play, gated, message, play_in, refused, said, tool
 
 
 def finish_turn(play: Play) -> None:  # noqa: C901  a row for each effect

@@ -9,7 +9,7 @@ from outlast.loop.effects import (
     SessionSaved,
 )
 from outlast.loop.notices import NoticeEvent, NoticeReceipt, Undelivered
-from tests.loop_driver import Play, gated, said
+from tests.laws.driver import Play, gated, said
 
 
 def listened(*, keep_open: bool = False) -> Play:

@@ -19,7 +19,7 @@ from outlast.loop.events import Parent
 from outlast.loop.items import message_of_person
 from outlast.loop.state import items_of, released
 from outlast.loop.values import Json, JsonObject
-from tests.loop_driver import (
+from tests.laws.driver import (
     Part,
     Play,
     gated,

@@ -21,7 +21,7 @@ from outlast.loop.lines import tokens
 from outlast.loop.machine import NONCES_KEPT_MS, advance
 from outlast.loop.state import LoopState
 from outlast.loop.values import Failure
-from tests.loop_driver import Play, gated, nested, reply_of, said, tool, transfer
+from tests.laws.driver import Play, gated, nested, reply_of, said, tool, transfer
 from tests.unit.loop.test_acting import asked
 
 TWO = ApprovalTerms(audience=Audience(groups=("billing",)), quorum=2, unverified=False)

@@ -9,7 +9,7 @@ from outlast.loop.effects import CallModel, SaveSession
 from outlast.loop.items import Message
 from outlast.loop.state import items_of
 from outlast.loop.values import Failure
-from tests.loop_driver import Play, message, said, tool
+from tests.laws.driver import Play, message, said, tool
 
 TRIPPED = GuardrailRecord(name="polite", stage="input", tripped=True)
 BLOCKED = Failure(code="input_guardrail_tripwire", message="No.")

@@ -10,7 +10,7 @@ from outlast.loop.items import Message
 from outlast.loop.state import items_of, items_to_save
 from outlast.loop.values import Failure, JsonObject, ServerThread
 from outlast.loop.view import ViewEdit
-from tests.loop_driver import Play, gated, message, refused, said, thought, tool, transfer
+from tests.laws.driver import Play, gated, message, refused, said, thought, tool, transfer
 
 OLD: JsonObject = {"role": "assistant", "content": "said before"}
 

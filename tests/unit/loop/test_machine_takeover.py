@@ -11,7 +11,7 @@ from outlast.loop.items import text_of
 from outlast.loop.state import items_of, items_to_save, turn_start
 from outlast.loop.values import Failure, JsonObject
 from outlast.loop.votes import deadline_ms, next_due_ms
-from tests.loop_driver import (
+from tests.laws.driver import (
     BUSY,
     SITUATIONS,
     Play,

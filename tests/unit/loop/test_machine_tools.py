@@ -10,7 +10,7 @@ from outlast.loop.calls import Policy
 from outlast.loop.changes import Change, diff
 from outlast.loop.effects import CallModel
 from outlast.loop.values import Json
-from tests.loop_driver import Play, gated, said, tool, transfer, unknown
+from tests.laws.driver import Play, gated, said, tool, transfer, unknown
 
 
 def put(key: str, value: Json) -> Change:

@@ -22,7 +22,7 @@ from outlast.loop.events import Parent
 from outlast.loop.requests import finish, issue, preparation
 from outlast.loop.state import Ending, LoopState
 from outlast.loop.values import Failure, Usage
-from tests.loop_driver import STARTED_AT_MS, Play, gated, nested, play_in, said, tool, transfer
+from tests.laws.driver import STARTED_AT_MS, Play, gated, nested, play_in, said, tool, transfer
 
 SETTINGS = {"model": "gpt-5"}
 

@@ -12,7 +12,7 @@ from outlast.loop.items import Message
 from outlast.loop.machine import advance
 from outlast.loop.spending import described, spent, used_up
 from outlast.loop.values import Usage
-from tests.loop_driver import Play, gated, said, tool, transfer
+from tests.laws.driver import Play, gated, said, tool, transfer
 
 TERMS = ApprovalTerms()
 

@@ -41,7 +41,7 @@ from outlast.loop.machine import advance
 from outlast.loop.spending import spent_of_parent
 from outlast.loop.state import LoopState
 from outlast.loop.values import Usage
-from tests.loop_driver import nested, reply_of, said, tool
+from tests.laws.driver import nested, reply_of, said, tool
 
 ROOT = "r"
 COST = 7

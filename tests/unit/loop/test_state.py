@@ -18,7 +18,7 @@ from outlast.loop.state import (
     turn_start,
     waits_for_people,
 )
-from tests.loop_driver import SITUATIONS, Play, gated, play_in, said
+from tests.laws.driver import SITUATIONS, Play, gated, play_in, said
 
 STATUS_OF = dict.fromkeys(SITUATIONS, "running") | {"waiting": "waiting", "idle": "idle"}
 

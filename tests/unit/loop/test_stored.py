@@ -14,8 +14,8 @@ from outlast.loop.effects import CallModel, ItemsOffloaded, OffloadItems, Sessio
 from outlast.loop.items import Item, last_words, text_of
 from outlast.loop.stored import OFFLOAD_ABOVE, Moved, Offload, long_texts, weight
 from outlast.loop.values import BLOB, is_reference, reference
-from tests.loop_driver import Play, everything_stored, gated, message, nested, said, searched, tool
-from tests.loop_strategies import Script, examples, play_script, scripts
+from tests.laws.driver import Play, everything_stored, gated, message, nested, said, searched, tool
+from tests.laws.strategies import Script, examples, play_script, scripts
 
 LARGE = "x" * (OFFLOAD_ABOVE + 1)
 KEY = "sha256:" + "0" * 64

@@ -28,7 +28,7 @@ from outlast.loop.transcript import (
 )
 from outlast.loop.values import Json, JsonObject, Usage
 from outlast.loop.view import size
-from tests.loop_driver import (
+from tests.laws.driver import (
     Part,
     Play,
     message,

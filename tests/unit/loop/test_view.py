@@ -21,8 +21,8 @@ from outlast.loop.view import (
     size,
     without,
 )
-from tests.loop_driver import Play, said, tool, transfer
-from tests.loop_strategies import examples
+from tests.laws.driver import Play, said, tool, transfer
+from tests.laws.strategies import examples
 
 ITEMS = tuple(Item("message", {"n": at}) for at in range(10))
 SUMMARY: dict[str, Any] = {"role": "assistant", "content": "in short"}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from outlast.models import ChatCompletionsModel, OpenAIConnection, ResponsesModel
 from outlast.models.failures import Target, retry_after
 from outlast.ports.model import ModelError, ModelRequest
-from tests.loop_strategies import examples
+from tests.laws.strategies import examples
 from tests.unit.models.conftest import KEY, over_http
 from tests.unit.models.model_server import ModelServer
 from tests.unit.models.streams import collect_until_failure

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from outlast.loop.values import JsonObject
 from outlast.models.openai.body_encoding import EncodedItems, encode
 from outlast.models.openai.item_encoding import ItemEncoder
-from tests.loop_strategies import examples
+from tests.laws.strategies import examples
 
 VALUES = st.recursive(
     st.sampled_from([None, True, False, 0, 1, 1.0, 0.0, -1, "", "1", "é\0\u2028", "x" * 50]),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast.models.openai.server_events import EventData
-from tests.loop_strategies import examples
+from tests.laws.strategies import examples
 
 
 def events(*pieces: bytes) -> list[bytes]:

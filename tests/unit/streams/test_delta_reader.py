@@ -14,7 +14,7 @@ from outlast.models.openai.chat_reply import ChatReply
 from outlast.streams.delta_reader import FILLED, GAP, RESTARTED, DeltaReader
 from outlast.streams.reply_events import reply_events
 from outlast.streams.window import DeltaWindow, is_delta, place_of
-from tests.loop_strategies import examples
+from tests.laws.strategies import examples
 
 TEXTS = st.text(max_size=40)
 HALVES = st.sampled_from(

@@ -39,7 +39,7 @@ from outlast.workflows.presentation import (
 )
 from outlast.workflows.timeline import Wait
 from tests.hostile_text import ARGUMENTS, TEXTS, assert_visible
-from tests.loop_driver import (
+from tests.laws.driver import (
     SITUATIONS,
     Play,
     gated,
@@ -51,7 +51,7 @@ from tests.loop_driver import (
     tool,
     transfer,
 )
-from tests.loop_strategies import examples
+from tests.laws.strategies import examples
 
 
 def anywhere(situation: str) -> LoopState:

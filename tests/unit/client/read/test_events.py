@@ -27,7 +27,7 @@ from outlast.loop.items import text_of
 from outlast.loop.machine import advance
 from outlast.loop.state import LoopState
 from outlast.loop.values import Failure
-from tests.loop_driver import Play, gated, nested, said, searched, thought, tool, transfer
+from tests.laws.driver import Play, gated, nested, said, searched, thought, tool, transfer
 
 
 def seen_in(play: Play) -> list[NumberedEvent]:

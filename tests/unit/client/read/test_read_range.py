@@ -9,7 +9,7 @@ import pytest
 from outlast.agents.errors import RunClosed, ServerUnavailable
 from outlast.client.read.read_range import CaughtUp, ReadRange, RunReading, is_settled
 from outlast.loop.state import LoopState
-from tests.loop_driver import Play, gated, play_in, said
+from tests.laws.driver import Play, gated, play_in, said
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from outlast.loop.invariants import violations
 from outlast.loop.machine import advance
 from outlast.loop.state import LoopState
 from outlast.loop.values import Failure
-from tests.loop_driver import Play, gated, said, tool
+from tests.laws.driver import Play, gated, said, tool
 
 TRIAGE = Agent[Any](name="Triage")
 KNOWN = LocalDefinitions(TRIAGE)

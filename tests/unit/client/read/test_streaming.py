@@ -13,7 +13,7 @@ from outlast.client.results.local_definitions import LocalDefinitions
 from outlast.loop.machine import advance
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
-from tests.loop_driver import Play, gated, said, searched, tool, transfer
+from tests.laws.driver import Play, gated, said, searched, tool, transfer
 
 BILLING = Agent[Any](name="Billing")
 TRIAGE = Agent[Any](name="Triage", handoffs=[BILLING])

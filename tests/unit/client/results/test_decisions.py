@@ -10,7 +10,7 @@ from outlast.agents.items.run_items import ToolApprovalItem
 from outlast.client.results.run_result import RunResult, result_of
 from outlast.client.results.run_state import RunState
 from outlast.loop.state import revised
-from tests.loop_driver import Play, gated
+from tests.laws.driver import Play, gated
 
 
 def waiting() -> tuple[Play, RunResult]:

@@ -28,7 +28,7 @@ from outlast.contract.records import write
 from outlast.loop.checks import GuardrailRecord
 from outlast.loop.state import LoopState, revised
 from outlast.loop.values import Failure
-from tests.loop_driver import Play
+from tests.laws.driver import Play
 
 NOBODY = LocalDefinitions()
 

@@ -10,7 +10,7 @@ from outlast.agents.machine.shell import ShellTool
 from outlast.agents.tools.function_tool import function_tool
 from outlast.client.results.interruptions import interruption, pending_in_order, place_of_call
 from outlast.client.results.local_definitions import LocalDefinitions
-from tests.loop_driver import Play, gated, nested, thought
+from tests.laws.driver import Play, gated, nested, thought
 
 TRIAGE = Agent[Any](name="Triage")
 

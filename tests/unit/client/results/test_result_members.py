@@ -17,7 +17,7 @@ from outlast.client.results.run_result import result_of
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.values import Usage
 from outlast.loop.view import ViewEdit
-from tests.loop_driver import Play, gated, nested, said, searched, thought, tool, transfer
+from tests.laws.driver import Play, gated, nested, said, searched, thought, tool, transfer
 
 
 @dataclass

@@ -9,7 +9,7 @@ from outlast.agents.usage import plain_usage
 from outlast.client.results.run_responses import RunResponse, last_turn, run_responses
 from outlast.loop.values import NO_USAGE, Usage
 from outlast.ports.model import ModelResponse
-from tests.loop_driver import Play, said, searched, thought, tool
+from tests.laws.driver import Play, said, searched, thought, tool
 
 
 def talk() -> Play:

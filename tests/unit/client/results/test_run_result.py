@@ -26,7 +26,7 @@ from outlast.loop.items import text_of
 from outlast.loop.state import LoopState, revised
 from outlast.loop.values import Failure
 from outlast.loop.view import ViewEdit
-from tests.loop_driver import Play, gated, said, tool, transfer
+from tests.laws.driver import Play, gated, said, tool, transfer
 
 
 def answered() -> LoopState:

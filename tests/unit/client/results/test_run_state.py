@@ -11,7 +11,7 @@ from outlast.agents.items.run_items import ToolApprovalItem
 from outlast.client.results.run_result import result_of
 from outlast.client.results.run_state import SCHEMA_VERSION, RunState
 from outlast.loop.approvals import ApprovalRequest
-from tests.loop_driver import Play, gated, nested
+from tests.laws.driver import Play, gated, nested
 
 
 def waiting(*calls: Any) -> RunState:

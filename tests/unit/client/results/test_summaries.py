@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from outlast.agents.errors import UserError
 from outlast.client.results.run_result import result_of, run_details
 from outlast.client.results.summaries import progress_lines, result_summary
-from tests.loop_driver import Play, said, tool
+from tests.laws.driver import Play, said, tool
 from tests.unit.client.results.test_run_result import answered
 
 

@@ -11,7 +11,7 @@ from outlast.client.handle import RunHandle
 from outlast.client.results.run_result import result_of
 from outlast.client.results.run_state import RunState
 from outlast.client.start.resumption import resume
-from tests.loop_driver import Play, gated
+from tests.laws.driver import Play, gated
 from tests.unit.client.recorded import FakeClient, Kind, Recording, refused
 
 

@@ -69,8 +69,8 @@ from outlast.loop.items import Item, Message
 from outlast.loop.state import LoopState
 from outlast.loop.values import Failure, Json, JsonObject, ServerThread, Usage
 from outlast.loop.view import ViewEdit
-from tests import loop_people as people
-from tests.loop_driver import (
+from tests.laws import people
+from tests.laws.driver import (
     Part,
     Play,
     everything_stored,
@@ -86,7 +86,7 @@ from tests.loop_driver import (
     transfer,
     unknown,
 )
-from tests.loop_tally import TALLY
+from tests.laws.tally import TALLY
 
 
 def examples(count: int) -> settings:

@@ -40,7 +40,7 @@ from outlast.loop.items import SendMode
 from outlast.loop.state import LoopState, hold_problem, say_problem
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.votes import LONGEST_MESSAGE, Sender, claim_refusal, next_due_ms, refusal
-from tests.loop_driver import Play, message
+from tests.laws.driver import Play, message
 
 REQUESTER = "rob"
 NOBODY = Person()

@@ -1,6 +1,6 @@
 """Counts the moves of random runs by kind, and those that have an effect.
 
-`PYTHONPATH=. python tests/loop_tally.py [runs]` plays runs and prints the table.
+`PYTHONPATH=. python tests/laws/tally.py [runs]` plays runs and prints the table.
 """
 
 import sys
@@ -29,10 +29,10 @@ from outlast.loop.events import (
     TimePassed,
 )
 from outlast.loop.state import LoopState, has_message
-from tests.loop_step_laws import is_due
+from tests.laws.step_laws import is_due
 
 if TYPE_CHECKING:
-    from tests.loop_driver import Play
+    from tests.laws.driver import Play
 
 
 class Tally:
@@ -182,7 +182,7 @@ def played(runs: int) -> Tally:
     """Play the same runs as every time, and return what they were made of."""
     from hypothesis import HealthCheck, Phase, given, seed, settings
 
-    from tests.loop_strategies import TALLY, Script, play_script, scripts
+    from tests.laws.strategies import TALLY, Script, play_script, scripts
 
     TALLY.__init__()
 
@@ -204,6 +204,6 @@ def played(runs: int) -> Tally:
 
 if __name__ == "__main__":
     # By its own name, because the strategies count there.
-    from tests import loop_tally
+    from tests.laws import tally
 
-    print(table(loop_tally.played(int(sys.argv[1]) if len(sys.argv) > 1 else 500)))  # noqa: T201
+    print(table(tally.played(int(sys.argv[1]) if len(sys.argv) > 1 else 500)))  # noqa: T201

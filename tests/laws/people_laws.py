@@ -42,7 +42,7 @@ from outlast.loop.machine import advance
 from outlast.loop.schemas import problem_of
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
-from tests.loop_step_laws import is_due
+from tests.laws.step_laws import is_due
 
 RUNS = frozenset({"approve", "edit"})
 """The decisions that let a call run."""

@@ -84,8 +84,8 @@ from outlast.loop.machine import advance
 from outlast.loop.state import LoopState, judged_at_ms, revised
 from outlast.loop.stored import OFFLOAD_ABOVE, Moved, Offload, long_texts
 from outlast.loop.values import Failure, Json, JsonObject
-from tests.loop_people_laws import PeopleLaws, at_time_of
-from tests.loop_step_laws import (
+from tests.laws.people_laws import PeopleLaws, at_time_of
+from tests.laws.step_laws import (
     StageLaws,
     check_approvals,
     check_calls,

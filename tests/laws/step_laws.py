@@ -1,4 +1,4 @@
-"""What holds of every step of every run. `Play` in `loop_driver` checks it after every event."""
+"""What holds of every step of every run. `Play` in `driver` checks it after every event."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
