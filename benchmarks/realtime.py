@@ -24,8 +24,8 @@ from outlast.contract import names
 from outlast.dev import EmbeddedServer
 from outlast.loop.values import JsonObject
 from outlast.realtime import RealtimeAgent, RealtimeModelConfig, RealtimeRunner
+from outlast.realtime.scripted_server.server import RealtimeReply, ScriptedRealtimeServer
 from outlast.testing import ScriptedModel, call
-from outlast.testing.realtime_server import RealtimeReply, ScriptedRealtimeServer
 from outlast.worker import AgentWorker
 
 MOST_ADDED_MS = 60

@@ -227,7 +227,7 @@ ROWS: Final = (
     EffectKind(
         effect=effects.HoldLine,
         activity=names.ACTIVITY_LINE,
-        function="outlast.activities.line:hold_line",
+        function="outlast.realtime.hold_line:hold_line",
         result=None,
         event=effects.LineEnded,
         label=lambda effect: f"The line {effect.line}",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, cast
 
-from outlast.ports.realtime.items import (
+from outlast.realtime.port.items import (
     AssistantAudio,
     AssistantMessageItem,
     AssistantText,
@@ -19,7 +19,7 @@ from outlast.ports.realtime.items import (
     RealtimeToolCallItem,
     UserMessageItem,
 )
-from outlast.ports.realtime.model_events import (
+from outlast.realtime.port.model_events import (
     RealtimeModelEvent,
     RealtimeModelInputAudioTranscriptionCompletedEvent,
     RealtimeModelItemDeletedEvent,

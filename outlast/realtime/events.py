@@ -5,9 +5,9 @@ from typing import Any, Literal, TypeAlias
 
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.guardrails.guardrail import OutputGuardrailResult
-from outlast.agents.realtime import RealtimeAgent
-from outlast.ports.realtime.items import RealtimeItem
-from outlast.ports.realtime.model_events import RealtimeModelAudioEvent, RealtimeModelEvent
+from outlast.realtime.agents import RealtimeAgent
+from outlast.realtime.port.items import RealtimeItem
+from outlast.realtime.port.model_events import RealtimeModelAudioEvent, RealtimeModelEvent
 
 
 @dataclass

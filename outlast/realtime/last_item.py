@@ -13,14 +13,14 @@ from typing import Any, Final, cast
 
 from outlast.loop.items import Item, call_id_of, text_of
 from outlast.loop.values import JsonObject
-from outlast.ports.realtime.item_ids import PREFIX
-from outlast.ports.realtime.items import (
+from outlast.realtime.port.item_ids import PREFIX
+from outlast.realtime.port.items import (
     AssistantAudio,
     AssistantMessageItem,
     InputAudio,
     UserMessageItem,
 )
-from outlast.ports.realtime.model_events import (
+from outlast.realtime.port.model_events import (
     RealtimeModelEvent,
     RealtimeModelItemUpdatedEvent,
     RealtimeModelToolCallEvent,

@@ -14,12 +14,10 @@ from datetime import timedelta
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from outlast.activities.errors import EffectError
-from outlast.activities.live import LiveAgent, live_agent, live_reply
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.errors import AgentsException, RunClosed, RunNotFound, UserError
 from outlast.agents.guardrails.guardrail import OutputGuardrailResult
 from outlast.agents.logs import get_logger
-from outlast.agents.realtime import RealtimeAgent
 from outlast.agents.usage import Usage
 from outlast.loop.approvals import Decision
 from outlast.loop.calls import ModelReply, PlannedCall
@@ -29,15 +27,19 @@ from outlast.loop.requests import model_call
 from outlast.loop.state import LoopState
 from outlast.loop.values import Failure, JsonObject
 from outlast.ports.model import ModelError, ModelResponse
-from outlast.ports.realtime.config import RealtimeRunConfig, RealtimeSessionModelSettings
-from outlast.ports.realtime.item_ids import PREFIX
-from outlast.ports.realtime.model import RealtimeModel, RealtimeModelConfig
-from outlast.ports.realtime.model_events import (
+from outlast.realtime.agents import RealtimeAgent
+from outlast.realtime.case import Case
+from outlast.realtime.last_item import LastItem, missed_events
+from outlast.realtime.live_agent import LiveAgent, live_agent, live_reply
+from outlast.realtime.port.config import RealtimeRunConfig, RealtimeSessionModelSettings
+from outlast.realtime.port.item_ids import PREFIX
+from outlast.realtime.port.model import RealtimeModel, RealtimeModelConfig
+from outlast.realtime.port.model_events import (
     RealtimeModelEvent,
     RealtimeModelRawServerEvent,
     RealtimeModelToolCallEvent,
 )
-from outlast.ports.realtime.model_inputs import (
+from outlast.realtime.port.model_inputs import (
     RealtimeModelSendEvent,
     RealtimeModelSendInterrupt,
     RealtimeModelSendRawMessage,
@@ -46,8 +48,6 @@ from outlast.ports.realtime.model_inputs import (
     RealtimeModelSendUserInput,
     RealtimeModelUserInput,
 )
-from outlast.realtime.case import Case
-from outlast.realtime.last_item import LastItem, missed_events
 from outlast.realtime.progress import (
     AgentSwitched,
     ApprovalNeeded,

@@ -4,11 +4,11 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from outlast.client.handle import RunHandle
-from outlast.client.line import RunLine
 from outlast.loop.approvals import Decision
 from outlast.loop.calls import ModelReply
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
+from outlast.realtime.run_line import RunLine
 
 
 class RunCase:

@@ -15,7 +15,6 @@ from outlast.agents.callables import shown
 from outlast.agents.config.run_config import RunConfig, as_run_config
 from outlast.agents.context.codec import context_class
 from outlast.agents.errors import RunAlreadyStarted, RunNotFound, UserError
-from outlast.agents.realtime import RealtimeAgent, RealtimeRunHooks, check_realtime
 from outlast.agents.registry import Registry
 from outlast.client.handle import RunHandle
 from outlast.client.results.local_definitions import LocalDefinitions
@@ -28,12 +27,13 @@ from outlast.client.transport.outages import ride_out
 from outlast.contract import names, records
 from outlast.loop.state import LoopState
 from outlast.loop.values import DEFAULT_MAX_TURNS, Json
-from outlast.models.openai.realtime import OpenAIRealtimeWebSocketModel
 from outlast.ports.blobs import BlobStore
 from outlast.ports.model import Model
-from outlast.ports.realtime.config import RealtimeRunConfig
-from outlast.ports.realtime.model import RealtimeModel, RealtimeModelConfig
+from outlast.realtime.agents import RealtimeAgent, RealtimeRunHooks, check_realtime
 from outlast.realtime.line import SESSION_LIMIT, Line, LineOptions
+from outlast.realtime.openai.model import OpenAIRealtimeWebSocketModel
+from outlast.realtime.port.config import RealtimeRunConfig
+from outlast.realtime.port.model import RealtimeModel, RealtimeModelConfig
 from outlast.realtime.run_case import RunCase
 from outlast.realtime.session import Definitions, RealtimeSession
 from outlast.realtime.speech_checks import DEBOUNCE

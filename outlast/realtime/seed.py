@@ -11,8 +11,8 @@ from typing import Any, cast
 
 from outlast.loop.items import Item, text_of
 from outlast.loop.values import Json, JsonObject
-from outlast.ports.realtime.item_ids import output_item_id, transcript_item_id
-from outlast.ports.realtime.items import (
+from outlast.realtime.port.item_ids import output_item_id, transcript_item_id
+from outlast.realtime.port.items import (
     AssistantMessageItem,
     AssistantText,
     InputImage,

@@ -8,39 +8,12 @@ from typing import Any, Final, Self, cast
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import ModelCallFailed, UserError
 from outlast.agents.guardrails.guardrail import OutputGuardrail
-from outlast.agents.realtime import RealtimeAgent
 from outlast.agents.usage import Usage
 from outlast.loop.approvals import Decision
 from outlast.loop.state import LoopState
 from outlast.loop.values import Json
 from outlast.ports.model import ModelError
-from outlast.ports.realtime.config import RealtimeUserInput
-from outlast.ports.realtime.item_ids import PREFIX
-from outlast.ports.realtime.items import RealtimeItem
-from outlast.ports.realtime.model import RealtimeModel, RealtimeModelListener
-from outlast.ports.realtime.model_events import (
-    RealtimeModelAudioDoneEvent,
-    RealtimeModelAudioEvent,
-    RealtimeModelAudioInterruptedEvent,
-    RealtimeModelConnectionStatusEvent,
-    RealtimeModelEndOfStreamEvent,
-    RealtimeModelErrorEvent,
-    RealtimeModelEvent,
-    RealtimeModelExceptionEvent,
-    RealtimeModelInputAudioTimeoutTriggeredEvent,
-    RealtimeModelInputAudioTranscriptionCompletedEvent,
-    RealtimeModelItemDeletedEvent,
-    RealtimeModelItemUpdatedEvent,
-    RealtimeModelOutputTextDeltaEvent,
-    RealtimeModelTranscriptDeltaEvent,
-    RealtimeModelTurnEndedEvent,
-    RealtimeModelTurnStartedEvent,
-)
-from outlast.ports.realtime.model_inputs import (
-    RealtimeModelSendAudio,
-    RealtimeModelSendInterrupt,
-    RealtimeModelSendUserInput,
-)
+from outlast.realtime.agents import RealtimeAgent
 from outlast.realtime.conversation import Conversation
 from outlast.realtime.events import (
     RealtimeAgentEndEvent,
@@ -63,6 +36,33 @@ from outlast.realtime.events import (
     RealtimeToolStart,
 )
 from outlast.realtime.line import Line, LineListener, ReconnectReason
+from outlast.realtime.port.config import RealtimeUserInput
+from outlast.realtime.port.item_ids import PREFIX
+from outlast.realtime.port.items import RealtimeItem
+from outlast.realtime.port.model import RealtimeModel, RealtimeModelListener
+from outlast.realtime.port.model_events import (
+    RealtimeModelAudioDoneEvent,
+    RealtimeModelAudioEvent,
+    RealtimeModelAudioInterruptedEvent,
+    RealtimeModelConnectionStatusEvent,
+    RealtimeModelEndOfStreamEvent,
+    RealtimeModelErrorEvent,
+    RealtimeModelEvent,
+    RealtimeModelExceptionEvent,
+    RealtimeModelInputAudioTimeoutTriggeredEvent,
+    RealtimeModelInputAudioTranscriptionCompletedEvent,
+    RealtimeModelItemDeletedEvent,
+    RealtimeModelItemUpdatedEvent,
+    RealtimeModelOutputTextDeltaEvent,
+    RealtimeModelTranscriptDeltaEvent,
+    RealtimeModelTurnEndedEvent,
+    RealtimeModelTurnStartedEvent,
+)
+from outlast.realtime.port.model_inputs import (
+    RealtimeModelSendAudio,
+    RealtimeModelSendInterrupt,
+    RealtimeModelSendUserInput,
+)
 from outlast.realtime.progress import (
     AgentSwitched,
     ApprovalNeeded,

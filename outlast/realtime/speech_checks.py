@@ -8,8 +8,8 @@ from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.guardrails.guardrail import OutputGuardrail, OutputGuardrailResult
 from outlast.agents.guardrails.output_info import write_info
 from outlast.agents.logs import get_logger
-from outlast.agents.realtime import RealtimeAgent
 from outlast.loop.checks import GuardrailRecord
+from outlast.realtime.agents import RealtimeAgent
 
 logger = get_logger(__name__)
 

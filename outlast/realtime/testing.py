@@ -11,19 +11,19 @@ from dataclasses import dataclass, field
 from typing import Any, Required, TypeAlias, TypedDict, cast
 from urllib.parse import urlsplit, urlunsplit
 
-from outlast.ports.realtime.config import RealtimeSessionModelSettings
-from outlast.ports.realtime.model import (
+from outlast.realtime.port.config import RealtimeSessionModelSettings
+from outlast.realtime.port.model import (
     RealtimeModel,
     RealtimeModelConfig,
     RealtimeModelListener,
     RealtimePlaybackTracker,
 )
-from outlast.ports.realtime.model_events import (
+from outlast.realtime.port.model_events import (
     RealtimeModelErrorEvent,
     RealtimeModelEvent,
     RealtimeModelExceptionEvent,
 )
-from outlast.ports.realtime.model_inputs import (
+from outlast.realtime.port.model_inputs import (
     RealtimeModelSendEvent,
     RealtimeModelSendSessionUpdate,
 )

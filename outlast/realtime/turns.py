@@ -12,7 +12,8 @@ from typing import Any, cast
 from outlast.agents.items.raw_items import NO_ID
 from outlast.agents.usage import plain_usage
 from outlast.loop.values import NO_USAGE, JsonObject, Usage
-from outlast.ports.realtime.items import (
+from outlast.realtime.conversation import merged
+from outlast.realtime.port.items import (
     AssistantMessageItem,
     InputAudio,
     InputImage,
@@ -20,7 +21,7 @@ from outlast.ports.realtime.items import (
     RealtimeItem,
     UserMessageItem,
 )
-from outlast.ports.realtime.model_events import (
+from outlast.realtime.port.model_events import (
     RealtimeModelAudioEvent,
     RealtimeModelEvent,
     RealtimeModelInputAudioTranscriptionCompletedEvent,
@@ -33,8 +34,7 @@ from outlast.ports.realtime.model_events import (
     RealtimeModelTurnStartedEvent,
     RealtimeModelUsageEvent,
 )
-from outlast.ports.realtime.model_inputs import RealtimeModelUserInput
-from outlast.realtime.conversation import merged
+from outlast.realtime.port.model_inputs import RealtimeModelUserInput
 
 NO_TRANSCRIPT = "[The user spoke. There is no transcript.]"
 """What the case records of speech whose transcript did not arrive."""

@@ -19,12 +19,12 @@ from outlast.agents.approvals.policy import ApprovalPolicy
 from outlast.agents.errors import RunNotFound
 from outlast.agents.tools.function_tool import function_tool
 from outlast.client.handle import RunHandle
-from outlast.client.line import RunLine
 from outlast.contract import names, records
 from outlast.loop.approvals import ApprovalRequest, Decision, Evidence, Person
 from outlast.loop.calls import ModelReply, PlannedCall
 from outlast.loop.effects import RunTool
 from outlast.ports.model import ModelRequest
+from outlast.realtime.run_line import RunLine
 from outlast.testing import ScriptedModel, call, say
 from tests.workflow.desk import Desk, waits_for
 from tests.workflow.replies import outputs

@@ -19,10 +19,10 @@ from outlast.client.handle import RunHandle
 from outlast.loop.approvals import Person
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
-from outlast.ports.realtime.model import RealtimeModelConfig
+from outlast.realtime.port.model import RealtimeModelConfig
+from outlast.realtime.scripted_server.call import RealtimeCall
+from outlast.realtime.scripted_server.server import RealtimeReply, ScriptedRealtimeServer
 from outlast.testing import call
-from outlast.testing.realtime_call import RealtimeCall
-from outlast.testing.realtime_server import RealtimeReply, ScriptedRealtimeServer
 from tests.crash.desk_worker import READY, DeskSettings, DeskWorker
 
 CALL_SECONDS = 120

@@ -8,10 +8,10 @@ import pytest
 from outlast import Agent, RunClosed, UserError, function_tool
 from outlast.activities.approval_gate import tool_digest
 from outlast.client.handle import RunHandle
-from outlast.client.line import RunLine
 from outlast.contract import blobs
 from outlast.loop.state import LoopState, line_of
 from outlast.loop.values import reference
+from outlast.realtime.run_line import RunLine
 from outlast.testing import ScriptedModel
 from tests.laws.driver import gated, reply_of, said, tool
 from tests.workflow.desk import Desk

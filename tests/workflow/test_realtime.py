@@ -20,7 +20,6 @@ from outlast import (
 from outlast.client.handle import RunHandle
 from outlast.loop.items import text_of
 from outlast.loop.state import LoopState, line_of
-from outlast.ports.realtime.model import RealtimeModelConfig
 from outlast.realtime import (
     RealtimeAgent,
     RealtimeRunner,
@@ -28,8 +27,9 @@ from outlast.realtime import (
     RealtimeSessionEvent,
     realtime_handoff,
 )
+from outlast.realtime.port.model import RealtimeModelConfig
+from outlast.realtime.scripted_server.server import ScriptedRealtimeServer
 from outlast.testing import ScriptedModel, call
-from outlast.testing.realtime_server import ScriptedRealtimeServer
 from tests.workflow.desk import Desk
 
 ran: list[str] = []

@@ -5,15 +5,15 @@ from collections.abc import Callable
 from typing import Any
 
 from outlast.agents.usage import Usage
-from outlast.ports.realtime import model_events as events
-from outlast.ports.realtime import model_inputs as inputs
-from outlast.ports.realtime.items import (
+from outlast.realtime.port import model_events as events
+from outlast.realtime.port import model_inputs as inputs
+from outlast.realtime.port.items import (
     AssistantAudio,
     AssistantMessageItem,
     InputText,
     UserMessageItem,
 )
-from outlast.ports.realtime.model import RealtimeModel, RealtimeModelConfig, RealtimeModelListener
+from outlast.realtime.port.model import RealtimeModel, RealtimeModelConfig, RealtimeModelListener
 
 
 class TalkingModel(RealtimeModel):

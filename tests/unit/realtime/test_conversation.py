@@ -2,8 +2,9 @@
 
 from typing import Any, cast
 
-from outlast.ports.realtime import model_events as events
-from outlast.ports.realtime.items import (
+from outlast.realtime.conversation import Conversation
+from outlast.realtime.port import model_events as events
+from outlast.realtime.port.items import (
     AssistantAudio,
     AssistantMessageItem,
     AssistantText,
@@ -14,7 +15,6 @@ from outlast.ports.realtime.items import (
     RealtimeToolCallItem,
     UserMessageItem,
 )
-from outlast.realtime.conversation import Conversation
 
 
 def after(*given: events.RealtimeModelEvent) -> Conversation:

@@ -7,9 +7,9 @@ import pytest
 
 from outlast.loop.items import Item
 from outlast.loop.values import JsonObject
-from outlast.ports.realtime import model_events as events
 from outlast.realtime import last_item
 from outlast.realtime.last_item import LastItem, missed_events
+from outlast.realtime.port import model_events as events
 
 
 class Provider:

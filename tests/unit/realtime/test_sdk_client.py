@@ -6,19 +6,19 @@ from typing import Any
 import pytest
 
 from outlast import function_tool
-from outlast.agents.realtime import RealtimeAgent, realtime_handoff
 from outlast.loop.values import JsonObject
-from outlast.ports.realtime.config import RealtimeSessionModelSettings
-from outlast.ports.realtime.model_events import RealtimeModelToolCallEvent
-from outlast.ports.realtime.model_inputs import (
+from outlast.realtime.agents import RealtimeAgent, realtime_handoff
+from outlast.realtime.port.config import RealtimeSessionModelSettings
+from outlast.realtime.port.model_events import RealtimeModelToolCallEvent
+from outlast.realtime.port.model_inputs import (
     RealtimeModelSendInterrupt,
     RealtimeModelSendSessionUpdate,
     RealtimeModelSendToolOutput,
     RealtimeModelSendUserInput,
 )
+from outlast.realtime.scripted_server.server import ScriptedRealtimeServer
 from outlast.testing import call
-from outlast.testing.realtime_server import ScriptedRealtimeServer
-from tests.unit.models.openai.realtime_client import connected
+from tests.unit.realtime.openai.realtime_client import connected
 
 SCRIPT = (
     [call("look_up", "c1", order_id="A-17")],

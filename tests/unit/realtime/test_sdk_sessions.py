@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from outlast import function_tool
-from outlast.models.openai.realtime import OpenAIRealtimeWebSocketModel
-from outlast.ports.realtime.model import RealtimeModelConfig
 from outlast.realtime import RealtimeAgent, realtime_handoff
+from outlast.realtime.openai.model import OpenAIRealtimeWebSocketModel
+from outlast.realtime.port.model import RealtimeModelConfig
+from outlast.realtime.scripted_server.server import RealtimeReply, ScriptedRealtimeServer
 from outlast.testing import call
-from outlast.testing.realtime_server import RealtimeReply, ScriptedRealtimeServer
 from tests.unit.realtime.test_session import calling
 
 ours: dict[str, Any] = {

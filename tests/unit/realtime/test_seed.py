@@ -3,8 +3,8 @@
 from typing import Any
 
 from outlast.loop.items import Item
-from outlast.ports.realtime.item_ids import output_item_id
-from outlast.ports.realtime.items import RealtimeToolCallItem
+from outlast.realtime.port.item_ids import output_item_id
+from outlast.realtime.port.items import RealtimeToolCallItem
 from outlast.realtime.seed import history_of, output_text, session_items
 
 TRANSCRIPT = [

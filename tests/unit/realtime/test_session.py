@@ -17,7 +17,6 @@ from outlast import (
     output_guardrail,
 )
 from outlast.activities.worker_deps import WorkerDeps
-from outlast.agents.realtime import RealtimeAgent, realtime_handoff
 from outlast.agents.registry import Registry
 from outlast.client.results.local_definitions import LocalDefinitions
 from outlast.loop.approvals import Decision
@@ -25,12 +24,13 @@ from outlast.loop.events import CancelRequested
 from outlast.loop.items import text_of
 from outlast.loop.state import LoopState
 from outlast.ports.model import ModelError
-from outlast.ports.realtime import model_events as events
-from outlast.ports.realtime import model_inputs as inputs
-from outlast.ports.realtime.items import AssistantMessageItem, AssistantText
-from outlast.ports.realtime.model import RealtimeModelConfig
+from outlast.realtime.agents import RealtimeAgent, realtime_handoff
 from outlast.realtime.events import RealtimeSessionEvent
 from outlast.realtime.line import Line, LineOptions
+from outlast.realtime.port import model_events as events
+from outlast.realtime.port import model_inputs as inputs
+from outlast.realtime.port.items import AssistantMessageItem, AssistantText
+from outlast.realtime.port.model import RealtimeModelConfig
 from outlast.realtime.session import Definitions, RealtimeSession
 from outlast.realtime.testing import RealtimeStep, ScriptedRealtimeModel
 from outlast.testing import ScriptedModel

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from outlast.ports.realtime.model import RealtimeModelListener, RealtimePlaybackTracker
-from outlast.ports.realtime.model_events import (
+from outlast.realtime.port.model import RealtimeModelListener, RealtimePlaybackTracker
+from outlast.realtime.port.model_events import (
     RealtimeModelErrorEvent,
     RealtimeModelEvent,
     RealtimeModelOtherEvent,
     RealtimeModelTurnEndedEvent,
     RealtimeModelTurnStartedEvent,
 )
-from outlast.ports.realtime.model_inputs import (
+from outlast.realtime.port.model_inputs import (
     RealtimeModelSendAudio,
     RealtimeModelSendEvent,
     RealtimeModelSendSessionUpdate,
@@ -26,7 +26,7 @@ from outlast.realtime.testing import (
     UnconsumedRealtimeSteps,
     UnexpectedRealtimeSend,
 )
-from tests.unit.models.openai.realtime_client import Recorder
+from tests.unit.realtime.openai.realtime_client import Recorder
 
 STARTED, ENDED = RealtimeModelTurnStartedEvent(), RealtimeModelTurnEndedEvent()
 HELLO, BYE = RealtimeModelSendUserInput("hello"), RealtimeModelSendUserInput("bye")

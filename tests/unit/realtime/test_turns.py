@@ -2,8 +2,8 @@
 
 from outlast.agents.usage import Usage
 from outlast.loop.values import JsonObject
-from outlast.ports.realtime import model_events as events
-from outlast.ports.realtime.items import (
+from outlast.realtime.port import model_events as events
+from outlast.realtime.port.items import (
     AssistantAudio,
     AssistantMessageItem,
     InputAudio,

@@ -1,0 +1,1 @@
+"""Internal. OpenAI's Realtime API over WebSocket."""

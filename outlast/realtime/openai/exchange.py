@@ -1,0 +1,238 @@
+"""The provider's messages on one realtime connection, as events for listeners."""
+
+import asyncio
+from base64 import b64decode
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from openai.types.realtime.realtime_error import RealtimeError
+from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
+
+from outlast.agents.logs import get_logger
+from outlast.loop.values import JsonObject
+from outlast.models.json_values import as_object, as_text
+from outlast.ports.model import ModelError
+from outlast.realtime.openai import messages
+from outlast.realtime.openai.interruptions import Interruptions
+from outlast.realtime.openai.playback import Playback
+from outlast.realtime.openai.turns import ResponseTurns
+from outlast.realtime.port import model_events as events
+
+logger = get_logger(__name__)
+
+
+@dataclass
+class Exchange:
+    """The state of one connection, which follows from the provider's events.
+
+    The events that start and end responses and sessions are read leniently: a field of them that
+    is malformed must not hold up the conversation. All others are checked against the records of
+    the `openai` package.
+
+    Attributes:
+        send: sends a message to the provider.
+        emit: sends an event to the listeners.
+        playback: the audio of the connection.
+        tracing: the message that sets up the provider's own trace, if any.
+        turns: the responses of the connection.
+        interruptions: carries out interruptions.
+        opened: set when the provider has sent something other than an error.
+        last_error: the provider's last error.
+    """
+
+    send: Callable[[JsonObject], Awaitable[None]]
+    emit: Callable[[events.RealtimeModelEvent], Awaitable[None]]
+    playback: Playback = field(default_factory=Playback)
+    tracing: JsonObject | None = None
+    turns: ResponseTurns = field(init=False)
+    interruptions: Interruptions = field(init=False)
+    opened: asyncio.Event = field(default_factory=asyncio.Event)
+    last_error: JsonObject | None = None
+    _current_item: str | None = None
+
+    def __post_init__(self) -> None:
+        """Create the parts that share this connection."""
+        self.turns = ResponseTurns(self.send)
+        self.interruptions = Interruptions(self.send, self.emit, self.turns, self.playback)
+
+    def end(self) -> None:
+        """Forget the requests and the playback of the connection, which has ended."""
+        self.turns.forget()
+        self.playback.interrupted()
+
+    async def receive_frame(self, frame: str | bytes) -> None:
+        """Pass on one frame; a bad one becomes an event, and the connection goes on."""
+        try:
+            event: object = from_json(frame)
+        except ValueError as error:
+            context = "Failed to parse WebSocket message as JSON"
+            await self.emit(events.RealtimeModelExceptionEvent(error, context))
+            return
+        await self.emit(events.RealtimeModelRawServerEvent(data=event))
+        fields = as_object(event)
+        kind = None if fields is None else as_text(fields.get("type"))
+        if kind != "error":
+            self.opened.set()
+        if fields is None or kind is None or kind not in messages.event_records():
+            await self.emit(events.RealtimeModelOtherEvent(data=event))
+            return
+        try:
+            await self._receive(kind, fields)
+        except ValidationError as error:
+            logger.warning("The realtime provider sent a malformed event: %s", kind)
+            await self.emit(events.RealtimeModelErrorEvent(error=error))
+        except ModelError as error:
+            # A reply could not be sent. The end of the connection is reported elsewhere.
+            logger.debug("No reply to %s: %s", kind, error)
+        except Exception as error:  # noqa: BLE001  (one bad event must not end the call)
+            context = f"Error handling WebSocket event {kind}"
+            await self.emit(events.RealtimeModelExceptionEvent(error, context))
+
+    async def _receive(self, kind: str, event: JsonObject) -> None:
+        match kind:
+            case "session.created" | "session.updated":
+                await self._receive_session(kind, event)
+            case "response.created":
+                response_id = as_text((as_object(event.get("response")) or {}).get("id"))
+                self.turns.created(response_id)
+                await self.emit(events.RealtimeModelTurnStartedEvent(response_id=response_id))
+            case "response.done":
+                await self._receive_done(as_object(event.get("response")) or {})
+            case "error":
+                await self._receive_error(event)
+            case "response.output_item.added" | "response.output_item.done":
+                await self._receive_output(kind, as_object(event.get("item")) or {})
+            case (
+                "conversation.item.added"
+                | "conversation.item.created"
+                | "conversation.item.retrieved"
+            ):
+                await self._receive_item(event)
+            case _:
+                record = messages.event_records()[kind]
+                await self._receive_record(record.model_validate({"event_id": "", **event}))
+
+    async def _receive_record(self, record: BaseModel) -> None:
+        event = cast("Any", record)
+        match event.type:
+            case "response.output_audio.delta":
+                await self._receive_audio(event)
+            case "response.output_audio.done":
+                done = events.RealtimeModelAudioDoneEvent(event.item_id, event.content_index)
+                await self.emit(done)
+            case "input_audio_buffer.speech_started":
+                await self.interruptions.speech_started()
+            case "conversation.item.deleted":
+                await self.emit(events.RealtimeModelItemDeletedEvent(item_id=event.item_id))
+            case "conversation.item.truncated":
+                await self._retrieve_current()
+            case "conversation.item.input_audio_transcription.completed":
+                await self._retrieve_current()
+                await self.emit(
+                    events.RealtimeModelInputAudioTranscriptionCompletedEvent(
+                        item_id=event.item_id, transcript=event.transcript
+                    )
+                )
+            case "response.output_audio_transcript.delta":
+                await self.emit(
+                    events.RealtimeModelTranscriptDeltaEvent(
+                        event.item_id, event.delta, event.response_id
+                    )
+                )
+            case "response.output_text.delta":
+                await self.emit(
+                    events.RealtimeModelOutputTextDeltaEvent(
+                        event.item_id, event.delta, event.response_id
+                    )
+                )
+            case "input_audio_buffer.timeout_triggered":
+                await self.emit(
+                    events.RealtimeModelInputAudioTimeoutTriggeredEvent(
+                        event.item_id, event.audio_start_ms, event.audio_end_ms
+                    )
+                )
+            case _:
+                pass  # listeners have the raw event
+
+    async def _receive_session(self, kind: str, event: JsonObject) -> None:
+        if kind == "session.created" and self.tracing is not None:
+            await self.send(self.tracing)
+        audio = as_object((as_object(event.get("session")) or {}).get("audio")) or {}
+        detection = as_object((as_object(audio.get("input")) or {}).get("turn_detection")) or {}
+        self.interruptions.automatic = detection.get("interrupt_response") is True
+        audio_format = (as_object(audio.get("output")) or {}).get("format")
+        name = as_text((as_object(audio_format) or {}).get("type"))
+        if name is not None:
+            self.playback.set_format(name)
+
+    async def _receive_done(self, response: JsonObject) -> None:
+        response_id = as_text(response.get("id"))
+        self.playback.silenced.discard(response_id or "")
+        self.turns.done(response_id)
+        malformed: ValidationError | None = None
+        if response.get("usage") is not None:
+            try:
+                await self.emit(messages.usage_event(response["usage"]))
+            except ValidationError as error:
+                malformed = error  # the turn has ended all the same
+        await self.emit(events.RealtimeModelTurnEndedEvent(response_id=response_id))
+        if malformed is not None:
+            await self.emit(events.RealtimeModelErrorEvent(error=malformed))
+        await self.turns.start_next()
+
+    async def _receive_error(self, event: JsonObject) -> None:
+        report = self.last_error = as_object(event.get("error")) or {}
+        words = as_text(report.get("message")) or ""
+        recovers = self.turns.failed(
+            as_text(report.get("code")), as_text(report.get("event_id")), words
+        )
+        if recovers:
+            logger.debug("A response waits for the one in progress")
+            return
+        try:
+            error = RealtimeError.model_validate({"message": words, "type": "error", **report})
+            await self.emit(events.RealtimeModelErrorEvent(error=error))
+        finally:
+            await self.turns.start_next()
+
+    async def _receive_output(self, kind: str, item: JsonObject) -> None:
+        is_done = kind == "response.output_item.done"
+        if item.get("type") == "message":
+            message = messages.message_item(item, status="completed" if is_done else "in_progress")
+            await self.emit(events.RealtimeModelItemUpdatedEvent(item=message))
+        elif item.get("type") == "function_call" and item.get("status") == "completed":
+            record, call = messages.started_call(item)
+            await self.emit(events.RealtimeModelItemUpdatedEvent(item=record))
+            await self.emit(call)
+
+    async def _receive_item(self, event: JsonObject) -> None:
+        item = as_object(event.get("item")) or {}
+        if item.get("type") == "message":
+            message = messages.message_item(
+                item,
+                status="in_progress",
+                previous_item_id=as_text(event.get("previous_item_id")),
+            )
+            await self.emit(events.RealtimeModelItemUpdatedEvent(item=message))
+
+    async def _receive_audio(self, event: Any) -> None:
+        if event.response_id in self.playback.silenced:
+            return
+        data = b64decode(event.delta)
+        self._current_item = event.item_id
+        self.playback.receive((event.item_id, event.content_index), data, event.response_id)
+        await self.emit(
+            events.RealtimeModelAudioEvent(
+                data=data,
+                response_id=event.response_id,
+                item_id=event.item_id,
+                content_index=event.content_index,
+            )
+        )
+
+    async def _retrieve_current(self) -> None:
+        """Request the message of the last audio: its transcript may have changed."""
+        if self._current_item is not None:
+            await self.send({"type": "conversation.item.retrieve", "item_id": self._current_item})

@@ -1,0 +1,275 @@
+"""Converts the settings of a realtime session to the session object of OpenAI's Realtime API."""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from outlast.agents.callables import shown
+from outlast.agents.config.model_settings import MCPToolChoice
+from outlast.agents.errors import UserError
+from outlast.agents.handoffs.handoff import Handoff
+from outlast.agents.prompt import Prompt
+from outlast.agents.tools.definition import FunctionTool
+from outlast.agents.tools.local import LocalTool
+from outlast.loop.values import JsonObject
+from outlast.ports.model import ToolSpec
+from outlast.ports.model_arguments import function_specs
+from outlast.realtime.port.audio import ALAW_NAMES, PCM_NAMES, PCM_RATE, ULAW_NAMES, format_name
+from outlast.realtime.port.config import (
+    RealtimeAudioFormat,
+    RealtimeSessionModelSettings,
+)
+
+if TYPE_CHECKING:
+    from openai.types.realtime.realtime_audio_formats import RealtimeAudioFormats
+
+DEFAULT_REALTIME_MODEL = "gpt-realtime-2.1"
+"""The model of sessions whose settings name none, as in the Agents SDK."""
+
+DEFAULT_MODEL_SETTINGS: RealtimeSessionModelSettings = {
+    "voice": "ash",
+    "modalities": ["audio"],
+    "input_audio_format": "pcm16",
+    "output_audio_format": "pcm16",
+    "input_audio_transcription": {"model": "gpt-4o-mini-transcribe"},
+    "turn_detection": {"type": "semantic_vad", "interrupt_response": True},
+}
+"""The settings of sessions that set none, as in the Agents SDK."""
+
+_CAMEL_CASE = {
+    "createResponse": "create_response",
+    "interruptResponse": "interrupt_response",
+    "prefixPaddingMs": "prefix_padding_ms",
+    "silenceDurationMs": "silence_duration_ms",
+    "idleTimeoutMs": "idle_timeout_ms",
+    "modelVersion": "model_version",
+}
+"""Other spellings of keys of `turn_detection`, which programs for the browser use."""
+
+_MODES = frozenset({"auto", "none", "required"})
+
+
+def session_object(
+    settings: RealtimeSessionModelSettings, *, model: str | None, attached: bool = False
+) -> JsonObject:
+    """Return the session object of a `session.update` message.
+
+    Args:
+        settings: the settings of the session.
+        model: the model of the session; None leaves it out.
+        attached: whether the session belongs to a call that someone else has set up. Its audio
+            formats stay as they are unless the settings name others.
+
+    Raises:
+        UserError: a setting has a value that the API cannot express.
+    """
+    session: JsonObject = {
+        "type": "realtime",
+        "output_modalities": settings.get("output_modalities")
+        or settings.get("modalities")
+        or DEFAULT_MODEL_SETTINGS.get("modalities"),
+        "audio": {
+            "input": _input(settings, attached=attached),
+            "output": _output(settings, attached=attached),
+        },
+        "tools": session_tools(settings.get("tools") or (), settings.get("handoffs") or ()),
+    }
+    if model is not None:
+        session["model"] = model
+    for name in ("parallel_tool_calls", "reasoning"):
+        if settings.get(name) is not None:
+            session[name] = settings.get(name)
+    for name in ("instructions", "max_output_tokens"):
+        if name in settings:
+            session[name] = settings.get(name)
+    if "prompt" in settings:
+        session["prompt"] = _prompt(settings["prompt"])
+    if "tool_choice" in settings:
+        session["tool_choice"] = _tool_choice(settings["tool_choice"])
+    return session
+
+
+def tracing_object(tracing: object) -> JsonObject:
+    """Return the provider's form of its trace settings.
+
+    Raises:
+        UserError: the settings are no dict.
+    """
+    if not isinstance(tracing, Mapping):
+        raise UserError(
+            "The setting `tracing` of a realtime session is None, or a dict with workflow_name,"
+            f" group_id and metadata, not {shown(tracing)}."
+        )
+    tracing = cast("Mapping[str, Any]", tracing)
+    return {name: value for name, value in tracing.items() if value is not None}
+
+
+def session_tools(tools: Iterable[object], handoffs: Iterable[Handoff]) -> list[JsonObject]:
+    """Return the entries of the functions that a model may call.
+
+    Args:
+        tools: function tools, or their specifications. Tools that are switched off are left out.
+        handoffs: the handoffs; those that are switched off are left out.
+
+    Raises:
+        UserError: an entry is no function, or two entries have one name.
+    """
+    tools = [tool for tool in tools if getattr(tool, "is_enabled", True) is not False]
+    entries = function_specs(
+        [tool for tool in tools if not isinstance(tool, ToolSpec) and _is_realtime_tool(tool)],
+        [entry for entry in handoffs if entry.is_enabled is not False],
+    )
+    specs = [*(tool for tool in tools if isinstance(tool, ToolSpec)), *entries]
+    names = [spec.name for spec in specs]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise UserError(
+            f"The realtime session has several tools or handoffs named {', '.join(map(repr, twice))}."
+            " Give each its own name."
+        )
+    return [
+        {
+            "type": "function",
+            "name": spec.name,
+            "description": spec.description,
+            "parameters": spec.parameters,
+        }
+        for spec in specs
+    ]
+
+
+def to_realtime_audio_format(
+    input_audio_format: "RealtimeAudioFormat | None",
+) -> "RealtimeAudioFormats | None":
+    """Return an audio format as a record of the `openai` package; None for None.
+
+    Args:
+        input_audio_format: the format, in any of its forms.
+
+    Raises:
+        UserError: the API has no such format.
+    """
+    from openai.types.realtime.realtime_audio_formats import AudioPCM, AudioPCMA, AudioPCMU
+
+    if input_audio_format is None:
+        return None
+    entry = audio_format_object(input_audio_format)
+    kinds = {"audio/pcm": AudioPCM, "audio/pcmu": AudioPCMU, "audio/pcma": AudioPCMA}
+    return kinds[entry["type"]].model_validate(entry)
+
+
+def audio_format_object(audio_format: RealtimeAudioFormat) -> JsonObject:
+    """Return the provider's form of an audio format.
+
+    Raises:
+        UserError: the API has no such format.
+    """
+    name = format_name(audio_format)
+    if name in PCM_NAMES:
+        rate: object = getattr(audio_format, "rate", None)
+        if isinstance(audio_format, Mapping):
+            rate = audio_format.get("rate")
+        if rate not in (None, PCM_RATE):
+            raise UserError(
+                f"Realtime models take PCM audio with 24000 samples per second, not {rate!r}."
+                " Resample the audio, or use g711_ulaw or g711_alaw for phones."
+            )
+        return {"type": "audio/pcm", "rate": PCM_RATE}
+    if name in ULAW_NAMES:
+        return {"type": "audio/pcmu"}
+    if name in ALAW_NAMES:
+        return {"type": "audio/pcma"}
+    raise UserError(
+        f"Realtime models have no audio format {shown(audio_format)}. Use pcm16 (24 kHz, 16 bits,"
+        " mono), g711_ulaw or g711_alaw."
+    )
+
+
+def _input(settings: RealtimeSessionModelSettings, *, attached: bool) -> JsonObject:
+    """Return the settings of the user's audio; those under `audio` come first."""
+    own = _channel(settings, "input")
+    single = {**DEFAULT_MODEL_SETTINGS, **settings}
+    audio: JsonObject = _format(settings, own, "input_audio_format", attached=attached)
+    if "noise_reduction" in own or "input_audio_noise_reduction" in single:
+        audio["noise_reduction"] = own.get(
+            "noise_reduction", single.get("input_audio_noise_reduction")
+        )
+    audio["transcription"] = own.get("transcription", single["input_audio_transcription"])
+    audio["turn_detection"] = _turn_detection(own.get("turn_detection", single["turn_detection"]))
+    return audio
+
+
+def _output(settings: RealtimeSessionModelSettings, *, attached: bool) -> JsonObject:
+    """Return the settings of the model's audio; those under `audio` come first."""
+    own = _channel(settings, "output")
+    audio: JsonObject = _format(settings, own, "output_audio_format", attached=attached)
+    audio["voice"] = own.get("voice") or settings.get("voice", DEFAULT_MODEL_SETTINGS.get("voice"))
+    for source in (settings, own):
+        if "speed" in source:
+            audio["speed"] = source["speed"]
+    return audio
+
+
+def _channel(settings: RealtimeSessionModelSettings, name: str) -> Mapping[str, Any]:
+    audio = cast("object", settings.get("audio") or {})
+    if not isinstance(audio, Mapping):
+        raise UserError(
+            f"The setting `audio` of a realtime session is a dict with `input` and `output`, not"
+            f" {shown(audio)}."
+        )
+    channel = cast("object", cast("Mapping[str, Any]", audio).get(name) or {})
+    if not isinstance(channel, Mapping):
+        raise UserError(
+            f"The setting `audio` of a realtime session needs a dict at {name!r}, not"
+            f" {shown(channel)}."
+        )
+    return cast("Mapping[str, Any]", channel)
+
+
+def _format(
+    settings: RealtimeSessionModelSettings, own: Mapping[str, Any], name: str, *, attached: bool
+) -> JsonObject:
+    audio_format = own.get("format")
+    if audio_format is None:
+        default = None if attached else DEFAULT_MODEL_SETTINGS.get(name)
+        audio_format = settings.get(name, default)
+    return {} if audio_format is None else {"format": audio_format_object(audio_format)}
+
+
+def _turn_detection(config: object) -> object:
+    if not isinstance(config, Mapping):
+        return config
+    given = cast("Mapping[str, Any]", config)
+    plain = {_CAMEL_CASE[name]: value for name, value in given.items() if name in _CAMEL_CASE}
+    return plain | {name: value for name, value in given.items() if name not in _CAMEL_CASE}
+
+
+def _prompt(prompt: Prompt) -> JsonObject:
+    if "id" not in cast("JsonObject", prompt):
+        raise UserError("The prompt of a realtime session needs the key 'id'.")
+    return {name: value for name, value in prompt.items() if value is not None}
+
+
+def _tool_choice(choice: object) -> object:
+    if isinstance(choice, MCPToolChoice):
+        return {"type": "mcp", "server_label": choice.server_label, "name": choice.name}
+    if isinstance(choice, str) and choice not in _MODES:
+        return {"type": "function", "name": choice}
+    return choice
+
+
+def _is_realtime_tool(tool: object) -> bool:
+    """Return True for a function tool.
+
+    Raises:
+        UserError: realtime models cannot call the tool.
+    """
+    if not isinstance(tool, FunctionTool) or isinstance(tool, LocalTool):
+        raise UserError(
+            f"A realtime model cannot call {shown(tool)}: it calls function tools and handoffs."
+        )
+    if tool.defer_loading or tool.namespace is not None:
+        raise UserError(
+            f"The tool {tool.name!r} has defer_loading or a namespace, which realtime models do not"
+            " support. Remove them, or use the tool with an Agent."
+        )
+    return True
