@@ -28,8 +28,8 @@ from outlast.loop.state import LoopState
 from outlast.loop.values import Failure, JsonObject
 from outlast.ports.model import ModelError, ModelResponse
 from outlast.realtime.agents import RealtimeAgent
-from outlast.realtime.case import Case
 from outlast.realtime.last_item import LastItem, missed_events
+from outlast.realtime.line_run import LineRun
 from outlast.realtime.live_agent import LiveAgent, live_agent, live_reply
 from outlast.realtime.port.config import RealtimeRunConfig, RealtimeSessionModelSettings
 from outlast.realtime.port.item_ids import PREFIX
@@ -141,7 +141,7 @@ class Line:
 
     Args:
         model: the realtime model.
-        case: the run.
+        run: the run.
         worker: the definitions of this process.
         options: how the line is kept.
         listener: receives what happens.
@@ -154,7 +154,7 @@ class Line:
     def __init__(
         self,
         model: RealtimeModel,
-        case: Case,
+        run: LineRun,
         worker: WorkerDeps,
         options: LineOptions,
         listener: LineListener,
@@ -162,7 +162,7 @@ class Line:
         self.id = ""
         self.agent = ""
         self._model = model
-        self._case = case
+        self._run = run
         self._worker = worker
         self._options = options
         self._listener = listener
@@ -217,9 +217,9 @@ class Line:
         self._state = await self._prepared()
         await self._connect()
         try:
-            self.id = await self._case.attach()
+            self.id = await self._run.attach()
             # What the line before reported last was taken before this line was attached.
-            self._state = await self._case.state()
+            self._state = await self._run.state()
         except BaseException:
             await self._model.close()
             raise
@@ -253,7 +253,7 @@ class Line:
         try:
             await self._report_rest()
         finally:
-            await self._case.hang_up()
+            await self._run.hang_up()
 
     async def _prepared(self) -> LoopState:
         """Return the state of the run once its agent has been checked.
@@ -261,16 +261,16 @@ class Line:
         Raises:
             AgentsException: the run has ended.
         """
-        state = await self._case.state()
+        state = await self._run.state()
         if state.phase in {"new", "preparing"}:
-            async with aclosing(self._case.follow()) as states:
+            async with aclosing(self._run.follow()) as states:
                 async for one in states:
                     state = one
                     if state.phase not in {"new", "preparing"}:
                         break
         if state.outcome is not None:
             reason = state.failure.message if state.failure is not None else state.outcome
-            raise UserError(f"The run {self._case.run_id!r} has ended: {reason}")
+            raise UserError(f"The run {self._run.run_id!r} has ended: {reason}")
         return state
 
     async def _cancel_tasks(self) -> None:
@@ -288,7 +288,7 @@ class Line:
             await self._report(self._finished.get_nowait())
         said = self._turns.take_said()
         if said:
-            await self._case.send(said)
+            await self._run.send(said)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(self._guarded(work))
@@ -300,7 +300,7 @@ class Line:
         try:
             await work
         except Exception as error:
-            logger.exception("the line %s of the run %r failed", self.id, self._case.run_id)
+            logger.exception("the line %s of the run %r failed", self.id, self._run.run_id)
             await self._listener.on_end(error)
 
     # --- The connection ---------------------------------------------------------------------------
@@ -324,7 +324,7 @@ class Line:
         seeded = self._missing_from()
         while seeded < len(self._state.items):  # the run goes on meanwhile
             items = self._state.items[seeded:]
-            for raw in session_items(self._case.run_id, items, seeded):
+            for raw in session_items(self._run.run_id, items, seeded):
                 await self._create(raw)
             seeded += len(items)
 
@@ -569,9 +569,9 @@ class Line:
         self._progress.replied([*said, *reply.items])
         self._reported = turn.response_id
         try:
-            await self._case.reply(said, reply)
+            await self._run.reply(said, reply)
         except (RunClosed, RunNotFound):
-            logger.info("the run %r has ended before %s", self._case.run_id, turn.response_id)
+            logger.info("the run %r has ended before %s", self._run.run_id, turn.response_id)
             return
         if reply.failure is not None:
             await self._refuse_calls(turn, reply.failure)
@@ -617,7 +617,7 @@ class Line:
     # --- What the run decides ---------------------------------------------------------------------
 
     async def _follow(self) -> None:
-        async with aclosing(self._case.follow()) as states:
+        async with aclosing(self._run.follow()) as states:
             async for state in states:
                 self._state = state
                 self._changed.set()
@@ -642,7 +642,7 @@ class Line:
                 self._running.pop(step.call_id, None)
             case LineLost() if not step.replaced:
                 # The run heard nothing of this line for too long, but the line is alive.
-                self._progress.line = self.id = await self._case.attach()
+                self._progress.line = self.id = await self._run.attach()
             case LineLost():
                 await self._listener.on_end(None)
             case RunOver():
@@ -678,7 +678,7 @@ class Line:
                 if is_last:
                     return
                 continue
-            raw = session_item(item.raw, new_id(self._case.run_id, item.raw, at))
+            raw = session_item(item.raw, new_id(self._run.run_id, item.raw, at))
             if raw is not None:
                 await self._create(raw)
         await self._respond()
@@ -719,9 +719,9 @@ class Line:
 
     async def decide(self, decision: Callable[[str], Decision], call_id: str) -> bool:
         """Decide about a call that waits for a person; return whether one waits."""
-        for request in (await self._case.state()).pending_approvals:
+        for request in (await self._run.state()).pending_approvals:
             if request.call_id == call_id and request.kind != "worker":
-                await self._case.decide(decision(request.id))
+                await self._run.decide(decision(request.id))
                 return True
         return False
 
@@ -747,7 +747,7 @@ class Line:
         reply = ModelReply(items=(raw,), calls=(plan,), response_id=call_id, model="program")
         self._quiet_switch = True
         self._progress.replied([raw])
-        await self._case.reply((), reply)
+        await self._run.reply((), reply)
 
     async def interrupt(self, event: RealtimeModelSendInterrupt) -> None:
         """Stop the model."""

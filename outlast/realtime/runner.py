@@ -31,10 +31,10 @@ from outlast.ports.blobs import BlobStore
 from outlast.ports.model import Model
 from outlast.realtime.agents import RealtimeAgent, RealtimeRunHooks, check_realtime
 from outlast.realtime.line import SESSION_LIMIT, Line, LineOptions
+from outlast.realtime.line_run import TemporalLineRun
 from outlast.realtime.openai.model import OpenAIRealtimeWebSocketModel
 from outlast.realtime.port.config import RealtimeRunConfig
 from outlast.realtime.port.model import RealtimeModel, RealtimeModelConfig
-from outlast.realtime.run_case import RunCase
 from outlast.realtime.session import Definitions, RealtimeSession
 from outlast.realtime.speech_checks import DEBOUNCE
 from outlast.tracing.provider import join_current_trace
@@ -163,7 +163,7 @@ class RealtimeRunner:
             run_config=config,
             max_turns=max_turns,
         )
-        run = _LineRun(
+        run = _SessionRun(
             run_id=id or f"call-{secrets.token_hex(6)}",
             is_named=id is not None,
             record=replace(record, awaits_line=True),
@@ -200,7 +200,7 @@ class RealtimeRunner:
         return registry
 
     def _session(
-        self, run: "_LineRun", worker: WorkerDeps, model_config: RealtimeModelConfig
+        self, run: "_SessionRun", worker: WorkerDeps, model_config: RealtimeModelConfig
     ) -> RealtimeSession:
         options = LineOptions(
             model_config=model_config,
@@ -210,8 +210,8 @@ class RealtimeRunner:
         )
 
         async def open_line(session: RealtimeSession) -> Line:
-            case = RunCase(await run.open(), self._label)
-            return Line(self._model, case, worker, options, session)
+            line_run = TemporalLineRun(await run.open(), self._label)
+            return Line(self._model, line_run, worker, options, session)
 
         settings = self._config.get("guardrails_settings") or {}
         defined = run.definitions
@@ -276,7 +276,7 @@ class RealtimeRunner:
         return replace(config, **changes) if changes else config
 
 
-class _LineRun:
+class _SessionRun:
     """The run of one session: found or started when the session opens, and left with it.
 
     Attributes:

@@ -1,6 +1,6 @@
 """Turns of a line: the user's words and the model's answer, from the model's events.
 
-A pure reducer. A finished turn is what the case gets: one record for each response of the model,
+A pure reducer. A finished turn is what the run gets: one record for each response of the model,
 whatever number of deltas it came in, and without audio.
 """
 
@@ -37,7 +37,7 @@ from outlast.realtime.port.model_events import (
 from outlast.realtime.port.model_inputs import RealtimeModelUserInput
 
 NO_TRANSCRIPT = "[The user spoke. There is no transcript.]"
-"""What the case records of speech whose transcript did not arrive."""
+"""What the run records of speech whose transcript did not arrive."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from outlast.loop.approvals import ApprovalRequest, Decision, Evidence, Person
 from outlast.loop.calls import ModelReply, PlannedCall
 from outlast.loop.effects import RunTool
 from outlast.ports.model import ModelRequest
-from outlast.realtime.run_line import RunLine
+from outlast.realtime.line_run import TemporalLineRun
 from outlast.testing import ScriptedModel, call, say
 from tests.workflow.desk import Desk, waits_for
 from tests.workflow.replies import outputs
@@ -248,15 +248,19 @@ async def test_a_line_of_somebodys_own_runs_no_guarded_tool(desk: Desk):
         )
     assert "it has no proof of who sends it" in str(raised.value.cause)
 
-    async with RunLine(desk.client, handle.id) as real:
+    real = TemporalLineRun(handle)
+    await real.attach()
+    try:
         for token in ("", "0" * 64):
-            forged = records.LineReplyRecord(line=real.id, token=token, said=[], reply=reply)
+            forged = records.LineReplyRecord(line=real.line, token=token, said=[], reply=reply)
             await line.signal(names.SIGNAL_LINE_REPLY, records.write(forged))
         state = await desk.until(handle, lambda state: len(state.ignored) == 2)
         assert {one.why for one in state.ignored} == {"It does not come from the line's owner."}
         await real.reply([], reply)  # even the owner's plan opens no gate
         waiting = await desk.until(handle, waits_for(1))
         assert waiting.approvals[0].terms.quorum == 2
+    finally:
+        await real.hang_up()
     assert bank.paid == []
     await handle.cancel()
 

@@ -11,7 +11,7 @@ from outlast.client.handle import RunHandle
 from outlast.contract import blobs
 from outlast.loop.state import LoopState, line_of
 from outlast.loop.values import reference
-from outlast.realtime.run_line import RunLine
+from outlast.realtime.line_run import TemporalLineRun
 from outlast.testing import ScriptedModel
 from tests.laws.driver import gated, reply_of, said, tool
 from tests.workflow.desk import Desk
@@ -32,17 +32,17 @@ async def refund() -> str:
 DESK = Agent(name="Desk", tools=[look_up, refund])
 
 
-async def opened(desk: Desk, **settings: object) -> RunLine:
+async def opened(desk: Desk, **settings: object) -> TemporalLineRun:
     """A run that began with a call."""
     handle = await desk.start_record(
         agent="Desk", awaits_line=True, keep_open=True, settings=settings
     )
-    line = RunLine(desk.client, handle.id, label="phone call")
+    line = TemporalLineRun(handle, "phone call")
     await line.attach()
     return line
 
 
-async def until(line: RunLine, condition: Callable[[LoopState], object]) -> LoopState:
+async def until(line: TemporalLineRun, condition: Callable[[LoopState], object]) -> LoopState:
     """Follow the run of a line up to a state."""
     async with asyncio.timeout(30):
         async for state in line.follow():
@@ -62,7 +62,7 @@ async def test_a_call_said_on_the_line_runs_as_an_activity(desk: Desk) -> None:
     await line.reply([], reply_of(said("It left on Monday."), response_id="r2"))
     state = await until(line, lambda state: state.phase == "idle" and state.answers)
     assert state.final_output == "It left on Monday."
-    await line.close()
+    await line.hang_up()
     state = await until(line, lambda state: line_of(state) is None)
     assert [one.kind for one in state.items] == ["input", "tool_call", "tool_output", "message"]
 
@@ -76,7 +76,7 @@ async def test_nothing_that_is_said_on_a_line_reads_as_a_reference(desk: Desk) -
     state = await until(line, lambda state: state.phase == "idle" and state.answers)
     assert [one.raw for one in state.items[:1]] == [blobs.escape_item(heard)] != [heard]
     assert blobs.readable(state.items[0].raw) == heard
-    await line.close()
+    await line.hang_up()
 
 
 async def test_the_caller_hangs_up_while_a_person_decides(desk: Desk) -> None:
@@ -86,7 +86,7 @@ async def test_the_caller_hangs_up_while_a_person_decides(desk: Desk) -> None:
     planned = gated("refund", "c1", tool_digest=tool_digest("Desk", refund))
     await line.reply([HEARD], reply_of(planned, response_id="r1"))
     await until(line, lambda state: state.status == "waiting")
-    await line.close()
+    await line.hang_up()
     handle = RunHandle(desk.client, line.run_id)
     await handle.approve("a1", by="ann")
     state = await desk.until(handle, lambda state: bool(state.answers))
@@ -106,13 +106,15 @@ async def test_a_line_that_died_is_noticed_by_its_heartbeat(desk: Desk) -> None:
     line._beating.cancel()
     state = await desk.until(handle, lambda state: state.phase == "idle" and bool(state.answers))
     assert state.final_output == "By text."
-    await line.close()
+    await line.hang_up()
 
 
 async def test_a_second_line_takes_over(desk: Desk) -> None:
     await desk.open(DESK)
     first = await opened(desk, heartbeat_ms=1_000)
-    async with RunLine(desk.client, first.run_id) as second:
+    second = TemporalLineRun(RunHandle(desk.client, first.run_id))
+    await second.attach()
+    try:
         state = await until(second, second.holds)
         assert not first.holds(state)
         assert first._beating is not None
@@ -121,8 +123,10 @@ async def test_a_second_line_takes_over(desk: Desk) -> None:
         await first.reply([], reply_of(said("I am the old one."), response_id="r1"))
         state = await until(second, lambda state: state.ignored)
         assert state.items == ()
-        await first.close()
+        await first.hang_up()
         assert second.holds(await RunHandle(desk.client, first.run_id).state())
+    finally:
+        await second.hang_up()
 
 
 async def test_a_long_call_goes_on_in_a_new_history(desk: Desk) -> None:
@@ -141,7 +145,7 @@ async def test_a_long_call_goes_on_in_a_new_history(desk: Desk) -> None:
     assert line.holds(state)
     assert [one.failure for one in state.answers] == [None] * 8
     assert len(state.items) == 8 * 4
-    await line.close()
+    await line.hang_up()
     await until(line, lambda state: line_of(state) is None)
 
 
@@ -151,8 +155,8 @@ async def test_a_run_that_has_ended_takes_no_line(desk: Desk) -> None:
     await RunHandle(desk.client, line.run_id).cancel()
     await until(line, lambda state: state.outcome == "cancelled")
     with pytest.raises(RunClosed):
-        await RunLine(desk.client, line.run_id).attach()
-    await line.close()
+        await TemporalLineRun(RunHandle(desk.client, line.run_id)).attach()
+    await line.hang_up()
 
 
 async def test_a_reply_needs_an_id(desk: Desk) -> None:
@@ -160,4 +164,4 @@ async def test_a_reply_needs_an_id(desk: Desk) -> None:
     line = await opened(desk)
     with pytest.raises(UserError, match="response_id"):
         await line.reply([], reply_of(said("Hello.")))
-    await line.close()
+    await line.hang_up()

@@ -1,4 +1,4 @@
-"""Realtime sessions on a case in memory: the loop and the activities are the real ones."""
+"""Realtime sessions on a run in memory: its loop and activities are the real ones."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -34,7 +34,7 @@ from outlast.realtime.port.model import RealtimeModelConfig
 from outlast.realtime.session import Definitions, RealtimeSession
 from outlast.realtime.testing import RealtimeStep, ScriptedRealtimeModel
 from outlast.testing import ScriptedModel
-from tests.unit.realtime.memory_case import MemoryCase, OneModel
+from tests.unit.realtime.memory_line_run import MemoryLineRun, OneModel
 from tests.unit.realtime.talking_model import TalkingModel
 
 
@@ -59,11 +59,11 @@ def desk(**fields: Any) -> RealtimeAgent[Any]:
 
 
 class Call:
-    """A session under test, its events and its case."""
+    """A session under test, its events and its run."""
 
-    def __init__(self, session: RealtimeSession, case: MemoryCase, model: TalkingModel) -> None:
+    def __init__(self, session: RealtimeSession, run: MemoryLineRun, model: TalkingModel) -> None:
         self.session = session
-        self.case = case
+        self.run = run
         self.model = model
         self.events: list[RealtimeSessionEvent] = []
         self._came = asyncio.Condition()
@@ -91,7 +91,7 @@ class Call:
 
     async def heard(self, count: int) -> LoopState:
         """Wait for the run to have a number of answers."""
-        return await self.case.until(lambda state: len(state.answers) >= count)
+        return await self.run.until(lambda state: len(state.answers) >= count)
 
     async def end(self) -> None:
         await asyncio.wait_for(self._reading, 5)
@@ -102,23 +102,23 @@ async def calling(
     agent: RealtimeAgent[Any],
     model: TalkingModel,
     *,
-    case: MemoryCase | None = None,
+    run: MemoryLineRun | None = None,
     **options: Any,
 ) -> AsyncGenerator[Call]:
-    case = case or MemoryCase(agent)
+    run = run or MemoryLineRun(agent)
     worker = WorkerDeps(registry=Registry([agent]), models=OneModel(ScriptedModel()))
     definitions = LocalDefinitions(agent)
     given: dict[str, Any] = {"model_config": RealtimeModelConfig(), "run_config": {}, **options}
     line_options = LineOptions(**given)
 
     async def open_line(session: RealtimeSession) -> Line:
-        return Line(model, case, worker, line_options, session)
+        return Line(model, run, worker, line_options, session)
 
     async def leave(state: LoopState) -> None:
         del state
 
     session = RealtimeSession(
-        run_id=case.run_id,
+        run_id=run.run_id,
         model=model,
         open_line=open_line,
         definitions=Definitions(definitions.agent, definitions.tool, definitions.context),
@@ -129,12 +129,12 @@ async def calling(
     call = None
     try:
         async with session:
-            call = Call(session, case, model)
+            call = Call(session, run, model)
             yield call
         with suppress(Exception):
             await call.end()
     finally:
-        await case.close()
+        await run.close()
 
 
 def transcript(state: LoopState) -> list[str]:
@@ -250,11 +250,11 @@ async def test_an_approval_waits_while_the_conversation_goes_on() -> None:
         assert (asked.call_id, asked.tool, asked.arguments) == ("c2", refund, REFUND[2])
         await call.session.send_message("How is the weather?")
         await call.until("agent_end", 2)
-        await call.case.until(lambda state: len(state.responses) == 2)
+        await call.run.until(lambda state: len(state.responses) == 2)
         await call.session.approve_tool_call("c2")
         await call.heard(1)
         assert model.outputs == [("c2", "A-17 is refunded")]
-        assert transcript(call.case.run.state)[-1] == "message: Your money is back."
+        assert transcript(call.run.memory_run.state)[-1] == "message: Your money is back."
 
 
 async def test_a_call_that_is_done_does_not_wait_for_one_that_needs_a_person() -> None:
@@ -286,14 +286,14 @@ async def test_a_rejection_has_words_for_the_model() -> None:
 async def test_the_caller_hangs_up_and_the_answer_is_a_text_turn() -> None:
     agent = desk()
     text = ScriptedModel("Your refund is done.")
-    case = MemoryCase(agent, text)
+    run = MemoryLineRun(agent, text)
     model = TalkingModel([REFUND])
-    async with calling(agent, model, case=case) as call:
+    async with calling(agent, model, run=run) as call:
         await call.session.send_message("Refund A-17")
         await call.until("tool_approval_required")
         await call.session.close()
-        [request] = case.run.state.pending_approvals
-        case.run.decide(_approved(request.id))
+        [request] = run.memory_run.state.pending_approvals
+        run.memory_run.decide(_approved(request.id))
         state = await call.heard(1)
     assert state.final_output == "Your refund is done."
     assert output_of(state, "c2") == "A-17 is refunded"
@@ -306,8 +306,8 @@ def _approved(request_id: str) -> Decision:
 
 async def test_words_without_an_answer_are_not_lost_when_the_caller_hangs_up() -> None:
     agent = desk()
-    case = MemoryCase(agent, ScriptedModel("We close at six."))
-    async with calling(agent, TalkingModel(None), case=case) as call:
+    run = MemoryLineRun(agent, ScriptedModel("We close at six."))
+    async with calling(agent, TalkingModel(None), run=run) as call:
         await call.session.send_message("When do you close?")
         await call.session.close()
         state = await call.heard(1)
@@ -317,24 +317,24 @@ async def test_words_without_an_answer_are_not_lost_when_the_caller_hangs_up() -
 async def test_a_turn_that_is_being_reported_is_not_lost_when_the_caller_hangs_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    reply = MemoryCase.reply
+    reply = MemoryLineRun.reply
 
-    async def slow(case: MemoryCase, *arguments: Any) -> None:
+    async def slow(run: MemoryLineRun, *arguments: Any) -> None:
         await asyncio.sleep(0.1)
-        await reply(case, *arguments)
+        await reply(run, *arguments)
 
-    monkeypatch.setattr(MemoryCase, "reply", slow)
+    monkeypatch.setattr(MemoryLineRun, "reply", slow)
     async with calling(desk(), TalkingModel("Hello.")) as call:
         await call.session.send_message("Hi")
         await call.until("agent_end")
         await call.session.close()
-        assert transcript(call.case.run.state) == ["input: Hi", "message: Hello."]
+        assert transcript(call.run.memory_run.state) == ["input: Hi", "message: Hello."]
 
 
 async def test_a_message_by_text_is_answered_on_the_line() -> None:
     model = TalkingModel("It is open until six.")
     async with calling(desk(), model) as call:
-        await call.case.send([{"role": "user", "content": "When do you close?"}])
+        await call.run.send([{"role": "user", "content": "When do you close?"}])
         state = await call.heard(1)
         created, respond = model.raw
         assert created["item"]["content"] == [{"type": "input_text", "text": "When do you close?"}]
@@ -437,7 +437,7 @@ async def test_a_response_lost_with_its_connection_is_asked_for_once(
     async with calling(desk(), model) as call:
         await call.session.send_message("Where is A-17?")
         await call.until("tool_end")
-        await call.case.until(lambda state: state.phase == "thinking")
+        await call.run.until(lambda state: state.phase == "thinking")
         await asyncio.sleep(0.02)
         connect, attempts = model.connect, 0
 
@@ -511,21 +511,21 @@ async def test_the_agent_says_that_it_is_working_when_a_tool_is_slow() -> None:
 
 async def test_another_process_goes_on_with_the_same_call() -> None:
     agent = desk()
-    case = MemoryCase(agent, ScriptedModel("unused"))
+    run = MemoryLineRun(agent, ScriptedModel("unused"))
     config = RealtimeModelConfig(call_id="rtc_1")
     async with calling(
-        agent, TalkingModel("Hello.", [REFUND]), case=case, model_config=config
+        agent, TalkingModel("Hello.", [REFUND]), run=run, model_config=config
     ) as call:
         await call.session.send_message("Hi")
         await call.heard(1)
         await call.session.send_message("Refund A-17")
         await call.until("tool_approval_required")
         await kill(call)
-        await case.decide(_approved("a1"))
-        await case.until(lambda state: state.phase == "thinking")
+        await run.decide(_approved("a1"))
+        await run.until(lambda state: state.phase == "thinking")
         model = TalkingModel("It is refunded.")
         model.prefix = "other-"
-        async with calling(agent, model, case=case, model_config=config) as other:
+        async with calling(agent, model, run=run, model_config=config) as other:
             state = await other.heard(2)
         assert output_of(state, "c2") == "A-17 is refunded"
         kinds = [raw.get("item", raw)["type"] for raw in model.raw]
@@ -548,11 +548,11 @@ async def kill(call: Call) -> None:
 
 async def test_a_conversation_in_text_goes_on_as_a_call() -> None:
     agent = desk()
-    case = MemoryCase(agent, ScriptedModel("It was sent."))
-    await case.send([{"role": "user", "content": "Where is A-17?"}])
-    await case.until(lambda state: state.answers)
+    run = MemoryLineRun(agent, ScriptedModel("It was sent."))
+    await run.send([{"role": "user", "content": "Where is A-17?"}])
+    await run.until(lambda state: state.answers)
     model = TalkingModel("On Monday.")
-    async with calling(agent, model, case=case) as call:
+    async with calling(agent, model, run=run) as call:
         assert [item.type for item in call.session.history] == ["message", "message"]
         assert len(model.raw) == 2
         await call.session.send_message("When?")
@@ -562,9 +562,9 @@ async def test_a_conversation_in_text_goes_on_as_a_call() -> None:
 
 async def test_a_second_line_takes_the_place_of_the_first() -> None:
     agent = desk()
-    case = MemoryCase(agent)
-    async with calling(agent, TalkingModel(), case=case) as first:
-        await case.attach()
+    run = MemoryLineRun(agent)
+    async with calling(agent, TalkingModel(), run=run) as first:
+        await run.attach()
         await first.end()
 
 
@@ -575,7 +575,7 @@ async def test_a_program_may_switch_the_agent() -> None:
     async with calling(front, model) as call:
         await call.session.update_agent(orders)
         await call.until("handoff")
-        await call.case.until(lambda state: state.agent == "Orders")
+        await call.run.until(lambda state: state.agent == "Orders")
         await asyncio.sleep(0.05)
         assert [type(one).__name__ for one in model.sent] == ["RealtimeModelSendSessionUpdate"]
         await call.session.send_message("Hi")
@@ -600,7 +600,7 @@ async def test_a_response_that_failed_is_asked_for_again() -> None:
     model = TalkingModel([TRACK], None, "It is on its way.")
     async with calling(desk(), model) as call:
         await call.session.send_message("Where is A-17?")
-        await call.case.until(lambda state: state.phase == "thinking")
+        await call.run.until(lambda state: state.phase == "thinking")
         await call.until("tool_end")
         await asyncio.sleep(0.05)
         await model.emit(
@@ -660,9 +660,9 @@ async def test_the_end_of_the_run_ends_the_session() -> None:
     async with calling(desk(), TalkingModel("Hello.")) as call:
         await call.session.send_message("Hi")
         await call.heard(1)
-        await call.case.take(CancelRequested(at_ms=0, mode="after_turn"))
+        await call.run.take(CancelRequested(at_ms=0, mode="after_turn"))
         await call.end()
-        assert call.case.run.state.outcome == "completed"
+        assert call.run.memory_run.state.outcome == "completed"
 
 
 async def test_a_program_tests_its_agents_with_the_scripted_model() -> None:

@@ -1,4 +1,4 @@
-"""A case in memory: the real loop and the real activities, without a server."""
+"""The run of a line in memory: the real loop and the real activities, without a server."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -35,7 +35,7 @@ class OneModel:
         pass
 
 
-class LineRun(MemoryRun):
+class LineMemoryRun(MemoryRun):
     """A run in memory whose model calls may be made by a line."""
 
     def _carry_out(self, command: Command) -> None:
@@ -48,8 +48,8 @@ class LineRun(MemoryRun):
             super()._cancel(effect)
 
 
-class MemoryCase:
-    """Implements `Case`.
+class MemoryLineRun:
+    """Implements `LineRun`.
 
     Args:
         agent: the starting agent.
@@ -60,41 +60,41 @@ class MemoryCase:
     def __init__(self, agent: Agent[Any], model: Model | None = None, **run_input: Any) -> None:
         self.model = model or ScriptedModel()
         worker = WorkerDeps(registry=Registry([agent]), models=OneModel(self.model))
-        self.run = LineRun(worker, "case")
+        self.memory_run = LineMemoryRun(worker, "call")
         self.lines = 0
         self.events: list[Event] = []
         self._news = asyncio.Condition()
-        self.run.start(
+        self.memory_run.start(
             records.RunInput(agent=agent.name, awaits_line=True, keep_open=True, **run_input)
         )
         self._pump = asyncio.create_task(self._take_results())
 
     @property
     def run_id(self) -> str:
-        return "case"
+        return "call"
 
     async def _take_results(self) -> None:
         while True:
-            await self.run.take_next()
+            await self.memory_run.take_next()
             async with self._news:
                 self._news.notify_all()
 
     async def take(self, event: Event) -> None:
         self.events.append(event)
-        self.run.take(event)
+        self.memory_run.take(event)
         async with self._news:
             self._news.notify_all()
 
     async def state(self) -> LoopState:
-        return self.run.state
+        return self.memory_run.state
 
     async def follow(self) -> AsyncGenerator[LoopState]:
         seen = LoopState()
         while seen.outcome is None:
             async with self._news:
-                while self.run.state is seen:
+                while self.memory_run.state is seen:
                     await self._news.wait()
-            seen = self.run.state
+            seen = self.memory_run.state
             yield seen
 
     async def attach(self) -> str:
@@ -129,17 +129,17 @@ class MemoryCase:
         await self.take(DecisionReceived(at_ms=now_ms(), decision=decision))
 
     async def hang_up(self) -> None:
-        line = line_of(self.run.state)
+        line = line_of(self.memory_run.state)
         if line is not None:
             await self.take(LineEnded(at_ms=now_ms(), effect=line.effect))
 
     async def until(self, condition: Callable[[LoopState], object]) -> LoopState:
         """Wait for a state."""
         async with asyncio.timeout(5), self._news:
-            await self._news.wait_for(lambda: condition(self.run.state))
-            return self.run.state
+            await self._news.wait_for(lambda: condition(self.memory_run.state))
+            return self.memory_run.state
 
     async def close(self) -> None:
         self._pump.cancel()
         await asyncio.gather(self._pump, return_exceptions=True)
-        await self.run.stop()
+        await self.memory_run.stop()

@@ -1,4 +1,4 @@
-"""A realtime line of a run: the process that makes the run's model calls over its own socket.
+"""The run of a line: what a line needs of it, and a run on a Temporal server.
 
 The line is an activity of the run that this process keeps open from outside: it heartbeats while
 the socket is open, and completes when the call is over. Temporal tells a line that died from one
@@ -7,23 +7,24 @@ that is silent.
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
-from datetime import timedelta
 from functools import partial
-from typing import Self
+from typing import Protocol
 
-from temporalio.client import AsyncActivityCancelledError, AsyncActivityHandle, Client
+from temporalio.client import AsyncActivityCancelledError, AsyncActivityHandle
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
+from outlast.client.handle import RunHandle
 from outlast.client.identity import sign
 from outlast.client.read.history import RunReader
 from outlast.client.transport.run_address import RunAddress, check_size
 from outlast.contract import blobs, names, policies, records
 from outlast.loop import lines
+from outlast.loop.approvals import Decision
 from outlast.loop.calls import ModelReply
 from outlast.loop.state import LoopState, line_of
 from outlast.loop.values import JsonObject
@@ -35,71 +36,104 @@ CLOSING_WAIT_SECONDS = 0.25
 """A line may be closed before a worker has begun its activity: closing is tried again."""
 
 
-class RunLine:
-    """One line of one run.
+class LineRun(Protocol):
+    """The run that records what is said on a line; see `TemporalLineRun`."""
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run."""
+        ...
+
+    async def state(self) -> LoopState:
+        """Return the current state."""
+        ...
+
+    def follow(self) -> AsyncGenerator[LoopState]:
+        """Yield the present state and each new one, until the run has ended."""
+        ...
+
+    async def attach(self) -> str:
+        """Open a line, which makes the model calls from now on; return its id."""
+        ...
+
+    async def reply(self, said: Sequence[JsonObject], reply: ModelReply) -> None:
+        """Record the user's words on the line and the model's answer."""
+        ...
+
+    async def send(self, content: Sequence[JsonObject]) -> None:
+        """Send a message of the user that no realtime model has answered."""
+        ...
+
+    async def decide(self, decision: Decision) -> None:
+        """Send a person's decision about a tool call."""
+        ...
+
+    async def hang_up(self) -> None:
+        """Close the line: workers make the model calls again."""
+        ...
+
+
+class TemporalLineRun:
+    """Implements `LineRun` for a run on a server.
 
     Args:
-        client: connected to the run's server.
-        run_id: the workflow id.
+        handle: the run.
         label: what people read in the timeline, such as `phone call`.
-        patience: how long calls wait for a server that does not answer.
 
     Attributes:
-        id: identifies the line; no other line has it.
         run_id: the workflow id.
+        line: the id of the newest line; no other line has it.
     """
 
-    def __init__(
-        self, client: Client, run_id: str, *, label: str = "", patience: timedelta | None = None
-    ) -> None:
-        self.id = f"line-{secrets.token_hex(8)}"
-        self.run_id = run_id
-        self._client = client
+    def __init__(self, handle: RunHandle, label: str = "") -> None:
+        self.run_id = handle.id
+        self.line = ""
+        self._handle = handle
+        self._client = handle.client
         self._label = label
-        owner, *tokens = lines.tokens(secrets.token_hex(32))
-        self._owner, self._tokens = owner, iter(tokens)
-        self._address = RunAddress(client, run_id, patience)
+        self._address = RunAddress(handle.client, handle.id)
+        self._tokens: Iterator[str] = iter(())
         self._activity: AsyncActivityHandle | None = None
         self._beating: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> Self:
-        """Attach the line."""
-        await self.attach()
-        return self
+    async def state(self) -> LoopState:
+        """Return the current state."""
+        return await self._handle.state()
 
-    async def __aexit__(self, *_error: object) -> None:
-        """Close the line."""
-        await self.close()
+    async def attach(self) -> str:
+        """Open a line, which makes the model calls from now on, and keep it alive until `hang_up`.
 
-    async def attach(self) -> None:
-        """Make this line the one that makes the run's model calls, instead of any other.
-
-        Trying again attaches once.
+        Returns:
+            The id of the line, which is a new one each time.
 
         Raises:
             RunClosed: the run has ended.
             RunNotFound: there is no such run.
             ServerUnavailable: the server did not answer for too long.
         """
-        record = records.AttachLineRecord(line=self.id, label=self._label, owner=self._owner)
-        record = await self._address.ask(partial(self._signed, record))
+        await self._stop_beating()
+        self.line = f"line-{secrets.token_hex(8)}"
+        owner, *tokens = lines.tokens(secrets.token_hex(32))
+        self._tokens = iter(tokens)
+        record = records.AttachLineRecord(line=self.line, label=self._label, owner=owner)
+        record = await self._address.ask(
+            partial(sign, self._client, record, self.run_id, action=names.UPDATE_ATTACH_LINE)
+        )
         payload = records.write(record)
-        accepted = await self._address.update(names.UPDATE_ATTACH_LINE, payload, self.id)
+        accepted = await self._address.update(names.UPDATE_ATTACH_LINE, payload, self.line)
         self._activity = self._client.get_async_activity_handle(
             workflow_id=self.run_id, run_id=None, activity_id=str(accepted["effect"])
         )
         seconds = accepted["heartbeat_ms"] / 1_000 / policies.BEATS_WITHIN_TIMEOUT
         self._beating = asyncio.create_task(self._beat(self._activity, seconds))
-
-    async def _signed(self, record: records.AttachLineRecord) -> records.AttachLineRecord:
-        return await sign(self._client, record, self.run_id, action=names.UPDATE_ATTACH_LINE)
+        return self.line
 
     def holds(self, state: LoopState) -> bool:
-        """Whether the line makes the model calls of the run in this state."""
+        """Whether the newest line makes the model calls of the run in this state."""
         line = line_of(state)
-        return line is not None and line.line == self.id
+        return line is not None and line.line == self.line
 
-    async def reply(self, said: list[JsonObject], reply: ModelReply) -> None:
+    async def reply(self, said: Sequence[JsonObject], reply: ModelReply) -> None:
         """Record the user's words on the line and the model's reply. Each reply counts once.
 
         Args:
@@ -111,10 +145,15 @@ class RunLine:
             RunNotFound: there is no such run, or it has ended.
             ServerUnavailable: the server did not answer for too long.
         """
+        token = next(self._tokens, None)
+        if token is None:
+            raise UserError(
+                f"A line gives at most {lines.MOST_TOKENS:,} replies. Open another line."
+            )
         try:
             record = records.LineReplyRecord(
-                line=self.id,
-                token=self._next_token(),
+                line=self.line,
+                token=token,
                 said=[blobs.escape_item(raw) for raw in said],
                 reply=replace(
                     reply,
@@ -130,13 +169,13 @@ class RunLine:
             lambda: self._address.workflow.signal(names.SIGNAL_LINE_REPLY, payload)
         )
 
-    def _next_token(self) -> str:
-        token = next(self._tokens, None)
-        if token is None:
-            raise UserError(
-                f"A line gives at most {lines.MOST_TOKENS:,} replies. Open another line."
-            )
-        return token
+    async def send(self, content: Sequence[JsonObject]) -> None:
+        """Send a message of the user that no realtime model has answered."""
+        await self._handle.send(list(content))
+
+    async def decide(self, decision: Decision) -> None:
+        """Send a person's decision about a tool call."""
+        await self._handle.decide(decision)
 
     async def follow(self) -> AsyncGenerator[LoopState]:
         """Yield the run's present state, and then the state after each event, until it ends.
@@ -144,30 +183,23 @@ class RunLine:
         Raises:
             RunNotFound: there is no such run.
         """
+        present, (history, number) = await self._handle.present()
+        yield present
         reader = RunReader(self._client, self.run_id, self._address.patience)
-        present = RunReader(self._client, self.run_id, self._address.patience)
         try:
-            yield await present.catch_up()
             async with aclosing(reader.follow(from_start=False)) as progress:
                 async for one in progress:
-                    history, number = reader.place
-                    if history != present.place[0] or number > present.place[1]:
+                    if reader.place[0] != history or reader.place[1] > number:
                         yield one.state
         except RPCError as error:
             raise await self._address.translate(error) from error
 
-    async def close(self) -> None:
-        """Hang up: from now on, workers make the run's model calls. Closing twice is once."""
-        if self._beating is not None:
-            self._beating.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._beating
-            self._beating = None
+    async def hang_up(self) -> None:
+        """Close the line: workers make the run's model calls again. Closing twice is once."""
+        await self._stop_beating()
         activity, self._activity = self._activity, None
-        if activity is not None:
-            await self._complete(activity)
-
-    async def _complete(self, activity: AsyncActivityHandle) -> None:
+        if activity is None:
+            return
         for _ in range(CLOSING_ATTEMPTS):
             try:
                 await activity.complete()
@@ -185,6 +217,13 @@ class RunLine:
         with suppress(RPCError):
             return self.holds(await RunReader(self._client, self.run_id).catch_up())
         return False
+
+    async def _stop_beating(self) -> None:
+        if self._beating is not None:
+            self._beating.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._beating
+            self._beating = None
 
     async def _beat(self, activity: AsyncActivityHandle, seconds: float) -> None:
         """Heartbeat until the run does not need the line any more."""
