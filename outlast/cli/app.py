@@ -3,9 +3,7 @@
 Commands import slow modules when they run, so that help appears at once.
 """
 
-import functools
 import inspect
-import os
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -14,10 +12,9 @@ from typer.core import TyperGroup
 
 import outlast
 from outlast.agents.errors import AgentsException
-from outlast.cli import identity, options, policy, terminal
+from outlast.cli import identity, policy, terminal
 from outlast.cli.audit import audit
 from outlast.cli.bulk import approve_all, reject_all
-from outlast.cli.cancel import cancel
 from outlast.cli.decide import (
     approve,
     ask,
@@ -36,10 +33,8 @@ from outlast.cli.hold import hold, release, say
 from outlast.cli.inbox import inbox, inbox_show
 from outlast.cli.init import init
 from outlast.cli.list_runs import list_runs
-from outlast.cli.retry import retry
-from outlast.cli.run import run
-from outlast.cli.send import send
-from outlast.cli.show import show
+from outlast.cli.run import retry, run, send
+from outlast.cli.show import cancel, show
 from outlast.cli.tail import tail
 from outlast.cli.worker import worker
 
@@ -115,13 +110,13 @@ def _add(
     panel: str, command: Callable[..., None], name: str | None = None, *, to: typer.Typer = app
 ) -> None:
     """Add a command, with its docstring as its help."""
-    to.command(name, help=_help_of(command), rich_help_panel=panel)(_with_codec(command))
+    to.command(name, help=_help_of(command), rich_help_panel=panel)(command)
 
 
 def _add_group(panel: str, command: Callable[..., None], name: str) -> typer.Typer:
     """Add a command that works by itself and has further commands, and return their group."""
     group = typer.Typer(invoke_without_command=True, help=_help_of(command))
-    group.callback()(_with_codec(command))
+    group.callback()(command)
     app.add_typer(group, name=name, rich_help_panel=panel)
     return group
 
@@ -129,26 +124,6 @@ def _add_group(panel: str, command: Callable[..., None], name: str) -> typer.Typ
 def _help_of(command: Callable[..., None]) -> str:
     paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-
-
-def _with_codec(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the option `--codec` to a command that connects to a server."""
-    signature = inspect.signature(command)
-    if "address" not in signature.parameters:
-        return command
-
-    @functools.wraps(command)
-    def with_codec(*, codec: str | None = None, **arguments: Any) -> None:
-        if codec:
-            os.environ["OUTLAST_CODEC"] = codec
-        command(**arguments)
-
-    kind = inspect.Parameter.KEYWORD_ONLY
-    added = inspect.Parameter("codec", kind, default=None, annotation=options.Codec)
-    parameters = [parameter.replace(kind=kind) for parameter in signature.parameters.values()]
-    vars(with_codec)["__signature__"] = signature.replace(parameters=[*parameters, added])
-    with_codec.__annotations__ = {**command.__annotations__, "codec": options.Codec}
-    return with_codec
 
 
 _add("Start here", demo)

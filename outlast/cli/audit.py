@@ -1,6 +1,5 @@
 """`outlast audit`: who was asked, who decided what, when, and what was refused."""
 
-import asyncio
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -9,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 import typer
 
 from outlast.agents.errors import UserError
-from outlast.cli import options, server, terminal
+from outlast.cli import options, terminal
+from outlast.cli.caller import Caller, on_server
 from outlast.cli.durations import past_time, rough
 from outlast.cli.exit_codes import ExitCode
 
@@ -20,26 +20,25 @@ if TYPE_CHECKING:
 
     from outlast.client.audit import AuditLog, AuditSummary, Figures
 
-_RunId = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="[ID]", help="The run's id; with --since, all runs.", show_default=False
-    ),
-]
-_Since = Annotated[
-    str | None,
-    typer.Option(
-        "--since", metavar="TIME", help="What happened since: 12h, 30d, or a date as 2026-11-01."
-    ),
-]
 
-
-def audit(
-    run_id: _RunId = None,
-    since: _Since = None,
-    limit: Annotated[
-        int, typer.Option("--limit", min=1, help="The maximum number of runs to read.")
-    ] = 1_000,
+@on_server
+async def audit(
+    caller: Caller,
+    run_id: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[ID]", help="The run's id; with --since, all runs.", show_default=False
+        ),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since",
+            metavar="TIME",
+            help="What happened since: 12h, 30d, or a date as 2026-11-01.",
+        ),
+    ] = None,
+    limit: options.Limit = 1_000,
     form: Annotated[
         Literal["jsonl", "csv"],
         typer.Option("--format", help="JSON lines, or a table for spreadsheets."),
@@ -47,40 +46,31 @@ def audit(
     summary: Annotated[
         bool, typer.Option("--summary", help="Figures of each tool and person instead.")
     ] = False,
-    address: options.Address = None,
-    namespace: options.Namespace = None,
-    as_json: options.AsJson = False,
-) -> None:
+) -> ExitCode:
     """Print the audit of a run, or of all runs since a time: a line for each thing that happened.
 
     Requests, votes, decisions, claims, reminders, escalations, expiries, takeovers, and what a
     signal tried in vain. Read from the runs' histories; needs no worker.
     """
+    from outlast.client.audit import summary_of
+
     begins = None if since is None else past_time(since, datetime.now(UTC))  # noqa: TID251
     if run_id is None and begins is None:
         raise UserError("Name a run, or a time: `outlast audit --since 30d`.")
-
-    async def print_all() -> "AuditLog":
-        from outlast.client.audit import summary_of
-
-        connection = await server.connect(address, namespace)
-        async with terminal.waiting(terminal.err(), "reading histories"):
-            log = await _read(connection.client, run_id, begins, limit)
-        if summary and as_json:
-            terminal.print_json(summary_of(log.records).record())
-        elif summary:
-            _show_summary(summary_of(log.records))
-        else:
-            _print_records(log, form)
-        return log
-
-    log = asyncio.run(print_all())
+    connection = await caller.connect()
+    async with terminal.waiting(terminal.err(), "reading histories"):
+        log = await _read(connection.client, run_id, begins, limit)
+    if summary and caller.as_json:
+        terminal.print_json(summary_of(log.records).record())
+    elif summary:
+        _show_summary(summary_of(log.records))
+    else:
+        _print_records(log, form)
     if log.is_cut:
         terminal.say(terminal.err(), f"Limited to {limit:,} runs: there are more, see --limit.")
     for one in log.unread:
         terminal.say(terminal.err(), f"Not read: {one.run_id}. ", one.why)
-    if log.unread:
-        raise typer.Exit(ExitCode.FAILED)
+    return ExitCode.FAILED if log.unread else ExitCode.OK
 
 
 async def _read(

@@ -1,28 +1,31 @@
-"""`outlast approve`, `edit`, `reject`, `respond`, `claim` and `unclaim`: one request, one person.
+"""`outlast approve`, `reject` and their like: one request, one person.
 
 A decision includes the digest of the arguments that the person saw; it is invalid for others.
 """
 
 import json
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 import typer
 
 from outlast.agents.errors import DecisionRefused, UserError
 from outlast.cli import terminal
+from outlast.cli.caller import PersonCaller, by_person
+from outlast.cli.consent import Consent, Digest, Yes
 from outlast.cli.durations import now_ms, shown_time
-from outlast.cli.exit_codes import ExitCode
-from outlast.cli.sender import Caller, by_person
 from outlast.loop.values import Json, JsonObject
 from outlast.rendering import command, decision_command
 
 if TYPE_CHECKING:
     from outlast.client.handle import RunHandle
     from outlast.client.people.actions import ClaimReceipt, DecisionReceipt
-    from outlast.loop.approvals import ApprovalRequest, DecisionType, RequestKind
+    from outlast.loop.approvals import ApprovalRequest, Decision, DecisionType, RequestKind
     from outlast.loop.state import LoopState
     from outlast.loop.votes import Sender
+
+T = TypeVar("T")
 
 ApprovalId: TypeAlias = Annotated[
     str | None,
@@ -48,72 +51,60 @@ Until: TypeAlias = Annotated[
         help="How long --remember holds: for this question, or the whole conversation (default).",
     ),
 ]
-Yes: TypeAlias = Annotated[
-    bool, typer.Option("--yes", "-y", help="Decide without a question; needs --digest.")
-]
-Digest: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--digest",
-        help="The digest of the arguments that you have seen, or its beginning; the decision "
-        "counts for no others.",
-    ),
-]
-
-SHORTEST_DIGEST: Final = 12
-"""The fewest characters of a digest that name arguments."""
-
-_VERBS: Final[dict["DecisionType", str]] = {
-    "approve": "approve",
-    "edit": "inbox edit",
-    "reject": "reject",
-    "respond": "inbox respond",
-}
 _QUESTIONS: Final[dict["DecisionType", str]] = {
     "approve": "Approve it?",
     "edit": "Approve it with these arguments instead?",
     "reject": "Reject it?",
     "respond": "Answer in its place?",
 }
-_RUNS: Final[dict["RequestKind", str]] = {
-    "tool": "The call runs.",
-    "handoff": "The handoff goes on.",
-    "output": "The user gets the answer.",
-    "budget": "The run goes on.",
-    "worker": "It waits on.",
+_OUTCOMES: Final[dict[str, tuple[str, dict["RequestKind", str]]]] = {
+    "approved": (
+        "Approved",
+        {
+            "tool": "The call runs.",
+            "handoff": "The handoff goes on.",
+            "output": "The user gets the answer.",
+            "budget": "The run goes on.",
+            "worker": "It waits on.",
+        },
+    ),
+    "edited": (
+        "Approved with changes",
+        {
+            "tool": "The call runs with the changed arguments.",
+            "handoff": "The handoff goes on with the changed arguments.",
+            "output": "The user gets the changed answer.",
+            "budget": "The run goes on with the changed budget.",
+            "worker": "It waits on.",
+        },
+    ),
+    "rejected": (
+        "Rejected",
+        {
+            "tool": "The call does not run; the model reads why.",
+            "handoff": "The handoff does not happen; the model reads why.",
+            "output": "The user does not get the answer; the model writes another one.",
+            "budget": "The run does not go on with this question.",
+            "worker": "The run goes on without it; the model reads why it was not carried out.",
+        },
+    ),
+    "responded": (
+        "Answered",
+        {
+            "tool": "The call does not run; the model reads your answer as its output.",
+            "handoff": "The handoff does not happen; the model reads your answer.",
+            "output": "The user gets your answer.",
+            "budget": "The run goes on.",
+            "worker": "It waits on.",
+        },
+    ),
 }
-_RUNS_CHANGED: Final[dict["RequestKind", str]] = {
-    "tool": "The call runs with the changed arguments.",
-    "handoff": "The handoff goes on with the changed arguments.",
-    "output": "The user gets the changed answer.",
-    "budget": "The run goes on with the changed budget.",
-    "worker": "It waits on.",
-}
-_STOPS: Final[dict["RequestKind", str]] = {
-    "tool": "The call does not run; the model reads why.",
-    "handoff": "The handoff does not happen; the model reads why.",
-    "output": "The user does not get the answer; the model writes another one.",
-    "budget": "The run does not go on with this question.",
-    "worker": "The run goes on without it; the model reads why it was not carried out.",
-}
-_ANSWERED: Final[dict["RequestKind", str]] = {
-    "tool": "The call does not run; the model reads your answer as its output.",
-    "handoff": "The handoff does not happen; the model reads your answer.",
-    "output": "The user gets your answer.",
-    "budget": "The run goes on.",
-    "worker": "It waits on.",
-}
-_DONE: Final = {
-    "approved": ("Approved", _RUNS),
-    "edited": ("Approved with changes", _RUNS_CHANGED),
-    "rejected": ("Rejected", _STOPS),
-    "responded": ("Answered", _ANSWERED),
-}
+"""What a settled request means, by its status and kind."""
 
 
 @by_person
 async def approve(
-    caller: Caller,
+    caller: PersonCaller,
     approval: ApprovalId = None,
     remember: Remember = None,
     until: Until = None,
@@ -127,12 +118,12 @@ async def approve(
     """
     consent, remembered = Consent(yes, digest), _remembered(remember, until)
     chosen = await _choose(caller, approval, "approve", consent)
-    await _send(caller, chosen, consent, "approve", **remembered)
+    await chosen.decide(consent, "approve", **remembered)
 
 
 @by_person
 async def edit(
-    caller: Caller,
+    caller: PersonCaller,
     approval: ApprovalId = None,
     arguments: Annotated[
         str | None,
@@ -177,16 +168,14 @@ async def edit(
     if changes:
         wanted = with_changes(chosen.request, changes)
     if wanted is None:
-        chosen.check(caller)
-        wanted = await editor.edit_arguments(
-            chosen.request, lambda changed: chosen.problem_of(caller, changed)
-        )
-    await _send(caller, chosen, consent, "edit", edited_arguments=wanted, message=message)
+        chosen.check()
+        wanted = await editor.edit_arguments(chosen.request, chosen.problem_of)
+    await chosen.decide(consent, "edit", edited_arguments=wanted, message=message)
 
 
 @by_person
 async def reject(
-    caller: Caller,
+    caller: PersonCaller,
     approval: ApprovalId = None,
     message: Message = None,
     remember: Remember = None,
@@ -195,15 +184,14 @@ async def reject(
     digest: Digest = None,
 ) -> None:
     """Reject a call that waits for a person; the model reads the message."""
-    consent = Consent(yes, digest)
-    fields = {"message": message, **_remembered(remember, until)}
+    consent, remembered = Consent(yes, digest), _remembered(remember, until)
     chosen = await _choose(caller, approval, "reject", consent)
-    await _send(caller, chosen, consent, "reject", **fields)
+    await chosen.decide(consent, "reject", message=message, **remembered)
 
 
 @by_person
 async def respond(
-    caller: Caller,
+    caller: PersonCaller,
     approval: ApprovalId = None,
     text: Annotated[str | None, typer.Option("--text", help="Your answer.")] = None,
     response: Annotated[
@@ -223,12 +211,12 @@ async def respond(
     said: Json = text if response is None else json_option(response, "--response")
     consent = Consent(yes, digest)
     chosen = await _choose(caller, approval, "inbox respond", consent)
-    await _send(caller, chosen, consent, "respond", response=said)
+    await chosen.decide(consent, "respond", response=said)
 
 
 @by_person
 async def claim(
-    caller: Caller,
+    caller: PersonCaller,
     approval: ApprovalId = None,
     minutes: Annotated[
         int, typer.Option("--minutes", min=1, max=24 * 60, help="For how long.")
@@ -242,49 +230,43 @@ async def claim(
 ) -> None:
     """Keep a request to yourself for some minutes; nobody else decides it meanwhile."""
     chosen = await _choose(caller, approval, "inbox claim")
-    receipt = await caller.send(
-        chosen.handle,
-        lambda: chosen.handle.claim(
-            chosen.request, by=caller.person, minutes=minutes, force=force, to=to
-        ),
+    by = caller.person
+    receipt = await chosen.send(
+        lambda handle, request: handle.claim(request, by=by, minutes=minutes, force=force, to=to)
     )
-    until = ""
-    if receipt.until is not None:
-        until = f" until {shown_time(int(receipt.until.timestamp() * 1000))}"
-    _show_claim(caller, chosen, receipt, f"{receipt.by} works on {chosen.request.id}{until}.")
+    until = receipt.until
+    shown = "" if until is None else f" until {shown_time(int(until.timestamp() * 1000))}"
+    chosen.show_claim(receipt, f"{receipt.by} works on {chosen.request.id}{shown}.")
 
 
 @by_person
 async def unclaim(
-    caller: Caller,
+    caller: PersonCaller,
     approval: ApprovalId = None,
     force: Annotated[bool, typer.Option("--force", help="End somebody else's claim.")] = False,
 ) -> None:
     """End a claim, so that everybody may decide the request again."""
     chosen = await _choose(caller, approval, "inbox unclaim")
-    receipt = await caller.send(
-        chosen.handle,
-        lambda: chosen.handle.unclaim(chosen.request, by=caller.person, force=force),
+    receipt = await chosen.send(
+        lambda handle, request: handle.unclaim(request, by=caller.person, force=force)
     )
-    done = f"Nobody works on {chosen.request.id} now."
-    _show_claim(caller, chosen, receipt, done)
+    chosen.show_claim(receipt, f"Nobody works on {chosen.request.id} now.")
 
 
 @by_person
-async def withdraw(caller: Caller, approval: ApprovalId = None) -> None:
+async def withdraw(caller: PersonCaller, approval: ApprovalId = None) -> None:
     """Take your vote back, while a request still needs others; an edit of yours is void, too."""
     chosen = await _choose(caller, approval, "inbox withdraw")
-    request = chosen.request
-    receipt = await caller.send(
-        chosen.handle, lambda: chosen.handle.withdraw_vote(request, by=caller.person)
+    receipt = await chosen.send(
+        lambda handle, request: handle.withdraw_vote(request, by=caller.person)
     )
     now = f"{receipt.votes} of {receipt.votes_needed} votes."
-    caller.show(_receipt_record(caller, request, receipt), f"Withdrawn. {now}")
+    caller.show(chosen.record(receipt), f"Withdrawn. {now}")
 
 
 @by_person
 async def ask(
-    caller: Caller,
+    caller: PersonCaller,
     approval: ApprovalId = None,
     question: Annotated[str, typer.Option("--question", "-q", help="What you want to know.")] = "",
 ) -> None:
@@ -292,94 +274,26 @@ async def ask(
     if not question.strip():
         raise UserError("Write what you want to know: --question '...'.")
     chosen = await _choose(caller, approval, "inbox ask")
-    request = chosen.request
-    receipt = await caller.send(
-        chosen.handle, lambda: chosen.handle.ask_back(request, question, by=caller.person)
+    receipt = await chosen.send(
+        lambda handle, request: handle.ask_back(request, question, by=caller.person)
     )
-    done = f"Asked. The call does not run now; {request.agent} reads the question."
-    caller.show(_receipt_record(caller, request, receipt), done)
+    done = f"Asked. The call does not run now; {chosen.request.agent} reads the question."
+    caller.show(chosen.record(receipt), done)
 
 
 # --- The request ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Consent:
-    """What stands for a person's look at the arguments: a question, or a digest from a script.
-
-    Attributes:
-        yes: decide without a question.
-        digest: the beginning of the digest of the arguments that somebody has seen.
-    """
-
-    yes: bool = False
-    digest: str | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse a consent to arguments that nobody has seen.
-
-        Raises:
-            UserError: the digest is missing or too short.
-        """
-        if self.yes and self.digest is None:
-            raise UserError(
-                "--yes decides without a question, so name the arguments that you have seen: add "
-                "--digest, which `outlast show` prints."
-            )
-        if self.digest is not None and len(self.digest) < SHORTEST_DIGEST:
-            raise UserError(
-                f"--digest {self.digest!r} has {len(self.digest)} characters: write at least "
-                f"{SHORTEST_DIGEST} of the digest."
-            )
-
-    def check(self, request: "ApprovalRequest") -> None:
-        """Check that the request has the arguments that somebody has seen.
-
-        Raises:
-            DecisionRefused: it has others.
-        """
-        if self.digest is not None and not request.args_digest.startswith(self.digest):
-            raise DecisionRefused(
-                f"Approval {request.id} has other arguments than those that you have seen "
-                f"(--digest {self.digest[:80]}). Look at it again and decide again."
-            )
-
-    def ask(self, request: "ApprovalRequest", kind: "DecisionType", run_id: str) -> bool:
-        """Return whether the person says yes after they have seen everything.
-
-        Raises:
-            UserError: nobody is there to say it, or the arguments are too long to see.
-        """
-        from outlast.cli import review
-
-        if self.yes:
-            return True
-        script = decision_command(
-            _VERBS[kind], run_id, request.id, request.args_digest, options="--yes"
-        )
-        if not terminal.is_attended():
-            raise UserError(
-                "Nobody is at a terminal to say yes. A script names the arguments that somebody "
-                f"has seen: `{script}`."
-            )
-        if len(request.arguments) > review.LONGEST_ARGUMENTS:
-            read = command("inbox show", run_id, request.id, options="--json")
-            raise UserError(
-                f"The arguments are too long to show. Read all of them with `{read}`, and then "
-                f"`{script}`."
-            )
-        return terminal.confirmed(_QUESTIONS[kind])
-
-
-@dataclass(frozen=True, slots=True)
 class _Chosen:
     """The request that the command is about, in its run."""
 
+    caller: PersonCaller
     handle: "RunHandle"
     state: "LoopState"
     request: "ApprovalRequest"
 
-    def check(self, caller: Caller) -> None:
+    def check(self) -> None:
         """Check that the person may decide now, before they write a change.
 
         Raises:
@@ -387,17 +301,81 @@ class _Chosen:
         """
         from outlast.loop.votes import claim_refusal
 
-        request = self.request
-        refused = claim_refusal((request,), request.id, caller.person, self._circumstances())
+        request, person = self.request, self.caller.person
+        refused = claim_refusal((request,), request.id, person, self._circumstances())
         if refused is not None:
             raise DecisionRefused(refused)
 
-    def problem_of(self, caller: Caller, arguments: JsonObject) -> str | None:
+    def problem_of(self, arguments: JsonObject) -> str | None:
         """Return why the run would refuse other arguments, or None."""
         from outlast.loop.votes import refusal
 
-        decision = _decision(caller, self.request, "edit", edited_arguments=arguments)
+        decision = self._decision("edit", edited_arguments=arguments)
         return refusal((self.request,), decision, self._circumstances())
+
+    async def send(self, act: "Callable[[RunHandle, ApprovalRequest], Awaitable[T]]") -> T:
+        """Send what the person does, and return the receipt."""
+        return await self.caller.send(self.handle, lambda: act(self.handle, self.request))
+
+    async def decide(self, consent: Consent, kind: "DecisionType", **fields: Any) -> None:
+        """Send a decision if the person says yes, and show what became of it.
+
+        Raises:
+            typer.Exit: the person does not say yes.
+        """
+        from outlast.cli import review
+
+        request, run_id, edited = self.request, self.caller.run_id, fields.get("edited_arguments")
+        if edited is not None and not consent.yes:
+            text = json.dumps(edited, ensure_ascii=False)
+            review.say_arguments(terminal.err(), text, run_id, "instead")
+        script = decision_command(
+            review.COMMANDS[kind][0], run_id, request.id, request.args_digest, options="--yes"
+        )
+        if len(request.arguments) > review.LONGEST_ARGUMENTS and not consent.yes:
+            read = command("inbox show", run_id, request.id, options="--json")
+            raise UserError(
+                f"The arguments are too long to show. Read all of them with `{read}`, and then "
+                f"`{script}`."
+            )
+        consent.require(_QUESTIONS[kind], script)
+        decision = self._decision(kind, **fields)
+        receipt = await self.send(lambda handle, _: handle.decide(decision))
+        record = {**self.record(receipt), **({"edited_arguments": edited} if edited else {})}
+        sentence = outcome(request, receipt, self.caller.person.subject)
+        self.caller.show(record, sentence, _further(request, fields))
+
+    def record(self, receipt: "DecisionReceipt") -> JsonObject:
+        """Return a receipt for programs."""
+        return {
+            "approval": self.request.id,
+            "status": receipt.status,
+            "votes": receipt.votes,
+            "votes_needed": receipt.votes_needed,
+            "by": self.caller.person.subject,
+            "tool": self.request.name,
+            "arguments": self.request.arguments,
+        }
+
+    def show_claim(self, receipt: "ClaimReceipt", sentence: str) -> None:
+        """Show who works on the request now."""
+        until = None if receipt.until is None else receipt.until.isoformat()
+        record = {"approval": self.request.id, "claimed_by": receipt.by, "until": until}
+        self.caller.show(record, sentence)
+
+    def _decision(self, kind: "DecisionType", **fields: Any) -> "Decision":
+        from outlast.client.identity import decided_by
+        from outlast.loop.approvals import Decision
+
+        decision = Decision(
+            request_id=self.request.id,
+            type=kind,
+            channel="cli",
+            args_digest=self.request.args_digest,
+            seen=self.request.seen,
+            **fields,
+        )
+        return decided_by(decision, self.caller.person)
 
     def _circumstances(self) -> "Sender":
         """Return the circumstances of a decision; the run itself checks the proof."""
@@ -407,7 +385,7 @@ class _Chosen:
 
 
 async def _choose(
-    caller: Caller, approval: str | None, verb: str, consent: Consent | None = None
+    caller: PersonCaller, approval: str | None, verb: str, consent: Consent | None = None
 ) -> _Chosen:
     """Read the run and return the request, which people see first.
 
@@ -416,17 +394,26 @@ async def _choose(
     """
     from outlast.cli import review
 
-    handle = await caller.connect()
+    handle = await caller.handle()
     await handle.check()
     state = await handle.state()
-    request = _chosen(caller.run_id, await find_requests(handle, state, approval), verb)
-    if consent is not None:
-        consent.check(request)
+    request, *others = await find_requests(handle, state, approval)
+    if others:
+        ids = ", ".join([request.id, *(one.id for one in others)])
+        raise UserError(
+            f"The run {handle.id} waits for {len(others) + 1} approvals: {ids}. Name one: "
+            f"`{command(verb, handle.id, request.id)}`. `outlast show` has the details."
+        )
+    if consent is not None and not consent.covers(request.args_digest):
+        raise DecisionRefused(
+            f"Approval {request.id} has other arguments than those that you have seen "
+            f"(--digest {consent.digest:.80}). Look at it again and decide again."
+        )
     if not caller.as_json or (consent is not None and not consent.yes):
         words = await review.read_words(handle, state, [request])
         run_id = request.run_id or caller.run_id
         review.show_approval(terminal.err(), request, run_id, words[request.id])
-    return _Chosen(handle, state, request)
+    return _Chosen(caller, handle, state, request)
 
 
 async def find_requests(
@@ -457,104 +444,26 @@ async def find_requests(
     raise DecisionRefused(f"The run {handle.id} has no approval {approval!r}. Pending: {ids}.")
 
 
-def _chosen(run_id: str, found: tuple["ApprovalRequest", ...], verb: str) -> "ApprovalRequest":
-    """Return the request to decide; the run itself refuses a request that is settled."""
-    first, *others = found
-    if others:
-        ids = ", ".join(request.id for request in found)
-        raise UserError(
-            f"The run {run_id} waits for {len(found)} approvals: {ids}. Name one: "
-            f"`{command(verb, run_id, first.id)}`. `outlast show` has the details."
-        )
-    return first
-
-
 # --- The decision ---------------------------------------------------------------------------------
 
 
 def _remembered(remember: str | None, until: str | None) -> dict[str, Any]:
-    """Return the fields of a decision that also holds for further calls.
-
-    Raises:
-        UserError: --until is given without --remember.
-    """
+    """Return the fields of a decision that also holds for further calls."""
     if remember is None:
         if until is not None:
             raise UserError(
                 "--until says how long --remember holds. Add --remember, or leave both."
             )
         return {}
-    return {
-        "remember": True,
-        "remember_scope": remember,
-        "remember_until": until or "conversation",
-    }
-
-
-def _decision(
-    caller: Caller, request: "ApprovalRequest", kind: "DecisionType", **fields: Any
-) -> Any:
-    from outlast.client.identity import decided_by
-    from outlast.loop.approvals import Decision
-
-    decision = Decision(
-        request_id=request.id,
-        type=kind,
-        channel="cli",
-        args_digest=request.args_digest,
-        seen=request.seen,
-        **fields,
-    )
-    return decided_by(decision, caller.person)
-
-
-async def _send(
-    caller: Caller, chosen: _Chosen, consent: Consent, kind: "DecisionType", **fields: Any
-) -> None:
-    """Send a decision if the person says yes, and show what became of it.
-
-    Raises:
-        typer.Exit: the person does not say yes.
-    """
-    from outlast.cli import review
-
-    request, edited = chosen.request, fields.get("edited_arguments")
-    if edited is not None and not consent.yes:
-        text = json.dumps(edited, ensure_ascii=False)
-        review.say_arguments(terminal.err(), text, caller.run_id, "instead")
-    if not consent.ask(request, kind, caller.run_id):
-        terminal.say(terminal.err(), "Nothing was decided.")
-        raise typer.Exit(ExitCode.FAILED)
-    decision = _decision(caller, request, kind, **fields)
-    receipt = await caller.send(chosen.handle, lambda: chosen.handle.decide(decision))
-    record = {
-        **_receipt_record(caller, request, receipt),
-        **({} if edited is None else {"edited_arguments": edited}),
-    }
-    sentence = outcome(request, receipt, caller.person.subject)
-    caller.show(record, sentence, _further(request, fields))
-
-
-def _receipt_record(
-    caller: Caller, request: "ApprovalRequest", receipt: "DecisionReceipt"
-) -> JsonObject:
-    return {
-        "run_id": caller.run_id,
-        "approval": request.id,
-        "status": receipt.status,
-        "votes": receipt.votes,
-        "votes_needed": receipt.votes_needed,
-        "by": caller.person.subject,
-        "tool": request.name,
-        "arguments": request.arguments,
-    }
+    until = until or "conversation"
+    return {"remember": True, "remember_scope": remember, "remember_until": until}
 
 
 def outcome(request: "ApprovalRequest", receipt: "DecisionReceipt", by: str) -> str:
     """Return what became of the decision of a person, as a sentence."""
     if receipt.status == "pending":
         return f"{receipt.votes} of {receipt.votes_needed} votes; waits for {_others(request, receipt)}."
-    word, then = _DONE.get(receipt.status, (receipt.status, {}))
+    word, then = _OUTCOMES.get(receipt.status, (receipt.status, {}))
     return f"{word} by {receipt.by or by}. {then.get(request.kind, '')}"
 
 
@@ -579,13 +488,3 @@ def _further(request: "ApprovalRequest", fields: dict[str, Any]) -> str:
     same = " with these arguments" if fields["remember_scope"] == "tool_with_args" else ""
     long = "for this question" if fields["remember_until"] == "run" else "in this conversation"
     return f" It also holds for further calls of {request.name} by {request.agent}{same}, {long}."
-
-
-def _show_claim(caller: Caller, chosen: _Chosen, receipt: "ClaimReceipt", sentence: str) -> None:
-    record = {
-        "run_id": caller.run_id,
-        "approval": chosen.request.id,
-        "claimed_by": receipt.by,
-        "until": None if receipt.until is None else receipt.until.isoformat(),
-    }
-    caller.show(record, sentence)

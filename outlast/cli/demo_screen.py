@@ -84,7 +84,7 @@ class TerminalNarrator:
             for deed in deeds:
                 terminal.print_json_line({"type": "side_effect", **asdict(deed)})
             return
-        rows: list[list[terminal.Part | list[terminal.Part]]] = []
+        rows: list[terminal.Row] = []
         for deed in deeds:
             applied = "refused" if deed.wanted == 0 == deed.applied else f"{deed.applied}x"
             rows.append([f"{deed.attempts}x", applied, [deed.what, (deed.key, "dim")]])

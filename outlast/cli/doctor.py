@@ -9,7 +9,7 @@ import platform
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -19,6 +19,7 @@ import typer
 
 from outlast.agents.errors import AgentsException, ServerUnavailable, UserError
 from outlast.cli import options, server, terminal
+from outlast.cli.caller import Caller, on_server
 from outlast.cli.dev import DEFAULT_PORT, DEFAULT_UI_PORT
 from outlast.cli.exit_codes import ExitCode
 from outlast.contract import names
@@ -31,7 +32,6 @@ from outlast.dev.data_dir import (
 )
 from outlast.dev.ownership import problem_of
 from outlast.dev.temporal_cli import find_temporal_cli
-from outlast.loop.values import JsonObject
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -68,9 +68,15 @@ class Finding:
     what: str
     detail: str
 
-    def record(self) -> JsonObject:
-        """Return the finding for programs."""
-        return asdict(self)
+    @property
+    def title(self) -> str:
+        """What was checked, for people."""
+        return self.what
+
+    @property
+    def sentence(self) -> str:
+        """What was found, for people."""
+        return self.detail
 
 
 Approvals: TypeAlias = Annotated[
@@ -83,7 +89,9 @@ Approvals: TypeAlias = Annotated[
 ]
 
 
-def doctor(
+@on_server
+async def doctor(
+    caller: Caller,
     target: Annotated[
         str | None,
         typer.Argument(
@@ -108,10 +116,7 @@ def doctor(
     app_dir: options.AppDir = Path(),
     approvals: Approvals = None,
     task_queue: options.TaskQueue = options.DEFAULT_TASK_QUEUE,
-    address: options.Address = None,
-    namespace: options.Namespace = None,
-    as_json: options.AsJson = False,
-) -> None:
+) -> ExitCode:
     """Check this machine and the server, and print how to fix problems.
 
     Optional findings matter for some commands only. Exits with 1 if a finding is `missing`. With
@@ -120,91 +125,50 @@ def doctor(
     finds one.
     """
     if security:
-        _look_for_weaknesses(target, app_dir, approvals, address, as_json=as_json)
-        return
+        return _look_for_weaknesses(caller, target, app_dir, approvals)
     if target is not None:
         raise UserError("A target is for `outlast doctor --security`. Leave it out.")
-
-    async def examine_all() -> list[Finding]:
-        if worker:
-            return [await local_worker(address, namespace, task_queue)]
-        async with terminal.waiting(terminal.err(), "checking"):
-            return await examine(address, namespace, fix=fix)
-
-    findings = asyncio.run(examine_all())
-    if as_json:
-        terminal.print_json([finding.record() for finding in findings])
+    if worker:
+        findings = [await local_worker(caller, task_queue)]
     else:
-        _show(findings)
-    if any(finding.level == "missing" for finding in findings):
-        raise typer.Exit(ExitCode.FAILED)
+        async with terminal.waiting(terminal.err(), "checking"):
+            findings = await examine(caller, fix=fix)
+    return _shown(caller, findings, bad="missing")
 
 
 def _look_for_weaknesses(
-    target: str | None,
-    app_dir: Path,
-    approvals: Path | None,
-    address: str | None,
-    *,
-    as_json: bool,
-) -> None:
+    caller: Caller, target: str | None, app_dir: Path, approvals: Path | None
+) -> ExitCode:
     from outlast.cli.application import load_config
     from outlast.cli.security import Situation
     from outlast.cli.security import examine as security_checks
     from outlast.client.transport.connection import configuration
 
     connection = configuration()
-    if address is not None:
-        connection["target_host"] = address
+    if caller.address is not None:
+        connection["target_host"] = caller.address
     situation = Situation(
         connection=connection,
         config=None if target is None else load_config(target, app_dir),
         approvals=approvals,
     )
-    verdicts = security_checks(situation)
-    if as_json:
-        terminal.print_json([one.record() for one in verdicts])
+    return _shown(caller, security_checks(situation), bad="weak")
+
+
+def _shown(caller: Caller, found: "Sequence[Finding] | Sequence[Verdict]", bad: str) -> ExitCode:
+    """Show what was found, and return the exit code: whether anything is bad."""
+    if caller.as_json:
+        terminal.print_json([asdict(one) for one in found])
     else:
-        _show_verdicts(verdicts)
-    if any(one.level == "weak" for one in verdicts):
-        raise typer.Exit(ExitCode.FAILED)
+        width = max(len(one.title) for one in found)
+        for one in found:
+            level = (f"{one.level:<9}", _STYLES[one.level])
+            terminal.say(terminal.out(), level, (f"{one.title:<{width}}  ", "bold"), one.sentence)
+    return ExitCode.FAILED if any(one.level == bad for one in found) else ExitCode.OK
 
 
-def _show_verdicts(verdicts: "list[Verdict]") -> None:
-    console = terminal.out()
-    width = max(len(one.check) for one in verdicts)
-    for one in verdicts:
-        about = f"{one.what} {one.detail}" if one.what else one.detail
-        parts = [
-            (f"{one.level:<8}", _STYLES[one.level]),
-            (f"{one.check:<{width}}  ", "bold"),
-            about,
-        ]
-        if one.fix:
-            parts.append(f": {one.fix}")
-        terminal.say(console, *parts)
-
-
-def _show(findings: list[Finding]) -> None:
-    console = terminal.out()
-    width = max(len(finding.what) for finding in findings)
-    for finding in findings:
-        terminal.say(
-            console,
-            (f"{finding.level:<9}", _STYLES[finding.level]),
-            (f"{finding.what:<{width}}  ", "bold"),
-            finding.detail,
-        )
-
-
-async def examine(address: str | None, namespace: str | None, *, fix: bool) -> list[Finding]:
-    """Run all checks.
-
-    Args:
-        address: the server, as on the command line.
-        namespace: the namespace, as on the command line.
-        fix: add missing search attributes.
-    """
+async def examine(caller: Caller, *, fix: bool) -> list[Finding]:
+    """Run all checks, and add missing search attributes if that is wanted."""
     tool = await asyncio.to_thread(temporal_cli)
     return [
         python(sys.version_info[:3]),
@@ -213,7 +177,7 @@ async def examine(address: str | None, namespace: str | None, *, fix: bool) -> l
         data_dir(),
         port(DEFAULT_PORT, "the server"),
         port(DEFAULT_UI_PORT, "its UI"),
-        *await temporal_server(address, namespace, can_start_one=tool.level == "ok", fix=fix),
+        *await temporal_server(caller, can_start_one=tool.level == "ok", fix=fix),
         model(os.environ),
     ]
 
@@ -306,16 +270,14 @@ def port(number: int, whose: str) -> Finding:
     return _ok(what, "in use by another program; `outlast dev` takes a free one instead")
 
 
-async def temporal_server(
-    address: str | None, namespace: str | None, *, can_start_one: bool, fix: bool
-) -> list[Finding]:
+async def temporal_server(caller: Caller, *, can_start_one: bool, fix: bool) -> list[Finding]:
     """Check that a server answers and has the namespace and the search attributes."""
     from outlast.client.transport.connection import is_configured
 
     named = True
     try:
-        named = address is not None or is_configured()
-        connection = await server.connect(address, namespace)
+        named = caller.address is not None or is_configured()
+        connection = await caller.connect()
     except ServerUnavailable as error:
         if not named and can_start_one:
             return [_optional("server", "none runs: start one with `outlast dev`")]
@@ -384,12 +346,12 @@ async def _search_attributes(client: "Client", *, fix: bool) -> Finding:
     )
 
 
-async def local_worker(address: str | None, namespace: str | None, task_queue: str) -> Finding:
+async def local_worker(caller: Caller, task_queue: str) -> Finding:
     """Check that a worker on this machine polls a task queue."""
     from temporalio.service import RPCError
 
     try:
-        connection = await server.connect(address, namespace)
+        connection = await caller.connect()
         identities = await server.pollers(connection.client, task_queue)
     except AgentsException as error:
         return _missing("worker", error.message)

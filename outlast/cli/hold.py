@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from outlast.agents.errors import UserError
-from outlast.cli.sender import Caller, by_person
+from outlast.cli.caller import PersonCaller, by_person
 
 if TYPE_CHECKING:
     from outlast.client.people.actions import TakeoverReceipt
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @by_person
 async def hold(
-    caller: Caller,
+    caller: PersonCaller,
     cancel: Annotated[
         bool, typer.Option("--cancel", help="Cancel a model call under way, instead of waiting.")
     ] = False,
@@ -27,7 +27,7 @@ async def hold(
     """Take a conversation over: the agent does nothing until you release it."""
     if to is not None and (force or cancel):
         raise UserError("--to hands over what you hold: leave out --force and --cancel.")
-    handle, mode = await caller.connect(), "cancel" if cancel else "finish"
+    handle, mode = await caller.handle(), "cancel" if cancel else "finish"
     if to is not None:
         receipt = await caller.send(handle, lambda: handle.hand_over(by=caller.person, to=to))
         _show(caller, receipt, f"{receipt.by} has the conversation now.")
@@ -44,11 +44,11 @@ async def hold(
 
 @by_person
 async def say(
-    caller: Caller,
+    caller: PersonCaller,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What you say to the user.")],
 ) -> None:
     """Answer the user of a conversation that you hold."""
-    handle = await caller.connect()
+    handle = await caller.handle()
     receipt = await caller.send(handle, lambda: handle.say(text, by=caller.person))
     done = f"Said. {receipt.by} has the conversation."
     if receipt.is_judged:
@@ -58,21 +58,20 @@ async def say(
 
 @by_person
 async def release(
-    caller: Caller,
+    caller: PersonCaller,
     note: Annotated[str, typer.Option("--note", help="What the model reads about it.")] = "",
     to: Annotated[
         str, typer.Option("--to", help="The agent that goes on. Default: the active one.")
     ] = "",
 ) -> None:
     """Give a conversation back to an agent, which answers what nobody has answered."""
-    handle = await caller.connect()
+    handle = await caller.handle()
     receipt = await caller.send(handle, lambda: handle.release(by=caller.person, note=note, to=to))
     _show(caller, receipt, f"The agent {receipt.agent} has the conversation again.")
 
 
-def _show(caller: Caller, receipt: "TakeoverReceipt", sentence: str) -> None:
+def _show(caller: PersonCaller, receipt: "TakeoverReceipt", sentence: str) -> None:
     record = {
-        "run_id": caller.run_id,
         "status": receipt.status,
         "held_by": receipt.by,
         "agent": receipt.agent,

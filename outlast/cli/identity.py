@@ -1,16 +1,16 @@
 """`outlast identity`: makes identity keys, and shows which ones a command uses."""
 
-import asyncio
 from typing import Annotated, Any
 
 import typer
 
-from outlast.cli import options, server, terminal
+from outlast.agents.errors import UserError
+from outlast.cli import options, terminal
+from outlast.cli.caller import Caller, on_server
 from outlast.contract.identity import (
     KEY_VARIABLE,
     PUBLIC_KEYS_VARIABLE,
     IdentityKeyError,
-    IdentityKeys,
     new_key_pair,
     new_shared_key,
 )
@@ -26,8 +26,6 @@ def new(
     as_json: options.AsJson = False,
 ) -> None:
     """Make a new identity key: a private one for clients, and its public one for workers."""
-    from outlast.agents.errors import UserError
-
     if shared:
         made = {KEY_VARIABLE: new_shared_key()}
     else:
@@ -48,35 +46,24 @@ def new(
         terminal.say(terminal.out(), f"{name}={key}")
 
 
-def show(
-    address: options.Address = None,
-    namespace: options.Namespace = None,
-    as_json: options.AsJson = False,
-) -> None:
+@on_server
+async def show(caller: Caller) -> None:
     """Show which identity keys this command would use, by their ids."""
-    keys = asyncio.run(_keys(address, namespace))
+    from outlast.proofs import identity_keys
+
+    keys = await identity_keys((await caller.connect()).client)
     signing = keys.signing
     shown: dict[str, Any] = {
         "source": keys.source or None,
         "signs_with": signing.id if signing is not None else None,
         "trusts": [key.id for key in keys.trusted],
     }
-    if as_json:
-        terminal.print_json(shown)
-        return
-    if not keys:
-        terminal.say(
-            terminal.out(),
-            "No identity key: nothing that you decide is proven. Make one with `outlast identity "
-            "new`; the embedded server of `outlast dev` brings its own.",
-        )
-        return
     signs = f"signs with the key {signing.id}" if signing is not None else "cannot sign"
-    terminal.say(terminal.out(), f"Keys of {keys.source}: {signs}.")
-
-
-async def _keys(address: str | None, namespace: str | None) -> IdentityKeys:
-    from outlast.proofs import identity_keys
-
-    connection = await server.connect(address, namespace)
-    return await identity_keys(connection.client)
+    if not keys:
+        sentence = (
+            "No identity key: nothing that you decide is proven. Make one with `outlast identity "
+            "new`; the embedded server of `outlast dev` brings its own."
+        )
+    else:
+        sentence = f"Keys of {keys.source}: {signs}."
+    caller.show(shown, sentence)

@@ -3,18 +3,19 @@
 import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import aclosing, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from outlast.agents.durations import parse_duration
 from outlast.agents.errors import AgentsException, UserError
-from outlast.cli import options, server, terminal
+from outlast.cli import options, terminal
+from outlast.cli.caller import Caller, on_server
 from outlast.cli.decide import ApprovalId, find_requests
 from outlast.cli.durations import now_ms, rough
-from outlast.cli.list_runs import READ_AT_ONCE, READ_SECONDS
+from outlast.cli.list_runs import READ_SECONDS, read_each
 from outlast.contract.wording import request_line
 from outlast.loop.values import JsonObject
 from outlast.rendering import command, counted, excerpt, joined, named
@@ -40,21 +41,14 @@ _RISK_STYLES = {"high": "bold red", "medium": "yellow", "low": "", "": ""}
 _NOTHING = "Nothing waits for people."
 
 
-class RiskChoice(StrEnum):
-    """The risks of approval requests."""
-
-    LOW = "low"
-    MEDIUM = "medium"
-    HIGH = "high"
-
-
-def inbox(
+@on_server
+async def inbox(
+    caller: Caller,
     ctx: typer.Context,
-    group: Annotated[
-        str | None, typer.Option("--group", help="Only what this group or person decides.")
-    ] = None,
+    group: options.Group = None,
     risk: Annotated[
-        RiskChoice | None, typer.Option("--risk", help="Only runs with this highest risk.")
+        Literal["low", "medium", "high"] | None,
+        typer.Option("--risk", help="Only runs with this highest risk."),
     ] = None,
     mine: Annotated[
         bool, typer.Option("--mine", help="Only what you may decide, with your groups.")
@@ -62,13 +56,10 @@ def inbox(
     due: Annotated[
         str | None, typer.Option("--due", help="Only what is due within this time, such as 2h.")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="How many runs.")] = 50,
+    limit: options.Limit = 50,
     watch: Annotated[
         bool, typer.Option("--watch", "-w", help="Follow the inbox until Ctrl-C.")
     ] = False,
-    address: options.Address = None,
-    namespace: options.Namespace = None,
-    as_json: options.AsJson = False,
 ) -> None:
     """List what waits for people, the most urgent first; needs no worker.
 
@@ -80,77 +71,53 @@ def inbox(
     if ctx.invoked_subcommand is not None:
         _refuse_options(ctx)
         return
+    from outlast.client.identity import os_user
+    from outlast.client.inbox import Inbox
 
-    async def look() -> None:
-        from outlast.client.identity import os_user
-        from outlast.client.inbox import Inbox
-
-        wanted = _Wanted(
-            group=group,
-            risk=None if risk is None else risk.value,
-            person=os_user() if mine else None,
-            due_before=None if due is None else _now() + _length(due),
-        )
-        connection = await server.connect(address, namespace)
-        box = Inbox(connection.client)
-        if watch:
-            await _watch(box, wanted, as_json=as_json)
-        else:
-            await _list(box, wanted, limit, as_json=as_json)
-
-    asyncio.run(look())
+    wanted = _Wanted(
+        group=group,
+        risk=risk,
+        mine=os_user() if mine else None,
+        due_before=None if due is None else _now() + _length(due),
+    )
+    box = Inbox((await caller.connect()).client)
+    if watch:
+        await _watch(box, wanted, as_json=caller.as_json)
+    else:
+        await _list(box, wanted, limit, as_json=caller.as_json)
 
 
-def inbox_show(
-    run_id: options.RunId,
-    approval: ApprovalId = None,
-    address: options.Address = None,
-    namespace: options.Namespace = None,
-    as_json: options.AsJson = False,
-) -> None:
+@on_server
+async def inbox_show(caller: Caller, run_id: options.RunId, approval: ApprovalId = None) -> None:
     """Show a run's requests in full: arguments, rules, votes, and the model's own words.
 
     Needs no worker.
     """
+    from outlast.cli import review
+    from outlast.client.handle import RunHandle
+    from outlast.workflows.presentation import approval_view
 
-    async def read() -> None:
-        from outlast.cli import review
-        from outlast.client.handle import RunHandle
-        from outlast.workflows.presentation import approval_view
-
-        connection = await server.connect(address, namespace)
-        handle = RunHandle(connection.client, run_id)
-        await handle.check()
-        state = await handle.state()
-        requests = await find_requests(handle, state, approval)
-        words = await review.read_words(handle, state, requests)
-        if as_json:
-            terminal.print_json(
-                [
-                    {
-                        **approval_view(run_id, one),
-                        "status": one.status,
-                        "model_words": words[one.id],
-                    }
-                    for one in requests
-                ]
-            )
-            return
-        for one in requests:
-            if one.status == "pending":
-                review.show_how_to_decide(terminal.out(), run_id, [one], words)
-            else:
-                review.show_approval(terminal.out(), one, one.run_id or run_id, words[one.id])
-
-    asyncio.run(read())
+    handle = RunHandle((await caller.connect()).client, run_id)
+    await handle.check()
+    state = await handle.state()
+    requests = await find_requests(handle, state, approval)
+    words = await review.read_words(handle, state, requests)
+    if caller.as_json:
+        views = [
+            {**approval_view(run_id, one), "status": one.status, "model_words": words[one.id]}
+            for one in requests
+        ]
+        terminal.print_json(views)
+        return
+    for one in requests:
+        if one.status == "pending":
+            review.show_how_to_decide(terminal.out(), run_id, [one], words)
+        else:
+            review.show_approval(terminal.out(), one, one.run_id or run_id, words[one.id])
 
 
 def _refuse_options(ctx: typer.Context) -> None:
-    """Refuse options before a command of the group, which would not reach it.
-
-    Raises:
-        UserError: there are such options.
-    """
+    """Refuse options before a command of the group, which would not reach it."""
     for one in ctx.command.params:
         source = ctx.get_parameter_source(one.name or "")
         if source is not None and source.name == "COMMANDLINE":
@@ -170,8 +137,13 @@ class _Wanted:
 
     group: str | None
     risk: "Risk | None"
-    person: "Person | None"
+    mine: "Person | None"
     due_before: datetime | None
+
+    @property
+    def criteria(self) -> dict[str, Any]:
+        """The criteria as arguments of an `Inbox`."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def accepts(self, request: "ApprovalRequest") -> bool:
         """Whether one request of a listed run fits, too."""
@@ -181,10 +153,10 @@ class _Wanted:
             self.group in {*one.groups, *one.subjects} for one in request.audiences
         ):
             return False
-        if self.person is None:
+        if self.mine is None:
             return True
         sender = Sender(at_ms=now_ms(), verified=True)
-        return person_problem(request.terms, request.audiences, self.person, sender) is None
+        return person_problem(request.terms, request.audiences, self.mine, sender) is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +214,7 @@ class Line:
         risks = list(_RISK_STYLES)
         return self.due_ms is None, self.due_ms or 0, risks.index(self.risk)
 
-    def cells(self, at_ms: int) -> list[terminal.Part | list[terminal.Part]]:
+    def cells(self, at_ms: int) -> terminal.Row:
         """Return the cells of the table."""
         due = "" if self.due_ms is None else _due(self.due_ms - at_ms)
         late = self.due_ms is not None and self.due_ms <= at_ms
@@ -345,21 +317,8 @@ def _lines(found: "Iterable[_Listed]") -> list[Line]:
 
 async def _list(box: "Inbox", wanted: _Wanted, limit: int, *, as_json: bool) -> None:
     async with terminal.waiting(terminal.err(), "reading the inbox"):
-        entries = await box.urgent(
-            group=wanted.group,
-            risk=wanted.risk,
-            mine=wanted.person,
-            due_before=wanted.due_before,
-            held=True,
-            limit=limit,
-        )
-        turn = asyncio.Semaphore(READ_AT_ONCE)
-
-        async def read(entry: "InboxEntry") -> _Listed:
-            async with turn:
-                return await _read(entry, wanted)
-
-        found = await asyncio.gather(*map(read, entries))
+        entries = await box.urgent(**wanted.criteria, held=True, limit=limit)
+        found = await read_each(entries, lambda entry: _read(entry, wanted))
     if as_json:
         terminal.print_json([one.record() for one in found])
         return
@@ -390,17 +349,11 @@ async def _watch(box: "Inbox", wanted: _Wanted, *, as_json: bool) -> None:
     console = terminal.out()
     is_table = console.is_terminal and not as_json
 
-    def rows() -> list[list[terminal.Part | list[terminal.Part]]]:
+    def rows() -> list[terminal.Row]:
         at_ms = now_ms()
         return [line.cells(at_ms) for line in _lines(list(shown.values()))]
 
-    changes = box.watch(
-        group=wanted.group,
-        risk=wanted.risk,
-        mine=wanted.person,
-        due_before=wanted.due_before,
-        held=True,
-    )
+    changes = box.watch(**wanted.criteria, held=True)
     live = terminal.LiveTable(console, _COLUMNS, rows, _NOTHING) if is_table else nullcontext()
     with live as table:
         async with aclosing(changes) as following:
@@ -436,8 +389,6 @@ def _due(left_ms: int) -> str:
 
 
 def _length(text: str) -> timedelta:
-    from outlast.agents.durations import parse_duration
-
     length = parse_duration(text)
     if length is None:
         raise UserError(f"{text!r:.80} is no length of time. Write such as 30min, 2h or 3d.")

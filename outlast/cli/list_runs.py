@@ -3,12 +3,13 @@
 import asyncio
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
 from outlast.agents.errors import AgentsException
-from outlast.cli import options, server, terminal
+from outlast.cli import options, terminal
+from outlast.cli.caller import Caller, on_server
 from outlast.cli.durations import rough
 from outlast.contract import names
 from outlast.contract.searchability import searchable
@@ -16,10 +17,15 @@ from outlast.loop.values import JsonObject
 from outlast.visibility.queries import equals, search_error
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
     from temporalio.client import Client, WorkflowExecution
     from temporalio.common import SearchAttributePair
 
     from outlast.loop.state import LoopState
+
+ListedT = TypeVar("ListedT")
+FoundT = TypeVar("FoundT")
 
 READ_AT_ONCE = 8
 """How many runs are read at a time."""
@@ -65,7 +71,9 @@ _COLUMNS = (
 )
 
 
-def list_runs(
+@on_server
+async def list_runs(
+    caller: Caller,
     status: Annotated[
         Literal[
             "running",
@@ -88,7 +96,7 @@ def list_runs(
     waiting: Annotated[
         bool, typer.Option("--waiting", help="Only runs that wait for a person's approval.")
     ] = False,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="The maximum number of runs.")] = 20,
+    limit: options.Limit = 20,
     tokens: Annotated[
         bool | None,
         typer.Option(
@@ -97,31 +105,23 @@ def list_runs(
             f"{TOKENS_UP_TO} runs.",
         ),
     ] = None,
-    address: options.Address = None,
-    namespace: options.Namespace = None,
-    as_json: options.AsJson = False,
 ) -> None:
     """List runs: open ones first, then closed ones, newest first."""
-
-    async def list_all() -> None:
-        connection = await server.connect(address, namespace)
-        criteria = Filter(status=status, agent=agent, waiting=waiting)
-        async with terminal.waiting(terminal.err(), "listing runs"):
-            found = await find_runs(connection.client, criteria, limit=limit)
-            reads = len(found) <= TOKENS_UP_TO if tokens is None else tokens
-            rows = await with_tokens(connection.client, found) if reads else found
-        if as_json:
-            terminal.print_json([row.record() for row in rows])
-        else:
-            _show_rows(rows, limit)
-        if not reads and tokens is None:
-            terminal.say(
-                terminal.err(),
-                f"Tokens are left out of a list of more than {TOKENS_UP_TO} runs: "
-                "--tokens reads them.",
-            )
-
-    asyncio.run(list_all())
+    client = (await caller.connect()).client
+    criteria = Filter(status=status, agent=agent, waiting=waiting)
+    async with terminal.waiting(terminal.err(), "listing runs"):
+        found = await find_runs(client, criteria, limit=limit)
+        reads = len(found) <= TOKENS_UP_TO if tokens is None else tokens
+        rows = await with_tokens(client, found) if reads else found
+    if caller.as_json:
+        terminal.print_json([row.record() for row in rows])
+    else:
+        _show_rows(rows, limit)
+    if not reads and tokens is None:
+        terminal.say(
+            terminal.err(),
+            f"Tokens are left out of a list of more than {TOKENS_UP_TO} runs: --tokens reads them.",
+        )
 
 
 def _show_rows(rows: "list[Row]", limit: int) -> None:
@@ -254,14 +254,25 @@ async def find_runs(client: "Client", criteria: Filter, *, limit: int) -> list[R
 
 async def with_tokens(client: "Client", rows: list[Row]) -> list[Row]:
     """Return the rows with the tokens of their runs, read from the histories."""
-    turn = asyncio.Semaphore(READ_AT_ONCE)
 
     async def read(row: Row) -> Row:
-        async with turn:
-            state = await state_of(client, row.run_id, row.execution_id)
+        state = await state_of(client, row.run_id, row.execution_id)
         return row if state is None else replace(row, tokens=state.usage.total_tokens)
 
-    return [*await asyncio.gather(*map(read, rows))]
+    return await read_each(rows, read)
+
+
+async def read_each(
+    listed: "Iterable[ListedT]", read: "Callable[[ListedT], Awaitable[FoundT]]"
+) -> "list[FoundT]":
+    """Read the run of each thing that is listed, a few at a time."""
+    turn = asyncio.Semaphore(READ_AT_ONCE)
+
+    async def read_in_turn(one: ListedT) -> FoundT:
+        async with turn:
+            return await read(one)
+
+    return await asyncio.gather(*map(read_in_turn, listed))
 
 
 async def state_of(client: "Client", run_id: str, execution_id: str) -> "LoopState | None":

@@ -52,6 +52,18 @@ RunId: TypeAlias = Annotated[
     str, typer.Argument(metavar="ID", help="The run's id.", show_default=False)
 ]
 
+Text: TypeAlias = Annotated[
+    str, typer.Argument(metavar="TEXT", help="The message.", show_default=False)
+]
+
+Limit: TypeAlias = Annotated[
+    int, typer.Option("--limit", min=1, help="The maximum number of runs.")
+]
+
+Group: TypeAlias = Annotated[
+    str | None, typer.Option("--group", help="Only what this group or person decides.")
+]
+
 Stream: TypeAlias = Annotated[
     bool,
     typer.Option("--stream", help="Let `outlast tail` show answers while the model writes them."),

@@ -1,6 +1,5 @@
 """`outlast policy`: checks an operators' file of approval policies, and tries it on past runs."""
 
-import asyncio
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -11,9 +10,10 @@ import typer
 
 from outlast.agents.approvals.dry_run import DryRun, Tally
 from outlast.agents.approvals.policy_file import ApprovalFile, FilePolicy, FileReport
-from outlast.cli import options, server, terminal
+from outlast.cli import options, terminal
+from outlast.cli.caller import Caller, on_server
 from outlast.cli.durations import past_time
-from outlast.cli.list_runs import READ_AT_ONCE, state_of
+from outlast.cli.list_runs import read_each, state_of
 from outlast.contract import names
 from outlast.visibility.queries import search_error
 
@@ -121,13 +121,10 @@ def _keys(table: FilePolicy) -> dict[str, object]:
     }
 
 
-_Cells: TypeAlias = list[terminal.Part | list[terminal.Part]]
-
-
-def _rows(entry: FilePolicy, report: FileReport | None) -> Iterator[_Cells]:
+def _rows(entry: FilePolicy, report: FileReport | None) -> Iterator[terminal.Row]:
     """Return the row of a table, and below it those of its tiers, in their order."""
     named = entry.named
-    cells: _Cells = [_people(named), _when(named)] if entry.asks else ["nobody", "never"]
+    cells: terminal.Row = [_people(named), _when(named)] if entry.asks else ["nobody", "never"]
     found = "; ".join(report.loosened[entry.title]) or "-" if report is not None else ""
     yield [entry.title, *cells, *([found] if report is not None else [])]
     for tier in entry.tiers:
@@ -154,17 +151,14 @@ def _people(named: Mapping[str, Any]) -> str:
     return ", ".join(people) if quorum is None else f"{quorum} of {', '.join(people)}"
 
 
-def try_on_runs(
+@on_server
+async def try_on_runs(
+    caller: Caller,
     file: File,
     since: Annotated[
         str, typer.Option("--since", help="How far back, such as 12h or 30d, or a date.")
     ] = "30d",
-    limit: Annotated[
-        int, typer.Option("--limit", min=1, help="The maximum number of runs to read.")
-    ] = 1_000,
-    address: options.Address = None,
-    namespace: options.Namespace = None,
-    as_json: options.AsJson = False,
+    limit: options.Limit = 1_000,
 ) -> None:
     """Count which calls of past runs a file of approval policies would have asked people about.
 
@@ -172,14 +166,10 @@ def try_on_runs(
     """
     policies = ApprovalFile.load(file)
     start = past_time(since, datetime.now(UTC))  # noqa: TID251  for a query
-
-    async def read() -> tuple[DryRun, int]:
-        connection = await server.connect(address, namespace)
-        async with terminal.waiting(terminal.err(), "reading runs"):
-            return await try_policies(connection.client, policies, start, limit=limit)
-
-    tried, unread = asyncio.run(read())
-    if as_json:
+    connection = await caller.connect()
+    async with terminal.waiting(terminal.err(), "reading runs"):
+        tried, unread = await try_policies(connection.client, policies, start, limit=limit)
+    if caller.as_json:
         rows = [asdict(tally) for tally in tried.tallies]
         terminal.print_json({"runs": tried.runs, "unread_runs": unread, "tallies": rows})
     else:
@@ -226,16 +216,14 @@ async def try_policies(
         ServerUnavailable: the server does not answer.
     """
     tried = DryRun(policies)
-    turn = asyncio.Semaphore(READ_AT_ONCE)
 
-    async def add(run_id: str, execution_id: str) -> bool:
-        async with turn:
-            state = await state_of(client, run_id, execution_id)
+    async def add(run: tuple[str, str]) -> bool:
+        state = await state_of(client, *run)
         if state is not None:
             tried.add(state)
         return state is not None
 
-    read = await asyncio.gather(*(add(*one) for one in await _runs_since(client, since, limit)))
+    read = await read_each(await _runs_since(client, since, limit), add)
     return tried, read.count(False)
 
 

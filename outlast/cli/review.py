@@ -51,7 +51,7 @@ _VOTED: Final[dict[VoteType, str]] = {
     "respond": "answered",
     "withdraw": "withdrew their votes",
 }
-_COMMANDS: Final[dict[DecisionType, tuple[str, str]]] = {
+COMMANDS: Final[dict[DecisionType, tuple[str, str]]] = {
     "approve": ("approve", ""),
     "reject": ("reject", '--message "..."'),
     "edit": ("inbox edit", "--arguments '{...}'"),
@@ -102,7 +102,7 @@ def show_how_to_decide(
             if kind == "approve" and request.terms.takeover:
                 terminal.say(console, "  ", rendering.command("hold", run_id))
                 continue
-            verb, option = _COMMANDS[kind]
+            verb, option = COMMANDS[kind]
             line = rendering.decision_command(
                 verb, run_id, request.id, request.args_digest, options=option
             )
@@ -113,7 +113,7 @@ def _shown_decisions(request: ApprovalRequest) -> Iterator[DecisionType]:
     """Yield the decisions to name: of many, approving and rejecting suffice."""
     allowed = request.terms.allow
     is_free = {"approve", "reject"} <= set(allowed)
-    return (kind for kind in _COMMANDS if kind in ({"approve", "reject"} if is_free else allowed))
+    return (kind for kind in COMMANDS if kind in ({"approve", "reject"} if is_free else allowed))
 
 
 # --- The model's own words ------------------------------------------------------------------------

@@ -1,41 +1,43 @@
-"""`outlast run`: starts a run and waits for the answer."""
+"""`outlast run`, `send` and `retry`: asks an agent, and waits for the answer."""
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from outlast.agents.errors import AgentsException
 from outlast.cli import options, server, terminal
+from outlast.cli.caller import Caller, on_server
 from outlast.cli.exit_codes import ExitCode
 from outlast.rendering import command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from outlast.cli.follower import Follower
     from outlast.cli.server import Connection
     from outlast.client.handle import RunHandle
     from outlast.client.results.run_result import RunResult
     from outlast.loop.state import LoopState
 
-_KeepOpen = Annotated[bool, typer.Option("--keep-open", help="Stay open for `outlast send`.")]
 _SHOWN_AT_THE_END = {"failed", "status"}
 
 
-def run(
+@on_server
+async def run(
+    caller: Caller,
     agent: Annotated[
         str, typer.Argument(metavar="AGENT", help="The agent's name.", show_default=False)
     ],
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="The message.", show_default=False)],
-    *,
+    text: options.Text,
     run_id: Annotated[
         str | None,
         typer.Option(
             "--id", help="The run's id. The same question with the same id joins the run."
         ),
     ] = None,
-    keep_open: _KeepOpen = False,
+    keep_open: Annotated[
+        bool, typer.Option("--keep-open", help="Stay open for `outlast send`.")
+    ] = False,
     stream: options.Stream = False,
     context: Annotated[
         str | None,
@@ -47,94 +49,147 @@ def run(
     ] = 10,
     detach: options.Detach = False,
     task_queue: options.TaskQueue = options.DEFAULT_TASK_QUEUE,
-    address: options.Address = None,
-    namespace: options.Namespace = None,
-    as_json: options.AsJson = False,
-) -> None:
+) -> ExitCode:
     """Ask an agent and wait for the answer, or until a person has to decide.
 
     Events are printed on standard error, the answer on standard output. After Ctrl-C the run
     continues, and the same command with its --id joins it again.
     """
-    parsed = _context(context)
+    from outlast.cli.json_values import parse_json
+    from outlast.client.read.read_range import is_settled
+    from outlast.client.start.runner import Runner
 
-    async def ask() -> ExitCode:
-        from outlast.client.start.runner import Runner
-
-        connection = await server.connect(address, namespace)
-        handle = await Runner.start(
-            agent,
-            text,
-            id=run_id,
-            context=parsed,
-            max_turns=max_turns,
-            keep_open=keep_open,
-            stream=stream,
-            client=connection.client,
-            task_queue=task_queue,
-        )
-        if detach:
-            _show_started(connection, handle, as_json=as_json)
-            return ExitCode.OK
-        from outlast.client.read.read_range import is_settled
-
-        return await wait_for_answer(
-            connection, handle, task_queue=task_queue, until=is_settled, since=None, as_json=as_json
-        )
-
-    raise typer.Exit(asyncio.run(ask()))
+    parsed = None if context is None else parse_json(context, "--context")
+    connection = await caller.connect()
+    handle = await Runner.start(
+        agent,
+        text,
+        id=run_id,
+        context=parsed,
+        max_turns=max_turns,
+        keep_open=keep_open,
+        stream=stream,
+        client=connection.client,
+        task_queue=task_queue,
+    )
+    if not detach:
+        return await _wait_for_answer(caller, connection, handle, is_settled)
+    link = connection.link(handle.id)
+    caller.show({"run_id": handle.id, **({"ui": link} if link else {})}, handle.id)
+    if not caller.as_json:
+        terminal.say(terminal.err(), "started; see `", command("show", handle.id), "`")
+    return ExitCode.OK
 
 
-async def wait_for_answer(
+@on_server
+async def send(
+    caller: Caller,
+    run_id: options.RunId,
+    text: options.Text,
+    stream: options.Stream = False,
+    detach: options.Detach = False,
+) -> ExitCode:
+    """Send a message to a run and wait for the answer.
+
+    A run takes messages while it is open: started with --keep-open, or not finished yet.
+    """
+    from outlast.client.handle import RunHandle
+    from outlast.loop.state import has_message
+
+    connection = await caller.connect()
+    handle = RunHandle(connection.client, run_id)
+    async with server.waiting_for_worker(handle, f"sending the message to {run_id}"):
+        message_id = (await handle.send(text, stream=stream)).id
+    if detach:
+        return _accepted(caller, run_id, message_id, f"has received the message {message_id}.")
+    return await _wait_for_answer(
+        caller,
+        connection,
+        handle,
+        lambda state: _stands_still(state) or _is_answered(state, message_id),
+        since=lambda state: has_message(state, message_id),
+    )
+
+
+@on_server
+async def retry(caller: Caller, run_id: options.RunId, detach: options.Detach = False) -> ExitCode:
+    """Retry the last question of a run, if it failed, and wait for the answer.
+
+    What the failed attempt has done stays: finished tool calls are not repeated. Needs a running
+    worker.
+    """
+    from outlast.client.handle import RunHandle
+
+    connection = await caller.connect()
+    handle = RunHandle(connection.client, run_id)
+    before = await handle.state()
+    async with server.waiting_for_worker(handle, f"retrying {run_id}"):
+        message_id = (await handle.retry()).id
+    if detach:
+        return _accepted(caller, run_id, message_id, "asks its last question again.")
+
+    def is_retried(state: "LoopState") -> bool:
+        if before.outcome is not None:  # the reset has undone the failure
+            return message_id in state.question.answering or _is_answered(state, message_id)
+        tries = len(state.answers) - len(before.answers)
+        return tries > 0 or (tries == 0 and state.failure is None)
+
+    return await _wait_for_answer(
+        caller,
+        connection,
+        handle,
+        lambda state: _stands_still(state) or _is_answered(state, message_id),
+        since=is_retried,
+    )
+
+
+def _accepted(caller: Caller, run_id: str, message_id: str, sentence: str) -> ExitCode:
+    caller.show({"run_id": run_id, "message_id": message_id}, f"{run_id} {sentence}")
+    return ExitCode.OK
+
+
+def _is_answered(state: "LoopState", message_id: str) -> bool:
+    return any(message_id in answer.to for answer in state.answers)
+
+
+def _stands_still(state: "LoopState") -> bool:
+    return state.phase == "closed" or state.status in {"waiting", "held"}
+
+
+async def _wait_for_answer(
+    caller: Caller,
     connection: "Connection",
     handle: "RunHandle",
-    *,
-    task_queue: str,
     until: "Callable[[LoopState], bool]",
-    since: "Callable[[LoopState], bool] | None",
-    as_json: bool,
+    since: "Callable[[LoopState], bool] | None" = None,
 ) -> ExitCode:
-    """Show a run's events until a condition holds, and return the exit code.
-
-    Args:
-        connection: the run's server.
-        handle: the run.
-        task_queue: the queue that its workers poll.
-        until: the condition; see `Follower.events`.
-        since: see `Follower.events`.
-        as_json: print JSON lines.
-    """
+    """Show a run's events until a condition holds; see `Follower.events` for both conditions."""
     from outlast.cli import review, view
     from outlast.cli.follower import Follower
 
     console = terminal.err()
     follower = Follower(connection.client, handle.id)
-    if not as_json:
-        terminal.say(console, f"run {handle.id}", *_links(connection, handle))
+    if not caller.as_json:
+        link = connection.link(handle.id)
+        terminal.say(console, f"run {handle.id}", f"  {link}" if link else "")
     try:
         async with (
-            terminal.waiting(console, f"run {handle.id}") as spinner,
-            server.hint_without_worker(connection.client, task_queue, console),
+            server.waiting_for_worker(handle, f"run {handle.id}") as spinner,
             follower.report_retries(lambda retry: terminal.say(console, f"{retry}")),
         ):
             async for event in follower.events(until, since=since):
                 spinner.update(view.doing(follower.state))
-                if as_json:
+                if caller.as_json:
                     terminal.print_json_line(event.record())
                 elif event.text and not event.answers and event.type not in _SHOWN_AT_THE_END:
                     view.say_event(console, event)
     except asyncio.CancelledError:
-        terminal.say(
-            console,
-            f"The run {handle.id} continues. `",
-            command("show", handle.id),
-            "` shows it, `",
-            command("cancel", handle.id),
-            "` stops it.",
-        )
+        shows, stops = command("show", handle.id), command("cancel", handle.id)
+        words = (f"The run {handle.id} continues. `", shows, "` shows it, `", stops, "` stops it.")
+        terminal.say(console, *words)
         raise
     result = await _result_of(follower, handle.id)
-    if as_json:
+    if caller.as_json:
         terminal.print_json_line(view.result_record(result))
     elif result.status == "waiting":
         requests = [interruption.request for interruption in result.interruptions]
@@ -157,25 +212,3 @@ async def _result_of(follower: "Follower", run_id: str) -> "RunResult":
         if hint := view.after_failure(run_id, follower.state):
             error.add_note(hint)
         raise
-
-
-def _context(text: str | None) -> Any:
-    if text is None:
-        return None
-    from outlast.cli.json_values import parse_json
-
-    return parse_json(text, "--context")
-
-
-def _show_started(connection: "Connection", handle: "RunHandle", *, as_json: bool) -> None:
-    if as_json:
-        link = connection.link(handle.id)
-        terminal.print_json({"run_id": handle.id, **({"ui": link} if link else {})})
-    else:
-        terminal.say(terminal.out(), handle.id)
-        terminal.say(terminal.err(), "started; see `", command("show", handle.id), "`")
-
-
-def _links(connection: "Connection", handle: "RunHandle") -> list[str]:
-    link = connection.link(handle.id)
-    return [f"  {link}"] if link else []

@@ -8,7 +8,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -25,7 +25,6 @@ from outlast.contract.identity import (
     keys_from_environment,
 )
 from outlast.dev.data_dir import default_data_dir
-from outlast.loop.values import JsonObject
 from outlast.ports.hosts import is_this_machine
 
 if TYPE_CHECKING:
@@ -496,9 +495,16 @@ class Verdict:
     detail: str
     fix: str = ""
 
-    def record(self) -> JsonObject:
-        """Return the verdict for programs."""
-        return asdict(self)
+    @property
+    def title(self) -> str:
+        """What was checked, for people."""
+        return self.check
+
+    @property
+    def sentence(self) -> str:
+        """What was found, for people."""
+        found = f"{self.what} {self.detail}" if self.what else self.detail
+        return f"{found}: {self.fix}" if self.fix else found
 
 
 def examine(situation: Situation, checks: Iterable[Check] = CHECKS) -> list[Verdict]:

@@ -173,15 +173,6 @@ async def pollers(client: "Client", task_queue: str) -> list[str]:
     return await missing_worker.pollers(client, task_queue)
 
 
-async def task_queue_of(handle: "RunHandle") -> str:
-    """Return the task queue of a run.
-
-    Raises:
-        RunNotFound: there is no such run.
-    """
-    return (await handle.check()).task_queue
-
-
 @asynccontextmanager
 async def hint_without_worker(
     client: "Client", task_queue: str, console: terminal.Screen
@@ -204,3 +195,18 @@ async def hint_without_worker(
         yield
     finally:
         warning.cancel()
+
+
+@asynccontextmanager
+async def waiting_for_worker(handle: "RunHandle", text: str) -> AsyncGenerator[terminal.Waiting]:
+    """Show a spinner while the block runs, and a hint if no worker polls the run's task queue.
+
+    Raises:
+        RunNotFound: there is no such run.
+    """
+    console, queue = terminal.err(), (await handle.check()).task_queue
+    async with (
+        terminal.waiting(console, text) as spinner,
+        hint_without_worker(handle.client, queue, console),
+    ):
+        yield spinner

@@ -1,33 +1,48 @@
-"""`outlast show`: everything about one run, from its history."""
+"""`outlast show` and `cancel`: everything about one run from its history, and its end."""
 
-import asyncio
 from typing import Annotated
 
 import typer
 
-from outlast.cli import options, server, terminal
+from outlast.cli import options, terminal
+from outlast.cli.caller import Caller, on_server
 
 
-def show(
+@on_server
+async def show(
+    caller: Caller,
     run_id: options.RunId,
     last: Annotated[
         int, typer.Option("--last", min=0, help="Show at most this many entries of the transcript.")
     ] = 50,
-    address: options.Address = None,
-    namespace: options.Namespace = None,
-    as_json: options.AsJson = False,
 ) -> None:
     """Show a run: its status, its transcript, and what it waits for. Needs no worker."""
+    from outlast.cli.report import read_report, show_report
 
-    async def read_and_show() -> None:
-        from outlast.cli.report import read_report, show_report
+    connection = await caller.connect()
+    async with terminal.waiting(terminal.err(), "reading the history"):
+        report = await read_report(connection, run_id)
+    if caller.as_json:
+        terminal.print_json(report.record(last))
+    else:
+        show_report(report, last)
 
-        connection = await server.connect(address, namespace)
-        async with terminal.waiting(terminal.err(), "reading the history"):
-            report = await read_report(connection, run_id)
-        if as_json:
-            terminal.print_json(report.record(last))
-        else:
-            show_report(report, last)
 
-    asyncio.run(read_and_show())
+@on_server
+async def cancel(
+    caller: Caller,
+    run_id: options.RunId,
+    after_turn: Annotated[
+        bool, typer.Option("--after-turn", help="Let the current turn finish first.")
+    ] = False,
+) -> None:
+    """Cancel a run.
+
+    With --after-turn, a conversation that waits for messages is completed.
+    """
+    from outlast.client.handle import RunHandle
+
+    mode = "after_turn" if after_turn else "immediate"
+    await RunHandle((await caller.connect()).client, run_id).cancel(mode)
+    when = "after its turn" if after_turn else "now"
+    caller.show({"run_id": run_id, "cancel": mode}, f"Asked {run_id} to stop {when}.")

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from outlast.cli import options, server, terminal
+from outlast.cli import options, terminal
+from outlast.cli.caller import Caller, on_server
 from outlast.rendering import command
 
 if TYPE_CHECKING:
@@ -14,56 +15,45 @@ if TYPE_CHECKING:
 
     from outlast.cli.follower import Follower, TailEvent
 
-_FromEvent = Annotated[
-    int,
-    typer.Option(
-        "--from-event",
-        metavar="N",
-        min=0,
-        help="Start at the event with this number; --json shows the numbers.",
-    ),
-]
 
-
-def tail(
+@on_server
+async def tail(
+    caller: Caller,
     run_id: options.RunId,
-    from_event: _FromEvent = 0,
-    address: options.Address = None,
-    namespace: options.Namespace = None,
-    as_json: options.AsJson = False,
+    from_event: Annotated[
+        int,
+        typer.Option(
+            "--from-event",
+            metavar="N",
+            min=0,
+            help="Start at the event with this number; --json shows the numbers.",
+        ),
+    ] = 0,
 ) -> None:
     """Follow a run until it ends, with each answer while the model writes it.
 
     Needs no worker. A conversation that waits for its next message has not ended. Ctrl-C does not
     stop the run.
     """
+    from outlast.cli.follower import Entry, Follower
 
-    async def follow() -> None:
-        from outlast.cli.follower import Entry, Follower
-
-        connection = await server.connect(address, namespace)
-        follower = Follower(connection.client, run_id)
-        next_event = from_event
-        try:
-            async with (
-                aclosing(follower.tail(from_event=from_event)) as events,
-                _printing(follower, as_json=as_json) as show,
-            ):
-                async for event in events:
-                    show(event)
-                    if isinstance(event, Entry) and event.number is not None:
-                        next_event = event.number + 1
-        except asyncio.CancelledError:
-            terminal.say(
-                terminal.err(),
-                f"The run {run_id} continues. ",
-                "`",
-                command("tail", run_id, options=f"--from-event {next_event}"),
-                "` resumes from here.",
-            )
-            raise
-
-    asyncio.run(follow())
+    follower = Follower((await caller.connect()).client, run_id)
+    next_event = from_event
+    try:
+        async with (
+            aclosing(follower.tail(from_event=from_event)) as events,
+            _printing(follower, as_json=caller.as_json) as show,
+        ):
+            async for event in events:
+                show(event)
+                if isinstance(event, Entry) and event.number is not None:
+                    next_event = event.number + 1
+    except asyncio.CancelledError:
+        again = command("tail", run_id, options=f"--from-event {next_event}")
+        terminal.say(
+            terminal.err(), f"The run {run_id} continues. `", again, "` resumes from here."
+        )
+        raise
 
 
 @asynccontextmanager

@@ -34,6 +34,11 @@ Screen: TypeAlias = Console
 Part: TypeAlias = str | tuple[str, str]
 """A text, or a text and its style."""
 
+Cell: TypeAlias = Part | list[Part]
+"""A cell of a table: a text, or lines."""
+
+Row: TypeAlias = Sequence[Cell]
+
 SPINNER_AFTER = timedelta(seconds=0.5)
 """The wait after which the spinner appears."""
 
@@ -184,9 +189,7 @@ class Column:
     below: str = ""
 
 
-def say_table(
-    console: Screen, columns: Sequence[Column], rows: Sequence[Sequence[Part | list[Part]]]
-) -> None:
+def say_table(console: Screen, columns: Sequence[Column], rows: Sequence[Row]) -> None:
     """Print a table, and drop columns that do not fit.
 
     Args:
@@ -197,9 +200,7 @@ def say_table(
     console.print(_fitting(console, columns, rows))
 
 
-def _fitting(
-    console: Console, columns: Sequence[Column], rows: Sequence[Sequence[Part | list[Part]]]
-) -> Table:
+def _fitting(console: Console, columns: Sequence[Column], rows: Sequence[Row]) -> Table:
     """Return a table without the columns that do not fit."""
     kept = list(range(len(columns)))
     losses = sorted((line for line in kept if columns[line].left_out), key=_order_of(columns))
@@ -212,15 +213,13 @@ def _fitting(
     return table
 
 
-def _with_cell_below(
-    columns: Sequence[Column], rows: Sequence[Sequence[Part | list[Part]]], dropped: int
-) -> Sequence[Sequence[Part | list[Part]]]:
+def _with_cell_below(columns: Sequence[Column], rows: Sequence[Row], dropped: int) -> Sequence[Row]:
     """Return rows in which the cells of a dropped column stand below those of another one."""
     column = columns[dropped]
     at = next((at for at, one in enumerate(columns) if column.below == one.name), None)
     if at is None:
         return rows
-    moved: list[list[Part | list[Part]]] = []
+    moved: list[list[Cell]] = []
     for row in rows:
         cells = list(row)
         upper, lower = _lines_of(cells[at]), _lines_of(cells[dropped])
@@ -231,7 +230,7 @@ def _with_cell_below(
     return moved
 
 
-def _lines_of(cell: Part | list[Part]) -> list[Part]:
+def _lines_of(cell: Cell) -> list[Part]:
     return cell if isinstance(cell, list) else [cell]
 
 
@@ -239,9 +238,7 @@ def _order_of(columns: Sequence[Column]) -> Callable[[int], int]:
     return lambda at: columns[at].left_out
 
 
-def _table(
-    columns: Sequence[Column], rows: Sequence[Sequence[Part | list[Part]]], kept: Sequence[int]
-) -> Table:
+def _table(columns: Sequence[Column], rows: Sequence[Row], kept: Sequence[int]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for at in kept:
         column = columns[at]
@@ -256,7 +253,7 @@ def _table(
     return table
 
 
-def _cell(cell: Part | list[Part]) -> Text:
+def _cell(cell: Cell) -> Text:
     return Text("\n").join(map(_line, cell)) if isinstance(cell, list) else _line(cell)
 
 
@@ -326,7 +323,7 @@ class LiveTable:
         self,
         console: Screen,
         columns: Sequence[Column],
-        rows: Callable[[], Sequence[Sequence[Part | list[Part]]]],
+        rows: Callable[[], Sequence[Row]],
         nothing: str,
     ) -> None:
         """Store what to show.

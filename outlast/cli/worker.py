@@ -14,6 +14,7 @@ import typer
 
 from outlast.agents.errors import AgentsException, ServerUnavailable, UserError
 from outlast.cli import event_loop, options, server, terminal
+from outlast.cli.caller import use_codec
 from outlast.cli.signals import EndOfInput, stop_requested
 from outlast.cli.supervisor import DEFAULT_GRACE_SECONDS, stop_message, supervise
 from outlast.loop.values import JsonObject
@@ -110,6 +111,7 @@ def worker(
     ready_fd: Annotated[int | None, typer.Option("--ready-fd", hidden=True)] = None,
     address: options.Address = None,
     namespace: options.Namespace = None,
+    codec: options.Codec = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Run your agents until Ctrl-C. Any number of workers may share a task queue.
@@ -119,18 +121,11 @@ def worker(
 
     With --processes, this process starts that many workers and replaces those that die.
     """
+    use_codec(codec)
     _log_to_standard_error(logging.INFO if verbose else logging.WARNING)
     if processes > 1:
-        arguments = _arguments(
-            ("--app-dir", str(app_dir)),
-            ("--task-queue", task_queue),
-            *(("--sessions", str(place)) for place in sessions or ()),
-            ("--approvals", str(approvals or "")),
-            *(("--verbose", verbose), ("--any-key", any_key), ("--json", as_json)),
-            ("--debug", bool(context.find_root().obj)),
-            *(("--address", address), ("--namespace", namespace)),
-        )
-        raise typer.Exit(supervise([*arguments, "--", target], processes))
+        given = {**context.params, "debug": bool(context.find_root().obj)}
+        raise typer.Exit(supervise(_arguments(given), processes))
     mode = _Mode(any_key=any_key, as_json=as_json, is_child=until_eof, ready_fd=ready_fd)
 
     async def work() -> None:
@@ -141,7 +136,10 @@ def worker(
         stop = stop_requested(forced=True)
         end = EndOfInput(stop, within=_GRACE + _AFTER_GRACE) if until_eof else None
         config = load_config(target, app_dir)
-        _set_options(config, task_queue, approvals)
+        if task_queue is not None:
+            config["task_queue"] = task_queue
+        if approvals is not None:
+            config["approvals"] = approvals
         if end is not None:
             end.within = config.get("graceful_shutdown_timeout", _GRACE) + _AFTER_GRACE
         for place in sessions or ():
@@ -152,24 +150,16 @@ def worker(
     event_loop.run(work())
 
 
-def _set_options(
-    config: "AgentWorkerConfig", task_queue: str | None, approvals: Path | None
-) -> None:
-    """Let options of the command line outrank those of the program."""
-    if task_queue is not None:
-        config["task_queue"] = task_queue
-    if approvals is not None:
-        config["approvals"] = approvals
-
-
-def _arguments(*values: tuple[str, str | bool | None]) -> list[str]:
-    """Return options as on the command line; those without a value are left out."""
-    return [
-        part
-        for name, value in values
-        if value
-        for part in ((name,) if value is True else (name, str(value)))
-    ]
+def _arguments(given: dict[str, Any]) -> list[str]:
+    """Return the command line of each of several workers; options without a value are left out."""
+    target, arguments = given.pop("target"), list[str]()
+    for name, value in given.items():
+        if name in {"processes", "codec"} or not value:  # the environment has the codec
+            continue
+        option = "--json" if name == "as_json" else f"--{name.replace('_', '-')}"
+        places = cast("list[Path]", value) if isinstance(value, list) else [value]
+        arguments += [option] if value is True else [f"{option}={one}" for one in places]
+    return [*arguments, "--", target]
 
 
 def _log_to_standard_error(level: int) -> None:

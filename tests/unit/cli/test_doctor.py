@@ -9,6 +9,7 @@ import pytest
 
 from outlast.agents.errors import ServerUnavailable
 from outlast.cli import doctor as module
+from outlast.cli.caller import Caller
 from outlast.cli.doctor import Finding
 from outlast.dev import EmbeddedServer
 from outlast.testing import ScriptedModel
@@ -152,7 +153,7 @@ def test_a_port_in_use_is_no_problem(server: EmbeddedServer) -> None:
 async def test_a_server_that_answers_has_a_namespace_and_attributes(
     server: EmbeddedServer,
 ) -> None:
-    findings = await module.temporal_server(None, None, can_start_one=True, fix=False)
+    findings = await module.temporal_server(Caller(), can_start_one=True, fix=False)
 
     assert [(finding.level, finding.what) for finding in findings] == [
         ("ok", "server"),
@@ -167,7 +168,9 @@ async def test_a_server_that_answers_has_a_namespace_and_attributes(
 async def test_a_namespace_that_is_missing_is_told_with_how_to_make_it(
     server: EmbeddedServer,
 ) -> None:
-    findings = await module.temporal_server(None, "elsewhere", can_start_one=True, fix=False)
+    findings = await module.temporal_server(
+        Caller(namespace="elsewhere"), can_start_one=True, fix=False
+    )
 
     assert [finding.level for finding in findings] == ["ok", "missing"]
     assert "temporal operator namespace create -n elsewhere" in findings[1].detail
@@ -177,14 +180,16 @@ async def test_a_namespace_that_is_missing_is_told_with_how_to_make_it(
 async def test_no_server_is_a_problem_only_where_none_can_be_started(
     nowhere: Path, can_start_one: bool, level: str
 ) -> None:
-    (finding,) = await module.temporal_server(None, None, can_start_one=can_start_one, fix=False)
+    (finding,) = await module.temporal_server(Caller(), can_start_one=can_start_one, fix=False)
 
     assert finding.level == level
     assert "outlast dev" in finding.detail
 
 
 async def test_a_server_that_was_named_has_to_answer(nowhere: Path) -> None:
-    (finding,) = await module.temporal_server("127.0.0.1:1", None, can_start_one=True, fix=False)
+    (finding,) = await module.temporal_server(
+        Caller(address="127.0.0.1:1"), can_start_one=True, fix=False
+    )
 
     assert finding.level == "missing"
     assert "127.0.0.1:1" in finding.detail
@@ -197,7 +202,7 @@ async def test_a_configuration_that_cannot_be_read_is_told(
     broken.write_text("not = [toml")
     monkeypatch.setenv("TEMPORAL_CONFIG_FILE", str(broken))
 
-    (finding,) = await module.temporal_server(None, None, can_start_one=True, fix=False)
+    (finding,) = await module.temporal_server(Caller(), can_start_one=True, fix=False)
 
     assert finding.level == "missing"
     assert "cannot be read" in finding.detail
@@ -207,9 +212,8 @@ async def test_missing_attributes_are_told_and_then_added() -> None:
     async with server_for_tests({}, shared=False) as bare:
         levels: list[Finding] = []
         for fix in (False, True, False):
-            found = await module.temporal_server(
-                bare.address, bare.namespace, can_start_one=True, fix=fix
-            )
+            caller = Caller(address=bare.address, namespace=bare.namespace)
+            found = await module.temporal_server(caller, can_start_one=True, fix=fix)
             levels.append(found[-1])
 
     assert levels[0].level == "optional"
@@ -238,21 +242,23 @@ def test_a_key_is_found_and_never_shown(environment: dict[str, str], level: str,
 async def test_the_turns_of_tenants_are_only_seen_on_our_own_server(
     server: EmbeddedServer, nowhere: Path
 ) -> None:
-    found = await module.temporal_server(server.address, None, can_start_one=True, fix=False)
+    found = await module.temporal_server(
+        Caller(address=server.address), can_start_one=True, fix=False
+    )
 
     assert (found[2].level, found[2].what) == ("optional", "tenants")
     assert "if matching.enableFairness is true" in found[2].detail
 
 
 async def test_everything_is_looked_at(server: EmbeddedServer) -> None:
-    findings = await module.examine(None, None, fix=False)
+    findings = await module.examine(Caller(), fix=False)
 
     assert [finding.what for finding in findings] == [
         *("Python", "extra 'cli'", "extra 'dev'", "temporal tool", "data directory"),
         *("port 7233", "port 8233", "server", "namespace", "tenants"),
         *("search attributes", "model"),
     ]
-    assert findings[0].record()["what"] == "Python"
+    assert findings[0].what == "Python"
     assert os.environ.get("OPENAI_API_KEY") is None
 
 

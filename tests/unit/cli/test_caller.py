@@ -3,7 +3,7 @@
 import pytest
 
 from outlast.agents.errors import UserError
-from outlast.cli.sender import sender
+from outlast.cli.caller import sender
 from outlast.client.identity import os_user
 from outlast.contract.names import METHOD_NAMED
 

@@ -1,0 +1,165 @@
+"""Who runs a command: the options that commands share, and the form of their output."""
+
+import asyncio
+import functools
+import inspect
+import os
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
+
+import typer
+
+from outlast.agents.errors import DecisionRefused, UserError
+from outlast.cli import options, server, terminal
+from outlast.cli.exit_codes import ExitCode
+from outlast.contract.names import METHOD_NAMED
+from outlast.loop.values import JsonObject
+from outlast.rendering import command
+
+if TYPE_CHECKING:
+    from outlast.client.handle import RunHandle
+    from outlast.loop.approvals import Person
+
+T = TypeVar("T")
+Main: TypeAlias = Callable[..., Coroutine[Any, Any, ExitCode | None]]
+
+By: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--by", help="Another name, which proves nothing. Default: you, with your groups."
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """The server that a command uses, and whether it prints JSON."""
+
+    address: str | None = None
+    namespace: str | None = None
+    as_json: bool = False
+
+    async def connect(self) -> server.Connection:
+        """Connect to the server."""
+        return await server.connect(self.address, self.namespace)
+
+    def show(self, record: JsonObject, *sentence: terminal.Part) -> None:
+        """Print a result: as JSON if the options say so, else as a sentence."""
+        if self.as_json:
+            terminal.print_json(record)
+        else:
+            terminal.say(terminal.out(), *sentence)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PersonCaller(Caller):
+    """The person who runs a command, and the run that the command is about."""
+
+    run_id: str
+    person: "Person"
+
+    async def handle(self) -> "RunHandle":
+        """Connect to the run."""
+        from outlast.client.handle import RunHandle
+
+        return RunHandle((await self.connect()).client, self.run_id)
+
+    async def send(self, handle: "RunHandle", act: Callable[[], Awaitable[T]]) -> T:
+        """Send what the person does, and return the receipt of the run.
+
+        Raises:
+            DecisionRefused: the run refused it.
+            RunNotFound: there is no such run.
+        """
+        from temporalio.client import WorkflowUpdateFailedError
+
+        async with server.waiting_for_worker(handle, f"waiting for {self.run_id}"):
+            try:
+                return await act()
+            except UserError as error:
+                if isinstance(error.__cause__, WorkflowUpdateFailedError):
+                    raise DecisionRefused(error.message) from error
+                raise
+
+    def show(self, record: JsonObject, *sentence: terminal.Part) -> None:
+        """Print a receipt."""
+        Caller.show(self, {"run_id": self.run_id, **record}, *sentence)
+        if not self.as_json:
+            terminal.say(terminal.err(), "See the run: `", command("show", self.run_id), "`.")
+
+
+def sender(by: str | None) -> "Person":
+    """Return the user of the operating system, or the name in `--by`.
+
+    Another name has no groups and counts as unproved: nothing but the command line says that it is
+    that person.
+    """
+    from outlast.client.identity import os_user, person
+
+    user = os_user()
+    return user if by in {None, user.subject} else person(by or "", method=METHOD_NAMED)
+
+
+def _caller(
+    address: options.Address = None,
+    namespace: options.Namespace = None,
+    codec: options.Codec = None,
+    as_json: options.AsJson = False,
+) -> Caller:
+    use_codec(codec)
+    return Caller(address=address, namespace=namespace, as_json=as_json)
+
+
+def _person_caller(
+    run_id: options.RunId,
+    by: By = None,
+    address: options.Address = None,
+    namespace: options.Namespace = None,
+    codec: options.Codec = None,
+    as_json: options.AsJson = False,
+) -> PersonCaller:
+    use_codec(codec)
+    return PersonCaller(
+        run_id=run_id, person=sender(by), address=address, namespace=namespace, as_json=as_json
+    )
+
+
+def use_codec(codec: str | None) -> None:
+    """Let the option `--codec` outrank the environment."""
+    if codec:
+        os.environ["OUTLAST_CODEC"] = codec
+
+
+def _with_options(make: Callable[..., Caller]) -> Callable[[Main], Callable[..., None]]:
+    """Return a decorator that makes an async function a command with the options of `make`.
+
+    The function gets what `make` returns as its first argument. Shared arguments come before its
+    own, shared options after them.
+    """
+    shared = inspect.signature(make).parameters.values()
+    arguments = [one for one in shared if one.default is inspect.Parameter.empty]
+    common = [one for one in shared if one.default is not inspect.Parameter.empty]
+
+    def decorate(main: Main) -> Callable[..., None]:
+        @functools.wraps(main)
+        def run(**given: Any) -> None:
+            caller = make(**{one.name: given.pop(one.name) for one in shared})
+            if code := asyncio.run(main(caller, **given)):
+                raise typer.Exit(code)
+
+        own = list(inspect.signature(main).parameters.values())[1:]
+        kind = inspect.Parameter.KEYWORD_ONLY
+        parameters = [one.replace(kind=kind) for one in (*arguments, *own, *common)]
+        vars(run)["__signature__"] = inspect.Signature(parameters)
+        run.__annotations__ = {one.name: one.annotation for one in parameters}
+        return run
+
+    return decorate
+
+
+on_server = _with_options(_caller)
+"""Makes an async function, whose first argument is a `Caller`, a command that uses a server."""
+
+by_person = _with_options(_person_caller)
+"""Makes an async function, whose first argument is a `PersonCaller`, a command on a run."""

@@ -1,0 +1,76 @@
+"""The yes of a person to what a command shows, or of a script to what somebody has seen."""
+
+from dataclasses import dataclass
+from typing import Annotated, Final, TypeAlias
+
+import typer
+
+from outlast.agents.errors import UserError
+from outlast.cli import terminal
+from outlast.cli.exit_codes import ExitCode
+
+Yes: TypeAlias = Annotated[
+    bool, typer.Option("--yes", "-y", help="Decide without a question; needs --digest.")
+]
+Digest: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--digest",
+        help="The digest of the arguments or the list that you have seen, or its beginning; the "
+        "decision counts for nothing else.",
+    ),
+]
+
+SHORTEST_DIGEST: Final = 12
+"""The fewest characters of a digest that name arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Consent:
+    """The options `--yes` and `--digest`."""
+
+    yes: bool = False
+    digest: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a consent to arguments that nobody has seen.
+
+        Raises:
+            UserError: the digest is missing or too short.
+        """
+        if self.yes and self.digest is None:
+            raise UserError(
+                "--yes decides without a question, so name the arguments that you have seen: add "
+                "the --digest that was shown with them."
+            )
+        if self.digest is not None and len(self.digest) < SHORTEST_DIGEST:
+            raise UserError(
+                f"--digest {self.digest!r:.80} has {len(self.digest)} characters: write at least "
+                f"{SHORTEST_DIGEST} of the digest."
+            )
+
+    def covers(self, digest: str) -> bool:
+        """Whether the consent is for what has this digest."""
+        return self.digest is None or digest.startswith(self.digest)
+
+    def require(self, question: str, script: str) -> None:
+        """Ask the person at the terminal, unless `--yes` has answered.
+
+        Args:
+            question: what is asked.
+            script: the command with which a script decides.
+
+        Raises:
+            UserError: nobody is there to answer.
+            typer.Exit: the person does not say yes.
+        """
+        if self.yes:
+            return
+        if not terminal.is_attended():
+            raise UserError(
+                "Nobody is at a terminal to say yes. A script names the arguments that somebody "
+                f"has seen: `{script}`."
+            )
+        if not terminal.confirmed(question):
+            terminal.say(terminal.err(), "Nothing was decided.")
+            raise typer.Exit(ExitCode.FAILED)
