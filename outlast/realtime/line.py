@@ -7,11 +7,11 @@ may die at any time: another line finds everything in the run.
 
 import asyncio
 import secrets
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 from outlast.activities.errors import EffectError
 from outlast.activities.worker_deps import WorkerDeps
@@ -29,6 +29,22 @@ from outlast.loop.values import Failure, JsonObject
 from outlast.ports.model import ModelError, ModelResponse
 from outlast.realtime.agents import RealtimeAgent
 from outlast.realtime.last_item import LastItem, missed_events
+from outlast.realtime.line_events import (
+    ApprovalNeeded,
+    CallBegan,
+    CallEnded,
+    LineClosed,
+    LineError,
+    LineEvent,
+    LineLost,
+    ModelDue,
+    OutputReady,
+    Progress,
+    Reconnected,
+    ReconnectReason,
+    RunEvent,
+    model_call_on,
+)
 from outlast.realtime.line_run import LineRun
 from outlast.realtime.live_agent import LiveAgent, live_agent, live_reply
 from outlast.realtime.port.config import RealtimeRunConfig, RealtimeSessionModelSettings
@@ -41,25 +57,11 @@ from outlast.realtime.port.model_events import (
 )
 from outlast.realtime.port.model_inputs import (
     RealtimeModelSendEvent,
-    RealtimeModelSendInterrupt,
     RealtimeModelSendRawMessage,
     RealtimeModelSendSessionUpdate,
     RealtimeModelSendToolOutput,
     RealtimeModelSendUserInput,
     RealtimeModelUserInput,
-)
-from outlast.realtime.progress import (
-    AgentSwitched,
-    ApprovalNeeded,
-    CallBegan,
-    CallEnded,
-    LineLost,
-    ModelDue,
-    OutputReady,
-    Progress,
-    QuestionFailed,
-    RunOver,
-    Step,
 )
 from outlast.realtime.seed import new_id, output_text, session_item, session_items
 from outlast.realtime.speech_checks import records_of
@@ -95,27 +97,8 @@ WAITING_FOR_A_PERSON: Final = (
     "that you are waiting. Do not guess the decision."
 )
 
-ReconnectReason: TypeAlias = Literal["connection_lost", "session_limit"]
-
-
-class LineListener:
-    """A listener to the events of a line, such as the session."""
-
-    async def on_step(self, step: Step) -> None:
-        """Take a change of the run."""
-        raise NotImplementedError
-
-    async def on_reconnected(self, reason: ReconnectReason) -> None:
-        """Take that the line has a new connection."""
-        raise NotImplementedError
-
-    async def on_error(self, error: object) -> None:
-        """Take an error that the line survives."""
-        raise NotImplementedError
-
-    async def on_end(self, error: BaseException | None) -> None:
-        """Take that the line has ended, with its error if there is one."""
-        raise NotImplementedError
+Listener: TypeAlias = Callable[[LineEvent], Awaitable[None]]
+"""Takes the events of a line, such as the session does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +127,7 @@ class Line:
         run: the run.
         worker: the definitions of this process.
         options: how the line is kept.
-        listener: receives what happens.
+        tell: receives the events.
 
     Attributes:
         id: the id of the line in the run; empty before it is attached.
@@ -157,7 +140,7 @@ class Line:
         run: LineRun,
         worker: WorkerDeps,
         options: LineOptions,
-        listener: LineListener,
+        tell: Listener,
     ) -> None:
         self.id = ""
         self.agent = ""
@@ -165,11 +148,14 @@ class Line:
         self._run = run
         self._worker = worker
         self._options = options
-        self._listener = listener
+        self._initial = options.model_config.get("initial_model_settings") or {}
+        of_run = options.run_config.get("model_settings") or {}
+        self._settings: dict[str, Any] = {**of_run, **self._initial}
+        self._tell = tell
         self._state = LoopState()
         self._changed = asyncio.Event()
         self._turns = Turns(f"line-{secrets.token_hex(6)}")
-        self._heard = asyncio.Event()
+        self._event_taken = asyncio.Event()
         self._progress = Progress()
         self._finished: asyncio.Queue[FinishedTurn] = asyncio.Queue()
         self._reporting: asyncio.Task[None] | None = None
@@ -301,7 +287,7 @@ class Line:
             await work
         except Exception as error:
             logger.exception("the line %s of the run %r failed", self.id, self._run.run_id)
-            await self._listener.on_end(error)
+            await self._tell(LineClosed(error))
 
     # --- The connection ---------------------------------------------------------------------------
 
@@ -309,7 +295,7 @@ class Line:
         """Open the connection with the active agent's settings."""
         self.agent = self._state.agent
         live = await self._live()
-        settings = self.settings_of(live, starting=True)
+        settings = self._settings_of(live, starting=True)
         config: dict[str, Any] = {**self._options.model_config, "initial_model_settings": settings}
         await self._model.connect(cast("RealtimeModelConfig", config))
         self._connected_at = asyncio.get_running_loop().time()
@@ -393,7 +379,7 @@ class Line:
         while self._is_lost:  # the new one may be lost, too
             problem = await self._open_again()
             if problem is not None:
-                await self._listener.on_end(problem)
+                await self._tell(LineClosed(problem))
                 return
             await self._resume(reason)
 
@@ -424,7 +410,7 @@ class Line:
         due = self._due()
         self._connected.set()
         await self._recover()
-        await self._listener.on_reconnected(reason)
+        await self._tell(Reconnected(reason))
         if self._state.agent != self.agent:
             await self._switch(self._state.agent)
         words = () if self.has_call_id else self._turns.unanswered()
@@ -477,25 +463,18 @@ class Line:
         except EffectError as error:
             raise UserError(str(error)) from error
 
-    def settings_of(
+    def _settings_of(
         self, live: LiveAgent, *, starting: bool = False
     ) -> RealtimeSessionModelSettings:
-        """Return the settings of a session for an agent.
-
-        Args:
-            live: the agent.
-            starting: the session starts: the program's own settings then come last.
-        """
-        of_run = self._options.run_config.get("model_settings") or {}
-        initial = self._options.model_config.get("initial_model_settings") or {}
-        settings: dict[str, Any] = {**of_run, **initial}
+        """Return the settings for an agent; when a session starts, the program's own come last."""
+        settings: dict[str, Any] = {**self._settings}
         if live.prompt is not None:
             settings["prompt"] = live.prompt
         settings["instructions"] = live.instructions or ""
         settings["tools"] = [*live.offer.tools.values()]
         settings["handoffs"] = [*live.offer.handoffs.values()]
         if starting:
-            settings.update(initial)
+            settings.update(self._initial)
         if self._options.run_config.get("tracing_disabled"):
             settings["tracing"] = None
         return cast("RealtimeSessionModelSettings", settings)
@@ -503,7 +482,7 @@ class Line:
     async def _switch(self, agent: str) -> None:
         """Give the session the settings of another agent."""
         self.agent = agent
-        settings = self.settings_of(await self._live())
+        settings = self._settings_of(await self._live())
         await self._send(RealtimeModelSendSessionUpdate(session_settings=settings))
 
     # --- What the model says ----------------------------------------------------------------------
@@ -516,7 +495,7 @@ class Line:
             await self._take_raw(event.data)
         for turn in self._turns.take(event):
             self._finished.put_nowait(turn)
-        self._heard.set()
+        self._event_taken.set()
 
     async def _take_raw(self, data: Any) -> None:
         """Notice a response that the provider could not make, and the last item of a call."""
@@ -529,7 +508,8 @@ class Line:
             self._failures = 0
             return
         details: dict[str, Any] = response.get("status_details") or {}
-        await self._listener.on_error(details.get("error") or {"message": "The response failed."})
+        error = details.get("error") or {"message": "The response failed."}
+        await self._tell(LineError(error))
         if self._due() is not None and self._failures < len(FAILED_RESPONSES):
             self._spawn(self._respond_later(FAILED_RESPONSES[self._failures]))
             self._failures += 1
@@ -554,8 +534,8 @@ class Line:
         with suppress(TimeoutError):
             async with asyncio.timeout(TRANSCRIPT_WAIT_SECONDS):
                 while self._turns.waits(turn):
-                    self._heard.clear()
-                    await self._heard.wait()
+                    self._event_taken.clear()
+                    await self._event_taken.wait()
 
     async def _report(self, turn: FinishedTurn) -> None:
         """Report a turn to the run."""
@@ -581,10 +561,10 @@ class Line:
         response = ModelResponse(
             output=list(turn.output), usage=Usage.of(turn.usage), response_id=turn.response_id
         )
+        own_name = str(getattr(self._model, "model", "")) or type(self._model).__name__
+        model = self._settings.get("model_name") or own_name
         try:
-            reply = await live_reply(
-                self._worker, effect, self._state.items, response, model=self._model_name
-            )
+            reply = await live_reply(self._worker, effect, self._state.items, response, model=model)
         except EffectError as error:
             failure = Failure(code=error.code, message=error.message, details=error.details)
             rest = tuple(raw for raw in turn.output if raw["type"] != "function_call")
@@ -592,13 +572,6 @@ class Line:
                 items=rest, usage=turn.usage, failure=failure, response_id=turn.response_id
             )
         return replace(reply, request_id=self._options.model_config.get("call_id"))
-
-    @property
-    def _model_name(self) -> str:
-        of_run = self._options.run_config.get("model_settings") or {}
-        initial = self._options.model_config.get("initial_model_settings") or {}
-        named = initial.get("model_name") or of_run.get("model_name")
-        return named or str(getattr(self._model, "model", "")) or type(self._model).__name__
 
     async def _refuse_calls(self, turn: FinishedTurn, failure: Failure) -> None:
         """Answer the calls of a reply that the run refuses, so that the model can say so."""
@@ -621,39 +594,33 @@ class Line:
             async for state in states:
                 self._state = state
                 self._changed.set()
-                for step in self._progress.read(state):
-                    await self._carry_out(step)
-                    await self._listener.on_step(step)
+                for event in self._progress.read(state):
+                    await self._answer(event)
+                    await self._tell(event)
 
-    async def _carry_out(self, step: Step) -> None:
-        match step:
+    async def _answer(self, event: RunEvent) -> None:
+        match event:
             case ModelDue():
-                await self._go_on(step)
+                await self._go_on(event)
             case OutputReady() if self._connected.is_set():
-                if not self._progress.sent(step.call_id):
-                    await self._send_output(step.call_id, output_text(step.output), respond=True)
+                if not self._progress.sent(event.call_id):
+                    await self._send_output(event.call_id, output_text(event.output), respond=True)
             case CallBegan():
-                self._running[step.call_id] = STILL_WORKING
+                self._running[event.call_id] = STILL_WORKING
                 self._give_notice()
             case ApprovalNeeded():
-                self._running[step.request.call_id] = WAITING_FOR_A_PERSON
+                self._running[event.request.call_id] = WAITING_FOR_A_PERSON
                 self._give_notice()
             case CallEnded():
-                self._running.pop(step.call_id, None)
-            case LineLost() if not step.replaced:
+                self._running.pop(event.call.call_id, None)
+            case LineLost() if not event.replaced:
                 # The run heard nothing of this line for too long, but the line is alive.
                 self._progress.line = self.id = await self._run.attach()
-            case LineLost():
-                await self._listener.on_end(None)
-            case RunOver():
-                await self._listener.on_end(None)
-            case AgentSwitched() | QuestionFailed() | OutputReady():
+            case _:  # the session tells the program of it
                 pass
 
     def _due(self) -> CallModel | None:
-        """Return the model call that the run waits for on this line."""
-        calls = (one for one in self._state.pending if isinstance(one, CallModel))
-        return next((one for one in calls if one.line == self.id), None)
+        return model_call_on(self.id, self._state)
 
     async def _go_on(self, due: ModelDue) -> None:
         """Send the model the new items, and let it speak."""
@@ -662,30 +629,25 @@ class Line:
             return  # the next connection gets everything, and speaks then
         if due.effect.agent != self.agent:
             await self._switch(due.effect.agent)
+        fresh = [
+            (at, raw)
+            for at, raw in ((at, item.raw) for at, item in due.items)
+            if raw.get("type") != "function_call_output"
+            or not self._progress.sent(str(raw.get("call_id")))
+        ]
         if self._quiet_switch:
             self._quiet_switch = False
-            for _, item in due.items:
-                if item.raw.get("type") == "function_call_output":
-                    self._progress.sent(str(item.raw.get("call_id")))
             return
-        fresh = [(at, item) for at, item in due.items if not self._is_known_output(item.raw)]
-        for place, (at, item) in enumerate(fresh):
-            call_id = str(item.raw.get("call_id"))
-            if item.raw.get("type") == "function_call_output" and call_id in self._calls:
-                is_last = place == len(fresh) - 1
-                text = output_text(item.raw.get("output"))
-                await self._send_output(call_id, text, respond=is_last)
+        for at, raw in fresh:
+            call_id = str(raw.get("call_id"))
+            if raw.get("type") == "function_call_output" and call_id in self._calls:
+                is_last = at == fresh[-1][0]
+                await self._send_output(call_id, output_text(raw.get("output")), respond=is_last)
                 if is_last:
                     return
-                continue
-            raw = session_item(item.raw, new_id(self._run.run_id, item.raw, at))
-            if raw is not None:
-                await self._create(raw)
+            elif item := session_item(raw, new_id(self._run.run_id, raw, at)):
+                await self._create(item)
         await self._respond()
-
-    def _is_known_output(self, raw: JsonObject) -> bool:
-        is_output = raw.get("type") == "function_call_output"
-        return is_output and self._progress.sent(str(raw.get("call_id")))
 
     def _give_notice(self) -> None:
         """Let the agent say that it is working, if a tool takes longer than a caller likes."""
@@ -717,13 +679,12 @@ class Line:
         if self._connected.is_set():
             await self._model.send_event(event)
 
-    async def decide(self, decision: Callable[[str], Decision], call_id: str) -> bool:
-        """Decide about a call that waits for a person; return whether one waits."""
+    async def decide(self, decision: Decision, call_id: str) -> None:
+        """Decide about a call, if it waits for a person."""
         for request in (await self._run.state()).pending_approvals:
             if request.call_id == call_id and request.kind != "worker":
-                await self._run.decide(decision(request.id))
-                return True
-        return False
+                await self._run.decide(replace(decision, request_id=request.id))
+                return
 
     async def update_agent(self, agent: RealtimeAgent[Any]) -> None:
         """Make another agent active, as a handoff of the program.
@@ -749,10 +710,6 @@ class Line:
         self._progress.replied([raw])
         await self._run.reply((), reply)
 
-    async def interrupt(self, event: RealtimeModelSendInterrupt) -> None:
-        """Stop the model."""
-        await self.pass_on(event)
-
     # --- Sending ----------------------------------------------------------------------------------
 
     async def _send_output(self, call_id: str, text: str, *, respond: bool) -> None:
@@ -764,7 +721,7 @@ class Line:
         )
 
     async def _create(self, item: JsonObject) -> None:
-        self._turns.know(str(item["id"]))
+        self._turns.ignore_item(str(item["id"]))
         await self._raw("conversation.item.create", {"item": item})
 
     async def _respond(self) -> None:
@@ -784,4 +741,4 @@ class Line:
         except Exception as error:  # noqa: BLE001  the end of the connection is an event of its own
             if self._connected.is_set() and not self._ended:
                 logger.debug("the line %s could not send: %s", self.id, error)
-                await self._listener.on_error(error)
+                await self._tell(LineError(error))

@@ -30,12 +30,12 @@ from outlast.loop.values import DEFAULT_MAX_TURNS, Json
 from outlast.ports.blobs import BlobStore
 from outlast.ports.model import Model
 from outlast.realtime.agents import RealtimeAgent, RealtimeRunHooks, check_realtime
-from outlast.realtime.line import SESSION_LIMIT, Line, LineOptions
+from outlast.realtime.line import SESSION_LIMIT, Line, LineOptions, Listener
 from outlast.realtime.line_run import TemporalLineRun
 from outlast.realtime.openai.model import OpenAIRealtimeWebSocketModel
 from outlast.realtime.port.config import RealtimeRunConfig
 from outlast.realtime.port.model import RealtimeModel, RealtimeModelConfig
-from outlast.realtime.session import Definitions, RealtimeSession
+from outlast.realtime.session import RealtimeSession
 from outlast.realtime.speech_checks import DEBOUNCE
 from outlast.tracing.provider import join_current_trace
 
@@ -209,17 +209,17 @@ class RealtimeRunner:
             session_limit=self._session_limit,
         )
 
-        async def open_line(session: RealtimeSession) -> Line:
+        async def open_line(tell: Listener) -> Line:
             line_run = TemporalLineRun(await run.open(), self._label)
-            return Line(self._model, line_run, worker, options, session)
+            return Line(self._model, line_run, worker, options, tell)
 
         settings = self._config.get("guardrails_settings") or {}
-        defined = run.definitions
         return RealtimeSession(
             run_id=run.id,
             model=self._model,
             open_line=open_line,
-            definitions=Definitions(defined.agent, defined.tool, run.read_context),
+            definitions=run.definitions,
+            read_context=run.read_context,
             guardrails=[*self._config.get("output_guardrails", ())],
             debounce=settings.get("debounce_text_length", DEBOUNCE),
             at_end=run.leave,

@@ -1,7 +1,7 @@
 """A realtime session: a program's interface to a line."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Final, Self, cast
 
@@ -9,9 +9,10 @@ from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import ModelCallFailed, UserError
 from outlast.agents.guardrails.guardrail import OutputGuardrail
 from outlast.agents.usage import Usage
+from outlast.client.results.local_definitions import LocalDefinitions
 from outlast.loop.approvals import Decision
 from outlast.loop.state import LoopState
-from outlast.loop.values import Json
+from outlast.loop.values import Failure, Json
 from outlast.ports.model import ModelError
 from outlast.realtime.agents import RealtimeAgent
 from outlast.realtime.conversation import Conversation
@@ -35,7 +36,21 @@ from outlast.realtime.events import (
     RealtimeToolEnd,
     RealtimeToolStart,
 )
-from outlast.realtime.line import Line, LineListener, ReconnectReason
+from outlast.realtime.line import Line, Listener
+from outlast.realtime.line_events import (
+    AgentSwitched,
+    ApprovalNeeded,
+    CallBegan,
+    CallEnded,
+    LineClosed,
+    LineError,
+    LineEvent,
+    LineLost,
+    QuestionFailed,
+    Reconnected,
+    ReconnectReason,
+    RunOver,
+)
 from outlast.realtime.port.config import RealtimeUserInput
 from outlast.realtime.port.item_ids import PREFIX
 from outlast.realtime.port.items import RealtimeItem
@@ -63,15 +78,6 @@ from outlast.realtime.port.model_inputs import (
     RealtimeModelSendInterrupt,
     RealtimeModelSendUserInput,
 )
-from outlast.realtime.progress import (
-    AgentSwitched,
-    ApprovalNeeded,
-    CallBegan,
-    CallEnded,
-    QuestionFailed,
-    RunOver,
-    Step,
-)
 from outlast.realtime.seed import history_of
 from outlast.realtime.speech_checks import SpeechChecks, guardrails_of, tripped
 
@@ -80,27 +86,7 @@ _END: Final = object()
 _EXPIRED = frozenset({"session_expired", "session_limit_reached"})
 
 
-class Definitions:
-    """The agents and tools of this process, by the names in the run.
-
-    Args:
-        agent: returns an agent, or a stand-in with its name.
-        tool: returns a tool of an agent, or None.
-        context: returns the run's context as the program's type.
-    """
-
-    def __init__(
-        self,
-        agent: Callable[[str], Any],
-        tool: Callable[[str, str], Any],
-        context: Callable[[Json], Any],
-    ) -> None:
-        self.agent = agent
-        self.tool = tool
-        self.context = context
-
-
-class RealtimeSession(RealtimeModelListener, LineListener):
+class RealtimeSession(RealtimeModelListener):
     """A conversation by voice, recorded in a durable run.
 
     Use it as an async context manager, or call `enter` and `close`. Iterate over it for events.
@@ -115,8 +101,9 @@ class RealtimeSession(RealtimeModelListener, LineListener):
         *,
         run_id: str,
         model: RealtimeModel,
-        open_line: "Callable[[RealtimeSession], Any]",
-        definitions: Definitions,
+        open_line: Callable[[Listener], Awaitable[Line]],
+        definitions: LocalDefinitions,
+        read_context: Callable[[Json], Any],
         guardrails: list[OutputGuardrail[Any]],
         debounce: int,
         at_end: Callable[[LoopState], Any],
@@ -125,6 +112,7 @@ class RealtimeSession(RealtimeModelListener, LineListener):
         self._model = model
         self._open_line = open_line
         self._definitions = definitions
+        self._read_context = read_context
         self._guardrails = guardrails
         self._at_end = at_end
         self._info = RealtimeEventInfo(context=RunContextWrapper[Any](None, run_id=run_id))
@@ -163,7 +151,7 @@ class RealtimeSession(RealtimeModelListener, LineListener):
         """
         if self._line is not None:
             raise UserError("This session is open already. Start another with runner.run().")
-        self._line = line = await self._open_line(self)
+        self._line = line = await self._open_line(self.on_line_event)
         self._model.add_listener(self)
         try:
             await line.open()
@@ -283,11 +271,8 @@ class RealtimeSession(RealtimeModelListener, LineListener):
         Raises:
             UserError: the session is not open.
         """
-
-        def approve(request_id: str) -> Decision:
-            return Decision(request_id=request_id, type="approve", channel="line", remember=always)
-
-        await self._open().decide(approve, call_id)
+        decision = Decision(request_id="", type="approve", channel="line", remember=always)
+        await self._open().decide(decision, call_id)
 
     async def reject_tool_call(
         self, call_id: str, *, always: bool = False, rejection_message: str | None = None
@@ -302,17 +287,14 @@ class RealtimeSession(RealtimeModelListener, LineListener):
         Raises:
             UserError: the session is not open.
         """
-
-        def reject(request_id: str) -> Decision:
-            return Decision(
-                request_id=request_id,
-                type="reject",
-                message=rejection_message,
-                channel="line",
-                remember=always,
-            )
-
-        await self._open().decide(reject, call_id)
+        decision = Decision(
+            request_id="",
+            type="reject",
+            message=rejection_message,
+            channel="line",
+            remember=always,
+        )
+        await self._open().decide(decision, call_id)
 
     def _open(self) -> Line:
         if self._line is None or self._ended:
@@ -423,7 +405,7 @@ class RealtimeSession(RealtimeModelListener, LineListener):
         if "already exists" in message and PREFIX in message:
             return  # an item that was sent again, to be sure
         self._expired = self._expired or code in _EXPIRED
-        self._put(RealtimeError(error=error, info=self._info))
+        self._put_error(error)
 
     def _take_exception(self, event: RealtimeModelExceptionEvent) -> None:
         error = event.exception
@@ -431,7 +413,7 @@ class RealtimeSession(RealtimeModelListener, LineListener):
         if is_lost and self._line is not None and self._line.lost(error):
             return
         if event.context and not is_lost:  # one bad message; the connection is open
-            self._put(RealtimeError(error=error, info=self._info))
+            self._put_error(error)
             return
         self._finish(error)
 
@@ -498,61 +480,57 @@ class RealtimeSession(RealtimeModelListener, LineListener):
 
     # --- What the run decides ---------------------------------------------------------------------
 
-    async def on_step(self, step: Step) -> None:
-        """Take a change of the run."""
+    async def on_line_event(self, event: LineEvent) -> None:
+        """Take an event of the line."""
         if self._line is not None:
             self._take_state(self._line.state)
-        match step:
+        agent, info = self._definitions.agent, self._info
+        match event:
             case CallBegan():
-                tool = self._tool(step.agent, step.name)
-                agent = self._definitions.agent(step.agent)
-                self._put(RealtimeToolStart(agent, tool, step.arguments, self._info))
-            case CallEnded():
-                tool = self._tool(step.agent, step.name)
-                agent = self._definitions.agent(step.agent)
-                ended = RealtimeToolEnd(agent, tool, step.arguments, step.output, self._info)
-                self._put(ended)
-            case ApprovalNeeded():
-                request = step.request
-                agent = self._definitions.agent(request.agent)
+                tool = self._tool(event.agent, event.name)
+                self._put(RealtimeToolStart(agent(event.agent), tool, event.arguments, info))
+            case CallEnded(call, output):
+                tool = self._tool(call.agent, call.name)
+                self._put(RealtimeToolEnd(agent(call.agent), tool, call.arguments, output, info))
+            case ApprovalNeeded(request):
                 tool = self._tool(request.agent, request.name)
                 self._put(
                     RealtimeToolApprovalRequired(
-                        agent, tool, request.call_id, request.arguments, self._info
+                        agent(request.agent), tool, request.call_id, request.arguments, info
                     )
                 )
             case AgentSwitched():
-                before, after = map(self._definitions.agent, (step.before, step.after))
-                self._put(RealtimeHandoffEvent(before, after, self._info))
+                self._put(RealtimeHandoffEvent(agent(event.before), agent(event.after), info))
             case QuestionFailed():
-                error = {"code": step.failure.code, "message": step.failure.message}
-                self._put(RealtimeError(error=error, info=self._info))
+                self._put_failure(event.failure)
             case RunOver():
-                if step.failure is not None and step.outcome == "failed":
-                    error = {"code": step.failure.code, "message": step.failure.message}
-                    self._put(RealtimeError(error=error, info=self._info))
+                self._put_failure(event.failure)
+                self._finish(None)
+            case LineLost(replaced=True):
+                self._finish(None)
+            case LineClosed():
+                self._finish(event.error)
+            case Reconnected():
+                self._put(RealtimeReconnected(event.reason, info))
+            case LineError():
+                self._put_error(event.error)
             case _:
                 pass
-
-    async def on_reconnected(self, reason: ReconnectReason) -> None:
-        """Take that the line has a new connection."""
-        self._put(RealtimeReconnected(reason, self._info))
-
-    async def on_error(self, error: object) -> None:
-        """Take an error that the line survives."""
-        self._put(RealtimeError(error=error, info=self._info))
-
-    async def on_end(self, error: BaseException | None) -> None:
-        """Take that the line has ended."""
-        self._finish(error)
 
     def _tool(self, agent: str, name: str) -> Any:
         return self._definitions.tool(agent, name) or name
 
+    def _put_failure(self, failure: Failure | None) -> None:
+        if failure is not None:
+            self._put_error({"code": failure.code, "message": failure.message})
+
+    def _put_error(self, error: Any) -> None:
+        self._put(RealtimeError(error=error, info=self._info))
+
     def _take_state(self, state: LoopState) -> None:
         """Show the program the run's context and usage."""
         with suppress(UserError):
-            self._info.context.context = self._definitions.context(state.context)
+            self._info.context.context = self._read_context(state.context)
         self._info.context.usage = Usage.of(state.usage)
 
     def _put(self, event: RealtimeSessionEvent) -> None:

@@ -98,7 +98,7 @@ class Turns:
         """Whether a response is in progress."""
         return self._open is not None
 
-    def know(self, item_id: str) -> None:
+    def ignore_item(self, item_id: str) -> None:
         """Leave out an item that the transcript has already, such as a message sent to the run."""
         self._known.add(item_id)
 

@@ -26,12 +26,12 @@ from outlast.loop.state import LoopState
 from outlast.ports.model import ModelError
 from outlast.realtime.agents import RealtimeAgent, realtime_handoff
 from outlast.realtime.events import RealtimeSessionEvent
-from outlast.realtime.line import Line, LineOptions
+from outlast.realtime.line import Line, LineOptions, Listener
 from outlast.realtime.port import model_events as events
 from outlast.realtime.port import model_inputs as inputs
 from outlast.realtime.port.items import AssistantMessageItem, AssistantText
 from outlast.realtime.port.model import RealtimeModelConfig
-from outlast.realtime.session import Definitions, RealtimeSession
+from outlast.realtime.session import RealtimeSession
 from outlast.realtime.testing import RealtimeStep, ScriptedRealtimeModel
 from outlast.testing import ScriptedModel
 from tests.unit.realtime.memory_line_run import MemoryLineRun, OneModel
@@ -111,8 +111,8 @@ async def calling(
     given: dict[str, Any] = {"model_config": RealtimeModelConfig(), "run_config": {}, **options}
     line_options = LineOptions(**given)
 
-    async def open_line(session: RealtimeSession) -> Line:
-        return Line(model, run, worker, line_options, session)
+    async def open_line(tell: Listener) -> Line:
+        return Line(model, run, worker, line_options, tell)
 
     async def leave(state: LoopState) -> None:
         del state
@@ -121,7 +121,8 @@ async def calling(
         run_id=run.run_id,
         model=model,
         open_line=open_line,
-        definitions=Definitions(definitions.agent, definitions.tool, definitions.context),
+        definitions=definitions,
+        read_context=definitions.context,
         guardrails=[],
         debounce=20,
         at_end=leave,

@@ -179,7 +179,7 @@ def test_a_transcript_that_comes_too_late_is_part_of_the_next_turn() -> None:
 
 def test_items_of_the_transcript_are_not_reported_again() -> None:
     turns = Turns()
-    turns.know("ol_1")
+    turns.ignore_item("ol_1")
     [turn] = taken(turns, typed("ol_1", "sent by text"), started(), answer("a1", "Yes."), ended())
     assert turns.take_said(turn) == ()
 

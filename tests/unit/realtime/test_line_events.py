@@ -8,7 +8,7 @@ from outlast.loop.effects import CallModel, HoldLine
 from outlast.loop.items import Item
 from outlast.loop.state import Answer, LoopState, Question
 from outlast.loop.values import Failure
-from outlast.realtime.progress import (
+from outlast.realtime.line_events import (
     AgentSwitched,
     ApprovalNeeded,
     CallBegan,
@@ -57,8 +57,7 @@ def test_a_call_begins_once_and_ends_with_its_output() -> None:
     began = CallBegan("Desk", "track", "c1", "{}")
     assert progress.read(acting) == [began]
     assert progress.read(acting) == []
-    ended = CallEnded("Desk", "track", "c1", "{}", "sent")
-    assert progress.read(replace(IDLE, items=(CALL, OUTPUT))) == [ended]
+    assert progress.read(replace(IDLE, items=(CALL, OUTPUT))) == [CallEnded(began, "sent")]
 
 
 def test_the_model_is_due_with_what_its_session_does_not_have() -> None:
@@ -132,7 +131,7 @@ def test_a_rejected_call_ends_once_without_having_begun() -> None:
     waiting = replace(IDLE, items=(CALL,), calls=(running("waiting"),), approvals=(request,))
     assert progress.read(waiting) == [ApprovalNeeded(request)]
     rejected = replace(IDLE, items=(CALL, OUTPUT))
-    assert progress.read(rejected) == [CallEnded("Desk", "track", "c1", "{}", "sent")]
+    assert progress.read(rejected) == [CallEnded(CallBegan("Desk", "track", "c1", "{}"), "sent")]
     assert progress.read(rejected) == []
 
 
@@ -146,4 +145,4 @@ def test_a_line_is_lost_to_another_one_or_to_silence() -> None:
 
 def test_the_end_of_the_run_is_the_last_step() -> None:
     ended = replace(IDLE, phase="closed", outcome="cancelled", pending=())
-    assert followed().read(ended) == [RunOver("cancelled", None)]
+    assert followed().read(ended) == [RunOver(None)]

@@ -1,18 +1,18 @@
-"""The tasks and reports of a line, derived from two consecutive states of the run.
+"""The events of a line: what changes in its run, and what becomes of the line itself.
 
-Pure: states in, steps out. The loop decides everything; a line only carries it out.
+`Progress` derives those of the run from two consecutive states. It is pure: the loop decides
+everything, and a line only carries it out.
 """
 
-from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.call_forms import arguments_of, name_of
 from outlast.loop.effects import CallModel
 from outlast.loop.items import Item, call_id_of
-from outlast.loop.state import LoopState, Outcome, line_of
+from outlast.loop.state import LoopState, line_of
 from outlast.loop.values import Failure, Json, JsonObject
 
 
@@ -30,10 +30,7 @@ class CallBegan:
 class CallEnded:
     """A tool call has an output."""
 
-    agent: str
-    name: str
-    call_id: str
-    arguments: str
+    call: CallBegan
     output: Json
 
 
@@ -62,12 +59,7 @@ class OutputReady:
 
 @dataclass(frozen=True)
 class ModelDue:
-    """The model is to go on, with items that its session does not have.
-
-    Attributes:
-        effect: the model call.
-        items: the items, each with its index in the transcript.
-    """
+    """The model is to go on, with items that its session does not have, by their index."""
 
     effect: CallModel
     items: tuple[tuple[int, Item], ...]
@@ -89,13 +81,36 @@ class LineLost:
 
 @dataclass(frozen=True)
 class RunOver:
-    """The run has ended."""
+    """The run has ended; with its failure, if it has failed."""
 
-    outcome: Outcome
     failure: Failure | None
 
 
-Step: TypeAlias = (
+ReconnectReason: TypeAlias = Literal["connection_lost", "session_limit"]
+
+
+@dataclass(frozen=True)
+class Reconnected:
+    """The line has a new connection to the model."""
+
+    reason: ReconnectReason
+
+
+@dataclass(frozen=True)
+class LineError:
+    """Something failed, and the line goes on."""
+
+    error: object
+
+
+@dataclass(frozen=True)
+class LineClosed:
+    """The line has ended by itself, with its error if there is one."""
+
+    error: BaseException | None = None
+
+
+RunEvent: TypeAlias = (
     CallBegan
     | CallEnded
     | ApprovalNeeded
@@ -106,6 +121,7 @@ Step: TypeAlias = (
     | LineLost
     | RunOver
 )
+LineEvent: TypeAlias = RunEvent | Reconnected | LineError | LineClosed
 
 
 class Progress:
@@ -115,12 +131,12 @@ class Progress:
         line: the id of the line; empty before it is attached.
     """
 
-    def __init__(self, line: str = "") -> None:
-        self.line = line
-        self._own: deque[JsonObject] = deque()
+    def __init__(self) -> None:
+        self.line = ""
+        self._own: list[JsonObject] = []
         self._seen = 0
         self._new: list[tuple[int, Item]] = []
-        self._calls: dict[str, tuple[str, str, str]] = {}
+        self._calls: dict[str, CallBegan] = {}
         self._began: set[str] = set()
         self._sent: set[str] = set()
         self._asked: set[str] = set()
@@ -140,7 +156,7 @@ class Progress:
         self._new.clear()
         self._own.clear()
         self._sent.clear()
-        call = self._call_of(state)
+        call = model_call_on(self.line, state)
         self._served = 0 if call is None else call.effect
         self._agent = state.agent
         self._answers = len(state.answers)
@@ -155,68 +171,66 @@ class Progress:
 
     def sent(self, call_id: str) -> bool:
         """Record that an output was sent; return whether it had been sent before."""
-        if call_id in self._sent:
-            return True
+        was_sent = call_id in self._sent
         self._sent.add(call_id)
-        return False
+        return was_sent
 
-    def read(self, state: LoopState) -> list[Step]:
-        """Return the steps that a state leads to."""
-        steps: list[Step] = [*self._new_items(state)]
+    def read(self, state: LoopState) -> list[RunEvent]:
+        """Return the events that lead to a state."""
+        events: list[RunEvent] = [*self._new_items(state)]
         if state.agent != self._agent:
-            steps.append(AgentSwitched(self._agent, state.agent))
+            events.append(AgentSwitched(self._agent, state.agent))
             self._agent = state.agent
-        steps += self._calls_begun(state)
-        steps += self._approvals(state)
-        steps += self._ready_outputs(state)
-        steps += self._failures(state)
+        events += self._calls_begun(state)
+        events += self._approvals(state)
+        if state.status == "waiting":
+            events += self._ready_outputs()
+        fresh = state.answers[self._answers :]
+        self._answers = len(state.answers)
+        events += [QuestionFailed(one.failure) for one in fresh if one.failure is not None]
         held = line_of(state)
         is_ours = held is not None and held.line == self.line
         if self._attached and not is_ours and state.outcome is None:
             self._attached = False
-            steps.append(LineLost(replaced=held is not None))
+            events.append(LineLost(replaced=held is not None))
         self._attached = self._attached or is_ours
-        steps += self._due(state)
+        call = model_call_on(self.line, state)
+        if call is not None and call.effect > self._served:
+            self._served = call.effect
+            items, self._new = tuple(self._new), []
+            events.append(ModelDue(call, items))
         if state.outcome is not None:
-            steps.append(RunOver(state.outcome, state.failure))
-        return steps
+            events.append(RunOver(state.failure if state.outcome == "failed" else None))
+        return events
 
-    def _new_items(self, state: LoopState) -> list[Step]:
+    def _new_items(self, state: LoopState) -> list[RunEvent]:
         """Take the new items, and return the ends of calls among them."""
-        ended: list[Step] = []
+        ended: list[RunEvent] = []
         fresh = state.items[self._seen :]
         self._note_calls(fresh)
         for at, item in enumerate(fresh, self._seen):
-            if item.kind in {"tool_output", "handoff_output"}:
-                call_id = call_id_of(item.raw)
-                agent, name, arguments = self._calls.get(call_id, ("", "", ""))
-                if item.kind == "tool_output" and call_id in self._began | self._undecided:
-                    output: Json = item.raw.get("output")
-                    ended.append(CallEnded(agent, name, call_id, arguments, output))
-                    self._began.discard(call_id)
-                    self._undecided.discard(call_id)
-            if self._is_own(item.raw):
-                continue
-            self._new.append((at, item))
+            call_id = call_id_of(item.raw) if item.kind == "tool_output" else ""
+            if call_id and call_id in self._began | self._undecided:
+                call = self._calls.get(call_id) or CallBegan("", "", call_id, "")
+                ended.append(CallEnded(call, item.raw.get("output")))
+                self._began.discard(call_id)
+                self._undecided.discard(call_id)
+            if item.raw in self._own:
+                self._own.remove(item.raw)
+            else:
+                self._new.append((at, item))
         self._seen = len(state.items)
         return ended
-
-    def _is_own(self, raw: JsonObject) -> bool:
-        """Whether the line has reported an item itself."""
-        for at, own in enumerate(self._own):
-            if own == raw:
-                del self._own[at]
-                return True
-        return False
 
     def _note_calls(self, items: Iterable[Item]) -> None:
         for item in items:
             if item.kind in {"tool_call", "handoff_call"}:
-                raw = item.raw
-                self._calls[call_id_of(raw)] = (item.agent, name_of(raw), arguments_of(raw))
+                call_id = call_id_of(item.raw)
+                name, arguments = name_of(item.raw), arguments_of(item.raw)
+                self._calls[call_id] = CallBegan(item.agent, name, call_id, arguments)
 
-    def _calls_begun(self, state: LoopState) -> list[Step]:
-        begun: list[Step] = []
+    def _calls_begun(self, state: LoopState) -> list[RunEvent]:
+        begun: list[RunEvent] = []
         for call in state.calls:
             is_tool = call.plan.kind in {"tool", "agent"}
             if is_tool and call.status == "running" and call.call_id not in self._began:
@@ -224,7 +238,7 @@ class Progress:
                 begun.append(CallBegan(state.agent, call.name, call.call_id, call.arguments))
         return begun
 
-    def _approvals(self, state: LoopState) -> list[Step]:
+    def _approvals(self, state: LoopState) -> list[RunEvent]:
         pending = [
             one
             for one in state.pending_approvals
@@ -234,27 +248,13 @@ class Progress:
         self._undecided.update(one.call_id for one in pending)
         return [ApprovalNeeded(request) for request in pending]
 
-    def _ready_outputs(self, state: LoopState) -> list[Step]:
-        if state.status != "waiting":
-            return []
-        ready = [(at, item) for at, item in self._new if item.kind == "tool_output"]
+    def _ready_outputs(self) -> list[RunEvent]:
+        ready = [entry for entry in self._new if entry[1].kind == "tool_output"]
         self._new = [entry for entry in self._new if entry not in ready]
         return [OutputReady(call_id_of(item.raw), item.raw.get("output")) for _, item in ready]
 
-    def _failures(self, state: LoopState) -> list[Step]:
-        fresh = state.answers[self._answers :]
-        self._answers = len(state.answers)
-        return [QuestionFailed(one.failure) for one in fresh if one.failure is not None]
 
-    def _call_of(self, state: LoopState) -> CallModel | None:
-        """Return the model call that the run waits for on this line."""
-        calls = (one for one in state.pending if isinstance(one, CallModel))
-        return next((one for one in calls if one.line and one.line == self.line), None)
-
-    def _due(self, state: LoopState) -> list[Step]:
-        call = self._call_of(state)
-        if call is None or call.effect <= self._served:
-            return []
-        self._served = call.effect
-        items, self._new = tuple(self._new), []
-        return [ModelDue(call, items)]
+def model_call_on(line: str, state: LoopState) -> CallModel | None:
+    """Return the model call that a run waits for on a line."""
+    calls = (one for one in state.pending if isinstance(one, CallModel))
+    return next((one for one in calls if line and one.line == line), None)
