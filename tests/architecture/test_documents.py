@@ -138,17 +138,3 @@ def test_every_test_that_a_design_note_names_is_where_it_says() -> None:
 def _texts(place: Path) -> list[str]:
     files = [place] if place.suffix else [*place.glob("test_*.py")]
     return [file.read_text(encoding="utf-8") for file in files]
-
-
-def test_the_change_that_the_guide_shows_still_applies() -> None:
-    """`tests/workflow/test_new_effect.py` also runs what the change adds."""
-    change = re.findall(r"```diff\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)[0]
-    done = subprocess.run(
-        ["git", "apply", "--check"],
-        cwd=ROOT,
-        input=change,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, f"make the diff in CONTRIBUTING.md anew: {done.stderr}"
