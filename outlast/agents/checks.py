@@ -1,13 +1,18 @@
 """Checks of the values in users' definitions.
 
-Each check takes the place for its error message, such as `Agent(name=...)`, and the value.
+A rule gets the place for its error message, such as `Agent(name=...)`, and the value, and raises
+the error. A definition has a table of rules, one for each field; `check_fields` applies it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
+from outlast.agents.durations import is_positive
 from outlast.agents.errors import UserError
+
+Rule: TypeAlias = Callable[[str, Any], object]
+"""Called with (the place, the value); raises the error of an invalid value."""
 
 
 class InvalidValue(UserError, ValueError):
@@ -18,22 +23,48 @@ class InvalidType(UserError, TypeError):
     """An argument has a type that cannot be used; `except TypeError` catches it, too."""
 
 
-def check_type(place: str, value: object, kinds: type | tuple[type, ...], expected: str) -> None:
-    """Refuse a value of another type.
+def check_fields(definition: object, rules: Mapping[str, Rule], owner: str = "") -> None:
+    """Refuse a definition with an invalid field.
 
-    Raises:
-        InvalidType: the value has another type.
+    Args:
+        definition: the record.
+        rules: the rule of each field.
+        owner: the definition's name for messages; default: its class, as in `Agent(name=...)`.
     """
+    for name, rule in rules.items():
+        place = f"{owner}: {name}" if owner else f"{type(definition).__name__}({name}=...)"
+        rule(place, getattr(definition, name))
+
+
+def optional(rule: Rule) -> Rule:
+    """Return a rule that also accepts None."""
+    return lambda place, value: None if value is None else rule(place, value)
+
+
+def a(kinds: type | tuple[type, ...], expected: str) -> Rule:
+    """Return the rule of a type."""
+    return lambda place, value: check_type(place, value, kinds, expected)
+
+
+def one_of(*choices: object) -> Rule:
+    """Return the rule of a field with few values."""
+    return lambda place, value: check_choice(place, value, choices)
+
+
+def duration(place: str, value: object) -> None:
+    """Refuse a value that is not a positive `timedelta`."""
+    if not is_positive(value):
+        raise InvalidValue(f"{place} must be a positive timedelta or seconds, not {value!r}.")
+
+
+def check_type(place: str, value: object, kinds: type | tuple[type, ...], expected: str) -> None:
+    """Refuse a value of another type."""
     if not isinstance(value, kinds):
         raise InvalidType(f"{place} must be {expected}, not {value!r}.")
 
 
 def check_choice(place: str, value: object, choices: Iterable[object]) -> None:
-    """Refuse a value that is none of the choices.
-
-    Raises:
-        InvalidValue: the value is none of the choices.
-    """
+    """Refuse a value that is none of the choices."""
     choices = tuple(choices)
     if not any(value is choice or value == choice for choice in choices):
         expected = ", ".join(repr(choice) for choice in choices)
@@ -41,11 +72,7 @@ def check_choice(place: str, value: object, choices: Iterable[object]) -> None:
 
 
 def check_flag(place: str, value: object) -> None:
-    """Refuse a value that is not True or False.
-
-    Raises:
-        InvalidType: the value is neither True nor False.
-    """
+    """Refuse a value that is not True or False."""
     check_type(place, value, bool, "True or False")
 
 
@@ -58,22 +85,13 @@ def check_name(place: str, value: object) -> None:
 
 
 def check_count(place: str, value: object, *, expected: str = "a whole number from 1") -> None:
-    """Refuse a value that is not a positive integer.
-
-    Raises:
-        InvalidValue: the value is not an integer from 1.
-    """
+    """Refuse a value that is not a positive integer."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise InvalidValue(f"{place} must be {expected}, not {value!r}.")
 
 
 def check_seconds(place: str, value: object, *, positive: bool = False) -> None:
-    """Refuse a value that is neither None nor a duration in seconds.
-
-    Raises:
-        InvalidType: the value is no number.
-        InvalidValue: the number is negative, or no duration of at least a microsecond.
-    """
+    """Refuse a value that is neither None nor a duration in seconds."""
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -88,11 +106,7 @@ def check_seconds(place: str, value: object, *, positive: bool = False) -> None:
 
 
 def check_list(place: str, value: object) -> Sequence[Any]:
-    """Return a list or tuple, and refuse any other value.
-
-    Raises:
-        InvalidType: the value is neither a list nor a tuple.
-    """
+    """Return a list or tuple, and refuse any other value."""
     if not isinstance(value, list | tuple):
         raise InvalidType(f"{place} must be a list, not {type(value).__name__}.")
     return cast("Sequence[Any]", value)

@@ -176,7 +176,15 @@ class ToolTimeoutError(AgentsException):
         return cls(message, tool_name=tool_name, timeout_seconds=seconds)
 
 
-class InputGuardrailTripwireTriggered(AgentsException):
+class _GuardrailTripwire(AgentsException):
+    def __init__(
+        self, message: str = "", *, guardrail_result: Any = None, run_data: Any = None
+    ) -> None:
+        super().__init__(message, run_data=run_data)
+        self.guardrail_result = guardrail_result
+
+
+class InputGuardrailTripwireTriggered(_GuardrailTripwire):
     """An input guardrail refused the input of a run.
 
     Attributes:
@@ -185,14 +193,8 @@ class InputGuardrailTripwireTriggered(AgentsException):
 
     code = "input_guardrail_tripwire"
 
-    def __init__(
-        self, message: str = "", *, guardrail_result: Any = None, run_data: Any = None
-    ) -> None:
-        super().__init__(message, run_data=run_data)
-        self.guardrail_result: Any = guardrail_result
 
-
-class OutputGuardrailTripwireTriggered(AgentsException):
+class OutputGuardrailTripwireTriggered(_GuardrailTripwire):
     """An output guardrail refused the final output.
 
     Attributes:
@@ -201,14 +203,19 @@ class OutputGuardrailTripwireTriggered(AgentsException):
 
     code = "output_guardrail_tripwire"
 
+
+class _ToolGuardrailTripwire(AgentsException):
     def __init__(
-        self, message: str = "", *, guardrail_result: Any = None, run_data: Any = None
+        self, message: str = "", *, guardrail: Any = None, output: Any = None, run_data: Any = None
     ) -> None:
+        if guardrail is not None:
+            message = message or f"A {type(guardrail).__name__} triggered its tripwire."
         super().__init__(message, run_data=run_data)
-        self.guardrail_result: Any = guardrail_result
+        self.guardrail = guardrail
+        self.output = output
 
 
-class ToolInputGuardrailTripwireTriggered(AgentsException):
+class ToolInputGuardrailTripwireTriggered(_ToolGuardrailTripwire):
     """A tool input guardrail refused a call and ended the run.
 
     Attributes:
@@ -218,17 +225,8 @@ class ToolInputGuardrailTripwireTriggered(AgentsException):
 
     code = "tool_input_guardrail_tripwire"
 
-    def __init__(
-        self, message: str = "", *, guardrail: Any = None, output: Any = None, run_data: Any = None
-    ) -> None:
-        if guardrail is not None:
-            message = message or "A ToolInputGuardrail triggered its tripwire."
-        super().__init__(message, run_data=run_data)
-        self.guardrail: Any = guardrail
-        self.output: Any = output
 
-
-class ToolOutputGuardrailTripwireTriggered(AgentsException):
+class ToolOutputGuardrailTripwireTriggered(_ToolGuardrailTripwire):
     """A tool output guardrail refused a tool's output and ended the run.
 
     Attributes:
@@ -237,15 +235,6 @@ class ToolOutputGuardrailTripwireTriggered(AgentsException):
     """
 
     code = "tool_output_guardrail_tripwire"
-
-    def __init__(
-        self, message: str = "", *, guardrail: Any = None, output: Any = None, run_data: Any = None
-    ) -> None:
-        if guardrail is not None:
-            message = message or "A ToolOutputGuardrail triggered its tripwire."
-        super().__init__(message, run_data=run_data)
-        self.guardrail: Any = guardrail
-        self.output: Any = output
 
 
 class SessionFailed(AgentsException):

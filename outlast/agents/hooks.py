@@ -33,26 +33,7 @@ class AgentHookContext(RunContextWrapper[TContext]):
     turn_input: list[JsonObject] = field(default_factory=list[JsonObject])
 
 
-class RunHooksBase(Generic[TContext, TAgent]):
-    """Hooks of a run, for all its agents. Override the methods you need.
-
-    Hooks run in activities, at least once per step. Their changes to the context are kept. A hook
-    that raises an exception fails the run. Methods that are not overridden cost nothing.
-    """
-
-    async def on_agent_start(self, context: AgentHookContext[TContext], agent: TAgent) -> None:
-        """Called before an agent's first model call: at the start and after each handoff."""
-
-    async def on_agent_end(
-        self, context: AgentHookContext[TContext], agent: TAgent, output: Any
-    ) -> None:
-        """Called when an agent has produced the final output, before output guardrails."""
-
-    async def on_handoff(
-        self, context: RunContextWrapper[TContext], from_agent: TAgent, to_agent: TAgent
-    ) -> None:
-        """Called after a handoff, with keyword arguments."""
-
+class _StepHooks(Generic[TContext, TAgent]):
     async def on_tool_start(
         self, context: RunContextWrapper[TContext], agent: TAgent, tool: Any
     ) -> None:
@@ -78,7 +59,28 @@ class RunHooksBase(Generic[TContext, TAgent]):
         """Called after each model call that returned a response."""
 
 
-class AgentHooksBase(Generic[TContext, TAgent]):
+class RunHooksBase(_StepHooks[TContext, TAgent]):
+    """Hooks of a run, for all its agents. Override the methods you need.
+
+    Hooks run in activities, at least once per step. Their changes to the context are kept. A hook
+    that raises an exception fails the run. Methods that are not overridden cost nothing.
+    """
+
+    async def on_agent_start(self, context: AgentHookContext[TContext], agent: TAgent) -> None:
+        """Called before an agent's first model call: at the start and after each handoff."""
+
+    async def on_agent_end(
+        self, context: AgentHookContext[TContext], agent: TAgent, output: Any
+    ) -> None:
+        """Called when an agent has produced the final output, before output guardrails."""
+
+    async def on_handoff(
+        self, context: RunContextWrapper[TContext], from_agent: TAgent, to_agent: TAgent
+    ) -> None:
+        """Called after a handoff, with keyword arguments."""
+
+
+class AgentHooksBase(_StepHooks[TContext, TAgent]):
     """Hooks of one agent, for `Agent(hooks=...)`. Override the methods you need.
 
     Like `RunHooksBase`, but only for the steps of this agent.
@@ -95,30 +97,6 @@ class AgentHooksBase(Generic[TContext, TAgent]):
     ) -> None:
         """Called after a handoff from this agent, `source`, to `agent`; both by keyword."""
 
-    async def on_tool_start(
-        self, context: RunContextWrapper[TContext], agent: TAgent, tool: Any
-    ) -> None:
-        """Called before a tool runs; the context is a `ToolContext`."""
-
-    async def on_tool_end(
-        self, context: RunContextWrapper[TContext], agent: TAgent, tool: Any, result: Any
-    ) -> None:
-        """Called after a tool has run, with the output; the context is a `ToolContext`."""
-
-    async def on_llm_start(
-        self,
-        context: RunContextWrapper[TContext],
-        agent: TAgent,
-        system_prompt: str | None,
-        input_items: list[JsonObject],
-    ) -> None:
-        """Called before each model call of the agent."""
-
-    async def on_llm_end(
-        self, context: RunContextWrapper[TContext], agent: TAgent, response: Any
-    ) -> None:
-        """Called after each model call of the agent that returned a response."""
-
 
 class RunHooks(RunHooksBase[TContext, Any]):
     """Hooks of a run, for `Runner.run(hooks=...)`; see `RunHooksBase`."""
@@ -131,12 +109,10 @@ class AgentHooks(AgentHooksBase[TContext, Any]):
 AnyHooks: TypeAlias = RunHooksBase[Any, Any] | AgentHooksBase[Any, Any]
 
 
-def _methods(base: type) -> dict[str, Callable[..., Any]]:
-    return {name: value for name, value in vars(base).items() if name.startswith("on_")}
-
-
-_RUN_METHODS = _methods(RunHooksBase)
-_AGENT_METHODS = _methods(AgentHooksBase)
+_RUN_METHODS, _AGENT_METHODS = (
+    {name: getattr(base, name) for name in dir(base) if name.startswith("on_")}
+    for base in (RunHooksBase, AgentHooksBase)
+)
 _EMPTY = {
     name: (_RUN_METHODS.get(name), _AGENT_METHODS.get(name))
     for name in _RUN_METHODS | _AGENT_METHODS
@@ -145,15 +121,13 @@ _EMPTY = {
 
 
 def overrides(hooks: AnyHooks | None, name: str) -> bool:
-    """Whether a hooks object overrides the empty method of a step.
+    """Whether a hooks object overrides the empty method of a step; None overrides nothing.
 
     Raises:
         ValueError: no such hook exists.
     """
     if name not in _EMPTY:
         raise ValueError(f"no hook is called {name!r}")
-    if hooks is None:
-        return False
     method = getattr(hooks, name, None)  # run hooks have no on_start
     return method is not None and getattr(method, "__func__", method) not in _EMPTY[name]
 

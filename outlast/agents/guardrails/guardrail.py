@@ -5,7 +5,7 @@ The loop decides when guardrails run and what a tripwire ends.
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeAlias, overload
+from typing import Any, ClassVar, Final, Generic, TypeAlias, cast, overload
 
 from outlast.agents.callables import call, check_callable, unwrap_partial
 from outlast.agents.checks import check_flag
@@ -44,8 +44,43 @@ OutputGuardrailFunction: TypeAlias = Callable[
 """Called with (context, agent, the agent's output); sync or async."""
 
 
+class AnyGuardrail:
+    """What the four kinds of guardrails have in common."""
+
+    guardrail_function: Any
+    name: str | None
+    kind: ClassVar[str]
+    parameters: ClassVar[tuple[str, ...]]
+    verdict: ClassVar[type] = GuardrailFunctionOutput
+    verdict_form: ClassVar[str] = "GuardrailFunctionOutput(output_info=..., tripwire_triggered=...)"
+
+    def __post_init__(self) -> None:
+        name = cast("object", self.name)
+        if name is not None and (not isinstance(name, str) or not name.strip()):
+            raise UserError(f"{self.kind}: name must be a non-empty string or None, not {name!r}.")
+        is_named = name is not None or callable(self.guardrail_function)
+        owner = self._owner if is_named else self.kind
+        check_callable(self.guardrail_function, self.parameters, what=f"{owner}: its function")
+
+    @property
+    def _owner(self) -> str:
+        return f"{self.kind} {self.get_name()!r}"
+
+    def get_name(self) -> str:
+        """Return the guardrail's name, or that of its function."""
+        return self.name or function_name(self.guardrail_function)
+
+    async def _judge(self, *arguments: Any) -> Any:
+        output = await call(self.guardrail_function, *arguments)
+        if not isinstance(output, self.verdict):
+            raise UserError(
+                f"{self._owner} returned {type(output).__name__}: return {self.verdict_form}."
+            )
+        return output
+
+
 @dataclass
-class InputGuardrail(Generic[TContext]):
+class InputGuardrail(AnyGuardrail, Generic[TContext]):
     """A check of a run's input, which runs once, for the starting agent.
 
     Attributes:
@@ -59,15 +94,12 @@ class InputGuardrail(Generic[TContext]):
     name: str | None = None
     run_in_parallel: bool = True
 
-    def __post_init__(self) -> None:
-        parameters = ("context", "agent", "input")
-        check_guardrail("Input guardrail", self.guardrail_function, self.name, parameters)
-        place = f"Input guardrail {self.get_name()!r}: run_in_parallel"
-        check_flag(place, self.run_in_parallel)
+    kind = "Input guardrail"
+    parameters = ("context", "agent", "input")
 
-    def get_name(self) -> str:
-        """Return the guardrail's name, or that of its function."""
-        return self.name or function_name(self.guardrail_function)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_flag(f"{self._owner}: run_in_parallel", self.run_in_parallel)
 
     async def run(
         self,
@@ -75,23 +107,17 @@ class InputGuardrail(Generic[TContext]):
         input: str | list[JsonObject],  # noqa: A002  (the name in the SDK)
         context: RunContextWrapper[TContext],
     ) -> "InputGuardrailResult":
-        """Check an input.
-
-        Args:
-            agent: the agent that the run starts with.
-            input: the run's input: text or items.
-            context: the run's context.
+        """Check the input, text or items, of a run that starts with an agent.
 
         Raises:
             UserError: the function did not return a `GuardrailFunctionOutput`.
         """
-        output = await call(self.guardrail_function, context, agent, input)
-        checked = _verdict(output, f"Input guardrail {self.get_name()!r}")
-        return InputGuardrailResult(guardrail=self, output=checked)
+        output = await self._judge(context, agent, input)
+        return InputGuardrailResult(guardrail=self, output=output)
 
 
 @dataclass
-class OutputGuardrail(Generic[TContext]):
+class OutputGuardrail(AnyGuardrail, Generic[TContext]):
     """A check of an agent's final output.
 
     Attributes:
@@ -106,32 +132,24 @@ class OutputGuardrail(Generic[TContext]):
     name: str | None = None
     judges_people: bool = False
 
-    def __post_init__(self) -> None:
-        parameters = ("context", "agent", "agent_output")
-        check_guardrail("Output guardrail", self.guardrail_function, self.name, parameters)
-        check_flag(f"Output guardrail {self.get_name()!r}: judges_people", self.judges_people)
+    kind = "Output guardrail"
+    parameters = ("context", "agent", "agent_output")
 
-    def get_name(self) -> str:
-        """Return the guardrail's name, or that of its function."""
-        return self.name or function_name(self.guardrail_function)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_flag(f"{self._owner}: judges_people", self.judges_people)
 
     async def run(
         self, context: RunContextWrapper[TContext], agent: Any, agent_output: Any
     ) -> "OutputGuardrailResult":
-        """Check a final output.
-
-        Args:
-            context: the run's context.
-            agent: the agent that produced the output.
-            agent_output: the output: text, or a value of the agent's output type.
+        """Check a final output: text, or a value of the agent's output type.
 
         Raises:
             UserError: the function did not return a `GuardrailFunctionOutput`.
         """
-        output = await call(self.guardrail_function, context, agent, agent_output)
-        checked = _verdict(output, f"Output guardrail {self.get_name()!r}")
+        output = await self._judge(context, agent, agent_output)
         return OutputGuardrailResult(
-            guardrail=self, agent_output=agent_output, agent=agent, output=checked
+            guardrail=self, agent_output=agent_output, agent=agent, output=output
         )
 
 
@@ -145,14 +163,7 @@ class InputGuardrailResult:
 
 @dataclass
 class OutputGuardrailResult:
-    """The result of an output guardrail in a run.
-
-    Attributes:
-        guardrail: the guardrail.
-        agent_output: the output that the guardrail checked.
-        agent: the agent that produced the output.
-        output: the result of the guardrail function.
-    """
+    """The result of an output guardrail for an agent's output in a run."""
 
     guardrail: OutputGuardrail[Any]
     agent_output: Any
@@ -170,30 +181,18 @@ def input_guardrail(
 ) -> Callable[[InputGuardrailFunction[TContext]], InputGuardrail[TContext]]: ...
 
 
-def input_guardrail(
-    func: InputGuardrailFunction[Any] | None = None,
-    /,
-    *,
-    name: str | None = None,
-    run_in_parallel: bool = True,
-) -> InputGuardrail[Any] | Callable[[InputGuardrailFunction[Any]], InputGuardrail[Any]]:
+def input_guardrail(func: Any = None, /, *, name: str | None = None, **options: Any) -> Any:
     """Make an input guardrail from a function; use it as a decorator.
 
     Args:
         func: the function, if the decorator is used without options.
         name: the guardrail's name; default the function's name.
-        run_in_parallel: whether the first turn runs in parallel with the check or waits for it.
+        **options: `run_in_parallel`, see `InputGuardrail`.
 
     Raises:
         UserError: the function cannot be called with (context, agent, input).
     """
-
-    def decorate(function: InputGuardrailFunction[Any]) -> InputGuardrail[Any]:
-        return InputGuardrail(
-            function, name=decorated_name(function, name), run_in_parallel=run_in_parallel
-        )
-
-    return decorate if func is None else decorate(func)
+    return decorated(InputGuardrail, func, name, **options)
 
 
 @overload
@@ -206,36 +205,29 @@ def output_guardrail(
 ) -> Callable[[OutputGuardrailFunction[TContext]], OutputGuardrail[TContext]]: ...
 
 
-def output_guardrail(
-    func: OutputGuardrailFunction[Any] | None = None,
-    /,
-    *,
-    name: str | None = None,
-    judges_people: bool = False,
-) -> OutputGuardrail[Any] | Callable[[OutputGuardrailFunction[Any]], OutputGuardrail[Any]]:
+def output_guardrail(func: Any = None, /, *, name: str | None = None, **options: Any) -> Any:
     """Make an output guardrail from a function; use it as a decorator.
 
     Args:
         func: the function, if the decorator is used without options.
         name: the guardrail's name; default the function's name.
-        judges_people: whether it also checks what a person says who has taken the conversation
-            over.
+        **options: `judges_people`, see `OutputGuardrail`.
 
     Raises:
         UserError: the function cannot be called with (context, agent, agent_output).
     """
+    return decorated(OutputGuardrail, func, name, **options)
 
-    def decorate(function: OutputGuardrailFunction[Any]) -> OutputGuardrail[Any]:
-        return OutputGuardrail(
-            function, name=decorated_name(function, name), judges_people=judges_people
-        )
+
+def decorated(make: Callable[..., Any], func: Any, name: str | None, **options: Any) -> Any:
+    """Return the guardrail of a function, or without one a decorator that makes it."""
+
+    def decorate(function: Any) -> Any:
+        is_unnamed = name is None and callable(function)
+        own_name = function_name(function) if is_unnamed else name
+        return make(function, name=own_name, **options)
 
     return decorate if func is None else decorate(func)
-
-
-def decorated_name(function: object, name: str | None) -> str | None:
-    """Return the name of a decorated guardrail: its own, or that of its function."""
-    return function_name(function) if name is None and callable(function) else name
 
 
 def function_name(function: Callable[..., Any]) -> str:
@@ -243,21 +235,3 @@ def function_name(function: Callable[..., Any]) -> str:
     inner = unwrap_partial(function)
     name = getattr(inner, "__name__", None)
     return name if isinstance(name, str) else type(inner).__name__
-
-
-def check_guardrail(kind: str, function: object, name: object, parameters: tuple[str, ...]) -> None:
-    """Raise an error if a new guardrail's name or function is invalid."""
-    if name is not None and (not isinstance(name, str) or not name.strip()):
-        raise UserError(f"{kind}: name must be a non-empty string or None, not {name!r}.")
-    shown = name or (function_name(function) if callable(function) else None)
-    owner = kind if shown is None else f"{kind} {shown!r}"
-    check_callable(function, parameters, what=f"{owner}: its function")
-
-
-def _verdict(output: object, owner: str) -> GuardrailFunctionOutput:
-    if not isinstance(output, GuardrailFunctionOutput):
-        raise UserError(
-            f"{owner} returned {type(output).__name__}: return "
-            "GuardrailFunctionOutput(output_info=..., tripwire_triggered=...)."
-        )
-    return output

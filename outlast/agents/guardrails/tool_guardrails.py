@@ -4,10 +4,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeAlias, TypedDict, cast, overload
 
-from outlast.agents.callables import call
 from outlast.agents.context.wrapper import TContext, ToolContext
 from outlast.agents.errors import UserError
-from outlast.agents.guardrails.guardrail import check_guardrail, decorated_name, function_name
+from outlast.agents.guardrails.guardrail import AnyGuardrail, decorated
 
 
 class AllowBehavior(TypedDict):
@@ -32,10 +31,6 @@ class RaiseExceptionBehavior(TypedDict):
 ToolGuardrailBehavior: TypeAlias = AllowBehavior | RejectContentBehavior | RaiseExceptionBehavior
 
 
-def _allow() -> ToolGuardrailBehavior:
-    return AllowBehavior(type="allow")
-
-
 @dataclass
 class ToolGuardrailFunctionOutput:
     """The result of a tool guardrail function.
@@ -48,7 +43,7 @@ class ToolGuardrailFunctionOutput:
     """
 
     output_info: Any
-    behavior: ToolGuardrailBehavior = field(default_factory=_allow)
+    behavior: ToolGuardrailBehavior = field(default_factory=lambda: AllowBehavior(type="allow"))
 
     def __post_init__(self) -> None:
         behavior = cast("object", self.behavior)
@@ -73,34 +68,18 @@ class ToolGuardrailFunctionOutput:
 
     @classmethod
     def allow(cls, output_info: Any = None) -> "ToolGuardrailFunctionOutput":
-        """Let the call, or its result, pass.
-
-        Args:
-            output_info: details of the check.
-        """
+        """Let the call, or its result, pass; `output_info` holds details of the check."""
         return cls(output_info=output_info, behavior=AllowBehavior(type="allow"))
 
     @classmethod
     def reject_content(cls, message: str, output_info: Any = None) -> "ToolGuardrailFunctionOutput":
-        """Send the model a message instead of the tool's result; the run continues.
-
-        Args:
-            message: the text that the model reads.
-            output_info: details of the check.
-
-        Raises:
-            UserError: the message is not a string.
-        """
+        """Send the model a message instead of the tool's result; the run continues."""
         behavior = RejectContentBehavior(type="reject_content", message=message)
         return cls(output_info=output_info, behavior=behavior)
 
     @classmethod
     def raise_exception(cls, output_info: Any = None) -> "ToolGuardrailFunctionOutput":
-        """End the run with the tripwire's error.
-
-        Args:
-            output_info: details of the check.
-        """
+        """End the run with the tripwire's error."""
         return cls(output_info=output_info, behavior=RaiseExceptionBehavior(type="raise_exception"))
 
 
@@ -140,8 +119,24 @@ ToolOutputGuardrailFunction: TypeAlias = Callable[[ToolOutputGuardrailData], Too
 """Called with (data) after a tool has run; sync or async."""
 
 
+class _ToolGuardrail(AnyGuardrail):
+    parameters = ("data",)
+    verdict = ToolGuardrailFunctionOutput
+    verdict_form = (
+        "ToolGuardrailFunctionOutput.allow(), .reject_content(message) or .raise_exception()"
+    )
+
+    async def run(self, data: Any) -> ToolGuardrailFunctionOutput:
+        """Check a call or its result.
+
+        Raises:
+            UserError: the function did not return a `ToolGuardrailFunctionOutput`.
+        """
+        return await self._judge(data)
+
+
 @dataclass
-class ToolInputGuardrail(Generic[TContext]):
+class ToolInputGuardrail(_ToolGuardrail, Generic[TContext]):
     """A check of a tool call before the tool runs.
 
     Attributes:
@@ -152,25 +147,11 @@ class ToolInputGuardrail(Generic[TContext]):
     guardrail_function: ToolInputGuardrailFunction
     name: str | None = None
 
-    def __post_init__(self) -> None:
-        check_guardrail("Tool input guardrail", self.guardrail_function, self.name, ("data",))
-
-    def get_name(self) -> str:
-        """Return the guardrail's name, or that of its function."""
-        return self.name or function_name(self.guardrail_function)
-
-    async def run(self, data: ToolInputGuardrailData) -> ToolGuardrailFunctionOutput:
-        """Check a call.
-
-        Raises:
-            UserError: the function did not return a `ToolGuardrailFunctionOutput`.
-        """
-        output = await call(self.guardrail_function, data)
-        return _verdict(output, f"Tool input guardrail {self.get_name()!r}")
+    kind = "Tool input guardrail"
 
 
 @dataclass
-class ToolOutputGuardrail(Generic[TContext]):
+class ToolOutputGuardrail(_ToolGuardrail, Generic[TContext]):
     """A check of a tool's output.
 
     Attributes:
@@ -181,21 +162,7 @@ class ToolOutputGuardrail(Generic[TContext]):
     guardrail_function: ToolOutputGuardrailFunction
     name: str | None = None
 
-    def __post_init__(self) -> None:
-        check_guardrail("Tool output guardrail", self.guardrail_function, self.name, ("data",))
-
-    def get_name(self) -> str:
-        """Return the guardrail's name, or that of its function."""
-        return self.name or function_name(self.guardrail_function)
-
-    async def run(self, data: ToolOutputGuardrailData) -> ToolGuardrailFunctionOutput:
-        """Check a result.
-
-        Raises:
-            UserError: the function did not return a `ToolGuardrailFunctionOutput`.
-        """
-        output = await call(self.guardrail_function, data)
-        return _verdict(output, f"Tool output guardrail {self.get_name()!r}")
+    kind = "Tool output guardrail"
 
 
 @dataclass
@@ -224,23 +191,13 @@ def tool_input_guardrail(
 ) -> Callable[[ToolInputGuardrailFunction], ToolInputGuardrail[Any]]: ...
 
 
-def tool_input_guardrail(
-    func: ToolInputGuardrailFunction | None = None, /, *, name: str | None = None
-) -> ToolInputGuardrail[Any] | Callable[[ToolInputGuardrailFunction], ToolInputGuardrail[Any]]:
+def tool_input_guardrail(func: Any = None, /, *, name: str | None = None) -> Any:
     """Make a tool input guardrail from a function; use it as a decorator.
-
-    Args:
-        func: the function, if the decorator is used without a name.
-        name: the guardrail's name; default the function's name.
 
     Raises:
         UserError: the function cannot be called with (data).
     """
-
-    def decorate(function: ToolInputGuardrailFunction) -> ToolInputGuardrail[Any]:
-        return ToolInputGuardrail(function, name=decorated_name(function, name))
-
-    return decorate if func is None else decorate(func)
+    return decorated(ToolInputGuardrail, func, name)
 
 
 @overload
@@ -253,29 +210,10 @@ def tool_output_guardrail(
 ) -> Callable[[ToolOutputGuardrailFunction], ToolOutputGuardrail[Any]]: ...
 
 
-def tool_output_guardrail(
-    func: ToolOutputGuardrailFunction | None = None, /, *, name: str | None = None
-) -> ToolOutputGuardrail[Any] | Callable[[ToolOutputGuardrailFunction], ToolOutputGuardrail[Any]]:
+def tool_output_guardrail(func: Any = None, /, *, name: str | None = None) -> Any:
     """Make a tool output guardrail from a function; use it as a decorator.
-
-    Args:
-        func: the function, if the decorator is used without a name.
-        name: the guardrail's name; default the function's name.
 
     Raises:
         UserError: the function cannot be called with (data).
     """
-
-    def decorate(function: ToolOutputGuardrailFunction) -> ToolOutputGuardrail[Any]:
-        return ToolOutputGuardrail(function, name=decorated_name(function, name))
-
-    return decorate if func is None else decorate(func)
-
-
-def _verdict(output: object, owner: str) -> ToolGuardrailFunctionOutput:
-    if not isinstance(output, ToolGuardrailFunctionOutput):
-        raise UserError(
-            f"{owner} returned {type(output).__name__}: return ToolGuardrailFunctionOutput.allow(), "
-            ".reject_content(message) or .raise_exception()."
-        )
-    return output
+    return decorated(ToolOutputGuardrail, func, name)

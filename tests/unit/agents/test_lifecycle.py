@@ -51,7 +51,7 @@ class AgentDiary(AgentHooks[Any]):
 
 
 def methods_of(hooks: Any, base: type) -> set[str]:
-    names = {name for name in vars(base) if name.startswith("on_")}
+    names = {name for name in dir(base) if name.startswith("on_")}
     return {name for name in names if overrides(hooks, name)}
 
 
