@@ -1,8 +1,9 @@
 """Agents: instructions, tools and handoffs under a name."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, Generic, TypeAlias, Unpack, cast
+from functools import partial
+from typing import Any, Final, Generic, TypeAlias, Unpack
 
 from outlast.agents.agent_tools.agent_tool import (
     AgentTool,
@@ -15,8 +16,8 @@ from outlast.agents.approvals.policy import (
     NeedsApproval,
     check_needs_approval,
 )
-from outlast.agents.callables import call, check_callable, check_model, shown
-from outlast.agents.checks import InvalidType, check_flag, check_list, check_name, check_type
+from outlast.agents.callables import call, check_callable, check_model, list_of
+from outlast.agents.checks import InvalidType, Rule, a, check_fields, check_flag, check_name
 from outlast.agents.config.model_defaults import UNSET
 from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.config.settings_field import SettingsField, settings_field
@@ -104,40 +105,14 @@ class Agent(Generic[TContext]):
     def __post_init__(self) -> None:
         check_name("Agent name", self.name)
         owner = f"Agent {self.name!r}"
-        _check_texts(self, owner)
-        check_prompt(self.prompt, owner)
-        _check_entries(owner, "tools", self.tools, (FunctionTool, HostedTool), _tool_fix)
-        _check_entries(
-            owner,
-            "mcp_servers",
-            self.mcp_servers,
-            MCPServer,
-            "use a server of outlast.mcp, such as MCPServerStdio",
-        )
-        check_mcp_config(self.mcp_config, owner)
-        _check_entries(
-            owner, "handoffs", self.handoffs, (Agent, Handoff), "use an Agent or handoff(agent)"
-        )
-        _check_model(self, owner)
-        _check_entries(
-            owner,
-            "input_guardrails",
-            self.input_guardrails,
-            InputGuardrail,
-            "decorate it with @input_guardrail",
-        )
-        _check_entries(
-            owner,
-            "output_guardrails",
-            self.output_guardrails,
-            OutputGuardrail,
-            "decorate it with @output_guardrail",
-        )
-        check_output_type(self.output_type, owner)
+        check_fields(self, _RULES, owner)
         check_agent_hooks(self.hooks, owner)
-        check_tool_use_behavior(self.tool_use_behavior, owner)
-        check_flag(f"{owner}: reset_tool_choice", self.reset_tool_choice)
-        _check_output_approval(self, owner)
+        if self.output_approval is not False and self.tool_use_behavior != "run_llm_again":
+            raise UserError(
+                f"{owner}: output_approval is about answers of the model, but with "
+                f"tool_use_behavior={self.tool_use_behavior!r:.60} a tool's output can be the "
+                "answer. Leave one of them out, and set needs_approval on the tools."
+            )
 
     def clone(self, **changes: Any) -> "Agent[TContext]":
         """Return a copy with some fields changed. Lists that are not replaced are shared."""
@@ -212,49 +187,12 @@ async def _is_enabled(tool: Tool, context: RunContextWrapper[Any], agent: Agent[
     return rule if isinstance(rule, bool) else bool(await call(rule, context, agent))
 
 
-def _check_texts(agent: Agent[Any], owner: str) -> None:
-    instructions = cast("object", agent.instructions)
+def _check_instructions(place: str, instructions: object) -> None:
     if callable(instructions):
-        check_callable(instructions, ("context", "agent"), what=f"{owner}: instructions")
+        check_callable(instructions, ("context", "agent"), what=place)
     elif instructions is not None and not isinstance(instructions, str):
         raise InvalidType(
-            f"{owner}: instructions must be a string, a callable or None, "
-            f"not {type(instructions).__name__}."
-        )
-    check_type(
-        f"{owner}: handoff_description",
-        agent.handoff_description,
-        (str, type(None)),
-        "a string or None",
-    )
-
-
-def _check_output_approval(agent: Agent[Any], owner: str) -> None:
-    check_needs_approval(
-        owner, agent.output_approval, field="output_approval", possible=ANSWER_DECISIONS
-    )
-    if agent.output_approval is not False and agent.tool_use_behavior != "run_llm_again":
-        raise UserError(
-            f"{owner}: output_approval is about answers of the model, but with tool_use_behavior="
-            f"{agent.tool_use_behavior!r:.60} a tool's output can be the answer. Leave one of them "
-            "out, and set needs_approval on the tools."
-        )
-
-
-def _check_model(agent: Agent[Any], owner: str) -> None:
-    model = agent.model
-    is_model = callable(getattr(model, "get_response", None)) and not isinstance(model, type)
-    if model is not None and not isinstance(model, str) and not is_model:
-        raise UserError(
-            f"{owner}: model must be a model's name, a model (an object with get_response) or "
-            f"None, not {model!r}."
-        )
-    check_model(model, what=f"{owner}: model")
-    settings = cast("object", agent.model_settings)
-    if not isinstance(settings, ModelSettings):
-        raise InvalidType(
-            f"{owner}: Agent model_settings must be a ModelSettings instance or a dict, "
-            f"not {settings!r}."
+            f"{place} must be a string, a callable or None, not {type(instructions).__name__}."
         )
 
 
@@ -264,14 +202,20 @@ def _tool_fix(entry: object) -> str:
     return "decorate it with @function_tool"
 
 
-def _check_entries(
-    owner: str,
-    name: str,
-    entries: Sequence[object],
-    kinds: type | tuple[type, ...],
-    fix: str | Callable[[object], str],
-) -> None:
-    for entry in check_list(f"{owner}: Agent {name}", entries):
-        if not isinstance(entry, kinds):
-            advice = fix if isinstance(fix, str) else fix(entry)
-            raise UserError(f"{owner}: {shown(entry)} in {name}= does not fit: {advice}.")
+_RULES: Final[dict[str, Rule]] = {
+    "instructions": _check_instructions,
+    "handoff_description": a((str, type(None)), "a string or None"),
+    "prompt": check_prompt,
+    "tools": list_of((FunctionTool, HostedTool), _tool_fix),
+    "mcp_servers": list_of(MCPServer, "use a server of outlast.mcp, such as MCPServerStdio"),
+    "mcp_config": check_mcp_config,
+    "handoffs": list_of((Agent, Handoff), "use an Agent or handoff(agent)"),
+    "model": check_model,
+    "model_settings": a(ModelSettings, "a ModelSettings instance or a dict"),
+    "input_guardrails": list_of(InputGuardrail, "decorate it with @input_guardrail"),
+    "output_guardrails": list_of(OutputGuardrail, "decorate it with @output_guardrail"),
+    "output_type": check_output_type,
+    "tool_use_behavior": check_tool_use_behavior,
+    "reset_tool_choice": check_flag,
+    "output_approval": partial(check_needs_approval, possible=ANSWER_DECISIONS),
+}

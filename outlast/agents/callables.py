@@ -7,7 +7,7 @@ from types import FunctionType
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from outlast.agents.checks import InvalidType
+from outlast.agents.checks import InvalidType, Rule, check_list
 from outlast.agents.errors import UserError
 from outlast.agents.threads import run_in_thread
 
@@ -85,6 +85,38 @@ def check_callable(function: object, parameters: Sequence[str], *, what: str) ->
         )
 
 
+def called_with(*parameters: str) -> Rule:
+    """Return the rule of a field with a callable."""
+    return lambda place, value: check_callable(value, parameters, what=place)
+
+
+def flag_or_called_with(*parameters: str) -> Rule:
+    """Return the rule of a field that is True, False or a callable."""
+
+    def rule(place: str, value: object) -> None:
+        if not isinstance(value, bool):
+            check_callable(value, parameters, what=place)
+
+    return rule
+
+
+def list_of(kinds: type | tuple[type, ...], fix: str | Callable[[object], str]) -> Rule:
+    """Return the rule of a list of definitions.
+
+    Args:
+        kinds: the types of the entries.
+        fix: what to do with another entry, or a function that returns it.
+    """
+
+    def rule(place: str, value: object) -> None:
+        for entry in check_list(place, value):
+            if not isinstance(entry, kinds):
+                advice = fix if isinstance(fix, str) else fix(entry)
+                raise UserError(f"{place} holds {shown(entry)}: {advice}.")
+
+    return rule
+
+
 _MODEL_ARGUMENTS = (
     "system_instructions",
     "input",
@@ -133,17 +165,25 @@ def _takes_model_arguments(answer: object) -> bool:
     return not _binds(signature, "request") and _binds(signature, **dict.fromkeys(_MODEL_ARGUMENTS))
 
 
-def check_model(model: object, *, what: str) -> None:
-    """Refuse a model if its `get_response` has the wrong parameters."""
-    answer = getattr(model, "get_response", None)
-    if not callable(answer):
+def check_model(place: str, model: object) -> None:
+    """Refuse a value that is neither a model's name, a model nor None.
+
+    The `get_response` of a model takes one record, or the SDK's arguments.
+    """
+    if model is None or isinstance(model, str):
         return
-    place = f"{what}: get_response of {type(model).__name__}"
+    answer = getattr(model, "get_response", None)
+    if not callable(answer) or isinstance(model, type):
+        raise UserError(
+            f"{place} must be a model's name, a model (an object with get_response) or None, "
+            f"not {model!r}."
+        )
+    method = f"{place}: get_response of {type(model).__name__}"
     if not takes_model_arguments(model):
-        check_callable(answer, ("request",), what=place)
+        check_callable(answer, ("request",), what=method)
     elif not _binds(inspect.signature(answer), **dict.fromkeys(_MODEL_ARGUMENTS)):
         raise UserError(
-            f"{place} is called with ({', '.join(_MODEL_ARGUMENTS)}), by name, or with one "
+            f"{method} is called with ({', '.join(_MODEL_ARGUMENTS)}), by name, or with one "
             f"ModelRequest, but takes {inspect.signature(answer)}."
         )
 

@@ -36,6 +36,15 @@ def check_fields(definition: object, rules: Mapping[str, Rule], owner: str = "")
         rule(place, getattr(definition, name))
 
 
+def check_options(maker: str, options: Mapping[str, Any], kind: type) -> None:
+    """Refuse keyword options that a `TypedDict` does not have."""
+    if unknown := sorted(options.keys() - kind.__annotations__.keys()):
+        raise UserError(
+            f"{maker} has no option {', '.join(unknown)}. "
+            f"Its options are {', '.join(kind.__annotations__)}."
+        )
+
+
 def optional(rule: Rule) -> Rule:
     """Return a rule that also accepts None."""
     return lambda place, value: None if value is None else rule(place, value)

@@ -176,15 +176,16 @@ class ToolTimeoutError(AgentsException):
         return cls(message, tool_name=tool_name, timeout_seconds=seconds)
 
 
-class _GuardrailTripwire(AgentsException):
+class _GuardrailTripwire(Exception):
     def __init__(
         self, message: str = "", *, guardrail_result: Any = None, run_data: Any = None
     ) -> None:
-        super().__init__(message, run_data=run_data)
+        super().__init__(message)
+        self.run_data = run_data
         self.guardrail_result = guardrail_result
 
 
-class InputGuardrailTripwireTriggered(_GuardrailTripwire):
+class InputGuardrailTripwireTriggered(_GuardrailTripwire, AgentsException):
     """An input guardrail refused the input of a run.
 
     Attributes:
@@ -194,7 +195,7 @@ class InputGuardrailTripwireTriggered(_GuardrailTripwire):
     code = "input_guardrail_tripwire"
 
 
-class OutputGuardrailTripwireTriggered(_GuardrailTripwire):
+class OutputGuardrailTripwireTriggered(_GuardrailTripwire, AgentsException):
     """An output guardrail refused the final output.
 
     Attributes:
@@ -204,18 +205,19 @@ class OutputGuardrailTripwireTriggered(_GuardrailTripwire):
     code = "output_guardrail_tripwire"
 
 
-class _ToolGuardrailTripwire(AgentsException):
+class _ToolGuardrailTripwire(Exception):
     def __init__(
         self, message: str = "", *, guardrail: Any = None, output: Any = None, run_data: Any = None
     ) -> None:
         if guardrail is not None:
             message = message or f"A {type(guardrail).__name__} triggered its tripwire."
-        super().__init__(message, run_data=run_data)
+        super().__init__(message)
+        self.run_data = run_data
         self.guardrail = guardrail
         self.output = output
 
 
-class ToolInputGuardrailTripwireTriggered(_ToolGuardrailTripwire):
+class ToolInputGuardrailTripwireTriggered(_ToolGuardrailTripwire, AgentsException):
     """A tool input guardrail refused a call and ended the run.
 
     Attributes:
@@ -226,7 +228,7 @@ class ToolInputGuardrailTripwireTriggered(_ToolGuardrailTripwire):
     code = "tool_input_guardrail_tripwire"
 
 
-class ToolOutputGuardrailTripwireTriggered(_ToolGuardrailTripwire):
+class ToolOutputGuardrailTripwireTriggered(_ToolGuardrailTripwire, AgentsException):
     """A tool output guardrail refused a tool's output and ended the run.
 
     Attributes:

@@ -44,14 +44,12 @@ Called with (data) before every model call, in an activity.
 """
 
 
-def check_prompt(prompt: object, owner: str) -> None:
+def check_prompt(place: str, prompt: object) -> None:
     """Refuse an invalid prompt; None is valid."""
-    if prompt is None:
-        return
     if callable(prompt):
-        check_callable(prompt, ("data",), what=f"{owner}: prompt")
-        return
-    _check(prompt, owner)
+        check_callable(prompt, ("data",), what=place)
+    elif prompt is not None:
+        _check(prompt, place)
 
 
 async def prompt_of(
@@ -63,18 +61,18 @@ async def prompt_of(
         found = await call(found, GenerateDynamicPromptData(context=context, agent=agent))
     if found is None:
         return None
-    return _check(found, f"Agent {agent.name!r}")
+    return _check(found, f"Agent {agent.name!r}: prompt")
 
 
-def _check(prompt: object, owner: str) -> JsonObject:
+def _check(prompt: object, place: str) -> JsonObject:
     entry = cast("Mapping[str, Any]", prompt) if isinstance(prompt, Mapping) else None
     if entry is None or not isinstance(entry.get("id"), str):
         raise UserError(
-            f"{owner}: a prompt is a dict with an id, as in {{'id': 'pmpt_1'}}, or a callable "
+            f"{place} must be a dict with an id, as in {{'id': 'pmpt_1'}}, or a callable "
             f"that makes one, not {prompt!r}."
         )
     if unknown := sorted(entry.keys() - Prompt.__annotations__.keys()):
         raise UserError(
-            f"{owner}: a prompt has the keys id, version and variables, not {', '.join(unknown)}."
+            f"{place} has the keys id, version and variables, not {', '.join(unknown)}."
         )
     return {key: value for key, value in entry.items() if value is not None}

@@ -82,7 +82,7 @@ class Registry:
                 continue
             name = self._free_name(one)
             _check_tool_names(one)
-            check_output_schema(one.output_type, f"Agent {one.name!r}")
+            check_output_schema(f"Agent {one.name!r}", one.output_type)
             self._agents[name] = one
             self._names[id(one)] = name
             for tool in function_tools(one.tools):

@@ -26,7 +26,9 @@ from outlast import (
     input_guardrail,
     output_guardrail,
 )
-from outlast.agents.tools.function_tool import ToolRetry
+from outlast.agents.tools.definition import (
+    ToolRetry,
+)
 from outlast.extensions.handoff_filters import remove_all_tools
 from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelError

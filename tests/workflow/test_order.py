@@ -12,7 +12,10 @@ import pytest
 
 from outlast.agents.agent import Agent
 from outlast.agents.context.wrapper import RunContextWrapper
-from outlast.agents.tools.function_tool import FunctionTool, function_tool
+from outlast.agents.tools.definition import (
+    FunctionTool,
+)
+from outlast.agents.tools.function_tool import function_tool
 from outlast.client.handle import RunHandle
 from outlast.contract import names
 from outlast.loop.state import LoopState

@@ -13,7 +13,11 @@ from outlast.agents.agent import Agent
 from outlast.agents.config.settings import RunConfig
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.errors import ModelBehaviorError, RunCancelled, ToolFailed
-from outlast.agents.tools.function_tool import FunctionTool, ToolRetry, function_tool
+from outlast.agents.tools.definition import (
+    FunctionTool,
+    ToolRetry,
+)
+from outlast.agents.tools.function_tool import function_tool
 from outlast.testing import ScriptedModel, call, say
 from outlast.testing.scripted_model import raw_call
 from tests.servers import TemporalServer

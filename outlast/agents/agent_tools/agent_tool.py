@@ -7,7 +7,7 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Any, TypeAlias, TypedDict, cast
+from typing import Any, Final, TypeAlias, TypedDict, cast
 
 from outlast.agents.agent_tools.input import (
     TEXT_ONLY,
@@ -21,8 +21,8 @@ from outlast.agents.agent_tools.input import (
     summary_of,
 )
 from outlast.agents.approvals.policy import NeedsApproval
-from outlast.agents.callables import call, check_callable
-from outlast.agents.checks import check_count
+from outlast.agents.callables import call, called_with
+from outlast.agents.checks import Rule, a, check_count, check_fields, check_options, optional
 from outlast.agents.config.run_config import RunConfig, as_run_config
 from outlast.agents.config.session_input import check_session
 from outlast.agents.context.wrapper import NamedAgent, ToolContext
@@ -38,7 +38,6 @@ from outlast.agents.tools.definition import (
     FunctionTool,
     ToolErrorFunction,
     ToolRetry,
-    default_tool_error,
 )
 from outlast.lazy import load
 from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
@@ -96,31 +95,30 @@ class AgentTool(FunctionTool):
         self.on_invoke_tool = partial(_run_alone, self)
         FunctionTool.__post_init__(self, timeout_seconds)
         owner = f"Tool {self.name!r}"
-        check_count(f"{owner}: max_turns", self.max_turns)
-        if self.custom_output_extractor is not None:
-            what = f"{owner}: custom_output_extractor"
-            check_callable(self.custom_output_extractor, ("result",), what=what)
-        _check_stream(self.on_stream, self.on_stream_max_pending_events, owner)
-        if self.input_builder is not None:
-            check_callable(self.input_builder, ("options",), what=f"{owner}: input_builder")
-        config = cast("object", self.run_config)
-        if config is not None and not isinstance(config, RunConfig):
-            raise UserError(f"{owner}: run_config must be a RunConfig, not {config!r}.")
-        try:
-            check_run_hooks(self.hooks)
-        except (TypeError, UserError) as error:
-            raise UserError(f"{owner}: {error}") from None
+        check_fields(self, _RULES, owner)
         if self.session is not None and self.conversation_id is not None:
             raise UserError(
                 f"{owner}: session and conversation_id exclude each other, because both keep the "
                 "conversation. Leave one of them out."
             )
-        _check_session(self.session, owner)
+        try:
+            check_run_hooks(self.hooks)
+            if self.session is not None:
+                check_session(self.session)
+        except (TypeError, UserError) as error:
+            raise UserError(f"{owner}: {error}") from None
 
 
-def tool_name_of(agent_name: str) -> str:
-    """Return an agent's name in lowercase, with `_` for characters that tools exclude."""
-    return name_from(agent_name)
+_RULES: Final[dict[str, Rule]] = {
+    "max_turns": check_count,
+    "custom_output_extractor": optional(called_with("result")),
+    "on_stream": optional(called_with("event")),
+    "on_stream_max_pending_events": optional(
+        partial(check_count, expected="a whole number from 1, or None")
+    ),
+    "input_builder": optional(called_with("options")),
+    "run_config": optional(a(RunConfig, "a RunConfig")),
+}
 
 
 class AgentToolOptions(TypedDict, total=False):
@@ -173,61 +171,29 @@ def make_agent_tool(
     options: AgentToolOptions,
 ) -> AgentTool:
     """Make the tool of an agent."""
-    name = name or tool_name_of(agent.name)
+    name = name or name_from(agent.name)
     owner = f"Tool {name!r}"
-    _check_options(options, owner)
+    check_options(f"{owner}: as_tool", options, AgentToolOptions)
     parameters = options.get("parameters")
     adapter = None if parameters is None else adapter_of(parameters, owner)
-    config, turns = options.get("run_config"), options.get("max_turns")
+    config = options.get("run_config")
+    # The options have the names and the defaults of the tool's fields.
+    fields: dict[str, Any] = {**options, "run_config": config and as_run_config(config)}
+    if options.get("max_turns") is None:
+        fields["max_turns"] = DEFAULT_MAX_TURNS
     return AgentTool(
+        **fields,
         name=name,
         description=(agent.handoff_description or "") if description is None else description,
         params_json_schema=TEXT_ONLY if adapter is None else schema_of(adapter, owner),
         on_invoke_tool=cast("Any", _run_alone),
         validate=partial(problem_of, name, adapter),
         altered=None if adapter is None else partial(_altered, adapter),
-        needs_approval=options.get("needs_approval", False),
         retry=ToolRetry(attempts=1),  # the nested run retries its own steps
         is_enabled=is_enabled,
-        failure_error_function=options.get("failure_error_function", default_tool_error),
         agent=agent,
-        max_turns=DEFAULT_MAX_TURNS if turns is None else turns,
         custom_output_extractor=custom_output_extractor,
-        parameters=parameters,
-        input_builder=options.get("input_builder"),
-        include_input_schema=options.get("include_input_schema", False),
-        run_config=None if config is None else as_run_config(config),
-        hooks=options.get("hooks"),
-        session=options.get("session"),
-        conversation_id=options.get("conversation_id"),
-        previous_response_id=options.get("previous_response_id"),
-        on_stream=options.get("on_stream"),
-        on_stream_max_pending_events=options.get("on_stream_max_pending_events", LONGEST_BACKLOG),
     )
-
-
-def _check_options(options: AgentToolOptions, owner: str) -> None:
-    if unknown := sorted(options.keys() - AgentToolOptions.__annotations__.keys()):
-        raise UserError(
-            f"{owner}: as_tool has no option {', '.join(unknown)}. "
-            f"Its options are {', '.join(AgentToolOptions.__annotations__)}."
-        )
-
-
-def _check_stream(on_stream: object, backlog: object, owner: str) -> None:
-    if on_stream is not None:
-        check_callable(on_stream, ("event",), what=f"{owner}: on_stream")
-    if backlog is not None:
-        place = f"{owner}: on_stream_max_pending_events"
-        check_count(place, backlog, expected="a whole number from 1, or None")
-
-
-def _check_session(session: object, owner: str) -> None:
-    try:
-        if session is not None:
-            check_session(session)
-    except UserError as error:
-        raise UserError(f"{owner}: {error.message}") from None
 
 
 def check_arguments(tool: AgentTool, arguments: str) -> str | None:

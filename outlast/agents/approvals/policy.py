@@ -496,15 +496,14 @@ def policy_of(setting: NeedsApproval) -> ApprovalPolicy | None:
 
 
 def check_needs_approval(
-    owner: str,
+    place: str,
     setting: object,
     *,
-    field: str = "needs_approval",
     possible: Collection[DecisionType] = records.ALL_DECISIONS,
     schema: JsonObject | None = None,
 ) -> None:
     """Refuse an invalid `needs_approval`."""
     if isinstance(setting, ApprovalPolicy):
-        setting.check_fits(f"{owner}: {field}", possible=possible, schema=schema)
+        setting.check_fits(place, possible=possible, schema=schema)
     elif not isinstance(setting, bool):
-        check_callable(setting, ("context", "arguments", "call_id"), what=f"{owner}: {field}")
+        check_callable(setting, ("context", "arguments", "call_id"), what=place)

@@ -7,12 +7,22 @@ import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
-from typing import Any, Generic, Literal, Self, TypeAlias, TypedDict, cast
+from typing import Any, Final, Generic, Literal, Self, TypeAlias, TypedDict, cast
 
 from outlast.agents.approvals.budget import Budget
 from outlast.agents.approvals.policy import ApprovalPolicy
-from outlast.agents.callables import check_callable, check_model, is_async, shown
-from outlast.agents.checks import InvalidType, check_choice, check_list, check_name, check_type
+from outlast.agents.callables import called_with, check_callable, check_model, is_async, list_of
+from outlast.agents.checks import (
+    InvalidType,
+    Rule,
+    a,
+    check_fields,
+    check_flag,
+    check_name,
+    check_type,
+    one_of,
+    optional,
+)
 from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.config.session_input import (
     ReasoningItemIdPolicy,
@@ -270,66 +280,19 @@ _ARGUMENTS_OF_RUN = frozenset({
     "max_turns", "previous_response_id", "session",
 })  # fmt: skip
 
-_CALLED_WITH: dict[str, tuple[str, ...]] = {
-    "session_input_callback": ("history", "new_items"),
-    "handoff_input_filter": ("data",),
-    "handoff_history_mapper": ("items",),
-    "call_model_input_filter": ("data",),
-    "tool_error_formatter": ("args",),
-}
-
-_CHOICES: dict[str, tuple[object, ...]] = {
-    "reasoning_item_id_policy": (None, "preserve", "omit"),
-    "tool_not_found_behavior": ("return_error_to_model", "raise_error", "raise"),
-    "tool_name_collision_policy": ("warn", "error"),
-    "nest_handoff_history": (True, False),
-    "tracing_disabled": (True, False),
-    "trace_include_sensitive_data": (True, False),
-}
-
-_KINDS: dict[str, tuple[type, str]] = {
-    "model_settings": (ModelSettings, "ModelSettings"),
-    "session_settings": (SessionSettings, "SessionSettings"),
-    "tool_execution": (ToolExecutionConfig, "ToolExecutionConfig"),
-    "tracing": (dict, "a dict such as TracingConfig"),
-    "trace_id": (str, "a string"),
-    "group_id": (str, "a string"),
-    "trace_metadata": (dict, "a dict"),
-    "heartbeat_timeout": (timedelta, "a timedelta"),
-    "stream_interval": (timedelta, "a timedelta"),
-    "takeover": (ApprovalPolicy, "an ApprovalPolicy"),
-}
-
 SHORTEST_STREAM_INTERVAL = timedelta(milliseconds=20)
 LONGEST_STREAM_INTERVAL = timedelta(minutes=1)
 
 
 def check_run_config(config: RunConfig) -> None:
     """Refuse invalid settings."""
-    for name, (kind, expected) in _KINDS.items():
-        check_type(f"RunConfig({name}=...)", getattr(config, name), (kind, type(None)), expected)
-    for name, choices in _CHOICES.items():
-        check_choice(f"RunConfig({name}=...)", getattr(config, name), choices)
-    for name, parameters in _CALLED_WITH.items():
-        value = getattr(config, name)
-        if value is not None and not isinstance(value, str):
-            check_callable(value, parameters, what=f"RunConfig({name}=...)")
-    _check_models(config)
-    _check_guardrails(config, "input_guardrails", InputGuardrail)
-    _check_guardrails(config, "output_guardrails", OutputGuardrail)
-    _check_texts(config)
-    if config.requester is not None:
-        check_name("RunConfig(requester=...)", config.requester)
-    for budget in check_list("RunConfig(budgets=...)", config.budgets or ()):
-        check_type("RunConfig(budgets=...)", budget, Budget, "a list of Budget")
-    interval = config.stream_interval
-    if interval is not None and not (
-        SHORTEST_STREAM_INTERVAL <= interval <= LONGEST_STREAM_INTERVAL
-    ):
+    check_fields(config, _RULES)
+    provider = config.model_provider
+    has_model = config.model is not None and not isinstance(config.model, str)
+    if provider is not None and not has_model and not is_provider(provider):
         raise UserError(
-            "RunConfig(stream_interval=...) must be from 20 milliseconds to a minute, not "
-            f"{interval.total_seconds():g} s. Leave it out for the default, or start the run with "
-            "Runner.run to send no text at all."
+            "RunConfig(model_provider=...) must be an object with get_model, or its registered "
+            f"name at the worker, not {provider!r}."
         )
 
 
@@ -345,55 +308,79 @@ def _check_names(settings: Mapping[str, Any]) -> None:
     raise InvalidType(f"Unknown run_config settings: {', '.join(unknown)}. {fix}")
 
 
-def _check_models(config: RunConfig) -> None:
-    model = config.model
-    is_model = callable(getattr(model, "get_response", None)) and not isinstance(model, type)
-    if model is not None and not isinstance(model, str) and not is_model:
-        raise UserError(
-            "RunConfig(model=...) must be a model's name, or a model: an object with "
-            f"get_response, not {model!r}."
-        )
-    check_model(model, what="RunConfig(model=...)")
-    provider = config.model_provider
-    if provider is not None and not is_model and not is_provider(provider):
-        raise UserError(
-            "RunConfig(model_provider=...) must be an object with get_model, or its registered "
-            f"name at the worker, not {provider!r}."
-        )
-
-
 def is_provider(value: object) -> bool:
     """Whether a value is a model provider, or the name of one."""
     is_object = callable(getattr(value, "get_model", None)) and not isinstance(value, type)
     return is_object or isinstance(value, str)
 
 
-def _check_guardrails(config: RunConfig, name: str, kind: type) -> None:
-    guardrails: object = getattr(config, name)
-    if guardrails is None:
-        return
-    for entry in check_list(f"RunConfig({name}=...)", guardrails):
-        if not isinstance(entry, (kind, str)):
-            raise UserError(
-                f"RunConfig({name}=...) holds {shown(entry)}: decorate it with @{name.removesuffix('s')}."
-            )
-
-
-def _check_texts(config: RunConfig) -> None:
-    wrappers: object = config.conversation_history_wrappers
-    texts = cast("list[object]", wrappers) if isinstance(wrappers, list | tuple) else []
-    if wrappers is not None and [type(text) for text in texts] != [str, str]:
+def _check_interval(place: str, interval: timedelta) -> None:
+    check_type(place, interval, timedelta, "a timedelta")
+    if not SHORTEST_STREAM_INTERVAL <= interval <= LONGEST_STREAM_INTERVAL:
         raise UserError(
-            "RunConfig(conversation_history_wrappers=...) must be two strings, the one before and "
-            f"the one after the history, not {wrappers!r}."
+            f"{place} must be from 20 milliseconds to a minute, not {interval.total_seconds():g} s."
+            " Leave it out for the default, or start the run with Runner.run to send no text at all."
         )
-    check_type("RunConfig(workflow_name=...)", config.workflow_name, str, "a string")
-    message = config.output_guardrail_blocked_message
-    if message is not None and not isinstance(message, str):
-        what = "RunConfig(output_guardrail_blocked_message=...)"
-        check_callable(message, ("args",), what=what)
-        if is_async(message):
-            raise UserError(f"{what} must be a string or a sync callable, not an async one.")
+
+
+def _check_wrappers(place: str, wrappers: object) -> None:
+    texts = cast("list[object]", wrappers) if isinstance(wrappers, list | tuple) else []
+    if [type(text) for text in texts] != [str, str]:
+        raise UserError(
+            f"{place} must be two strings, the one before and the one after the history, "
+            f"not {wrappers!r}."
+        )
+
+
+def _check_blocked_message(place: str, message: object) -> None:
+    if not isinstance(message, str):
+        check_callable(message, ("args",), what=place)
+        if is_async(cast("Any", message)):
+            raise UserError(f"{place} must be a string or a sync callable, not an async one.")
+
+
+def _name_or_called_with(*parameters: str) -> Rule:
+    rule = called_with(*parameters)
+    return lambda place, value: (
+        None if value is None or isinstance(value, str) else rule(place, value)
+    )
+
+
+_RULES: Final[dict[str, Rule]] = {
+    "model": check_model,
+    "model_settings": optional(a(ModelSettings, "ModelSettings")),
+    "session_settings": optional(a(SessionSettings, "SessionSettings")),
+    "session_input_callback": _name_or_called_with("history", "new_items"),
+    "input_guardrails": optional(
+        list_of((InputGuardrail, str), "decorate it with @input_guardrail")
+    ),
+    "output_guardrails": optional(
+        list_of((OutputGuardrail, str), "decorate it with @output_guardrail")
+    ),
+    "handoff_input_filter": _name_or_called_with("data"),
+    "nest_handoff_history": check_flag,
+    "handoff_history_mapper": _name_or_called_with("items"),
+    "conversation_history_wrappers": optional(_check_wrappers),
+    "call_model_input_filter": _name_or_called_with("data"),
+    "reasoning_item_id_policy": one_of(None, "preserve", "omit"),
+    "tracing_disabled": check_flag,
+    "tracing": optional(a(dict, "a dict such as TracingConfig")),
+    "trace_include_sensitive_data": check_flag,
+    "workflow_name": a(str, "a string"),
+    "trace_id": optional(a(str, "a string")),
+    "group_id": optional(a(str, "a string")),
+    "trace_metadata": optional(a(dict, "a dict")),
+    "tool_error_formatter": _name_or_called_with("args"),
+    "tool_not_found_behavior": one_of("return_error_to_model", "raise_error", "raise"),
+    "tool_name_collision_policy": one_of("warn", "error"),
+    "tool_execution": optional(a(ToolExecutionConfig, "ToolExecutionConfig")),
+    "output_guardrail_blocked_message": optional(_check_blocked_message),
+    "heartbeat_timeout": optional(a(timedelta, "a timedelta")),
+    "stream_interval": optional(_check_interval),
+    "requester": optional(check_name),
+    "takeover": optional(a(ApprovalPolicy, "an ApprovalPolicy")),
+    "budgets": optional(list_of(Budget, "use Budget(...)")),
+}
 
 
 def as_run_config(config: RunConfig | Mapping[str, Any] | None) -> RunConfig:

@@ -6,14 +6,20 @@ To the model, a handoff looks like a tool: its arguments are parsed, and its cal
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from types import GenericAlias
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, cast
 
 from outlast.agents.approvals.policy import (
     WITHOUT_ARGUMENTS,
     NeedsApproval,
     check_needs_approval,
 )
-from outlast.agents.callables import call, check_callable
+from outlast.agents.callables import (
+    call,
+    called_with,
+    check_callable,
+    flag_or_called_with,
+)
+from outlast.agents.checks import Rule, check_fields, check_flag, optional
 from outlast.agents.context.wrapper import NamedAgent, RunContextWrapper, TContext
 from outlast.agents.errors import ModelBehaviorError, UserError
 from outlast.agents.handoffs.input_data import HandoffInputFilter
@@ -112,17 +118,18 @@ class Handoff(Generic[TContext, TAgent]):
             )
         owner = f"Handoff {self.tool_name!r}"
         self._check_target(owner)
-        self._check_input(owner)
-        if self.input_filter is not None:
-            check_callable(self.input_filter, ("data",), what=f"{owner}: input_filter")
-        nest = cast("object", self.nest_handoff_history)
-        if nest is not None and not isinstance(nest, bool):
-            raise UserError(f"{owner}: nest_handoff_history must be true, false or None.")
-        if not isinstance(self.is_enabled, bool):
-            check_callable(self.is_enabled, ("context", "agent"), what=f"{owner}: is_enabled")
+        check_fields(self, _RULES, owner)
+        if self.on_handoff is None and self.input_type is not None:
+            raise UserError(
+                f"{owner}: on_handoff is called with the input. You must provide on_handoff when "
+                "input_type is provided, or leave both out."
+            )
+        if self.on_handoff is not None:
+            parameters = ("context",) if self.input_type is None else ("context", "input")
+            check_callable(self.on_handoff, parameters, what=f"{owner}: on_handoff")
         self.input_json_schema = self.input_json_schema or dict(NO_INPUT)
         check_needs_approval(
-            owner,
+            f"{owner}: needs_approval",
             self.needs_approval,
             possible=self.decisions,
             schema=self.input_json_schema,
@@ -150,18 +157,6 @@ class Handoff(Generic[TContext, TAgent]):
             self.agent_name = self.agent.name
         elif not self.agent_name:
             raise UserError(f"{owner} needs agent_name=, the name to show.")
-
-    def _check_input(self, owner: str) -> None:
-        if self.input_type is None:
-            if self.on_handoff is not None:
-                check_callable(self.on_handoff, ("context",), what=f"{owner}: on_handoff")
-            return
-        if self.on_handoff is None:
-            raise UserError(
-                f"{owner}: on_handoff is called with the input. You must provide on_handoff when "
-                "input_type is provided, or leave both out."
-            )
-        check_callable(self.on_handoff, ("context", "input"), what=f"{owner}: on_handoff")
 
     @property
     def decisions(self) -> tuple[DecisionType, ...]:
@@ -202,6 +197,13 @@ class Handoff(Generic[TContext, TAgent]):
         """Return the tool description of a handoff to this agent."""
         text = f"Hand the conversation over to the agent {agent.name}."
         return f"{text} {agent.handoff_description}" if agent.handoff_description else text
+
+
+_RULES: Final[dict[str, Rule]] = {
+    "input_filter": optional(called_with("data")),
+    "nest_handoff_history": optional(check_flag),
+    "is_enabled": flag_or_called_with("context", "agent"),
+}
 
 
 class _Invocation:

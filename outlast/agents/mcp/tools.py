@@ -63,20 +63,15 @@ def source_of(tool: FunctionTool) -> str:
     return tool.server_name if isinstance(tool, MCPFunctionTool) else ""
 
 
-def check_mcp_config(config: object, owner: str) -> None:
+def check_mcp_config(place: str, config: object) -> None:
     """Refuse an invalid config."""
     keys = MCPConfig.__annotations__
     if not isinstance(config, dict) or set(cast("JsonObject", config)) - set(keys):
-        raise UserError(
-            f"{owner}: mcp_config must be a dict with {', '.join(keys)}, not {config!r}."
-        )
+        raise UserError(f"{place} must be a dict with {', '.join(keys)}, not {config!r}.")
     error_function = cast("JsonObject", config).get("failure_error_function")
     if error_function is not None:
-        check_callable(
-            error_function,
-            ("context", "error"),
-            what=f"{owner}: mcp_config['failure_error_function']",
-        )
+        what = f"{place}['failure_error_function']"
+        check_callable(error_function, ("context", "error"), what=what)
 
 
 async def list_tools(server: MCPServer, context: RunContextWrapper[Any], agent: Any) -> list[Any]:

@@ -247,13 +247,13 @@ def output_schema_of(output_type: Any) -> AgentOutputSchemaBase | None:
     return _schema_of(output_type)
 
 
-def check_output_type(output_type: Any, owner: str) -> None:
+def check_output_type(place: str, output_type: Any) -> None:
     """Raise an error if a value cannot be an output type.
 
     A type without a strict schema is accepted: a program may still replace it before a run.
     """
     try:
-        check_output_schema(output_type, owner)
+        check_output_schema(place, output_type)
     except UserError as error:
         try:
             AgentOutputSchema(output_type, strict_json_schema=False)
@@ -261,12 +261,12 @@ def check_output_type(output_type: Any, owner: str) -> None:
             raise error from None
 
 
-def check_output_schema(output_type: Any, owner: str) -> None:
+def check_output_schema(place: str, output_type: Any) -> None:
     """Raise an error if a model call cannot use an output type."""
     try:
         output_schema_of(output_type)
     except UserError as error:
-        raise UserError(f"{owner}: {error.message}") from None
+        raise UserError(f"{place}: {error.message}") from None
 
 
 def write_output(schema: AgentOutputSchemaBase | None, value: Any) -> Json:

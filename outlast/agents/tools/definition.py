@@ -4,7 +4,7 @@ import json
 from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from datetime import timedelta
-from typing import Any, ClassVar, Literal, TypeAlias, cast, get_args
+from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
 
 from outlast.agents.approvals.policy import (
     WITHOUT_ARGUMENTS,
@@ -12,10 +12,17 @@ from outlast.agents.approvals.policy import (
     ToolEffect,
     check_needs_approval,
 )
-from outlast.agents.callables import call, check_callable, shown
-from outlast.agents.checks import check_choice, check_list
+from outlast.agents.callables import call, called_with, flag_or_called_with, list_of
+from outlast.agents.checks import (
+    Rule,
+    check_count,
+    check_fields,
+    duration,
+    one_of,
+    optional,
+)
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
-from outlast.agents.durations import DurationField, duration_field, is_positive
+from outlast.agents.durations import DurationField, duration_field
 from outlast.agents.errors import ToolTimeoutError, UserError
 from outlast.agents.guardrails.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from outlast.agents.logs import get_logger
@@ -46,16 +53,6 @@ def check_tool_name(name: object) -> None:
     """Refuse a name that has other characters than letters, digits, `_` and `-`."""
     if not is_tool_name(name):
         raise UserError(f"A tool's name must be 1 to 64 letters, digits, '_' or '-', not {name!r}.")
-
-
-def retry_policy_of(retry: "ToolRetry | int", owner: str) -> "ToolRetry":
-    """Return a retry policy; a number is the total number of attempts."""
-    if isinstance(retry, ToolRetry):
-        return retry
-    try:
-        return ToolRetry(attempts=retry)
-    except UserError as error:
-        raise UserError(f"{owner}: retry={retry!r}: {error.message}") from error
 
 
 def default_tool_error(context: RunContextWrapper[Any], error: Exception) -> str:
@@ -95,17 +92,12 @@ class ToolRetry:
     maximum_interval: timedelta = timedelta(seconds=30)
 
     def __post_init__(self) -> None:
-        attempts = cast("object", self.attempts)
-        if not isinstance(attempts, int) or isinstance(attempts, bool) or attempts < 1:
-            raise UserError(
-                f"ToolRetry(attempts=...) must be a whole number from 1, not {attempts!r}; "
-                "1 means that a failed call is not retried."
-            )
-        if not is_positive(self.initial_interval):
-            raise UserError(
-                "ToolRetry(initial_interval=...) must be a positive timedelta, "
-                f"not {self.initial_interval!r}."
-            )
+        check_count(
+            "ToolRetry(attempts=...)",
+            self.attempts,
+            expected="a whole number from 1, where 1 means that a failed call is not retried",
+        )
+        duration("ToolRetry(initial_interval=...)", self.initial_interval)
         if self.maximum_interval < self.initial_interval:
             raise UserError(
                 "ToolRetry(maximum_interval=...) must not be less than initial_interval "
@@ -263,27 +255,20 @@ class FunctionTool:
         owner = f"Tool {self.name!r}"
         if timeout_seconds is not None:
             self.timeout = timeout_seconds
-        if not is_positive(self.timeout):
-            raise UserError(
-                f"{owner}: timeout must be a positive timedelta or seconds, not {self.timeout!r}."
-            )
-        choices = get_args(TimeoutBehavior)
-        check_choice(f"{owner}: timeout_behavior", self.timeout_behavior, choices)
-        if self.effect is not None:
-            check_choice(f"{owner}: effect", self.effect, get_args(ToolEffect))
+        elif self.timeout is None:  # pyright: ignore[reportUnnecessaryComparison]  as an option
+            self.timeout = DEFAULT_TIMEOUT
+        self.tool_input_guardrails = self.tool_input_guardrails or []  # None means unset
+        self.tool_output_guardrails = self.tool_output_guardrails or []
+        self.retry = _retry_policy(self.retry, owner)
+        check_fields(self, _RULES, owner)
         if self.fast and self.needs_approval is not False:
             raise UserError(
                 f"{owner}: fast=True does not go with needs_approval. A fast tool runs inside the "
                 "workflow's own step, which cannot wait for a person. Leave one of them out."
             )
-        check_callers(owner, self.allowed_callers)
         self.output_json_schema = checked_schema(self.output_json_schema)
-        _check_schema(self.params_json_schema, owner)
-        _check_callables(self, owner)
-        _check_guardrails(owner, "tool_input_guardrails", ToolInputGuardrail, self)
-        _check_guardrails(owner, "tool_output_guardrails", ToolOutputGuardrail, self)
         check_needs_approval(
-            owner,
+            f"{owner}: needs_approval",
             self.needs_approval,
             possible=decisions_of(self.form),
             schema=self.params_json_schema,
@@ -330,39 +315,38 @@ def decisions_of(form: str) -> tuple[DecisionType, ...]:
     return ALL_DECISIONS if form == FUNCTION else WITHOUT_ARGUMENTS
 
 
-def _check_schema(schema: object, owner: str) -> None:
+def _retry_policy(retry: ToolRetry | int, owner: str) -> ToolRetry:
+    if isinstance(retry, ToolRetry):
+        return retry
+    try:
+        return ToolRetry(attempts=retry)
+    except UserError as error:
+        raise UserError(f"{owner}: retry={retry!r}: {error.message}") from error
+
+
+def _check_schema(place: str, schema: object) -> None:
     problem = None if isinstance(schema, dict) else f"it is {type(schema).__name__}"
     try:
         json.dumps(schema)
     except (TypeError, ValueError, RecursionError) as error:
         problem = str(error)
     if problem is not None:
-        raise UserError(
-            f"{owner}: params_json_schema must be a JSON Schema, a dict of plain data: {problem}."
-        )
+        raise UserError(f"{place} must be a JSON Schema, a dict of plain data: {problem}.")
 
 
-def _check_callables(tool: FunctionTool, owner: str) -> None:
-    check_callable(tool.on_invoke_tool, ("context", "arguments"), what=f"{owner}: on_invoke_tool")
-    if not isinstance(tool.is_enabled, bool):
-        check_callable(tool.is_enabled, ("context", "agent"), what=f"{owner}: is_enabled")
-    for name in ("failure_error_function", "timeout_error_function"):
-        function = getattr(tool, name)
-        if function is not None:
-            check_callable(function, ("context", "error"), what=f"{owner}: {name}")
-    if tool.custom_data_extractor is not None:
-        what = f"{owner}: custom_data_extractor"
-        check_callable(tool.custom_data_extractor, ("context",), what=what)
-
-
-def _check_guardrails(owner: str, name: str, kind: type, tool: FunctionTool) -> None:
-    guardrails: object = getattr(tool, name)
-    if guardrails is None:  # None means unset
-        setattr(tool, name, [])
-        return
-    for entry in check_list(f"{owner}: {name}=", guardrails):
-        if not isinstance(entry, kind):
-            decorator = "tool_input_guardrail" if "input" in name else "tool_output_guardrail"
-            raise UserError(
-                f"{owner}: {shown(entry)} in {name}= does not fit: decorate it with @{decorator}."
-            )
+_RULES: Final[dict[str, Rule]] = {
+    "timeout": duration,
+    "timeout_behavior": one_of(*get_args(TimeoutBehavior)),
+    "effect": optional(one_of(*get_args(ToolEffect))),
+    "allowed_callers": check_callers,
+    "params_json_schema": _check_schema,
+    "on_invoke_tool": called_with("context", "arguments"),
+    "is_enabled": flag_or_called_with("context", "agent"),
+    "failure_error_function": optional(called_with("context", "error")),
+    "timeout_error_function": optional(called_with("context", "error")),
+    "custom_data_extractor": optional(called_with("context")),
+    "tool_input_guardrails": list_of(ToolInputGuardrail, "decorate it with @tool_input_guardrail"),
+    "tool_output_guardrails": list_of(
+        ToolOutputGuardrail, "decorate it with @tool_output_guardrail"
+    ),
+}

@@ -11,31 +11,24 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, get_args, overload
 
 from outlast.agents.approvals.policy import NeedsApproval, ToolEffect
 from outlast.agents.callables import call, callable_name, implementation, shown, unwrap_partial
-from outlast.agents.checks import check_choice
+from outlast.agents.checks import check_choice, check_options
 from outlast.agents.context.wrapper import ToolContext
 from outlast.agents.errors import UserError
 from outlast.agents.guardrails.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from outlast.agents.schemas.docstrings import DocstringStyle
 from outlast.agents.tools.custom_data import CustomDataExtractor
 from outlast.agents.tools.definition import (
-    DEFAULT_RETRY,
-    DEFAULT_TIMEOUT,
     FUNCTION_ATTRIBUTE,
     EnabledPredicate,
     FunctionTool,
     TimeoutBehavior,
     ToolErrorFunction,
-    ToolFunction,
     ToolRetry,
     check_tool_name,
-    default_tool_error,
-    retry_policy_of,
 )
 from outlast.agents.tools.programs import (
     ToolCaller,
-    check_callers,
     checked_output,
-    checked_schema,
     schema_of_annotation,
     schema_of_type,
 )
@@ -44,19 +37,11 @@ from outlast.loop.values import JsonObject
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-__all__ = [
-    "DEFAULT_RETRY",
-    "DEFAULT_TIMEOUT",
-    "EnabledPredicate",
-    "FunctionTool",
-    "TimeoutBehavior",
-    "ToolErrorFunction",
-    "ToolFunction",
-    "ToolOptions",
-    "ToolRetry",
-    "default_tool_error",
-    "function_tool",
-]
+_NOT_FIELDS = frozenset({
+    "name_override", "description_override", "docstring_style", "use_docstring_info",
+    "strict_mode", "output_type", "output_json_schema",
+})  # fmt: skip
+"""The options that are no fields of `FunctionTool`, or not as they are."""
 
 
 class ToolOptions(TypedDict, total=False):
@@ -176,20 +161,18 @@ def _make_tool(
     # Imported here because pydantic is slow to import; a program without tools never needs it.
     from outlast.agents.schemas.function_schema import function_schema
 
-    callers, of_output = options.get("allowed_callers"), options.get("output_json_schema")
-    check_callers("function_tool", callers)
-    checked_schema(of_output)
+    of_output = options.get("output_json_schema")
     name = _tool_name(function, options.get("name_override"))
     owner = f"Tool {name!r}"
-    _check_options(owner, options)
+    check_options(f"{owner}: function_tool", options, ToolOptions)
     style = options.get("docstring_style") or "auto"
-    strict = options.get("strict_mode", True)
+    check_choice(f"{owner}: docstring_style", style, get_args(DocstringStyle))
     schema = function_schema(
         function,
         name=name,
         docstring_style=style,
         use_docstring_info=options.get("use_docstring_info", True),
-        strict=strict,
+        strict=options.get("strict_mode", True),
         frame=frame,
     )
     adapter = None
@@ -202,8 +185,11 @@ def _make_tool(
         return value if adapter is None else checked_output(name, adapter, value)
 
     setattr(invoke, FUNCTION_ATTRIBUTE, function)
-    description, timeout = options.get("description_override"), options.get("timeout")
+    description = options.get("description_override")
+    # The others have the names and the defaults of the tool's fields.
+    fields: Any = {name: value for name, value in options.items() if name not in _NOT_FIELDS}
     return FunctionTool(
+        **fields,
         name=name,
         description=schema.description if description is None else description,
         params_json_schema=schema.params_json_schema,
@@ -211,35 +197,11 @@ def _make_tool(
         validate=schema.check,
         altered=schema.altered,
         read=schema.read,
-        strict_json_schema=strict,
-        needs_approval=options.get("needs_approval", False),
-        timeout=DEFAULT_TIMEOUT if timeout is None else timeout,
-        timeout_behavior=options.get("timeout_behavior", "error_as_result"),
-        timeout_error_function=options.get("timeout_error_function"),
-        retry=retry_policy_of(options.get("retry", DEFAULT_RETRY), owner),
-        fast=options.get("fast"),
-        effect=options.get("effect"),
-        is_enabled=options.get("is_enabled", True),
-        failure_error_function=options.get("failure_error_function", default_tool_error),
-        tool_input_guardrails=options.get("tool_input_guardrails") or [],
-        tool_output_guardrails=options.get("tool_output_guardrails") or [],
-        defer_loading=options.get("defer_loading", False),
-        allowed_callers=callers,
+        strict_json_schema=options.get("strict_mode", True),
         output_json_schema=of_output,
         context_type=schema.signature.context_type,
         result_type=schema.signature.result_type,
-        custom_data_extractor=options.get("custom_data_extractor"),
     )
-
-
-def _check_options(owner: str, options: ToolOptions) -> None:
-    if unknown := sorted(options.keys() - ToolOptions.__annotations__.keys()):
-        raise UserError(
-            f"{owner}: function_tool has no option {', '.join(unknown)}. "
-            f"Its options are {', '.join(ToolOptions.__annotations__)}."
-        )
-    style = options.get("docstring_style") or "auto"
-    check_choice(f"{owner}: docstring_style", style, get_args(DocstringStyle))
 
 
 def _declared_output(

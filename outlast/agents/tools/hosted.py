@@ -167,7 +167,9 @@ class _Configured:
 
     def __post_init__(self) -> None:
         if "allowed_callers" in self.to_tool_param():
-            check_callers(type(self).__name__, self.to_tool_param()["allowed_callers"])
+            check_callers(
+                f"{type(self).__name__}: allowed_callers", self.to_tool_param()["allowed_callers"]
+            )
         if self.to_tool_param().get("type") != self._type:
             raise UserError(
                 f"{type(self).__name__}(tool_config=...) must be a dict with 'type': "
@@ -294,7 +296,8 @@ class HostedMCPTool(_Configured):
         if self.on_approval_request is not None:
             what = "HostedMCPTool(on_approval_request=...)"
             check_callable(self.on_approval_request, ("request",), what=what)
-        check_needs_approval("HostedMCPTool", self.needs_approval, possible=WITHOUT_ARGUMENTS)
+        place = "HostedMCPTool: needs_approval"
+        check_needs_approval(place, self.needs_approval, possible=WITHOUT_ARGUMENTS)
 
     @property
     def server_label(self) -> str:

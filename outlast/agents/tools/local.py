@@ -6,25 +6,22 @@ The subclasses, each in its own module, are a shell, an editor, a computer and `
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
-from typing import Any, NotRequired, TypeAlias, TypedDict
+from typing import Any, NotRequired, TypeAlias, TypedDict, cast
 
 from outlast.agents.callables import check_callable
+from outlast.agents.checks import check_options
 from outlast.agents.context.wrapper import RunContextWrapper
-from outlast.agents.errors import UserError
 from outlast.agents.guardrails.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from outlast.agents.items.call_outputs import output_content
 from outlast.agents.items.run_items import ToolApprovalItem
 from outlast.agents.tools.custom_data import CustomDataExtractor
 from outlast.agents.tools.definition import (
-    DEFAULT_TIMEOUT,
     EnabledPredicate,
     FunctionTool,
     TimeoutBehavior,
     ToolErrorFunction,
     ToolFunction,
     ToolRetry,
-    default_tool_error,
-    retry_policy_of,
 )
 from outlast.agents.tools.programs import ToolCaller
 from outlast.loop.call_forms import output_item
@@ -110,11 +107,7 @@ class LocalTool(FunctionTool):
     ) -> None:
         """Create the tool."""
         owner = f"{type(self).__name__} {name!r}"
-        if unknown := sorted(options.keys() - LocalToolOptions.__annotations__.keys()):
-            raise UserError(
-                f"{owner} has no option {', '.join(unknown)}. Beside its own, its options are "
-                f"{', '.join(LocalToolOptions.__annotations__)}."
-            )
+        check_options(owner, options, LocalToolOptions)
         if on_approval is not None:
             check_callable(on_approval, ("context", "approval_item"), what=f"{owner}: on_approval")
         self.on_approval = on_approval
@@ -126,18 +119,8 @@ class LocalTool(FunctionTool):
             validate=validate,
             strict_json_schema=False,
             needs_approval=needs_approval,
-            timeout=options.get("timeout", DEFAULT_TIMEOUT),
-            timeout_behavior=options.get("timeout_behavior", "error_as_result"),
-            timeout_error_function=options.get("timeout_error_function"),
-            retry=retry_policy_of(options.get("retry", ONCE), owner),
-            fast=options.get("fast"),
-            is_enabled=options.get("is_enabled", True),
-            failure_error_function=options.get("failure_error_function", default_tool_error),
-            tool_input_guardrails=options.get("tool_input_guardrails") or [],
-            tool_output_guardrails=options.get("tool_output_guardrails") or [],
-            allowed_callers=options.get("allowed_callers"),
             context_type=context_type,
-            custom_data_extractor=options.get("custom_data_extractor"),
+            **cast("Any", {"retry": ONCE, **options}),
         )
 
     @abstractmethod

@@ -51,9 +51,7 @@ def check_callers(place: str, callers: object) -> None:
     known = get_args(ToolCaller)
     listed = list(cast("Sequence[object]", callers)) if isinstance(callers, list | tuple) else []
     if not listed or len({*map(repr, listed)}) < len(listed) or any(c not in known for c in listed):
-        raise UserError(
-            f"{place}: allowed_callers must hold 'direct', 'programmatic' or both, not {callers!r}."
-        )
+        raise UserError(f"{place} must hold 'direct', 'programmatic' or both, not {callers!r}.")
 
 
 def callers_of(tool: object) -> Sequence[ToolCaller]:

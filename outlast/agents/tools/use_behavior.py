@@ -104,38 +104,38 @@ class ToolExecutionConfig:
             )
 
 
-def check_tool_use_behavior(behavior: object, owner: str) -> None:
+def check_tool_use_behavior(place: str, behavior: object) -> None:
     """Raise an error if a value is not a valid `tool_use_behavior`."""
     if behavior in ("run_llm_again", "stop_on_first_tool"):
         return
     if isinstance(behavior, Mapping):
-        _check_stops(cast("Mapping[str, object]", behavior), owner)
+        _check_stops(place, cast("Mapping[str, object]", behavior))
         return
     if callable(behavior) and not isinstance(behavior, type):
-        check_callable(behavior, ("context", "results"), what=f"{owner}: tool_use_behavior")
+        check_callable(behavior, ("context", "results"), what=place)
         return
     raise InvalidType(
-        f"{owner}: Agent tool_use_behavior must be 'run_llm_again', 'stop_on_first_tool', "
+        f"{place} must be 'run_llm_again', 'stop_on_first_tool', "
         "StopAtTools(stop_at_tool_names=[...]) or a callable that takes (context, results), "
         f"not {behavior!r}."
     )
 
 
-def _check_stops(behavior: Mapping[str, object], owner: str) -> None:
+def _check_stops(place: str, behavior: Mapping[str, object]) -> None:
     """Check the names; unknown keys are ignored with a warning, in the Agents SDK without one."""
     names = behavior.get("stop_at_tool_names", [])
     entries = cast("Sequence[object]", names) if isinstance(names, list | tuple) else None
     fits = entries is not None and all(isinstance(name, str) for name in entries)
     if not fits:
         raise UserError(
-            f"{owner}: tool_use_behavior as a dict is StopAtTools(stop_at_tool_names=['name']), "
+            f"{place} as a dict is StopAtTools(stop_at_tool_names=['name']), "
             f"with a list of tools' names, not {dict(behavior)!r}."
         )
     for key in sorted(behavior.keys() - {"stop_at_tool_names"}):
         logger.warning(
-            "%s: tool_use_behavior has the unknown key %r, which has no effect. The key of "
+            "%s has the unknown key %r, which has no effect. The key of "
             "StopAtTools is stop_at_tool_names.",
-            owner,
+            place,
             key,
         )
 

@@ -8,7 +8,9 @@ from outlast.activities.invocation import Invocation
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.registry import Registry
-from outlast.agents.tools.function_tool import FunctionTool
+from outlast.agents.tools.definition import (
+    FunctionTool,
+)
 from outlast.contract.effects import EffectRequest
 from outlast.loop.checks import Candidate
 from outlast.loop.effects import (

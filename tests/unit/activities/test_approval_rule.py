@@ -22,7 +22,10 @@ from outlast.agents.approvals.policy_file import ApprovalFile
 from outlast.agents.handoffs.handoff import handoff
 from outlast.agents.machine.shell import ShellActionRequest, ShellTool
 from outlast.agents.tools.custom import CustomTool
-from outlast.agents.tools.function_tool import FunctionTool, function_tool
+from outlast.agents.tools.definition import (
+    FunctionTool,
+)
+from outlast.agents.tools.function_tool import function_tool
 from outlast.agents.tools.hosted import HostedMCPTool
 from outlast.loop.approvals import ApprovalTerms
 from outlast.loop.approvals import Audience as AudienceRecord

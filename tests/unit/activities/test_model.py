@@ -775,7 +775,7 @@ async def test_a_prompt_that_is_none_is_named() -> None:
         return "x"
 
     error = await failure_of(Agent(name="A", prompt=wrong), ScriptedModel())
-    assert error.message.startswith("Agent 'A': a prompt is a dict with an id")
+    assert error.message.startswith("Agent 'A': prompt must be a dict with an id")
     assert not error.retryable
 
 

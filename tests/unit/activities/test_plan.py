@@ -33,7 +33,11 @@ from outlast.agents.hooks import AgentHooks, RunHooks
 from outlast.agents.machine.shell import ShellTool
 from outlast.agents.references import register
 from outlast.agents.schemas.agent_output import AgentOutputSchema
-from outlast.agents.tools.function_tool import FunctionTool, ToolRetry, function_tool
+from outlast.agents.tools.definition import (
+    FunctionTool,
+    ToolRetry,
+)
+from outlast.agents.tools.function_tool import function_tool
 from outlast.agents.tools.use_behavior import ToolExecutionConfig
 from outlast.loop.calls import (
     DEFAULT_POLICY,

@@ -22,7 +22,10 @@ from outlast.agents.guardrails.tool_guardrails import (
     ToolGuardrailFunctionOutput,
     ToolInputGuardrail,
 )
-from outlast.agents.tools.function_tool import FunctionTool, function_tool
+from outlast.agents.tools.definition import (
+    FunctionTool,
+)
+from outlast.agents.tools.function_tool import function_tool
 from outlast.agents.tools.search import tool_namespace
 from outlast.agents.tools.use_behavior import ToolExecutionConfig
 from outlast.loop.calls import NestedPlan

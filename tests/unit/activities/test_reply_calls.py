@@ -18,7 +18,10 @@ from outlast.agents.agent import Agent
 from outlast.agents.handoffs.handoff import handoff
 from outlast.agents.machine.shell import LocalShellTool, ShellTool
 from outlast.agents.tools.custom import CustomTool
-from outlast.agents.tools.function_tool import FunctionTool, function_tool
+from outlast.agents.tools.definition import (
+    FunctionTool,
+)
+from outlast.agents.tools.function_tool import function_tool
 from outlast.agents.tools.hosted import HostedTool
 from outlast.agents.tools.programs import ProgrammaticToolCallingTool
 from outlast.contract import failures

@@ -35,7 +35,11 @@ from outlast.agents.machine.shell import ShellTool
 from outlast.agents.mcp.server import MCPNotSent, MCPRefusal
 from outlast.agents.references import register
 from outlast.agents.tools.custom import CustomTool
-from outlast.agents.tools.function_tool import FunctionTool, ToolRetry, function_tool
+from outlast.agents.tools.definition import (
+    FunctionTool,
+    ToolRetry,
+)
+from outlast.agents.tools.function_tool import function_tool
 from outlast.agents.tools.search import tool_namespace
 from outlast.agents.usage import plain_usage
 from outlast.loop.calls import Policy, ToolResult

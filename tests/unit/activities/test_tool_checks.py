@@ -14,7 +14,10 @@ from outlast.agents.guardrails.tool_guardrails import (
     ToolInputGuardrail,
     ToolOutputGuardrail,
 )
-from outlast.agents.tools.function_tool import FunctionTool, function_tool
+from outlast.agents.tools.definition import (
+    FunctionTool,
+)
+from outlast.agents.tools.function_tool import function_tool
 from outlast.loop.checks import GuardrailRecord
 from tests.unit.activities.desk import raising
 

@@ -306,14 +306,14 @@ def test_a_type_that_no_value_can_be_rebuilt_of_is_refused_where_it_is_given(
     output_type: Any, message: str
 ) -> None:
     with pytest.raises(UserError, match=message):
-        check_output_type(output_type, "Agent 'A'")
+        check_output_type("Agent 'A'", output_type)
 
 
 def test_a_type_that_only_cannot_be_strict_may_be_replaced_until_it_is_used() -> None:
-    check_output_type(dict[str, int], "Agent 'A'")
+    check_output_type("Agent 'A'", dict[str, int])
     message = r"^Agent 'A': Output type dict\[str, int\]: .*strict_json_schema=False"
     with pytest.raises(UserError, match=message):
-        check_output_schema(dict[str, int], "Agent 'A'")
+        check_output_schema("Agent 'A'", dict[str, int])
 
 
 def test_types_that_fit_are_let_through() -> None:
@@ -324,7 +324,7 @@ def test_types_that_fit_are_let_through() -> None:
         list[int],
         AgentOutputSchema(dict, strict_json_schema=False),
     ):
-        check_output_type(output_type, "Agent 'A'")
+        check_output_type("Agent 'A'", output_type)
 
 
 @pytest.mark.parametrize(

@@ -13,14 +13,18 @@ from outlast.agents.agent_tools.agent_tool import (
     arguments_of,
     check_arguments,
     nested_input,
-    tool_name_of,
 )
 from outlast.agents.agent_tools.input import StructuredToolInputBuilderOptions
 from outlast.agents.config.run_config import RunConfig
 from outlast.agents.context.wrapper import ToolContext
 from outlast.agents.errors import ModelBehaviorError, UserError
 from outlast.agents.hooks import AgentHooks, RunHooks
-from outlast.agents.tools.function_tool import FunctionTool, default_tool_error, function_tool
+from outlast.agents.schemas.provider_names import name_from
+from outlast.agents.tools.definition import (
+    FunctionTool,
+    default_tool_error,
+)
+from outlast.agents.tools.function_tool import function_tool
 from outlast.testing import ScriptedModel, call, say
 
 
@@ -124,7 +128,7 @@ def test_every_option_lands_in_the_tool() -> None:
     ("name", "slug"), [("Billing Desk", "billing_desk"), ("a-b.c", "a_b_c"), ("Prüfer", "pr_fer")]
 )
 def test_a_tools_name_is_the_agents_as_far_as_that_goes(name: str, slug: str) -> None:
-    assert tool_name_of(name) == slug
+    assert name_from(name) == slug
 
 
 async def test_one_text_is_the_input() -> None:

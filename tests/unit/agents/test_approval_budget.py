@@ -81,7 +81,7 @@ def test_a_run_keeps_its_requester_its_budgets_and_who_may_take_over() -> None:
     [
         ({"requester": ""}, "requester"),
         ({"takeover": "support"}, "an ApprovalPolicy"),
-        ({"budgets": [1]}, "a list of Budget"),
+        ({"budgets": [1]}, "holds 1: use Budget"),
         ({"budgets": Budget(tokens=1)}, "budgets"),
     ],
 )

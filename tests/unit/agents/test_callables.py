@@ -235,10 +235,10 @@ class Arguments:
 
 def test_a_model_takes_one_record_or_the_arguments_of_the_sdk() -> None:
     for model in (OneRecord(), "gpt-5", None):
-        check_model(model, what="Agent 'A': model")
+        check_model("Agent 'A': model", model)
         assert not takes_model_arguments(model)
     for model in (Named(), Arguments(), Anything()):
-        check_model(model, what="Agent 'A': model")
+        check_model("Agent 'A': model", model)
         assert takes_model_arguments(model)
 
 
@@ -249,7 +249,7 @@ def test_a_model_that_takes_neither_is_refused() -> None:
     ):
         name = f"^Agent 'A': model: get_response of {type(model).__name__} "
         with pytest.raises(UserError, match=name + wanted):
-            check_model(model, what="Agent 'A': model")
+            check_model("Agent 'A': model", model)
 
 
 def test_what_was_given_is_shown_in_few_words() -> None:

@@ -24,7 +24,7 @@ from outlast.agents.errors import (
 KINDS = [
     kind
     for _, kind in inspect.getmembers(errors, inspect.isclass)
-    if issubclass(kind, AgentsException) and not kind.__name__.startswith("_")
+    if issubclass(kind, AgentsException)
 ]
 
 

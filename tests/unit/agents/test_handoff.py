@@ -108,7 +108,7 @@ def test_a_handoff_leads_to_an_agent(agent: Any) -> None:
         ),
         ({"input_filter": "mine"}, r"input_filter must be callable with \(data\)"),
         ({"input_filter": two_parameters}, r"input_filter is called with \(data\), but"),
-        ({"nest_handoff_history": "yes"}, r"nest_handoff_history must be true, false or None"),
+        ({"nest_handoff_history": "yes"}, r"nest_handoff_history must be True or False, not 'yes'"),
         ({"is_enabled": "yes"}, r"is_enabled must be callable with \(context, agent\)"),
         ({"is_enabled": one_parameter}, r"is_enabled is called with \(context, agent\)"),
     ],

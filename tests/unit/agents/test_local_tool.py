@@ -61,7 +61,7 @@ def wrong_option() -> LocalTool:
     ("make", "message"),
     [
         (wrong_option, "ShellTool 'shell' has no option allowed_users"),
-        (lambda: ShellTool(run, retry=0), "ShellTool 'shell': retry=0"),
+        (lambda: ShellTool(run, retry=0), "Tool 'shell': retry=0"),
         (lambda: ShellTool(run, on_approval=NOBODY), "on_approval is called with"),
         (lambda: ShellTool(run, needs_approval=NOBODY), "needs_approval is called with"),
         (lambda: ShellTool(run, fast=True, needs_approval=True), "fast=True does not go"),

@@ -334,4 +334,4 @@ async def test_a_failed_call_is_repeated_where_the_server_says_that_this_changes
 )
 def test_a_config_that_is_none_is_refused(wrong: Any, problem: str) -> None:
     with pytest.raises(UserError, match=json.dumps(problem)[1:-1].replace("]", r"\]")):
-        check_mcp_config(wrong, "A")
+        check_mcp_config("A: mcp_config", wrong)

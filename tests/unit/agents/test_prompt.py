@@ -45,7 +45,7 @@ async def test_a_callable_that_makes_something_else_is_an_error() -> None:
         return "pmpt_1"
 
     with pytest.raises(
-        UserError, match=r"Agent 'A': a prompt is a dict with an id, .* not 'pmpt_1"
+        UserError, match=r"Agent 'A': prompt must be a dict with an id, .* not 'pmpt_1"
     ):
         await prompt_of(confused, CONTEXT, AGENT)
 
@@ -56,18 +56,18 @@ def takes_none() -> Any: ...
 @pytest.mark.parametrize(
     ("prompt", "problem"),
     [
-        ("pmpt_1", "a prompt is a dict with an id"),
-        ({}, "a prompt is a dict with an id"),
-        ({"id": 5}, "a prompt is a dict with an id"),
+        ("pmpt_1", "prompt must be a dict with an id"),
+        ({}, "prompt must be a dict with an id"),
+        ({"id": 5}, "prompt must be a dict with an id"),
         ({"id": "pmpt_1", "name": "x"}, "has the keys id, version and variables, not name"),
         (takes_none, r"prompt is called with \(data\), but takes_none takes \(\)"),
     ],
 )
 def test_what_is_no_prompt_is_refused_where_it_is_given(prompt: Any, problem: str) -> None:
     with pytest.raises(UserError, match=f"^Agent 'A': .*{problem}"):
-        check_prompt(prompt, "Agent 'A'")
+        check_prompt("Agent 'A': prompt", prompt)
 
 
 @pytest.mark.parametrize("prompt", [None, {"id": "pmpt_1"}, by_tier, later])
 def test_what_is_a_prompt_passes(prompt: Any) -> None:
-    check_prompt(prompt, "Agent 'A'")
+    check_prompt("Agent 'A': prompt", prompt)

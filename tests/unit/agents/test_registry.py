@@ -21,7 +21,10 @@ from outlast.agents.registry import (
     target_of,
 )
 from outlast.agents.schemas.agent_output import AgentOutputSchema
-from outlast.agents.tools.function_tool import FunctionTool, function_tool
+from outlast.agents.tools.definition import (
+    FunctionTool,
+)
+from outlast.agents.tools.function_tool import function_tool
 from tests.mcp_servers import Shelf
 
 

@@ -23,13 +23,13 @@ from outlast.agents.guardrails.tool_guardrails import (
     tool_input_guardrail,
     tool_output_guardrail,
 )
-from outlast.agents.tools.definition import invoke_function_tool
-from outlast.agents.tools.function_tool import (
+from outlast.agents.tools.definition import (
     FunctionTool,
     ToolRetry,
     default_tool_error,
-    function_tool,
+    invoke_function_tool,
 )
+from outlast.agents.tools.function_tool import function_tool
 
 
 @dataclass

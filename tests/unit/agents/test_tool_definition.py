@@ -97,14 +97,14 @@ def takes_one(a: object) -> str:
             "timeout_behavior must be one of 'error_as_result', 'raise_exc",
         ),
         ({"timeout_error_function": takes_one}, r"timeout_error_function is called with \(context"),
-        ({"tool_input_guardrails": no_secrets}, "tool_input_guardrails= must be a list, not ToolI"),
+        ({"tool_input_guardrails": no_secrets}, "tool_input_guardrails must be a list, not ToolI"),
         (
             {"tool_input_guardrails": [takes_one]},
-            "takes_one in tool_input_guardrails= does not fit: decorate it with @tool_input_guard",
+            "tool_input_guardrails holds takes_one: decorate it with @tool_input_guard",
         ),
         (
             {"tool_output_guardrails": [no_secrets]},
-            "does not fit: decorate it with @tool_output_guardrail",
+            "tool_output_guardrails holds .*: decorate it with @tool_output_guardrail",
         ),
     ],
 )

@@ -9,7 +9,11 @@ import pytest
 
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.errors import UserError
-from outlast.agents.tools.function_tool import FunctionTool, ToolRetry, function_tool
+from outlast.agents.tools.definition import (
+    FunctionTool,
+    ToolRetry,
+)
+from outlast.agents.tools.function_tool import function_tool
 
 
 class Desk:

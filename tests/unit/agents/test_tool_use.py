@@ -87,12 +87,12 @@ async def test_a_verdict_that_is_none_is_an_error_that_names_the_agent() -> None
     ["run_llm_again", "stop_on_first_tool", {"stop_at_tool_names": ["a"]}, last_one, never],
 )
 def test_the_four_forms_are_taken(behavior: Any) -> None:
-    check_tool_use_behavior(behavior, "Agent 'A'")
+    check_tool_use_behavior("Agent 'A': tool_use_behavior", behavior)
 
 
 def test_an_unknown_key_has_no_effect_and_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     behavior: Any = {"stop_at_tools_names": ["a"]}
-    check_tool_use_behavior(behavior, "Agent 'A'")
+    check_tool_use_behavior("Agent 'A': tool_use_behavior", behavior)
     assert "Agent 'A': tool_use_behavior has the unknown key 'stop_at_tools_names'" in caplog.text
     assert final_call(behavior, ["a"]) is None
 
@@ -116,7 +116,7 @@ def takes_one(context: object) -> None: ...
 )
 def test_another_form_is_refused_by_name(behavior: Any, problem: str) -> None:
     with pytest.raises(UserError, match=f"^Agent 'A':.* tool_use_behavior.*{problem}"):
-        check_tool_use_behavior(behavior, "Agent 'A'")
+        check_tool_use_behavior("Agent 'A': tool_use_behavior", behavior)
 
 
 def test_tools_run_all_at_once_unless_told_otherwise() -> None:

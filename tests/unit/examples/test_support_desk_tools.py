@@ -17,7 +17,9 @@ from support_desk.context import Customer
 from support_desk.shop import Shop
 
 from outlast import Agent, ToolContext
-from outlast.agents.tools.function_tool import FunctionTool
+from outlast.agents.tools.definition import (
+    FunctionTool,
+)
 
 EXAMPLES = Path(tools.__file__).parents[1]
 EVERY_TOOL = [

@@ -8,7 +8,9 @@ import pytest
 from outlast import Agent, function_tool
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.registry import Registry
-from outlast.agents.tools.function_tool import ToolRetry
+from outlast.agents.tools.definition import (
+    ToolRetry,
+)
 from outlast.contract import records
 from outlast.loop.approvals import Decision
 from outlast.loop.values import JsonObject

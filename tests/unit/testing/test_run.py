@@ -23,7 +23,9 @@ from outlast import (
     handoff,
 )
 from outlast.agents.context.wrapper import RunContextWrapper
-from outlast.agents.tools.function_tool import ToolRetry
+from outlast.agents.tools.definition import (
+    ToolRetry,
+)
 from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.ports.model import ModelError
 from outlast.testing import ScriptedModel, call, refuse, run_in_memory
