@@ -151,7 +151,7 @@ $(VENV)/.demo: $(LOCK) | $(BIN)/uv
 	@touch $@
 
 $(VENV)/.test: $(LOCK) | $(BIN)/uv
-	@$(SYNC) --extra blobs --extra cli --extra dev --extra encrypt --extra identity --extra mcp --extra mongodb --extra realtime --extra redis --extra speed --extra sqlalchemy --extra viz --group test --compile-bytecode
+	@$(SYNC) --extra blobs --extra cli --extra dev --extra encrypt --extra identity --extra mcp --extra mongodb --extra realtime --extra redis --extra slack --extra speed --extra sqlalchemy --extra viz --group test --compile-bytecode
 	@touch $@ $(VENV)/.demo
 
 $(VENV)/.bench: $(VENV)/.test
@@ -168,5 +168,5 @@ $(VENV)/.older-server: $(VENV)/.test Makefile
 	@touch $@
 
 $(VENV)/.lint: $(LOCK) | $(BIN)/uv
-	@$(SYNC) --extra blobs --extra cli --extra dev --extra encrypt --extra identity --extra mcp --extra mongodb --extra realtime --extra redis --extra speed --extra sqlalchemy --extra viz --group test --group lint --compile-bytecode
+	@$(SYNC) --extra blobs --extra cli --extra dev --extra encrypt --extra identity --extra mcp --extra mongodb --extra realtime --extra redis --extra slack --extra speed --extra sqlalchemy --extra viz --group test --group lint --compile-bytecode
 	@touch $@ $(VENV)/.demo $(VENV)/.test

@@ -1,19 +1,25 @@
-"""Calls of Slack's Web API."""
+"""Calls of Slack's Web API, with the errors of notifiers."""
 
-import json
-from collections.abc import Mapping
-from datetime import timedelta
 from typing import Any, Final, cast
-from urllib.parse import urlencode
+
+import aiohttp
 
 from outlast.agents.errors import UserError
 from outlast.loop.values import JsonObject
-from outlast.notifications.http import check_status, check_url, post
+from outlast.notifications.http import Answer, check_status, check_url
 from outlast.ports.notifier import NotifierRejected, NotifierUnavailable
+
+try:
+    from slack_sdk.errors import SlackApiError
+    from slack_sdk.web.async_client import AsyncWebClient
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "Slack needs slack-sdk: pip install 'outlast[slack]'", name=error.name
+    ) from error
 
 API_URL: Final = "https://slack.com/api/"
 
-_TIMEOUT: Final = timedelta(seconds=8)
+_TIMEOUT_SECONDS: Final = 8
 
 _AGAIN: Final = frozenset(
     {
@@ -43,52 +49,56 @@ _OPERATORS: Final = {
 
 
 class SlackApi:
-    """Slack's Web API with a token.
-
-    Args:
-        token: a bot's token (`xoxb-`), or an app's token (`xapp-`).
-        url: the address of the API.
-    """
+    """Slack's Web API with a bot's token (`xoxb-`), or an app's (`xapp-`)."""
 
     def __init__(self, token: str, url: str = API_URL) -> None:
         value = cast("object", token)
         if not isinstance(value, str) or not value.isascii() or not value.startswith("x"):
             raise UserError("token= must be a token of Slack, such as xoxb-...")
-        self._token = token
-        self._url = check_url(url, "api_url").rstrip("/")
+        self.client = AsyncWebClient(
+            token,
+            base_url=check_url(url, "api_url"),
+            timeout=_TIMEOUT_SECONDS,
+            # A second attempt here could post a message twice; a notifier looks for the first.
+            retry_handlers=[],
+        )
 
     async def write(self, method: str, arguments: JsonObject) -> JsonObject:
         """Call a method with JSON, as those that write take it."""
-        body = json.dumps(arguments).encode()
-        return await self._call(method, body, "application/json; charset=utf-8", arguments)
+        return await self._call(method, arguments, json=arguments)
 
-    async def read(self, method: str, arguments: Mapping[str, str]) -> JsonObject:
+    async def read(self, method: str, arguments: JsonObject) -> JsonObject:
         """Call a method with a form, as those that read take it."""
-        body = urlencode(dict(arguments)).encode()
-        return await self._call(method, body, "application/x-www-form-urlencoded", arguments)
+        return await self._call(method, arguments, data=arguments)
 
-    async def _call(
-        self, method: str, body: bytes, content_type: str, arguments: Mapping[str, Any]
-    ) -> JsonObject:
-        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": content_type}
-        answer = await post(f"{self._url}/{method}", body, headers, within=_TIMEOUT)
-        check_status(answer, f"Slack's {method}")
+    async def _call(self, method: str, arguments: JsonObject, **body: Any) -> JsonObject:
+        what, call = f"Slack's {method}", cast("Any", self.client).api_call
         try:
-            data: Any = json.loads(answer.body)
-        except (ValueError, RecursionError):
-            data = None
-        if not isinstance(data, dict):
-            raise NotifierUnavailable(f"Slack's {method} did not answer with JSON")
-        reply = cast("JsonObject", data)
-        if reply.get("ok") is not True:
-            raise _error_of(method, str(reply.get("error"))[:100], reply, arguments)
-        return reply
+            reply = await call(method, **body)
+        except SlackApiError as error:
+            response = cast("Any", error.response)
+            status = getattr(response, "status_code", None) or response.status
+            check_status(Answer(status, response.headers, b""), what)
+            data: Any = getattr(response, "data", None)
+            if not data or not isinstance(data, dict):
+                raise NotifierUnavailable(f"{what} did not answer with JSON") from None
+            raise _error_of(what, cast("JsonObject", data), arguments) from None
+        except TimeoutError:
+            raise NotifierUnavailable(
+                f"{what} did not answer within {_TIMEOUT_SECONDS} s"
+            ) from None
+        # AttributeError: the library takes a text or a list for an object.
+        except (aiohttp.ClientError, OSError, ValueError, AttributeError) as error:
+            reason = str(error) or type(error).__name__
+            raise NotifierUnavailable(f"{what} cannot be reached: {reason}") from error
+        return reply.data
 
 
 def _error_of(
-    method: str, code: str, reply: JsonObject, arguments: Mapping[str, Any]
+    what: str, reply: JsonObject, arguments: JsonObject
 ) -> NotifierUnavailable | NotifierRejected:
-    text = f"Slack's {method} refused: {code}"
+    code = str(reply.get("error"))[:100]
+    text = f"{what} refused: {code}"
     if code in _AGAIN:
         return NotifierUnavailable(text)
     if code not in _OPERATORS:

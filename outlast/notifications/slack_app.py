@@ -3,11 +3,12 @@
 import asyncio
 import inspect
 import json
-import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from datetime import timedelta
 from typing import Any, Final, TypeAlias, cast
 from urllib.parse import parse_qs
+
+from slack_sdk.signature import SignatureVerifier
 
 from outlast.agents.errors import AgentsException, UserError
 from outlast.agents.logs import get_logger
@@ -15,14 +16,7 @@ from outlast.loop.approvals import Decision, DecisionType
 from outlast.loop.values import JsonObject
 from outlast.notifications.endpoints import LONGEST_BODY, HttpReply, header, plain
 from outlast.notifications.requests import Requests, find_referred
-from outlast.notifications.signatures import (
-    TOLERANCE,
-    SeenIds,
-    check_secret,
-    hmac_hex,
-    is_equal,
-    problem_of_timestamp,
-)
+from outlast.notifications.signatures import TOLERANCE, SeenIds, check_secret
 from outlast.notifications.slack_api import API_URL, SlackApi
 from outlast.notifications.slack_blocks import APPROVE, REJECT, escaped, read_value
 from outlast.rendering import excerpt
@@ -72,13 +66,15 @@ class SlackApp:
         for name, value in (("subject", subject), ("groups", groups or {})):
             if not isinstance(value, Mapping) and not callable(value):
                 raise UserError(f"{name}= must be a dict or a function, not {value!r}.")
-        if signing_secret is not None:
-            check_secret(signing_secret, "signing_secret")
         self._requests = requests
         self._api = SlackApi(token, api_url)
         self._subject = subject
         self._groups: GroupsOf = groups or {}
-        self._secret = signing_secret
+        self._verifier = (
+            None
+            if signing_secret is None
+            else SignatureVerifier(check_secret(signing_secret, "signing_secret"))
+        )
         self._seen = SeenIds(2 * TOLERANCE + timedelta(minutes=1))
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -107,15 +103,16 @@ class SlackApp:
 
     def _problem_of_request(self, body: bytes, headers: Mapping[str, str]) -> str | None:
         """Return why a request is not from Slack, or was handled before."""
-        if self._secret is None:
+        if self._verifier is None:
             return "the app has no signing secret"
-        timestamp = header(headers, "X-Slack-Request-Timestamp")
-        if problem := problem_of_timestamp(timestamp, time.time(), TOLERANCE):
-            return problem
-        wanted = f"v0={hmac_hex(self._secret, f'v0:{timestamp}:'.encode() + body)}"
-        if not is_equal(header(headers, "X-Slack-Signature") or "", wanted):
-            return "its signature does not match"
-        return None if self._seen.add(wanted) else "it was sent before"
+        try:
+            is_valid = self._verifier.is_valid_request(body, headers)
+        except (ValueError, TypeError):  # a timestamp, text or signature that is none
+            is_valid = False
+        if not is_valid:
+            return "its signature does not match, or it is older than five minutes"
+        signature = header(headers, "X-Slack-Signature") or ""
+        return None if self._seen.add(signature) else "it was sent before"
 
     def take(self, payload: JsonObject) -> None:
         """Start sending the decisions of a verified interaction."""

@@ -148,7 +148,7 @@ class SlackNotifier(DigestNotifier):
 
     async def _messages(self, method: str, where: dict[str, str]) -> AsyncGenerator[JsonObject]:
         """Yield messages with their metadata, newest first."""
-        arguments = {
+        arguments: JsonObject = {
             "channel": self.channel,
             "limit": "200",
             "include_all_metadata": "true",

@@ -7,24 +7,18 @@ import asyncio
 import json
 from typing import Any, Final, cast
 
-from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import WebSocketException
+import aiohttp
+from slack_sdk.socket_mode.aiohttp import SocketModeClient
+from slack_sdk.socket_mode.request import SocketModeRequest
 
 from outlast.agents.errors import UserError
-from outlast.agents.logs import get_logger
-from outlast.loop.values import JsonObject
 from outlast.notifications.signatures import SeenIds
 from outlast.notifications.slack_api import API_URL, SlackApi
 from outlast.notifications.slack_app import SlackApp
 from outlast.ports.notifier import NotifierRejected, NotifierUnavailable
 
-_OPEN_SECONDS: Final = 10.0
-_LONGEST_MESSAGE: Final = 1_000_000
-_FIRST_WAIT: Final = 1.0
-_LONGEST_WAIT: Final = 60.0
-_LINK_DISABLED: Final = "link_disabled"
-
-logger = get_logger(__name__)
+_PING_SECONDS: Final = 5.0
+"""How often the connection is tried, and how long a failed one rests."""
 
 
 class SlackSocket:
@@ -32,8 +26,8 @@ class SlackSocket:
 
         await SlackSocket(app, app_token).run()
 
-    Needs `pip install "outlast[realtime]"`. Slack closes connections from time to time; the socket
-    opens the next one. A click that Slack sends again is handled once.
+    Slack closes connections from time to time; the socket opens the next one. A click that Slack
+    sends again is handled once.
 
     Args:
         app: decides what the clicks mean.
@@ -44,9 +38,8 @@ class SlackSocket:
     def __init__(self, app: SlackApp, app_token: str, *, api_url: str = API_URL) -> None:
         self._app = app
         self._api = SlackApi(app_token, api_url)
-        self._needs_tls = api_url.startswith("https:")
+        self._scheme = "wss://" if api_url.startswith("https:") else "ws"
         self._seen = SeenIds()
-        self._opened = 0
 
     async def run(self) -> None:
         """Receive clicks until cancelled; decisions under way are finished first.
@@ -54,59 +47,62 @@ class SlackSocket:
         Raises:
             UserError: Slack refuses the app, or Socket Mode is switched off.
         """
-        wait = _FIRST_WAIT
+        client = _Client(self._api, self._scheme)
+        client.socket_mode_request_listeners.append(self._take)
         try:
-            while True:
-                opened = self._opened
-                try:
-                    await self._connect()
-                except NotifierRejected as error:
-                    raise UserError(f"Slack refuses Socket Mode. {error}.") from error
-                except (NotifierUnavailable, WebSocketException, OSError, TimeoutError) as error:
-                    logger.warning("The connection to Slack ended: %s", error)
-                else:
-                    if self._opened > opened:  # Slack wants a new connection
-                        wait = _FIRST_WAIT
-                        continue
-                wait = _FIRST_WAIT if self._opened > opened else min(wait * 2, _LONGEST_WAIT)
-                await asyncio.sleep(wait)
+            await client.connect()
+            await client.refused
         finally:
+            await client.close()
             await self._app.aclose()
 
-    async def _connect(self) -> None:
-        """Open a connection, and receive until Slack ends it."""
-        reply = await self._api.write("apps.connections.open", {})
+    async def _take(self, client: Any, request: SocketModeRequest) -> None:
+        await client.send_socket_mode_response({"envelope_id": request.envelope_id})
+        if request.type == "interactive" and self._seen.add(request.envelope_id):
+            self._app.take(cast("Any", request).payload)
+
+
+class _Client(SocketModeClient):
+    """A connection that ends where Slack refuses the app; the library would try for ever.
+
+    Attributes:
+        refused: raises why.
+    """
+
+    def __init__(self, api: SlackApi, scheme: str) -> None:
+        super().__init__(
+            api.client.token or "",
+            web_client=api.client,
+            ping_interval=_PING_SECONDS,
+            on_message_listeners=[self._hear],
+        )
+        self._api = api
+        self._scheme = scheme
+        self.refused = asyncio.get_running_loop().create_future()
+
+    async def issue_new_wss_url(self) -> str:
+        """Return the address of the next connection.
+
+        Raises:
+            NotifierRejected: Slack refuses the app.
+            NotifierUnavailable: there is none now, or no encrypted one.
+        """
+        try:
+            reply = await self._api.write("apps.connections.open", {})
+        except NotifierRejected as error:
+            self._end(str(error))
+            raise
         url = str(reply.get("url"))
-        if not url.startswith("wss://" if self._needs_tls else "ws"):
+        if not url.startswith(self._scheme):
             raise NotifierUnavailable("Slack named an address that is no encrypted WebSocket")
-        async with connect(url, max_size=_LONGEST_MESSAGE, open_timeout=_OPEN_SECONDS) as socket:
-            async for text in socket:
-                if not await self._take(socket, text):
-                    return
+        return url
 
-    async def _take(self, socket: ClientConnection, text: str | bytes) -> bool:
-        """Handle a message; return whether the connection goes on."""
-        envelope = _object(text)
-        kind = envelope.get("type")
-        if kind == "hello":
-            self._opened += 1
-        if kind == "disconnect":
-            if envelope.get("reason") == _LINK_DISABLED:
-                raise NotifierRejected("It is switched off in the app's settings")
-            return False
-        envelope_id = envelope.get("envelope_id")
-        if not isinstance(envelope_id, str):
-            return True
-        await socket.send(json.dumps({"envelope_id": envelope_id}))
-        payload: Any = envelope.get("payload")
-        if kind == "interactive" and isinstance(payload, dict) and self._seen.add(envelope_id):
-            self._app.take(cast("JsonObject", payload))
-        return True
+    async def _hear(self, message: aiohttp.WSMessage) -> None:
+        text = str(message.data)
+        if "link_disabled" in text and json.loads(text).get("type") == "disconnect":
+            self._end("It is switched off in the app's settings")
 
-
-def _object(text: str | bytes) -> JsonObject:
-    try:
-        data: Any = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return cast("JsonObject", data) if isinstance(data, dict) else {}
+    def _end(self, reason: str) -> None:
+        self.closed = True
+        if not self.refused.done():
+            self.refused.set_exception(UserError(f"Slack refuses Socket Mode. {reason}."))

@@ -37,7 +37,7 @@ ROOMS = {
     "outlast/encryption.py": ["encrypt"],
     "outlast/mcp": ["mcp"],
     "outlast/models/openai": ["realtime"],
-    "outlast/notifications/slack_socket.py": ["realtime"],
+    "outlast/notifications/slack": ["slack"],
     "outlast/realtime": ["realtime"],
     "outlast/testing": ["realtime"],
     "outlast/sessions/encrypted.py": ["encrypt"],

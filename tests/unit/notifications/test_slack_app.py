@@ -12,10 +12,13 @@ import pytest
 from outlast.agents.errors import UserError
 from outlast.loop.approvals import ApprovalTerms, Audience
 from outlast.notifications import slack_app, slack_socket
+from outlast.notifications.signatures import hmac_hex
+from outlast.notifications.slack_api import SlackApi
 from outlast.notifications.slack_app import SlackApp
 from outlast.notifications.slack_blocks import APPROVE, OPEN, REJECT
 from outlast.notifications.slack_notifier import SlackNotifier
 from outlast.notifications.slack_socket import SlackSocket
+from outlast.ports.notifier import NotifierUnavailable
 from tests.unit.notifications.hostile import CREATED, HOSTILE
 from tests.unit.notifications.receiver import serve
 from tests.unit.notifications.runs import REFUND, Runs
@@ -277,15 +280,18 @@ async def test_other_requests_are_refused(
     assert (await app_of(slack, runs).handle(method, "/", "", body, {}))[0] == status
 
 
-@pytest.mark.parametrize("body", [b"", b"payload=", b"payload={", b"\xff\xfe", b"a=1&" * 30])
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [(b"", 200), (b"payload=", 200), (b"payload={", 200), (b"\xff\xfe", 401), (b"a=1&" * 30, 200)],
+)
 async def test_a_signed_body_without_an_interaction_means_nothing(
-    slack: Slack, runs: Runs, body: bytes
+    slack: Slack, runs: Runs, body: bytes, expected: int
 ) -> None:
     app = app_of(slack, runs)
     timestamp = str(int(time.time()))
-    signature = slack_app.hmac_hex(SIGNING_SECRET, f"v0:{timestamp}:".encode() + body)
+    signature = hmac_hex(SIGNING_SECRET, f"v0:{timestamp}:".encode() + body)
     headers = {"X-Slack-Request-Timestamp": timestamp, "X-Slack-Signature": f"v0={signature}"}
-    assert (await app.handle("POST", "/", "", body, headers))[0] == 200
+    assert (await app.handle("POST", "/", "", body, headers))[0] == expected
     await app.aclose()
     assert runs.decided == []
 
@@ -310,7 +316,7 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any], problem
 
 @pytest.fixture
 async def socket(slack: Slack, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Any]:
-    monkeypatch.setattr(slack_socket, "_FIRST_WAIT", 0.02)
+    monkeypatch.setattr(slack_socket, "_PING_SECONDS", 0.2)
     app = app_of(slack, runs, signing_secret=None)
     task = asyncio.create_task(SlackSocket(app, APP, api_url=slack.url).run())
     yield task
@@ -376,7 +382,8 @@ async def test_noise_on_the_socket_is_harmless(slack: Slack, runs: Runs, socket:
     await server.send_str(envelope("e1", click(APPROVE, VALUE), kind="slash_commands"))
     assert await acknowledged(slack) == "e1"
     await server.send_str(json.dumps({"type": "interactive", "envelope_id": "e2", "payload": 5}))
-    assert await acknowledged(slack) == "e2"
+    await server.send_str(envelope("e3", {}))
+    assert await acknowledged(slack) == "e3"
     assert runs.decided == []
 
 
@@ -407,12 +414,12 @@ async def test_socket_mode_that_is_switched_off_is_an_error(
         await asyncio.wait_for(socket, 10)
 
 
-async def test_an_address_without_encryption_is_not_opened(slack: Slack, runs: Runs) -> None:
+async def test_an_address_without_encryption_is_not_opened(slack: Slack) -> None:
     slack.socket_url = "ws://127.0.0.1:1/"
-    one = SlackSocket(app_of(slack, runs), APP, api_url=slack.url)
-    one._needs_tls = True
-    with pytest.raises(Exception, match="no encrypted WebSocket"):
-        await one._connect()
+    client = slack_socket._Client(SlackApi(APP, slack.url), "wss://")
+    with pytest.raises(NotifierUnavailable, match="no encrypted WebSocket"):
+        await client.issue_new_wss_url()
+    await client.close()
     assert slack.connections == 0
 
 
