@@ -1,23 +1,24 @@
-"""The cost of runs, from a table of prices by model.
+"""The cost of runs, from the prices of their models.
 
-    pricing = Pricing.load()
-    cost = pricing.cost_of(result)
+    cost = Pricing.load().cost_of(result)
     print(cost.usd, cost.unknown_models)
 
-The table is `prices.toml` beside this module. Another file adds models and replaces prices: the one
-that the environment variable `OUTLAST_PRICES` names, or `outlast-prices.toml` in the working directory.
+List prices are those of the package `genai-prices`. A file of your own replaces them or adds models:
+the one that the environment variable `OUTLAST_PRICES` names, or `outlast-prices.toml` in the working
+directory.
 """
 
 import os
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, TypeAlias, cast
 
 from outlast.agents.errors import UserError
-from outlast.loop.state import LoopState, Response
+from outlast.loop.state import LoopState
 from outlast.loop.values import Usage
 
 __all__ = ("Cost", "Price", "Pricing")
@@ -25,7 +26,6 @@ __all__ = ("Cost", "Price", "Pricing")
 PRICES_FILE: Final = Path("outlast-prices.toml")
 ENVIRONMENT: Final = "OUTLAST_PRICES"
 
-_TABLE: Final = Path(__file__).with_name("prices.toml")
 _FIELDS: Final = {"input", "cached_input", "output"}
 _MILLION: Final = Decimal(1_000_000)
 
@@ -51,6 +51,35 @@ class Price:
         fresh = usage.input_tokens - cached
         total = fresh * self.input + cached * cached_price + usage.output_tokens * self.output
         return total / _MILLION
+
+
+@dataclass(frozen=True, slots=True)
+class ListPrice:
+    """The price of a model as its provider lists it today."""
+
+    model: str
+    provider: str | None
+
+    def cost(self, usage: Usage) -> Decimal:
+        """Return the cost of a model call in US dollars.
+
+        Raises:
+            LookupError: there is no such model.
+        """
+        # Takes 80 MB and a quarter of a second, so it is imported only where it is needed.
+        import genai_prices
+
+        cached = min(usage.cached_tokens, usage.input_tokens)
+        tokens = genai_prices.Usage(
+            input_tokens=usage.input_tokens,
+            cache_read_tokens=cached,
+            output_tokens=usage.output_tokens,
+        )
+        found = genai_prices.calc_price(tokens, self.model, provider_id=self.provider)
+        return found.total_price
+
+
+ModelPrice: TypeAlias = Price | ListPrice
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +111,15 @@ class _HasSnapshot(Protocol):
 class Pricing:
     """Prices by model.
 
-    A name such as `gpt-5-mini-2025-08-07` or `openai/gpt-5-mini` has the price of `gpt-5-mini`,
-    unless the table has the whole name.
+    A name such as `mine-2025-08-07` or `openai/mine` has the price of `mine`, unless the table has
+    the whole name. Other models have their list price.
     """
 
     prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
 
     @classmethod
     def load(cls, path: str | os.PathLike[str] | None = None) -> "Pricing":
-        """Return the built-in prices with those of a file.
+        """Return the prices of a file, beside the list prices.
 
         Args:
             path: a TOML file with a table for each model; default: the file that the environment
@@ -101,18 +130,23 @@ class Pricing:
                 file, the model and the line or field.
         """
         named = path if path is not None else os.environ.get(ENVIRONMENT) or None
-        own = Path(named) if named is not None else PRICES_FILE
-        prices = _read(_TABLE)
-        if named is not None or own.exists():
-            prices |= _read(own)
-        return cls(prices)
+        if named is None and not PRICES_FILE.exists():
+            return cls()
+        return cls(_read(Path(PRICES_FILE if named is None else named)))
 
-    def price(self, model: str) -> Price | None:
+    def price(self, model: str) -> ModelPrice | None:
         """Return the price of a model, or None."""
-        name = model.rpartition("/")[2]
+        route, _, name = model.rpartition("/")
         for candidate in (model, name, _undated(name)):
             if candidate in self.prices:
                 return self.prices[candidate]
+        if not name:  # the default model of a provider
+            return None
+        for provider in dict.fromkeys([route.rpartition("/")[2] or None, None]):
+            listed = ListPrice(name, provider)
+            with suppress(LookupError):
+                listed.cost(Usage())
+                return listed
         return None
 
     def cost_of(self, run: _HasSnapshot | LoopState) -> Cost:
@@ -125,18 +159,15 @@ class Pricing:
             run: the result of a run, or the state that `handle.state()` returns.
         """
         state = run if isinstance(run, LoopState) else run.snapshot
-        return self._cost(state.responses, state.usage)
-
-    def _cost(self, responses: Iterable[Response], total: Usage) -> Cost:
         usd, unknown, counted = Decimal(0), set[str](), 0
-        for response in responses:
+        for response in state.responses:
             counted += response.usage.total_tokens
             price = self.price(response.model)
             if price is None:
                 unknown.add(response.model)
             else:
                 usd += price.cost(response.usage)
-        if counted < total.total_tokens:
+        if counted < state.usage.total_tokens:
             unknown.add("nested runs")
         return Cost(usd, tuple(sorted(unknown)))
 

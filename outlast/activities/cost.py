@@ -7,10 +7,10 @@ from outlast.contract import failures
 from outlast.contract.records import budgets_of
 from outlast.loop.calls import ModelReply
 from outlast.loop.values import JsonObject
-from outlast.pricing import Price, Pricing
+from outlast.pricing import ModelPrice, Pricing
 
 
-def price_for(settings: JsonObject, model: str) -> Price | None:
+def price_for(settings: JsonObject, model: str) -> ModelPrice | None:
     """Return the price of a model, if a budget of the run counts money; None otherwise.
 
     Called before the model call, so that nothing is spent that the budget cannot count.
@@ -31,7 +31,7 @@ def price_for(settings: JsonObject, model: str) -> Price | None:
     return price
 
 
-def cost_micros(price: Price | None, reply: ModelReply) -> int:
+def cost_micros(price: ModelPrice | None, reply: ModelReply) -> int:
     """Return the cost of a model call in millionths of a US dollar; 0 without a price."""
     return 0 if price is None else round(price.cost(reply.usage) * 1_000_000)
 

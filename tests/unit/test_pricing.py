@@ -9,7 +9,7 @@ from outlast import Agent
 from outlast.agents.errors import UserError
 from outlast.loop.state import LoopState, Response
 from outlast.loop.values import Usage
-from outlast.pricing import Cost, Price, Pricing
+from outlast.pricing import Cost, ListPrice, Price, Pricing
 from outlast.testing import ScriptedModel, run_in_memory
 
 MILLION = 1_000_000
@@ -60,7 +60,7 @@ def test_a_call_costs_its_tokens_and_cached_ones_less() -> None:
 )
 def test_a_dated_or_routed_model_has_the_price_of_its_name(model: str, price: int | None) -> None:
     found = PRICING.price(model)
-    assert (None if found is None else found.input) == price
+    assert (found.input if isinstance(found, Price) else found) == price
 
 
 def test_what_has_no_price_is_said() -> None:
@@ -81,16 +81,24 @@ async def test_a_result_has_a_cost() -> None:
     assert cost.usd > 0
 
 
-def test_the_built_in_table_is_read_and_a_file_overrides_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(
+    "model", ["gpt-5", "gpt-5-2025-08-07", "openai/gpt-5", "litellm/openai/gpt-5", "mine/gpt-5"]
+)
+def test_a_list_price_is_found_by_the_name_of_the_model(model: str) -> None:
+    usage = Usage(input_tokens=2_000, cached_tokens=1_000, output_tokens=1_000)
+    price = Pricing().price(model)
+    assert price is not None
+    assert price.cost(usage) == (Decimal("1.25") + Decimal("0.125") + Decimal(10)) / 1_000
+
+
+def test_a_file_overrides_the_list_prices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("OUTLAST_PRICES", raising=False)
-    built_in = Pricing.load()
-    assert built_in.price("gpt-5") == Price(Decimal("1.25"), Decimal(10), Decimal("0.125"))
+    listed = Pricing.load()
+    assert listed.price("gpt-5") == ListPrice("gpt-5", None)
     (tmp_path / "outlast-prices.toml").write_text('["gpt-5"]\ninput = 1\noutput = 2.5\n')
     assert Pricing.load().price("gpt-5") == Price(Decimal(1), Decimal("2.5"))
-    assert Pricing.load().price("gpt-4o") == built_in.price("gpt-4o")
+    assert Pricing.load().price("gpt-4o") == listed.price("gpt-4o")
     other = tmp_path / "other.toml"
     other.write_text("[mine]\ninput = 0\noutput = 0\n")
     monkeypatch.setenv("OUTLAST_PRICES", str(other))
