@@ -12,6 +12,7 @@ from outlast.agents import errors
 from outlast.agents.errors import AgentsException
 from outlast.contract import failures, names, policies
 from tests.architecture.source import ROOT
+from tests.guide.changes import CHANGES
 
 BOUNDS = (ROOT / "docs" / "reference" / "bounds-and-errors.md").read_text(encoding="utf-8")
 
@@ -138,3 +139,10 @@ def test_every_test_that_a_design_note_names_is_where_it_says() -> None:
 def _texts(place: Path) -> list[str]:
     files = [place] if place.suffix else [*place.glob("test_*.py")]
     return [file.read_text(encoding="utf-8") for file in files]
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_that_the_guide_shows_still_applies(name: str) -> None:
+    """`tests/guide` also runs what it adds."""
+    misfit = CHANGES[name].misfit()
+    assert not misfit, f"make the diff in CONTRIBUTING.md anew: {misfit}"

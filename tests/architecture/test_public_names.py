@@ -245,9 +245,3 @@ IMPORT = re.compile(r"^(?:from [\w.]+ import (?:\([^)]*\)|.+)|import [\w.]+)$", 
 )
 def test_a_private_import_is_found(line: str, found: list[str]) -> None:
     assert private_imports(line) == found
-
-
-def test_the_typed_program_uses_every_public_name() -> None:
-    program = Path(__file__).with_name("typed_names.py").read_text(encoding="utf-8")
-    used = {one.id for one in ast.walk(ast.parse(program)) if isinstance(one, ast.Name)}
-    assert sorted(set(PUBLIC) - used) == []

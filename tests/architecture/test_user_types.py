@@ -4,11 +4,13 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_origin
 
 import pytest
 
+import outlast
 from outlast import sdk
-from tests.architecture.source import copy_as_in_a_wheel
+from tests.architecture.source import PUBLIC, copy_as_in_a_wheel
 
 pytest.importorskip("pyright", reason="it comes with the dependency group lint")
 
@@ -58,6 +60,36 @@ server = MCPServerStdio({"command": "a"}, tool_filter=allowed)
 
 WRONG_LINE_OF_THE_SDK = "from outlast.items import Nothing"
 
+LOOSE = """
+def function(given): return given
+class Box(dict): ...
+"""
+LOOSE_NAMES = """
+from loose import function, Box
+def use(one: Box) -> Box: return one
+value = function
+"""
+"""What `every_name` is for: public names whose types are not known."""
+
+
+def every_name() -> str:
+    """Return a program that uses each public name, types with all of their parameters."""
+    types, values = list[str](), list[str]()
+    for name in PUBLIC:
+        public = getattr(outlast, name)
+        count = len(getattr(public, "__parameters__", ()))
+        parameters = f"[{', '.join(['Any'] * count)}]" if count else ""
+        is_type = isinstance(public, type) or get_origin(public) is not None
+        (types if is_type else values).append(name + parameters)
+    return "\n".join(
+        [
+            "from typing import Any",
+            *(f"from outlast import {name}" for name in PUBLIC),
+            *(f"def use_{at}(one: {name}) -> {name}: return one" for at, name in enumerate(types)),
+            *(f"value_{at} = {name}" for at, name in enumerate(values)),
+        ]
+    )
+
 
 def complaints(folder: Path) -> dict[str, dict[int, str]]:
     """Return what pyright says of each program in a folder, by line."""
@@ -75,15 +107,20 @@ def complaints(folder: Path) -> dict[str, dict[int, str]]:
 @pytest.mark.full
 def test_a_program_with_types_passes_strictly_and_its_mistakes_do_not(tmp_path: Path) -> None:
     (tmp_path / "right.py").write_text(PROGRAM.read_text())
+    (tmp_path / "names.py").write_text(every_name())
     (tmp_path / "lines.py").write_text(LINES_OF_THE_SDK)
     (tmp_path / "wrong.py").write_text(WRONG)
     (tmp_path / "wrong_line.py").write_text(WRONG_LINE_OF_THE_SDK)
+    (tmp_path / "loose_names.py").write_text(LOOSE_NAMES)
     copy_as_in_a_wheel(tmp_path / "installed")
+    (tmp_path / "installed" / "loose.py").write_text(LOOSE)
     settings = {"typeCheckingMode": "strict", "pythonVersion": "3.11", "include": ["*.py"]}
     settings |= {"extraPaths": [str(tmp_path / "installed")]}
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
     found = complaints(tmp_path)
     assert found["right.py"] == {}
+    assert found["names.py"] == {}
     assert found["lines.py"] == {}
+    assert set(found["loose_names.py"]) == {2, 4}
     assert set(found["wrong.py"]) == WRONG_LINES
     assert "unknown import symbol" in found["wrong_line.py"][1]
