@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from outlast import Agent, function_tool
-from outlast.activities.carry_out import FIRST, carry_out
+from outlast.activities.attempt import FIRST, carry_out
 from outlast.activities.content import recorded_result, whole_request
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.registry import Registry

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from outlast import Agent, ApprovalPolicy, function_tool
-from outlast.activities.approval_gate import GuardedCall, seen_now, tool_digest, tool_verdict
+from outlast.activities.approvals.gate import GuardedCall, seen_now, tool_digest, tool_verdict
 from outlast.activities.invocation import Invocation
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.registry import Registry

@@ -17,22 +17,22 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.service import RPCError, RPCStatusCode
 
+from outlast.activities.attempt import Attempt, carry_out
 from outlast.activities.attempt_error import AttemptError
-from outlast.activities.carry_out import Attempt, carry_out
 from outlast.activities.content import ATTEMPTS, recorded_result, whole_request
-from outlast.activities.engine_heartbeat import (
+from outlast.activities.errors import EffectError, cut, is_retryable
+from outlast.activities.heartbeats.engine_heartbeat import (
     began_in_time,
     heartbeat_timeout,
     progress_sender,
     relief,
     sender,
 )
-from outlast.activities.errors import EffectError, cut, is_retryable
-from outlast.activities.heartbeats import Beat, heartbeats
+from outlast.activities.heartbeats.heartbeats import Beat, heartbeats
+from outlast.activities.heartbeats.stream_heartbeats import Cadence, StreamHeartbeats
 from outlast.activities.late_results import late_results
-from outlast.activities.model_retry import OF_THE_MODEL
+from outlast.activities.model.retry import OF_THE_MODEL
 from outlast.activities.retry_delay import next_attempt_in
-from outlast.activities.stream_heartbeats import Cadence, StreamHeartbeats
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.contract import claims, failures, names, policies, records
 from outlast.contract.effects import EffectKind, EffectRequest, kind_of_activity

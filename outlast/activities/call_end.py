@@ -7,9 +7,9 @@ parent's hooks.
 from dataclasses import replace
 
 from outlast.activities.errors import failure_of, of_user_code
+from outlast.activities.guardrails.tool_checks import ToolCheck, check_result
 from outlast.activities.invocation import Invocation
 from outlast.activities.parent_call import ParentCall
-from outlast.activities.tool_checks import ToolCheck, check_result
 from outlast.agents.hooks import call_hooks
 from outlast.loop.checks import ENDS_CALLER
 

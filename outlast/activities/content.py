@@ -9,7 +9,7 @@ from dataclasses import replace
 from operator import is_
 from typing import Any, TypeVar
 
-from outlast.activities.carry_out import FIRST, Attempt
+from outlast.activities.attempt import FIRST, Attempt
 from outlast.activities.errors import EffectError
 from outlast.activities.prefix_cache import PrefixCache
 from outlast.activities.worker_deps import WorkerDeps

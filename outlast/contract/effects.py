@@ -116,7 +116,7 @@ ROWS: Final = (
     EffectKind(
         effect=effects.PrepareRun,
         activity=names.ACTIVITY_PREPARE,
-        function="outlast.activities.preparation:prepare_run",
+        function="outlast.activities.effects.prepare_run:prepare_run",
         result=PreparedRun,
         event=effects.RunPrepared,
         label=lambda effect: f"The start of {effect.agent}",
@@ -127,7 +127,7 @@ ROWS: Final = (
     EffectKind(
         effect=effects.CheckInput,
         activity=names.ACTIVITY_CHECK,
-        function="outlast.activities.input_check:check_input",
+        function="outlast.activities.effects.check_input:check_input",
         result=CheckResult,
         event=effects.InputChecked,
         label=lambda effect: f"An input guardrail of {effect.agent}",
@@ -138,7 +138,7 @@ ROWS: Final = (
     EffectKind(
         effect=effects.CallModel,
         activity=names.ACTIVITY_MODEL,
-        function="outlast.activities.model:call_model",
+        function="outlast.activities.effects.call_model:call_model",
         result=ModelReply,
         event=effects.ModelReplied,
         label=lambda effect: f"The model call of {effect.agent}",
@@ -151,7 +151,7 @@ ROWS: Final = (
     EffectKind(
         effect=effects.RunTool,
         activity=names.TOOL_PREFIX,
-        function="outlast.activities.tool:run_tool",
+        function="outlast.activities.effects.run_tool:run_tool",
         result=ToolResult,
         event=effects.ToolFinished,
         label=lambda effect: f"The tool {effect.name}",
@@ -175,7 +175,7 @@ ROWS: Final = (
     EffectKind(
         effect=effects.RunHandoff,
         activity=names.HANDOFF_PREFIX,
-        function="outlast.activities.handoff:run_handoff",
+        function="outlast.activities.effects.run_handoff:run_handoff",
         result=HandoffResult,
         event=effects.HandoffFinished,
         label=lambda effect: f"The callback of the handoff {effect.name}",
@@ -188,7 +188,7 @@ ROWS: Final = (
     EffectKind(
         effect=effects.FinalizeAnswer,
         activity=names.ACTIVITY_FINALIZE,
-        function="outlast.activities.finalize:finalize_answer",
+        function="outlast.activities.effects.finalize_answer:finalize_answer",
         result=FinalizedAnswer,
         event=effects.AnswerFinalized,
         label=lambda effect: f"The end of {effect.agent}'s answer",
@@ -201,7 +201,7 @@ ROWS: Final = (
     EffectKind(
         effect=effects.SaveSession,
         activity=names.ACTIVITY_SAVE,
-        function="outlast.activities.memory:save_session",
+        function="outlast.activities.effects.save_session:save_session",
         result=None,
         event=effects.SessionSaved,
         label=lambda _: "Saving the session",
@@ -239,7 +239,7 @@ ROWS: Final = (
     EffectKind(
         effect=effects.NotifyPeople,
         activity=names.ACTIVITY_NOTIFY,
-        function="outlast.activities.notify:notify_people",
+        function="outlast.activities.effects.notify_people:notify_people",
         result=NoticeReceipt,
         event=effects.PeopleNotified,
         label=lambda _: "The notification of people",

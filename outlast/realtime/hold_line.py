@@ -2,7 +2,7 @@
 
 from temporalio import activity
 
-from outlast.activities.carry_out import Attempt
+from outlast.activities.attempt import Attempt
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.contract.effects import EffectRequest
 from outlast.loop.effects import HoldLine

@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from outlast.activities.errors import lacking
-from outlast.activities.invocation import Invocation
-from outlast.activities.model import (
+from outlast.activities.effects.call_model import (
     instructions_of,
     invocation_of,
     planned_reply,
     stored_prompt_of,
 )
-from outlast.activities.offered_tools import OfferedTools, offered_tools
+from outlast.activities.errors import lacking
+from outlast.activities.invocation import Invocation
+from outlast.activities.planning.offered_tools import OfferedTools, offered_tools
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.errors import UserError
 from outlast.loop.calls import ModelReply

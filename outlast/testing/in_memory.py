@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import time_ns
 
-from outlast.activities.carry_out import Attempt, carry_out
+from outlast.activities.attempt import Attempt, carry_out
 from outlast.activities.content import NO_STORE, recorded_result, whole_request
 from outlast.activities.errors import EffectError
 from outlast.activities.worker_deps import WorkerDeps

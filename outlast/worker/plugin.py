@@ -22,7 +22,7 @@ from temporalio.worker import (
 )
 
 from outlast.activities.boundary import EffectActivities
-from outlast.activities.intake import begin_attempts_like_this
+from outlast.activities.heartbeats.fallback_poller import begin_attempts_like_this
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.approval_points import approval_points, unproven_policies

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from outlast.activities import engine_heartbeat
-from outlast.activities.heartbeats import heartbeats
-from outlast.activities.intake import fits_sdk
+from outlast.activities.heartbeats import engine_heartbeat
+from outlast.activities.heartbeats.fallback_poller import fits_sdk
+from outlast.activities.heartbeats.heartbeats import heartbeats
 from outlast.agents.agent import Agent
 from outlast.agents.config.run_config import RunConfig
 from outlast.agents.tools.function_tool import function_tool

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from outlast import Agent, RunClosed, UserError, function_tool
-from outlast.activities.approval_gate import tool_digest
+from outlast.activities.approvals.gate import tool_digest
 from outlast.client.handle import RunHandle
 from outlast.contract import blobs
 from outlast.loop.state import LoopState, line_of

@@ -1,0 +1,557 @@
+"""Carries out `CallModel`: calls an agent's model, and plans its reply.
+
+In order: start hooks, the agent's tools, instructions and prompt, the input filter, the model call
+between its hooks, the plan.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, cast
+
+from outlast.activities.attempt import FIRST, Attempt
+from outlast.activities.cost import cost_micros, price_for
+from outlast.activities.errors import EffectError, failure_of, lacking, of_model, of_user_code
+from outlast.activities.inner_spans import model_span
+from outlast.activities.invocation import Invocation
+from outlast.activities.model.input import sent_input, sent_items, shown_items
+from outlast.activities.model.response import OnEvent, ask
+from outlast.activities.model.retry import FailedAttempt, apply_retry_settings
+from outlast.activities.nested_stream import NestedStream, nested_events
+from outlast.activities.planning.offered_tools import OfferedTools, offered_tools
+from outlast.activities.planning.plan import Plan, model_label, plan_reply
+from outlast.activities.planning.plan_callbacks import servers_away
+from outlast.activities.worker_deps import WorkerDeps
+from outlast.agents.agent import Agent
+from outlast.agents.callables import call
+from outlast.agents.config.model_defaults import UNSET, settings_of_model
+from outlast.agents.config.model_settings import ModelSettings
+from outlast.agents.config.run_config import CallModelData, ModelInputData
+from outlast.agents.config.settings import MODEL_REF, read_model_settings, read_tool_execution
+from outlast.agents.context.codec import context_type_of
+from outlast.agents.context.wrapper import show_turn
+from outlast.agents.errors import UserError
+from outlast.agents.hooks import call_hooks
+from outlast.agents.items.raw_items import copies
+from outlast.agents.prompt import prompt_of
+from outlast.agents.registry import handoffs_of, target_of
+from outlast.agents.schemas.agent_output import output_schema_of
+from outlast.agents.schemas.provider_names import (
+    provider_name,
+    with_own_names,
+)
+from outlast.agents.tools.hosted import function_tools
+from outlast.agents.tools.use_behavior import JUDGED
+from outlast.agents.usage import plain_usage
+from outlast.contract import failures
+from outlast.contract.effects import EffectRequest
+from outlast.contract.names import SETTING_STREAM
+from outlast.loop.call_forms import FUNCTION, MCP_APPROVAL, form_of
+from outlast.loop.calls import ModelReply
+from outlast.loop.checks import INPUT_CHECKS
+from outlast.loop.effects import CallModel
+from outlast.loop.items import Item
+from outlast.loop.values import Failure, JsonObject
+from outlast.ports.model import (
+    Model,
+    ModelError,
+    ModelProvider,
+    ModelRequest,
+    ModelResponse,
+    OutputSpec,
+)
+from outlast.ports.model_arguments import CallObjects, ModelTracing, output_spec
+from outlast.ports.run_response import RunResponse
+from outlast.tracing.provider import get_current_span
+
+
+async def call_model(
+    worker: WorkerDeps,
+    request: EffectRequest[CallModel],
+    attempt: Attempt = FIRST,
+) -> ModelReply:
+    """Call the agent's model with the conversation so far.
+
+    User code before the model call may fail and be retried. A failure after the call is part of the
+    reply, so that no retry pays twice.
+
+    Args:
+        worker: the worker's definitions.
+        request: the model call.
+        on_event: receives the raw events, if the run streams.
+        attempt: the attempt.
+
+    Raises:
+        EffectError: user code or the provider failed before there was a reply.
+    """
+    effect = request.effect
+    invocation = invocation_of(worker, effect)
+    if _has_new_checks(invocation, effect):
+        return ModelReply(items=(), required_steps=invocation.required_steps(), unchecked=True)
+    async with nested_events(invocation, effect) as stream:
+        await stream.turn(effect, request.items, attempt=attempt.number)
+        reply = await _call_model(invocation, request, stream, attempt)
+        await stream.reply(effect, reply)
+    return reply
+
+
+def _has_new_checks(invocation: Invocation, effect: CallModel) -> bool:
+    """Whether the agent has new input guardrails that did not run for the question.
+
+    A conversation may be open for days: its required steps may date from before a deploy.
+    """
+    return effect.turn == 1 and not INPUT_CHECKS.intersection(invocation.required_steps()) <= {
+        *effect.required_steps
+    }
+
+
+async def _call_model(
+    invocation: Invocation,
+    request: EffectRequest[CallModel],
+    stream: NestedStream,
+    attempt: Attempt,
+) -> ModelReply:
+    """Call the model, and plan its reply."""
+    effect = request.effect
+    show_turn(invocation.wrapper, _question(request))
+    if effect.starts:
+        # These hooks may still change the agent.
+        await invocation.call_agent_hooks(
+            "on_agent_start", "on_start", turn_input=lambda: invocation.wrapper.turn_input
+        )
+    offer = await offered_tools(invocation, attempt=attempt.number)
+    model, label = _model_of(invocation)
+    price = price_for(invocation.settings, label)
+    model_request = await _request(invocation, request, offer, model)
+    await _call_start_hooks(invocation, model_request)
+    is_read = invocation.parent_call is None or stream.has_callback
+    streams = is_read and (effect.streams or invocation.settings.get(SETTING_STREAM) is True)
+    retry = model_request.settings.retry
+    policy = retry.policy if retry is not None else None
+    policy = invocation.named(policy) if isinstance(policy, str) else policy
+    try:
+        is_response = getattr(model, "api", None) == "responses"
+        with model_span(label, model_request, is_response=is_response) as record_response:
+            objects = _objects(invocation, offer)
+
+            def answered(sent: ModelRequest, on_event: OnEvent | None) -> Awaitable[ModelResponse]:
+                of = invocation.agent_name
+                return ask(model, sent, on_event, stream, of=of, objects=objects)
+
+            on_event = attempt.on_event if _has_readers(invocation) else None
+            if not streams and on_event is not None and attempt.is_watched():
+                response = await _answered_to_watchers(answered, model_request, on_event)
+            else:
+                response = await answered(model_request, on_event if streams else None)
+            record_response(response)
+    except EffectError as error:
+        failed = FailedAttempt(
+            number=attempt.number, request=model_request, stream=streams, model=model
+        )
+        await apply_retry_settings(error, failed, policy)
+        raise
+    response = _with_own_names(response, offer)
+    reply = await planned_reply(invocation, request.items, offer, response, label)
+    if price is not None:
+        reply = replace(reply, cost_micros=cost_micros(price, reply))
+    keeps_usage = model_request.settings.preserve_raw_usage is True
+    return replace(reply, raw_usage=response.raw_usage) if keeps_usage else reply
+
+
+async def _answered_to_watchers(
+    answered: Callable[[ModelRequest, OnEvent | None], Awaitable[ModelResponse]],
+    request: ModelRequest,
+    on_event: OnEvent,
+) -> ModelResponse:
+    """Stream a call only because of readers in this process, who must not change the run.
+
+    The stream has usage, as a response that is not streamed has. A model that refuses to stream is
+    called again without.
+    """
+    settings = replace(request.settings, include_usage=True)
+    begun = False
+
+    def forward(event: JsonObject) -> None:
+        nonlocal begun
+        begun = True
+        on_event(event)
+
+    try:
+        return await answered(replace(request, settings=settings), forward)
+    except EffectError as error:
+        if begun or error.retryable:
+            raise
+    return await answered(request, None)
+
+
+def _has_readers(invocation: Invocation) -> bool:
+    """Whether readers of the run get the text while the model writes it.
+
+    Not that of a nested run, which a callback reads, nor an answer that a person has to approve.
+    """
+    approval = invocation.agent.output_approval
+    is_approved_later = invocation.approval_policy("answer", "", approval) is not None
+    return invocation.parent_call is None and not is_approved_later
+
+
+async def _call_start_hooks(invocation: Invocation, request: ModelRequest) -> None:
+    """Call the hooks before the model call.
+
+    Raises:
+        EffectError: a hook failed.
+    """
+    if not invocation.hooked("on_llm_start", "on_llm_start"):
+        return
+    calls = invocation.hook_calls(
+        "on_llm_start",
+        "on_llm_start",
+        invocation.wrapper,
+        invocation.agent,
+        request.instructions,
+        list(request.input),
+    )
+    try:
+        await call_hooks(*calls)
+    except Exception as error:
+        raise of_user_code(f"on_llm_start of agent {invocation.agent.name!r}", error) from error
+
+
+def _with_own_names(response: ModelResponse, offer: OfferedTools) -> ModelResponse:
+    """Return a response with the tools' own names; invalid calls stay for the plan."""
+    output = cast("object", response.output)
+    names = [*offer.tools, *offer.handoffs]
+    if not isinstance(output, list | tuple) or all(name.isascii() for name in names):
+        return response
+    items = cast("Sequence[object]", output)
+    if not all(isinstance(item, dict) for item in items):
+        return response
+    return replace(response, output=with_own_names(cast("Sequence[JsonObject]", items), names))
+
+
+def _question(request: EffectRequest[CallModel]) -> list[JsonObject]:
+    """Return the input of the question: the items before those that the run added."""
+    items = request.items[: request.effect.history]
+    if not request.effect.starts:  # only a starting agent's call has the number
+        inputs = (at for at, item in enumerate(items, 1) if item.kind in {"input", "history"})
+        items = items[: max(inputs, default=0)]
+    return [item.raw for item in items]
+
+
+def invocation_of(worker: WorkerDeps, effect: CallModel) -> Invocation:
+    """Return the invocation of a model call.
+
+    Raises:
+        EffectError: the worker lacks the agent, or an agent that it hands over to.
+    """
+    try:
+        agent = worker.registry.agent(effect.agent)
+        for entry in handoffs_of(agent):
+            if not entry.picks_agent:
+                target_of(entry)  # fails now, before the model call is paid for
+    except UserError as error:
+        raise lacking(str(error)) from error
+    invocation = Invocation.of(worker, effect, annotated_type(agent))
+    invocation.server_managed = effect.conversation_id is not None or effect.chained
+    invocation.decided = effect.decided
+    return invocation
+
+
+async def _request(
+    invocation: Invocation,
+    request: EffectRequest[CallModel],
+    offer: OfferedTools,
+    model: Model,
+) -> ModelRequest:
+    """Return the model request, after the run's input filter."""
+    effect = request.effect
+    instructions, prompt = await _instructions_and_prompt(invocation)
+    instructions = _with_servers_away(instructions, offer)
+    instructions, sent = await _apply_input_filter(invocation, instructions, request.items)
+    settings = _settings(invocation, model, has_prompt=prompt is not None)
+    resets = effect.tools_used and invocation.agent.reset_tool_choice
+    if settings.tool_choice is not None and (resets or _forces_missing(settings, offer)):
+        settings = replace(settings, tool_choice=None)
+    elif isinstance(settings.tool_choice, str):
+        settings = replace(settings, tool_choice=provider_name(settings.tool_choice))
+    entries = offer.entries()
+    return ModelRequest(
+        instructions=instructions,
+        input=sent,
+        tools=offer.specs(),
+        hosted_tools=list(entries.values()),
+        hosted_positions=list(entries),
+        output=_output(invocation.agent),
+        settings=settings,
+        previous_response_id=effect.previous_response_id,
+        conversation_id=effect.conversation_id,
+        prompt=prompt,
+        run_id=invocation.run_id,
+    )
+
+
+_model_defaults = lru_cache(maxsize=256)(settings_of_model)
+"""The default settings of a model, which nothing changes."""
+
+
+def _settings(invocation: Invocation, model: Model, *, has_prompt: bool) -> ModelSettings:
+    """Return the call's settings: the run's, then the agent's or the model's."""
+    own = invocation.agent.model_settings
+    if own is UNSET:
+        own = _model_defaults(_name_with_defaults(invocation, model, has_prompt=has_prompt))
+    return own.resolve(read_model_settings(invocation.settings.get("model_settings")))
+
+
+def _name_with_defaults(invocation: Invocation, model: Model, *, has_prompt: bool) -> str:
+    """Return the name of the model that the defaults apply to; empty for none.
+
+    A model object, and a model that a stored prompt may choose, have no defaults. Where nobody
+    names a model, the name is that of the provider's default model.
+    """
+    chosen = _chosen_model(invocation)
+    if chosen is None and not has_prompt:
+        chosen = getattr(model, "name", None)
+    return chosen if isinstance(chosen, str) else ""
+
+
+async def _instructions_and_prompt(
+    invocation: Invocation,
+) -> tuple[str | None, JsonObject | None]:
+    """Return the agent's instructions and stored prompt; two callables run in parallel."""
+    agent = invocation.agent
+    if callable(agent.instructions) and callable(agent.prompt):
+        return await asyncio.gather(instructions_of(invocation), stored_prompt_of(invocation))
+    return await instructions_of(invocation), await stored_prompt_of(invocation)
+
+
+async def instructions_of(invocation: Invocation) -> str | None:
+    """Return the agent's instructions.
+
+    Raises:
+        EffectError: the callable that makes them failed.
+    """
+    agent = invocation.agent
+    if agent.instructions is None or isinstance(agent.instructions, str):
+        return agent.instructions
+    what = f"The instructions of agent {agent.name!r}"
+    try:
+        text: object = await call(agent.instructions, invocation.wrapper, agent)
+    except Exception as error:
+        raise of_user_code(what, error) from error
+    if not isinstance(text, str):
+        message = f"{what} returned {type(text).__name__} instead of a string."
+        raise EffectError(failures.USER_ERROR, message, retryable=False)
+    return text
+
+
+def _with_servers_away(instructions: str | None, offer: OfferedTools) -> str | None:
+    """Add the unavailable servers to the instructions."""
+    if not offer.away:
+        return instructions
+    notice = f"{servers_away(offer.away)} If they are needed, say so instead of guessing."
+    return notice if not instructions else f"{instructions}\n\n{notice}"
+
+
+def _forces_missing(settings: ModelSettings, offer: OfferedTools) -> bool:
+    """Whether tool_choice names a tool of an unavailable server."""
+    if not offer.away or settings.tool_choice in {"auto", "none"}:
+        return False
+    if settings.tool_choice == "required":
+        return not (offer.specs() or offer.entries())
+    return isinstance(settings.tool_choice, str) and settings.tool_choice not in {
+        *offer.tools,
+        *offer.handoffs,
+        *offer.hosted_kinds(),
+    }
+
+
+async def stored_prompt_of(invocation: Invocation) -> JsonObject | None:
+    """Return the agent's stored prompt.
+
+    Raises:
+        EffectError: the callable that chooses it failed.
+    """
+    try:
+        return await prompt_of(invocation.agent.prompt, invocation.wrapper, invocation.agent)
+    except Exception as error:
+        raise of_user_code(f"The prompt of agent {invocation.agent.name!r}", error) from error
+
+
+def _output(agent: Agent[Any]) -> OutputSpec | None:
+    """Return the output type for the provider."""
+    try:
+        return output_spec(output_schema_of(agent.output_type))
+    except Exception as error:  # a schema may be the user's own class
+        raise of_user_code(f"The output type of agent {agent.name!r}", error) from error
+
+
+async def _apply_input_filter(
+    invocation: Invocation, instructions: str | None, items: Sequence[Item]
+) -> tuple[str | None, list[JsonObject]]:
+    """Return the instructions and the input, after the run's input filter.
+
+    User code gets copies: its changes affect the request, and not the run.
+    """
+    chosen = invocation.reference("call_model_input_filter")
+    if chosen is None:
+        sent = sent_input(invocation, items)
+        is_seen = invocation.hooked("on_llm_start", "on_llm_start")
+        return instructions, copies(sent) if is_seen else sent
+    what = "call_model_input_filter"
+    shown = copies(shown_items(invocation, items))
+    copied = ModelInputData(input=shown, instructions=instructions)
+    call_data = CallModelData[Any](
+        model_data=copied, agent=invocation.agent, context=invocation.wrapper.context
+    )
+    try:
+        changed: object = await call(chosen, call_data)
+    except Exception as error:
+        raise of_user_code(what, error) from error
+    if not isinstance(changed, ModelInputData):
+        message = f"{what} returned {type(changed).__name__}: return ModelInputData(...)."
+        raise EffectError(failures.USER_ERROR, message, retryable=False)
+    _check_filter_result(changed.input, changed.instructions, what)
+    return changed.instructions, sent_items(changed.input)
+
+
+def _check_filter_result(items: object, instructions: object, what: str) -> None:
+    """Refuse input that cannot be sent.
+
+    Raises:
+        EffectError: the items or the instructions have the wrong type.
+    """
+    is_list = isinstance(items, list | tuple)
+    if not is_list or not all(isinstance(item, dict) for item in cast("list[object]", items)):
+        wrong, fits = cast("object", items), "input= must be a list of input items (dicts)"
+    elif instructions is not None and not isinstance(instructions, str):
+        wrong, fits = instructions, "instructions= must be a string or None"
+    else:
+        return
+    message = f"{what} returned ModelInputData with {wrong!r:.80}: {fits}."
+    raise EffectError(failures.USER_ERROR, message, retryable=False)
+
+
+def _chosen_model(invocation: Invocation) -> Any:
+    """Return the model or name that the run or the agent sets, or None."""
+    return (
+        invocation.reference(MODEL_REF)
+        or invocation.settings.get("model")
+        or invocation.agent.model
+    )
+
+
+def _model_of(invocation: Invocation) -> tuple[Model, str]:
+    """Return the model and its name for people; the run's model outranks the agent's."""
+    model = _chosen_model(invocation)
+    if model is not None and not isinstance(model, str):
+        return model, model_label(model)
+    provider: ModelProvider = invocation.reference("model_provider") or invocation.worker.models
+    try:
+        found = cast("object", provider.get_model(model))
+    except ModelError as error:
+        raise of_model(error) from error
+    except Exception as error:
+        raise of_user_code(f"The model provider, asked for {model!r},", error) from error
+    if not callable(getattr(found, "get_response", None)):
+        message = (
+            f"The model provider {type(provider).__name__}, asked for {model!r} of agent "
+            f"{invocation.agent.name!r}, returned {type(found).__name__}: get_model must return a "
+            "model, which is an object with get_response."
+        )
+        raise EffectError(failures.USER_ERROR, message, retryable=False)
+    return cast("Model", found), model_label(model)
+
+
+def _objects(invocation: Invocation, offer: OfferedTools) -> CallObjects:
+    """Return the arguments of models that take them as objects."""
+    span = get_current_span()
+    if span is None or not span.is_recorded:
+        tracing = ModelTracing.DISABLED
+    elif invocation.settings.get("trace_include_sensitive_data") is False:
+        tracing = ModelTracing.ENABLED_WITHOUT_DATA
+    else:
+        tracing = ModelTracing.ENABLED
+    return CallObjects(
+        tools=offer.all_tools(),
+        handoffs=[*offer.handoffs.values()],
+        output_schema=output_schema_of(invocation.agent.output_type),
+        tracing=tracing,
+    )
+
+
+async def planned_reply(
+    invocation: Invocation,
+    history: Sequence[Item],
+    offer: OfferedTools,
+    response: ModelResponse,
+    label: str,
+) -> ModelReply:
+    """Return a model's reply with its plan; raises nothing, because the model is paid.
+
+    Args:
+        invocation: the agent and the context.
+        history: the items before the reply.
+        offer: the tools and handoffs that the model had.
+        response: the model's response.
+        label: the model's name, for people to read.
+    """
+    invocation.usage.add(response.usage)  # user code after the call sees its usage
+    plan = await plan_reply(response.output, offer, history, invocation)
+    failure, changes = await _after(invocation, plan, response), ()
+    try:
+        changes = invocation.changes()
+    except EffectError as error:
+        failure = failure or Failure(code=error.code, message=error.message)
+    return ModelReply(
+        items=plan.items,
+        usage=plain_usage(response.usage),
+        calls=plan.calls,
+        final=plan.final,
+        value=plan.value,
+        failure=failure,
+        changes=changes,
+        model=label,
+        response_id=response.response_id,
+        request_id=response.request_id,
+        required_steps=invocation.required_steps(),
+        judged=plan.ends_with == JUDGED,
+        checks=plan.checks,
+        parallel=_at_once(invocation, plan),
+        answer_terms=plan.approval.terms if plan.approval.needs_approval else None,
+        answer_reason=plan.approval.reason,
+    )
+
+
+def _at_once(invocation: Invocation, plan: Plan) -> int | None:
+    """Return how many calls may run in parallel; one if several use the same machine.
+
+    A model that writes two patches or commands expects them to run in order.
+    """
+    forms = [form_of(plan.items[call.item]) for call in plan.calls]
+    machines = [form for form in forms if form not in {FUNCTION, MCP_APPROVAL}]
+    if len(machines) > len(set(machines)):
+        return 1
+    return read_tool_execution(invocation.settings).max_function_tool_concurrency
+
+
+async def _after(invocation: Invocation, plan: Plan, response: ModelResponse) -> Failure | None:
+    """Call the hooks after the model call, and return why the run cannot go on, if so."""
+    if not plan.reuses_call_id and invocation.hooked("on_llm_end", "on_llm_end"):
+        seen = RunResponse.of(response)
+        calls = invocation.hook_calls(
+            "on_llm_end", "on_llm_end", invocation.wrapper, invocation.agent, seen
+        )
+        try:
+            await call_hooks(*reversed(calls))  # the agent's first, as in the SDK
+        except Exception as error:  # noqa: BLE001  a hook's error fails the run without a retry
+            what = f"on_llm_end of agent {invocation.agent.name!r}"
+            return plan.failure or failure_of(what, error)
+    return plan.failure
+
+
+def annotated_type(agent: Agent[Any]) -> Any:
+    """Return the context type that the agent's callables are annotated with, if any."""
+    offered = [*function_tools(agent.tools), *handoffs_of(agent)]
+    entries: list[object] = [agent.instructions, *(entry.is_enabled for entry in offered)]
+    types = (context_type_of(entry) for entry in entries if callable(entry))
+    return next((context_type for context_type in types if context_type is not None), None)

@@ -1,0 +1,135 @@
+"""Carries out `PrepareRun`, which checks the agent and prepares the input.
+
+Everything is checked before the first model call is paid for.
+"""
+
+from dataclasses import replace
+from functools import partial
+
+from outlast.activities.approvals.gate import GuardedCall, tool_digest, tool_verdict
+from outlast.activities.attempt import FIRST, Attempt
+from outlast.activities.effects.call_model import annotated_type
+from outlast.activities.effects.save_session import load
+from outlast.activities.errors import EffectError, of_user_code
+from outlast.activities.invocation import Invocation
+from outlast.activities.parent_call import ParentCall, parent_call_of
+from outlast.activities.planning.plan import model_label
+from outlast.activities.worker_deps import WorkerDeps
+from outlast.agents.agent_tools.agent_tool import nested_input
+from outlast.agents.config.settings import MODEL_REF, references_in
+from outlast.agents.errors import UserError
+from outlast.agents.hooks import call_hooks
+from outlast.contract import failures
+from outlast.contract.effects import EffectRequest
+from outlast.contract.names import SETTING_SESSION
+from outlast.contract.records import messages_of, write
+from outlast.loop.call_forms import FUNCTION, call_item
+from outlast.loop.calls import PreparedRun
+from outlast.loop.checks import LACKS_APPROVAL
+from outlast.loop.effects import PrepareRun
+from outlast.loop.values import NO_USAGE, JsonObject, Usage
+
+
+async def prepare_run(
+    worker: WorkerDeps, request: EffectRequest[PrepareRun], attempt: Attempt = FIRST
+) -> PreparedRun:
+    """Look the starting agent up, before anything is paid for.
+
+    Raises:
+        EffectError: the worker lacks the agent or an object named in the settings, the context does
+        not fit, or the session failed.
+    """
+    effect = request.effect
+    settings = effect.settings or {}
+    parent_call_of(worker.registry, settings)  # registers the names in the tool's own settings
+    try:
+        agent = worker.registry.agent(effect.agent)
+        borrowed = worker.borrow(effect.context, effect.context_type, annotated_type(agent))
+        for name in worker.registry.unknown_references(references_in(settings)):
+            worker.registry.reference(name)
+    except UserError as error:
+        raise EffectError(failures.USER_ERROR, str(error), retryable=False) from error
+    invocation = Invocation.of(worker, _Request(effect), annotated_type(agent))
+    if invocation.parent_call is not None:
+        await _check_approved(invocation, invocation.parent_call, attempt)
+    content = await _content(invocation, effect)
+    old: tuple[int, ...] = ()
+    if content is not None and SETTING_SESSION in settings:
+        merged = await load(worker.registry, settings, content, invocation.tool)
+        content = tuple(merged.items)
+        old = tuple(at for at, is_new in enumerate(merged.new) if not is_new)
+    return PreparedRun(
+        model=model_label(invocation.reference(MODEL_REF) or settings.get("model") or agent.model),
+        context=borrowed.value if effect.context is None else None,
+        required_steps=invocation.required_steps(),
+        changes=invocation.changes(),
+        input=content,
+        old=old,
+        notifies=bool(worker.notifiers),
+        notifies_later=bool(worker.notifiers),
+    )
+
+
+async def _check_approved(invocation: Invocation, call: ParentCall, attempt: Attempt) -> None:
+    """Refuse a nested run whose call people have not approved, if they have to.
+
+    The caller's run asks them then, as it does for a tool.
+
+    Raises:
+        EffectError: they have not, or nothing proves it.
+    """
+    execution, identity = attempt.execution, invocation.worker.identity
+    if execution is not None and identity is not None and call.evidence is not None:
+        lineage = await identity.lineage_of(execution)
+        execution = replace(execution, workflow_id=lineage.parent_id, execution_id=lineage.chain_id)
+    guarded = GuardedCall(
+        call_id=call.call_id,
+        arguments=call.arguments,
+        digest_of_tool=partial(
+            tool_digest, invocation.worker.registry.name_of(call.agent), call.tool
+        ),
+        evidence=call.evidence,
+        execution=execution,
+    )
+    raw = call_item(
+        FUNCTION, call_id=call.call_id, name=call.tool.called_name, arguments=call.arguments
+    )
+    caller = replace(invocation, agent=call.agent)
+    required = (await tool_verdict(call.tool, caller, raw, guarded)).required
+    if required is not None:
+        why = f" {required.reason}" if required.reason else ""
+        raise EffectError(
+            failures.USER_ERROR,
+            f"People have to approve this call of {call.tool.name} before it runs.{why}",
+            retryable=False,
+            details={LACKS_APPROVAL: write(replace(required, arguments=""))},
+        )
+
+
+async def _content(invocation: Invocation, request: PrepareRun) -> tuple[JsonObject, ...] | None:
+    """Return the run's input; for a nested run, made from the call's arguments."""
+    parent_call = invocation.parent_call
+    if parent_call is None:
+        return request.input
+    what = f"The input of the tool {parent_call.tool.name!r}"
+    try:
+        built = await nested_input(parent_call.tool, parent_call.arguments)
+        what = f"on_tool_start of agent {parent_call.agent.name!r}"
+        await call_hooks(*parent_call.hook_calls("on_tool_start", invocation.wrapper))
+    except Exception as error:
+        raise of_user_code(what, error) from error
+    return messages_of(built)
+
+
+class _Request:
+    """A `PrepareRun` as an effect's request, without usage."""
+
+    usage: Usage = NO_USAGE
+    turn = 0
+
+    def __init__(self, request: PrepareRun) -> None:
+        self.agent = request.agent
+        self.context = request.context
+        self.context_type = request.context_type
+        self.settings = request.settings
+        self.run_id = request.run_id

@@ -1,0 +1,597 @@
+"""Carries out `RunTool`: runs one attempt of a tool call.
+
+Runs the guardrails, hooks and the user's function within its time-out; decides which failures are
+retried and what the model reads of the last one.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Hashable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from outlast.activities.approvals.gate import GuardedCall, tool_digest, tool_verdict, with_defaults
+from outlast.activities.attempt import FIRST, Attempt
+from outlast.activities.effects.finalize_answer import final_of_tool
+from outlast.activities.errors import (
+    EffectError,
+    cut,
+    failure_of,
+    fits_surely,
+    fitting,
+    is_retryable,
+    lacking,
+    of_user_code,
+)
+from outlast.activities.failure_words import failure_words
+from outlast.activities.guardrails.tool_checks import ToolCheck, check_call, check_result
+from outlast.activities.inner_spans import record_failure, record_server
+from outlast.activities.invocation import Invocation
+from outlast.activities.planning.mcp_listing import listed_tool
+from outlast.activities.planning.plan_callbacks import formatted_failure, servers_away
+from outlast.activities.tool_times import LONGEST, SHORT_OUTPUT
+from outlast.activities.worker_deps import WorkerDeps
+from outlast.agents.callables import call
+from outlast.agents.context.codec import BorrowedContext
+from outlast.agents.context.shared import Borrower
+from outlast.agents.context.wrapper import ToolContext
+from outlast.agents.errors import AgentsException, ModelBehaviorError, ToolTimeoutError, UserError
+from outlast.agents.hooks import call_hooks
+from outlast.agents.items.tool_output import decode_output, encode_output
+from outlast.agents.logs import get_logger
+from outlast.agents.mcp.server import MCPNotSent
+from outlast.agents.mcp.tools import MCPFunctionTool
+from outlast.agents.tools.custom_data import CustomDataContext, as_custom_data
+from outlast.agents.tools.definition import FunctionTool, default_tool_error
+from outlast.agents.tools.local import LocalTool
+from outlast.contract import failures
+from outlast.contract.effects import EffectRequest
+from outlast.contract.records import write
+from outlast.loop.call_forms import call_item, output_item
+from outlast.loop.calls import ToolResult
+from outlast.loop.changes import Change
+from outlast.loop.checks import GuardrailRecord
+from outlast.loop.effects import RunTool
+from outlast.loop.phrases import REJECTED
+from outlast.loop.values import Failure, Json, JsonObject
+
+logger = get_logger(__name__)
+
+LARGEST_OUTPUT_BYTES = 500_000
+"""The maximum size of an output: more than any model reads, and below the limit of history."""
+
+LARGEST_FAST_OUTPUT_BYTES = 100_000
+"""The maximum output of a fast tool: all fast outputs travel in one message of at most 4 MB."""
+
+LARGEST_FAST_RESULT_BYTES = 300_000
+"""The maximum size of a fast call's whole result, including context changes."""
+
+DEFERRED = ToolResult(output=None, deferred=True)
+"""The result of a short tool's call that was not short: it runs again as an activity."""
+
+
+@dataclass(kw_only=True)
+class _Attempt:
+    """One attempt of a call."""
+
+    invocation: Invocation
+    tool: FunctionTool
+    context: ToolContext[Any]
+    request: RunTool
+    number: int
+    reading: "_Reading"
+    checks: tuple[GuardrailRecord, ...] = ()
+    borrower: Borrower
+    changes: tuple[Change, ...] = ()
+
+    @property
+    def is_last(self) -> bool:
+        return self.number >= self.request.policy.attempts
+
+
+class _Reading:
+    """Reads a call's arguments at most once: validators are user code."""
+
+    def __init__(self, tool: FunctionTool, arguments: str) -> None:
+        self.tool = tool
+        self._arguments = arguments
+        self._result: Any = None
+        self._error: Exception | None = None
+
+    def result(self) -> Any:
+        """Return what the tool's `read` returns; None if it has none.
+
+        Raises:
+            ModelBehaviorError: the arguments are invalid.
+            Exception: any error of a `read` of the user's.
+        """
+        if self._result is None and self._error is None and self.tool.read is not None:
+            try:
+                self._result = self.tool.read(self._arguments)
+            except Exception as error:  # noqa: BLE001  raised below, each time
+                self._error = error
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+    def altered(self) -> str:
+        """Return the arguments that validators changed; a call whose arguments are invalid fails."""
+        try:
+            read = self.result()
+        except Exception:  # noqa: BLE001  the call reports it
+            return ""
+        return "" if read is None else str(read.find_altered())
+
+
+async def run_tool(
+    worker: WorkerDeps, request: EffectRequest[RunTool], attempt: Attempt = FIRST
+) -> ToolResult:
+    """Run one attempt of a tool call, and limit the size of its result.
+
+    Raises:
+        EffectError: as for `_run_attempt`.
+    """
+    effect, times = request.effect, worker.tool_times
+    started, result = time.monotonic(), None
+    try:
+        if effect.policy.fast and effect.policy.defers:
+            result = await _brief_attempt(worker, effect, attempt)
+        else:
+            result = await _run_attempt(worker, effect, attempt)
+    finally:
+        times.record(effect.name, time.monotonic() - started, result)
+    return DEFERRED if result is None else _within_bounds(effect, result)
+
+
+async def _brief_attempt(
+    worker: WorkerDeps, request: RunTool, attempt: Attempt
+) -> ToolResult | None:
+    """Run an attempt inside a workflow task; return None if it needs a full activity.
+
+    Raises:
+        EffectError: the attempt failed, and a retry would not help.
+    """
+    try:
+        async with asyncio.timeout(LONGEST.total_seconds()):
+            result = await _run_attempt(worker, request, attempt)
+    except TimeoutError:
+        return None
+    except EffectError as error:
+        if error.retryable:
+            return None
+        raise
+    return result if isinstance(result.output, str) and len(result.output) <= SHORT_OUTPUT else None
+
+
+async def _run_attempt(worker: WorkerDeps, request: RunTool, made: Attempt) -> ToolResult:
+    """Run one attempt of a tool call, if its policy lets it run.
+
+    Args:
+        worker: the worker's definitions.
+        request: the call.
+        made: the attempt.
+
+    Raises:
+        EffectError: the attempt failed and needs a retry; or it was the last, and the tool does not
+        report failures to the model.
+    """
+    attempt = made.number
+    tool, away = await _tool_of(worker, request, attempt)
+    if tool is None or tool.form != request.form:
+        return _missing_tool_output(request, made, away)
+    invocation = Invocation.of(worker, request, tool.context_type)
+    reading = _Reading(tool, request.arguments)
+    stopped = await _stopped(reading, invocation, request, made)
+    if stopped is not None:
+        return stopped
+    own = invocation.borrowed
+    run = (request.run_id, repr(own.context_type))
+    with worker.shared_contexts.join(run, _reply_of(request, own), own) as borrower:
+        invocation.lend(borrower.borrowed)
+        this = _Attempt(
+            invocation=invocation,
+            tool=tool,
+            context=_tool_context(invocation, request, attempt, tool),
+            request=request,
+            number=attempt,
+            reading=reading,
+            borrower=borrower,
+        )
+        result = await _call_tool(this)
+        if not borrower.order:
+            return result
+        return replace(result, host=worker.shared_contexts.host, order=borrower.order)
+
+
+def _reply_of(request: RunTool, borrowed: BorrowedContext) -> Hashable | None:
+    """Return what the calls of a reply have in common; None for a call that shares no context.
+
+    A short call may be repeated as an activity, so its changes must not be seen before it ended.
+    """
+    if borrowed.is_new or request.policy.defers:
+        return None
+    return request.started_at_ms, request.question, request.turn
+
+
+async def _call_tool(this: _Attempt) -> ToolResult:
+    """Run the guardrails, hooks and the function of a call."""
+    tool, context, invocation = this.tool, this.context, this.invocation
+    try:
+        checked = await check_call(tool, context)
+        this.checks = checked.records
+        if checked.message is not None or checked.failure is not None:
+            return _guardrail_result(this, checked)
+        if tool.tool_input_guardrails or invocation.hooked("on_tool_start", "on_tool_start"):
+            await call_hooks(
+                *invocation.hook_calls(
+                    "on_tool_start", "on_tool_start", context, invocation.agent, tool
+                )
+            )
+            this.changes = this.borrower.changes(context)
+    except Exception as error:  # noqa: BLE001  a guardrail or hook that raises ends the run
+        return _run_failure(this, f"A guardrail or hook of the tool {tool.name!r}", error)
+    return await _finish(this, await _invoke(this))
+
+
+async def _tool_of(
+    worker: WorkerDeps, request: RunTool, attempt: int
+) -> tuple[FunctionTool | None, Sequence[str]]:
+    """Return the tool of a call, and the MCP servers that could not be asked for it.
+
+    A tool that people have approved is listed anew: it may have changed since.
+    """
+    name, source = request.name, request.source
+    try:
+        tool = worker.registry.tool(request.agent, name, source)
+        if request.evidence is None or not isinstance(tool, MCPFunctionTool):
+            return tool, ()
+    except UserError as error:
+        if not Invocation.of(worker, request).agent.mcp_servers:
+            raise lacking(str(error)) from error
+    invocation = Invocation.of(worker, request)
+    return await listed_tool(
+        invocation, name, source, attempt=attempt, attempts=request.policy.attempts
+    )
+
+
+async def _stopped(
+    reading: _Reading, invocation: Invocation, request: RunTool, made: Attempt
+) -> ToolResult | None:
+    """Return the result of a call that its policy does not let run yet; None if it may run."""
+    tool = reading.tool
+    written = filled = request.arguments
+    if not isinstance(tool, LocalTool):
+        filled = with_defaults(tool.params_json_schema, written)
+    if request.evidence is not None:  # what was approved is what runs
+        written = filled
+    call = GuardedCall(
+        call_id=request.call_id,
+        arguments=filled,
+        digest_of_tool=partial(tool_digest, request.agent, tool),
+        evidence=request.evidence,
+        execution=made.execution,
+        altered=None if tool.read is None else reading.altered,
+    )
+    raw = call_item(request.form, call_id=request.call_id, name=request.name, arguments=written)
+    verdict = await tool_verdict(tool, invocation, raw, call)
+    if verdict.refusal is not None:
+        text = verdict.refusal or REJECTED
+        return ToolResult(output=text, failed=True, value=text if request.final else None)
+    if verdict.required is None:
+        return None
+    return ToolResult(output=None, required=verdict.required)
+
+
+def _missing_tool_output(request: RunTool, made: Attempt, away: Sequence[str]) -> ToolResult:
+    """Return the output of a tool that its server no longer has or cannot list.
+
+    Raises:
+        EffectError: another worker may still have the tool.
+    """
+    why = servers_away(away) if away else f"The tool {request.name} no longer exists."
+    text = f"{why} The call was not carried out."
+    has_waited = made.patient and not away  # it would be sent from worker to worker for ever
+    if made.number < request.policy.attempts and not has_waited:
+        raise EffectError(failures.USER_ERROR, text, retryable=True)
+    return ToolResult(output=text, failed=True, value=text if request.final else None)
+
+
+async def _invoke(this: _Attempt) -> ToolResult:
+    """Call the function, and return its result or handle its failure."""
+    tool, request = this.tool, this.request
+    if isinstance(tool, MCPFunctionTool):
+        record_server(tool.server_name)
+    try:
+        problem = tool.validate(request.arguments) if tool.validate is not None else None
+        if problem is None:
+            this.context.arguments_read = this.reading.result()
+    except ModelBehaviorError as error:
+        problem = error.message
+    except Exception as error:  # noqa: BLE001  argument checks may be user code
+        return await _handle_failure(this, error)
+    if problem is not None:
+        return await _refuse_arguments(this, problem)
+    bound_seconds = request.policy.timeout_seconds
+    bound = asyncio.timeout(bound_seconds)
+    try:
+        async with bound:
+            value = await call(tool.on_invoke_tool, this.context, request.arguments)
+        result = _result(this, value)
+        # A context that is not JSON fails the call.
+        return replace(result, changes=this.borrower.changes(this.context))
+    except TimeoutError as error:
+        if not bound.expired():  # raised by the tool itself, such as a socket time-out
+            return await _handle_failure(this, error)
+        return await _handle_timeout(this, ToolTimeoutError.after(bound_seconds, tool.name))
+    except Exception as error:  # noqa: BLE001  user code
+        return await _handle_failure(this, error)
+
+
+async def _finish(this: _Attempt, result: ToolResult) -> ToolResult:
+    """Run the output guardrails and the end hooks, and return the result of the call."""
+    if result.failure is not None:
+        return replace(result, checks=this.checks)
+    tool, context, invocation = this.tool, this.context, this.invocation
+    lent = None
+    if result.failed:
+        lent = _before_call(this)
+        context.context = lent.context
+    try:
+        returned = result.output
+        is_observed = tool.tool_output_guardrails or invocation.hooked("on_tool_end", "on_tool_end")
+        has_data = tool.custom_data_extractor is not None or context.custom_data is not None
+        is_observed = is_observed or has_data
+        if not is_observed and not result.failed:
+            return replace(result, checks=this.checks) if this.checks else result
+        if is_observed and not result.failed:
+            is_local = isinstance(tool, LocalTool)
+            returned = (
+                tool.shown(returned) if is_local else decode_output(returned, tool.result_type)
+            )
+        checked = await check_result(tool, context, returned)
+        this.checks = (*this.checks, *checked.records)
+        if checked.failure is not None:
+            return _guardrail_result(this, checked)
+        if checked.message is not None:
+            value = checked.message if this.request.final else None
+            result = replace(result, output=checked.message, value=value)
+            returned = checked.message
+        result = replace(result, custom_data=await _custom_data(this, result.output, returned))
+        await call_hooks(
+            *invocation.hook_calls(
+                "on_tool_end", "on_tool_end", context, invocation.agent, tool, returned
+            )
+        )
+        changes = (
+            this.borrower.changes(context)
+            if lent is None
+            else (*this.changes, *lent.changes(context))
+        )
+        return replace(result, checks=this.checks, changes=changes)
+    except Exception as error:  # noqa: BLE001  a guardrail or hook that raises ends the run
+        return _run_failure(this, f"A guardrail or hook of the tool {tool.name!r}", error)
+
+
+async def _custom_data(this: _Attempt, output: Json, returned: Any) -> JsonObject | None:
+    """Return the program's own data of an output: the call's own, and what the tool makes of it."""
+    extractor, context = this.tool.custom_data_extractor, this.context
+    data = as_custom_data(context.custom_data)
+    if extractor is not None:
+        raw = deepcopy(output_item(this.request.call_id, output, this.request.form))
+        made = CustomDataContext(
+            tool_context=context, tool=this.tool, output=returned, raw_item=raw
+        )
+        data |= as_custom_data(await call(extractor, made))
+    return data or None
+
+
+def _before_call(this: _Attempt) -> BorrowedContext:
+    """Return the context after guardrails and hooks, without the changes of the failed call."""
+    return this.invocation.worker.borrow(
+        this.borrower.borrowed.value, this.request.context_type, this.tool.context_type
+    )
+
+
+def _tool_context(
+    invocation: Invocation, request: RunTool, attempt: int, tool: FunctionTool
+) -> ToolContext[Any]:
+    return ToolContext(
+        context=invocation.wrapper.context,
+        usage=invocation.usage,
+        run_id=request.run_id,
+        turn=request.turn,
+        tool_input=invocation.wrapper.tool_input,
+        tool_name=request.name,
+        tool_namespace=tool.namespace and tool.namespace.name,
+        tool_call_id=request.call_id,
+        tool_arguments=request.arguments,
+        agent=invocation.agent,
+        attempt=attempt,
+        idempotency_key=f"{request.run_id}:{request.call_id}",
+        approved=request.approved,
+        tool_call=call_item(
+            request.form,
+            call_id=request.call_id,
+            name=request.name,
+            arguments=request.arguments,
+        ),
+    )
+
+
+def _result(this: _Attempt, value: Any) -> ToolResult:
+    if isinstance(this.tool, LocalTool):  # local tools write their output themselves
+        return ToolResult(output=_limit(this.tool, value))
+    output = _limit(this.tool, encode_output(value, tool_name=this.tool.name))
+    return ToolResult(output=output, value=_value(this, value, output))
+
+
+def _value(this: _Attempt, value: Any, output: Json) -> Json:
+    """Return the result as the answer of the run, if it may become the answer."""
+    if not this.request.final:
+        return None
+    if not callable(this.invocation.agent.tool_use_behavior):
+        final: Json = final_of_tool(this.invocation, value)["json"]
+        return final
+    try:
+        return json.loads(json.dumps(value))
+    except (TypeError, ValueError):
+        return output
+
+
+async def _refuse_arguments(this: _Attempt, problem: str) -> ToolResult:
+    """Report wrong arguments to the model, unless the tool says otherwise."""
+    error = ModelBehaviorError(problem)
+    if this.tool.failure_error_function is default_tool_error:
+        text = await formatted_failure(this.invocation, this.request, problem, error)
+        return ToolResult(output=_shorten(text), failed=True)
+    failure = Failure(code=failures.MODEL_BEHAVIOR, message=problem)
+    if this.tool.failure_error_function is None:
+        return ToolResult(output=problem, failure=failure)
+    return await _failure_output(this, error, failure)
+
+
+async def _handle_timeout(this: _Attempt, error: ToolTimeoutError) -> ToolResult:
+    """Retry a timed-out attempt, or report it to the model, or end the run."""
+    tool = this.tool
+    if this.is_last and tool.timeout_behavior == "raise_exception":
+        details: JsonObject = {
+            "tool_name": error.tool_name,
+            "timeout_seconds": error.timeout_seconds,
+        }
+        failure = Failure(code=failures.TOOL_TIMEOUT, message=str(error), details=details)
+        return ToolResult(output=str(error), failure=failure)
+    if this.is_last and tool.timeout_error_function is not None:
+        what = f"timeout_error_function of {tool.name!r}"
+        try:
+            text: object = await call(tool.timeout_error_function, this.context, error)
+        except Exception as second:
+            raise _of_words(what, second) from second
+        return ToolResult(output=_shorten(str(text)), failed=True)
+    return await _handle_failure(this, error)
+
+
+async def _handle_failure(this: _Attempt, error: Exception) -> ToolResult:
+    """Retry the attempt, report its failure to the model, or end the run."""
+    tool, is_timeout = this.tool, isinstance(error, ToolTimeoutError)
+    code = failures.TOOL_TIMEOUT if is_timeout else failures.TOOL_FAILED
+    message = str(error) if is_timeout else f"{tool.name} raised {type(error).__name__}: {error}"
+    record_failure(message, code)
+    if not this.is_last and (is_timeout or _may_run_again(tool, error)):
+        raise EffectError(code, message, retryable=True) from error
+    raised = failure_of(tool.name, error).details
+    if isinstance(error, AgentsException):  # such as of a run that the tool started
+        raised = {"code": error.code}
+    if tool.failure_error_function is None:
+        raise EffectError(code, message, retryable=False, details=raised) from error
+    # The worker logs raised errors, but not this one.
+    key = this.context.idempotency_key
+    logger.warning("attempt %d of %s failed: %s", this.number, key, failure_words(message, error))
+    failure = Failure(code=code, message=message, details=raised)
+    return await _failure_output(this, error, failure)
+
+
+def _may_run_again(tool: FunctionTool, error: Exception) -> bool:
+    """Whether a call that raised is retried: it had no effect, or the tool may be repeated."""
+    return isinstance(error, MCPNotSent) or (tool.retries_errors and is_retryable(error))
+
+
+def _of_words(what: str, error: Exception) -> EffectError:
+    """Return the failure of an effect whose failure could not be put in words.
+
+    A retry would run the tool again.
+    """
+    failed = of_user_code(what, error)
+    failed.retryable = False
+    return failed
+
+
+async def _failure_output(this: _Attempt, error: Exception, failure: Failure) -> ToolResult:
+    """Return the output of a failed call: the tool's own text, or the run's.
+
+    A `failure_error_function` that returns None, or no value, ends the run with the failure, as in
+    the Agents SDK. The run's formatter is not called after a time-out, which has its own texts.
+    """
+    function = this.tool.failure_error_function or default_tool_error
+    try:
+        output_text: object = await call(function, this.context, error)
+    except Exception as second:
+        what = f"failure_error_function of {this.tool.name!r}"
+        raise _of_words(what, second) from second
+    if output_text is None:
+        return ToolResult(output=failure.message, failure=failure)
+    text = str(output_text)
+    if function is default_tool_error and not isinstance(error, ToolTimeoutError):
+        text = await formatted_failure(this.invocation, this.request, text, error)
+    output = _shorten(text)
+    return ToolResult(output=output, failed=True, value=output if this.request.final else None)
+
+
+def _guardrail_result(this: _Attempt, checked: ToolCheck) -> ToolResult:
+    """Return the result of a guardrail's decision: its message, or a failure."""
+    failure = checked.failure
+    output = checked.message if failure is None else failure.message
+    value = output if this.request.final and failure is None else None
+    changes = this.borrower.changes(this.context)
+    return ToolResult(
+        output=output, value=value, checks=this.checks, failure=failure, changes=changes
+    )
+
+
+def _run_failure(this: _Attempt, what: str, error: Exception) -> ToolResult:
+    failure = failure_of(what, error)
+    return ToolResult(output=failure.message, checks=this.checks, failure=failure)
+
+
+def _within_bounds(request: RunTool, result: ToolResult) -> ToolResult:
+    """Return a result within its size limits.
+
+    Raises:
+        EffectError: the changes of a fast call are too large for a local activity.
+    """
+    fast = request.policy.fast
+    limit = LARGEST_FAST_OUTPUT_BYTES if fast else LARGEST_OUTPUT_BYTES
+    output, value = result.output, result.value
+    if isinstance(output, str):
+        output = _shorten(output, limit)
+    if isinstance(value, str):
+        value = _shorten(value, limit)
+    elif value is not None and len(json.dumps(value)) > limit:
+        value = _too_long(request.name, len(json.dumps(value)), limit)
+    failure = result.failure
+    if failure is not None:
+        failure = replace(failure, message=cut(failure.message))
+    result = replace(result, output=output, value=value, failure=failure)
+    size = len(json.dumps(write(result))) if fast else 0
+    if size > LARGEST_FAST_RESULT_BYTES:
+        message = (
+            f"The fast tool {request.name} returned {size:,} bytes with its context changes; the "
+            f"limit is {LARGEST_FAST_RESULT_BYTES:,}. Remove fast=True."
+        )
+        raise EffectError(failures.TOOL_FAILED, message, retryable=False)
+    return result
+
+
+def _shorten(text: str, limit: int = LARGEST_OUTPUT_BYTES) -> str:
+    if text.isascii() and fits_surely(text, limit):
+        return text
+    return fitting(text.encode(errors="replace").decode(), limit)
+
+
+def _too_long(name: str, size: int, limit: int) -> str:
+    return (
+        f"The tool {name} succeeded, but its output of {size:,} bytes is too long to read: at "
+        f"most {limit:,} bytes. Ask for less, such as a smaller range or a summary."
+    )
+
+
+def _limit(tool: FunctionTool, output: Json) -> Json:
+    limit = LARGEST_FAST_OUTPUT_BYTES if tool.fast is True else LARGEST_OUTPUT_BYTES
+    if isinstance(output, str) and fits_surely(output, limit):
+        return output
+    size = len(json.dumps(output))  # as it is written into history
+    if size <= limit:
+        return output
+    return _too_long(tool.name, size, limit)

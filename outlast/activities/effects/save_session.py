@@ -1,0 +1,213 @@
+"""The session of a run: finds it, loads its items, and carries out `SaveSession`.
+
+`session.py` reads and writes a session once.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from typing import Any, cast
+
+from pydantic_core import to_json
+
+from outlast.activities.attempt import FIRST, Attempt
+from outlast.activities.errors import lacking, of_user_code
+from outlast.activities.parent_call import parent_call_of
+from outlast.activities.session import has_lost_items, load_session, save_items, to_session_item
+from outlast.activities.worker_deps import WorkerDeps
+from outlast.agents.agent_tools.agent_tool import AgentTool
+from outlast.agents.config.session_input import MergedInput
+from outlast.agents.config.settings import read_session_settings
+from outlast.agents.errors import UserError
+from outlast.agents.items.raw_items import as_input, in_written_order
+from outlast.agents.logs import get_logger
+from outlast.agents.registry import Registry
+from outlast.contract.effects import EffectRequest
+from outlast.contract.names import SETTING_SESSION
+from outlast.loop.call_forms import FORM_OF_OUTPUT, FUNCTION, output_item
+from outlast.loop.effects import SaveSession
+from outlast.loop.items import Item, call_id_of
+from outlast.loop.values import JsonObject
+from outlast.ports.session import (
+    Session,
+    is_openai_responses_compaction_aware_session,
+    session_from_description,
+)
+
+logger = get_logger(__name__)
+
+LONGEST_COMPACTION_SECONDS = 45.0
+"""The time limit of one compaction: shorter than that of a save, which must not fail with it."""
+
+REFERENCE = "ref"
+"""The key of a session that is named in the settings; any other is described by data."""
+
+
+def session_of(registry: Registry, settings: JsonObject, tool: AgentTool | None = None) -> Session:
+    """Return the session of a run's settings.
+
+    Args:
+        registry: has the named sessions.
+        settings: the settings of the run.
+        tool: the tool of a nested run, which may have its own session.
+
+    Raises:
+        EffectError: this worker cannot find the session.
+    """
+    setting: Any = settings.get(SETTING_SESSION)
+    if tool is not None and tool.session is not None:
+        return cast("Session", tool.session)
+    described = cast("JsonObject", setting) if isinstance(setting, dict) else {}
+    try:
+        if REFERENCE in described:
+            return _named_session(registry, described)
+        return session_from_description(described)
+    except UserError as error:
+        raise lacking(str(error)) from error
+
+
+def _named_session(registry: Registry, described: JsonObject) -> Session:
+    """Return a named session; a worker elsewhere may have a factory for it instead.
+
+    Raises:
+        UserError: there is none, or the name belongs to another session id.
+    """
+    name, kind = str(described[REFERENCE]), described.get("factory")
+    session_id = described.get("session_id")
+    if registry.unknown_references([name]) and isinstance(kind, str):
+        make: Any = registry.reference(kind)
+        session: Any = make(session_id) if callable(make) else make
+    else:
+        session = registry.reference(name)
+    actual = getattr(session, "session_id", None)
+    if session_id is not None and actual != session_id:
+        raise UserError(
+            f"The run's session is {session_id!r}, but {name!r} is the session {actual!r} on this "
+            f"worker. Register a factory for sessions: references={{{kind!r}: "
+            "lambda session_id: ...}."
+        )
+    return cast("Session", session)
+
+
+async def load(
+    registry: Registry,
+    settings: JsonObject,
+    new_items: tuple[JsonObject, ...],
+    tool: AgentTool | None = None,
+) -> MergedInput:
+    """Read a run's session and prepare the run's input.
+
+    Raises:
+        EffectError: the session or the run's callback failed.
+    """
+    session = session_of(registry, settings, tool)
+    callback = settings.get("session_input_callback")
+    try:
+        return await load_session(
+            session,
+            new_items,
+            settings=read_session_settings(settings),
+            callback=registry.reference(callback) if isinstance(callback, str) else None,
+            reasoning_item_id_policy=settings.get("reasoning_item_id_policy"),
+        )
+    except Exception as error:
+        raise of_user_code(_label(session), error) from error
+
+
+async def save_session(
+    worker: WorkerDeps, request: EffectRequest[SaveSession], attempt: Attempt = FIRST
+) -> JsonObject:
+    """Save items in the session of a run, once.
+
+    Returns:
+        Nothing; or a warning for the run's readers, if the session has lost its earlier items. The
+        new items are saved anyway: the run goes on.
+
+    Raises:
+        EffectError: the session failed.
+    """
+    call, registry = request.effect, worker.registry
+    settings = call.settings or {}
+    parent_call = parent_call_of(registry, settings)
+    session = session_of(registry, settings, parent_call.tool if parent_call is not None else None)
+    omits = settings.get("reasoning_item_id_policy") == "omit"
+    rows = _rows(request.items, call.withheld, omits=omits)
+    key = f"{call.run_id}@{call.chain_id}:{call.number}:{_digest(rows)}"
+    try:
+        is_lost = call.follows and await has_lost_items(session)
+        await save_items(session, key, rows, attempt=attempt.number)
+    except Exception as error:
+        failed = of_user_code(_label(session), error)
+        failed.attempts = None  # a database may be unavailable for longer than other user code
+        raise failed from error
+    await _compact(session, rows)
+    if not is_lost:
+        return {}
+    note = (
+        f"{_label(session)} no longer holds the items that were saved before: it was deleted, "
+        f"replaced or cleared while the run {call.run_id!r} used it. The new items are saved."
+    )
+    logger.warning("%s", note)
+    return {"note": note}
+
+
+async def _compact(session: Session, rows: Sequence[JsonObject]) -> None:
+    """Compact a session after an answer, if it can be compacted.
+
+    A turn with tool outputs is not over. The items are saved, so a failure is only logged: the next
+    answer tries again.
+    """
+    if not is_openai_responses_compaction_aware_session(session):
+        return
+    if not rows or rows[-1].get("role") != "assistant":
+        return
+    try:
+        async with asyncio.timeout(LONGEST_COMPACTION_SECONDS):
+            await session.run_compaction({})
+    except Exception:
+        logger.exception("%s was not compacted; it keeps all of its items", _label(session))
+
+
+def _digest(rows: Sequence[JsonObject]) -> str:
+    """Return the digest of a save's rows, which a reset may change."""
+    return hashlib.sha256(to_json(rows)).hexdigest()[:16]
+
+
+def _rows(items: Sequence[Item], withheld: str | None, *, omits: bool) -> list[JsonObject]:
+    """Return items as rows of a session.
+
+    If a guardrail blocked the output of a tool, only the newest turn's calls are saved, with a
+    placeholder for each output. If the turn has reasoning, or calls that the provider ran, nothing
+    is saved: providers accept these only with the text that follows, which may reveal the output.
+    """
+    if withheld is None:
+        return [_row(item, omits=omits) for item in items]
+    newest = max((item.turn for item in items), default=0)
+    kept = [_row(item, omits=omits) for item in items if item.turn < newest]
+    blocked = [item for item in items if item.turn == newest and item.kind != "message"]
+    if not all(item.raw.get("call_id") for item in blocked):
+        return kept
+    return [*kept, *(_with_placeholder(item, withheld) for item in blocked)]
+
+
+def _row(item: Item, *, omits: bool) -> JsonObject:
+    """Return an item as a row of a session: as the model sees it in the next run.
+
+    Depending on the run's policy, its reasoning loses its id.
+    """
+    if item.kind == "input":
+        return item.raw
+    raw = in_written_order(as_input(item.raw))
+    return to_session_item(raw, reasoning_item_id_policy="omit") if omits else raw
+
+
+def _with_placeholder(item: Item, placeholder: str) -> JsonObject:
+    if item.kind != "tool_output":
+        return as_input(item.raw)
+    form = FORM_OF_OUTPUT.get(str(item.raw.get("type")), FUNCTION)
+    caller = {name: item.raw[name] for name in ("caller",) if name in item.raw}
+    return {**output_item(call_id_of(item.raw), placeholder, form), **caller}
+
+
+def _label(session: object) -> str:
+    return f"The session {getattr(session, 'session_id', session)!r}"

@@ -1,0 +1,1 @@
+"""Internal. Runs guardrails, and turns their results into records and failures."""

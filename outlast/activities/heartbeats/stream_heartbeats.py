@@ -1,0 +1,146 @@
+"""Heartbeats with the text of a streamed model call, and how often they are sent.
+
+Each heartbeat is billed in a cloud, so texts that people read are sent at a cadence, other events
+rarely, and nothing while the model is silent.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from temporalio import activity
+
+from outlast.activities.heartbeats.engine_heartbeat import sender
+from outlast.activities.heartbeats.heartbeats import Beat
+from outlast.contract import policies
+from outlast.loop.values import JsonObject
+from outlast.streams.window import DeltaWindow
+
+SHORTEST_SECONDS: Final = 0.12
+"""The default time between two heartbeats at the beginning of a text, in seconds."""
+
+SHARE: Final = 0.05
+"""The same later on, as a share of the text's age: a longer text takes longer to read anyway."""
+
+LONGEST_SECONDS: Final = 1.0
+"""The longest default time between two heartbeats while a text grows, in seconds; other events,
+such as the arguments of a tool call, wait that long at the beginning, too."""
+
+TEXTS: Final = frozenset(
+    {
+        "response.output_text.delta",
+        "response.reasoning_summary_text.delta",
+        "response.reasoning_text.delta",
+        "response.refusal.delta",
+    }
+)
+"""The events with text that people read as it is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cadence:
+    """How often the text of a streamed model call is sent.
+
+    Attributes:
+        interval: seconds between two heartbeats; None for the default, which grows with the text.
+    """
+
+    interval: float | None = None
+
+    @classmethod
+    def of(cls, settings: JsonObject | None) -> "Cadence":
+        """Return the cadence of a run with these settings."""
+        interval_ms = policies.stream_interval_ms(settings)
+        return cls(None if interval_ms is None else interval_ms / 1000)
+
+    def text(self, age: float) -> float:
+        """Return the seconds between two heartbeats for a text of this age in seconds."""
+        if self.interval is not None:
+            return self.interval
+        return min(max(age * SHARE, SHORTEST_SECONDS), LONGEST_SECONDS)
+
+    def other(self) -> float:
+        """Return the seconds between two heartbeats for events that are no text."""
+        return max(self.interval or 0.0, LONGEST_SECONDS)
+
+
+class StreamHeartbeats:
+    """Sends the heartbeats of one attempt of a streamed model call, from its event loop.
+
+    Args:
+        window: collects the events.
+        beat: the attempt's heartbeats by thread, which continue if the loop is blocked.
+        cadence: how often a text is sent.
+        is_read_here: whether a reader in this process takes the text from the window itself, so
+            that by default it is sent with the signs of life only.
+    """
+
+    def __init__(
+        self,
+        window: DeltaWindow,
+        beat: Beat,
+        cadence: Cadence,
+        is_read_here: Callable[[], bool],
+    ) -> None:
+        self._window = window
+        self._beat = beat
+        self._cadence = cadence
+        self._is_read_here = is_read_here
+        self._alive = beat.interval
+        self._loop = beat.loop
+        self._sent_at = beat.loop.time()
+        self._text: tuple[Any, float] = (None, 0.0)
+        self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0
+
+    def feed(self, event: JsonObject) -> None:
+        """Add the next event of the provider's stream, and send it when it is due."""
+        self._window.feed(event)
+        if not self._window.has_news:
+            return
+        if self._timer is None:
+            # A heartbeat without details would remove the window from the server.
+            self._beat.send = sender(self._details)
+            self._beat.interval = self._alive * policies.BEATS_WITHIN_TIMEOUT / 2
+        interval = min(self._interval(event) * self._window.weight, self._alive)
+        self._send_at(self._sent_at + interval)
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Stop sending: the reply supersedes the rest."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _interval(self, event: JsonObject) -> float:
+        """Return the seconds between the last heartbeat and the one with this event."""
+        is_text, now = event.get("type") in TEXTS, self._loop.time()
+        name = event.get("type"), event.get("output_index")
+        if is_text and name != self._text[0]:
+            self._text = name, now
+        if self._cadence.interval is None and self._is_read_here():
+            return self._alive
+        return self._cadence.text(now - self._text[1]) if is_text else self._cadence.other()
+
+    def _send_at(self, due: float) -> None:
+        if self._timer is not None:
+            if self._due <= due:
+                return
+            self._timer.cancel()
+        self._due, self._timer = due, self._loop.call_at(due, self._send)
+
+    def _send(self) -> None:
+        self._sent_at = self._loop.time()
+        self._timer = None
+        self._send_at(self._sent_at + self._alive)
+        self._window.note_sent(self._sent_at)
+        self._beat.note_sent()
+        activity.heartbeat(self._details())
+
+    def _details(self) -> JsonObject:
+        """Return the window, with the time in which no newer one of the same text comes."""
+        age = self._loop.time() - self._text[1]
+        return {**self._window.details(), "next_ms": round(self._cadence.text(age) * 1000)}

@@ -1,0 +1,1 @@
+"""Internal. The input of a model call, its response, and its retries."""
