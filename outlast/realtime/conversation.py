@@ -6,7 +6,7 @@ with a part of its content, so an item never loses a transcript, a text or an im
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 from outlast.realtime.port.items import (
     AssistantAudio,
@@ -30,6 +30,9 @@ from outlast.realtime.port.model_events import (
 )
 
 Content: TypeAlias = InputText | InputAudio | InputImage | AssistantText | AssistantAudio
+
+
+TItem = TypeVar("TItem", bound=RealtimeItem)
 
 
 @dataclass(frozen=True)
@@ -94,26 +97,23 @@ class Conversation:
         if not isinstance(existing, UserMessageItem):
             said = UserMessageItem(item_id=item_id, content=[InputText(text=transcript)])
             return self if existing is not None else self.with_item(said)
-        content = [
-            part.model_copy(update={"transcript": transcript})
-            if isinstance(part, InputAudio)
-            else part
-            for part in existing.content
-        ]
-        return self.with_item(
-            existing.model_copy(update={"content": content, "status": "completed"})
-        )
+        said = with_transcript(existing, transcript)
+        return self.with_item(said.model_copy(update={"status": "completed"}))
 
 
-def merged(
-    existing: RealtimeItem, incoming: RealtimeItem, spoken: str | None = None
-) -> RealtimeItem:
+def with_transcript(item: UserMessageItem, transcript: str) -> UserMessageItem:
+    """Return a message of the user with the transcript of its audio."""
+    content = [
+        part.model_copy(update={"transcript": transcript}) if isinstance(part, InputAudio) else part
+        for part in item.content
+    ]
+    return item.model_copy(update={"content": content})
+
+
+def merged(existing: RealtimeItem, incoming: TItem, spoken: str | None = None) -> TItem:
     """Return an item as it came, with the content that it had and that did not come again.
 
-    Args:
-        existing: the item so far.
-        incoming: the item as it came now.
-        spoken: the transcript so far, if the item is being spoken.
+    `spoken` is the transcript so far, if the item is being spoken.
     """
     if isinstance(existing, RealtimeToolCallItem) or isinstance(incoming, RealtimeToolCallItem):
         return incoming

@@ -23,12 +23,7 @@ class RealtimeEventInfo:
 
 @dataclass
 class RealtimeAgentStartEvent:
-    """The model starts a response.
-
-    Attributes:
-        agent: the active agent.
-        info: the context.
-    """
+    """The model starts a response."""
 
     agent: RealtimeAgent[Any]
     info: RealtimeEventInfo
@@ -37,12 +32,7 @@ class RealtimeAgentStartEvent:
 
 @dataclass
 class RealtimeAgentEndEvent:
-    """The model has finished a response.
-
-    Attributes:
-        agent: the agent that the response belongs to.
-        info: the context.
-    """
+    """The model has finished a response."""
 
     agent: RealtimeAgent[Any]
     info: RealtimeEventInfo
@@ -51,13 +41,7 @@ class RealtimeAgentEndEvent:
 
 @dataclass
 class RealtimeHandoffEvent:
-    """An agent has handed the conversation over.
-
-    Attributes:
-        from_agent: the agent before.
-        to_agent: the agent that takes over.
-        info: the context.
-    """
+    """An agent has handed the conversation over."""
 
     from_agent: RealtimeAgent[Any]
     to_agent: RealtimeAgent[Any]
@@ -67,14 +51,7 @@ class RealtimeHandoffEvent:
 
 @dataclass
 class RealtimeToolStart:
-    """A tool call starts: its activity is scheduled.
-
-    Attributes:
-        agent: the agent that calls the tool.
-        tool: the tool.
-        arguments: the arguments as JSON text.
-        info: the context.
-    """
+    """A tool call starts: its activity is scheduled."""
 
     agent: RealtimeAgent[Any]
     tool: Any
@@ -88,11 +65,7 @@ class RealtimeToolEnd:
     """A tool call has an output.
 
     Attributes:
-        agent: the agent that called the tool.
-        tool: the tool.
-        arguments: the arguments as JSON text.
         output: the output, as the model reads it.
-        info: the context.
     """
 
     agent: RealtimeAgent[Any]
@@ -109,13 +82,6 @@ class RealtimeToolApprovalRequired:
 
     Decide with `session.approve_tool_call(call_id)`, or from anywhere else with `handle.approve`
     or `outlast approve`.
-
-    Attributes:
-        agent: the agent that calls the tool.
-        tool: the tool.
-        call_id: the id of the call.
-        arguments: the arguments as JSON text.
-        info: the context.
     """
 
     agent: RealtimeAgent[Any]
@@ -128,12 +94,7 @@ class RealtimeToolApprovalRequired:
 
 @dataclass
 class RealtimeRawModelEvent:
-    """An event of the model, as it came.
-
-    Attributes:
-        data: the event.
-        info: the context.
-    """
+    """An event of the model, as it came."""
 
     data: RealtimeModelEvent
     info: RealtimeEventInfo
@@ -142,13 +103,7 @@ class RealtimeRawModelEvent:
 
 @dataclass
 class RealtimeAudioEnd:
-    """The model has sent all audio of a message.
-
-    Attributes:
-        info: the context.
-        item_id: the id of the message.
-        content_index: the position of the audio in its content.
-    """
+    """The model has sent all audio of a message."""
 
     info: RealtimeEventInfo
     item_id: str
@@ -158,14 +113,7 @@ class RealtimeAudioEnd:
 
 @dataclass
 class RealtimeAudio:
-    """A piece of audio to play.
-
-    Attributes:
-        audio: the model's event, with the bytes.
-        item_id: the id of the message.
-        content_index: the position of the audio in its content.
-        info: the context.
-    """
+    """A piece of audio to play."""
 
     audio: RealtimeModelAudioEvent
     item_id: str
@@ -176,13 +124,7 @@ class RealtimeAudio:
 
 @dataclass
 class RealtimeAudioInterrupted:
-    """The model was interrupted: stop the playback.
-
-    Attributes:
-        info: the context.
-        item_id: the id of the message that was playing.
-        content_index: the position of the audio in its content.
-    """
+    """The model was interrupted: stop the playback."""
 
     info: RealtimeEventInfo
     item_id: str
@@ -196,7 +138,6 @@ class RealtimeError:
 
     Attributes:
         error: the provider's error, an exception, or a dict with a message.
-        info: the context.
     """
 
     error: Any
@@ -206,12 +147,7 @@ class RealtimeError:
 
 @dataclass
 class RealtimeHistoryUpdated:
-    """The history has changed.
-
-    Attributes:
-        history: all items of the session.
-        info: the context.
-    """
+    """The history has changed."""
 
     history: list[RealtimeItem]
     info: RealtimeEventInfo
@@ -220,12 +156,7 @@ class RealtimeHistoryUpdated:
 
 @dataclass
 class RealtimeHistoryAdded:
-    """The history has a new item.
-
-    Attributes:
-        item: the item.
-        info: the context.
-    """
+    """The history has a new item."""
 
     item: RealtimeItem
     info: RealtimeEventInfo
@@ -237,9 +168,7 @@ class RealtimeGuardrailTripped:
     """An output guardrail has stopped the agent in mid-answer.
 
     Attributes:
-        guardrail_results: the results of the guardrails that tripped.
         message: what the agent had said so far.
-        info: the context.
     """
 
     guardrail_results: list[OutputGuardrailResult]
@@ -250,11 +179,7 @@ class RealtimeGuardrailTripped:
 
 @dataclass
 class RealtimeInputAudioTimeoutTriggered:
-    """The user has been silent for the time-out of the session.
-
-    Attributes:
-        info: the context.
-    """
+    """The user has been silent for the time-out of the session."""
 
     info: RealtimeEventInfo
     type: Literal["input_audio_timeout_triggered"] = "input_audio_timeout_triggered"
@@ -262,12 +187,7 @@ class RealtimeInputAudioTimeoutTriggered:
 
 @dataclass
 class RealtimeReconnected:
-    """The line has a new connection to the model, with the conversation so far.
-
-    Attributes:
-        reason: why there is a new connection.
-        info: the context.
-    """
+    """The line has a new connection to the model, with the conversation so far."""
 
     reason: Literal["connection_lost", "session_limit"]
     info: RealtimeEventInfo

@@ -50,17 +50,18 @@ class LiveAgent:
 async def live_agent(worker: WorkerDeps, effect: CallModel) -> LiveAgent:
     """Return the active agent with its instructions, tools and handoffs for this context.
 
-    Args:
-        worker: the definitions of this process.
-        effect: the model call that the session stands for.
+    `effect` is the model call that the session stands for.
 
     Raises:
         EffectError: this process lacks the agent, or user code failed.
     """
-    invocation = invocation_of(await _with_context(worker, effect), effect)
-    offer = await offered_tools(invocation)
-    instructions = await instructions_of(invocation)
-    return LiveAgent(invocation, offer, instructions, await stored_prompt_of(invocation))
+    invocation = await _invocation(worker, effect)
+    return LiveAgent(
+        invocation,
+        await offered_tools(invocation),
+        await instructions_of(invocation),
+        await stored_prompt_of(invocation),
+    )
 
 
 async def live_reply(
@@ -86,15 +87,16 @@ async def live_reply(
     Raises:
         EffectError: this process lacks the agent, or user code failed before the plan.
     """
-    invocation = invocation_of(await _with_context(worker, effect), effect)
+    invocation = await _invocation(worker, effect)
     offer = await offered_tools(invocation)
     reply = await planned_reply(invocation, history, offer, response, model)
     steps = tuple(step for step in reply.required_steps if step not in ALREADY_SPOKEN)
     return replace(reply, required_steps=steps)
 
 
-async def _with_context(worker: WorkerDeps, effect: CallModel) -> WorkerDeps:
+async def _invocation(worker: WorkerDeps, effect: CallModel) -> Invocation:
     try:
-        return await worker.of_run(effect.run_id).with_live_values(effect.context)
+        live = await worker.of_run(effect.run_id).with_live_values(effect.context)
     except UserError as error:
         raise lacking(str(error)) from error
+    return invocation_of(live, effect)

@@ -260,20 +260,12 @@ class RealtimeRunner:
                 "RunConfig(handoff_input_filter=, nest_handoff_history=) change what the next "
                 "agent sees, but the provider keeps the conversation of a session. Leave them out."
             )
-        changes: dict[str, Any] = {}
-        if self._config.get("output_guardrails"):
-            changes["output_guardrails"] = [
-                *(config.output_guardrails or ()),
-                *self._config.get("output_guardrails", ()),
-            ]
-        if "tool_error_formatter" in self._config:
-            changes["tool_error_formatter"] = self._config["tool_error_formatter"]
-        if "tracing_disabled" in self._config:
-            changes["tracing_disabled"] = self._config["tracing_disabled"]
-        execution = self._config.get("tool_execution")
-        if execution:
-            changes["tool_execution"] = dict(execution)
-        return replace(config, **changes) if changes else config
+        own: dict[str, Any] = {**self._config}
+        same = ("tool_error_formatter", "tracing_disabled", "tool_execution")
+        changes = {one: own[one] for one in same if own.get(one) not in (None, {})}
+        if guardrails := self._config.get("output_guardrails"):
+            changes["output_guardrails"] = [*(config.output_guardrails or ()), *guardrails]
+        return replace(config, **changes)
 
 
 class _SessionRun:

@@ -79,7 +79,7 @@ from outlast.realtime.port.model_inputs import (
     RealtimeModelSendUserInput,
 )
 from outlast.realtime.seed import history_of
-from outlast.realtime.speech_checks import SpeechChecks, guardrails_of, tripped
+from outlast.realtime.speech_checks import SpeechChecks, tripped
 
 _END: Final = object()
 
@@ -440,7 +440,8 @@ class RealtimeSession(RealtimeModelListener):
 
     def _check(self, text: str, response_id: str, *, is_audio: bool) -> None:
         agent = self._definitions.agent(self._speaker)
-        guardrails = guardrails_of(agent, self._guardrails)
+        every = [*agent.output_guardrails, *self._guardrails]
+        guardrails = list({id(one): one for one in every}.values())  # each once
         if guardrails and response_id not in self._interrupted:
             check = self._run_checks(guardrails, agent, text, response_id, is_audio=is_audio)
             task = asyncio.create_task(check)

@@ -46,13 +46,6 @@ class SpeechChecks:
         self._checked.clear()
 
 
-def guardrails_of(
-    agent: RealtimeAgent[Any], of_run: Sequence[OutputGuardrail[Any]]
-) -> list[OutputGuardrail[Any]]:
-    """Return the guardrails of an agent and of the run, each once."""
-    return list({id(one): one for one in [*agent.output_guardrails, *of_run]}.values())
-
-
 async def tripped(
     guardrails: Sequence[OutputGuardrail[Any]],
     context: RunContextWrapper[Any],

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from outlast.realtime.port.config import RealtimeSessionModelSettings
 from outlast.realtime.port.model import (
-    RealtimeModel,
+    ListenedModel,
     RealtimeModelConfig,
     RealtimeModelListener,
     RealtimePlaybackTracker,
@@ -142,7 +142,7 @@ class _Delivery:
     connection: int
 
 
-class ScriptedRealtimeModel(RealtimeModel):
+class ScriptedRealtimeModel(ListenedModel):
     """A realtime model that answers each expected message with the events of its step.
 
     Events are delivered in order, one message after the other, to the listeners of that moment.
@@ -175,6 +175,7 @@ class ScriptedRealtimeModel(RealtimeModel):
         Raises:
             ValueError: there are `connect_events` and a `connect_error`.
         """
+        super().__init__()
         self._connect_events = [_copy(event) for event in connect_events]
         if self._connect_events and connect_error is not None:
             raise ValueError(
@@ -187,7 +188,6 @@ class ScriptedRealtimeModel(RealtimeModel):
         self._connect_error = connect_error
         self._close_error = close_error
         self._strict = strict
-        self._listeners: list[RealtimeModelListener] = []
         self._connect_calls: list[RealtimeConnectCall] = []
         self._sent: list[RealtimeModelSendEvent] = []
         self._waiting: deque[_Delivery] = deque()
@@ -236,16 +236,6 @@ class ScriptedRealtimeModel(RealtimeModel):
         except BaseException:
             self.connected, self.closed = False, True
             raise
-
-    def add_listener(self, listener: RealtimeModelListener) -> None:
-        """Add a receiver of the model's events; a second call does nothing."""
-        if listener not in self._listeners:
-            self._listeners.append(listener)
-
-    def remove_listener(self, listener: RealtimeModelListener) -> None:
-        """Remove a receiver of the model's events, if it is one."""
-        if listener in self._listeners:
-            self._listeners.remove(listener)
 
     async def send_event(self, event: RealtimeModelSendEvent) -> None:
         """Take the next step, and wait until its events are delivered.

@@ -12,7 +12,7 @@ from typing import Any, cast
 from outlast.agents.items.raw_items import NO_ID
 from outlast.agents.usage import plain_usage
 from outlast.loop.values import NO_USAGE, JsonObject, Usage
-from outlast.realtime.conversation import merged
+from outlast.realtime.conversation import merged, with_transcript
 from outlast.realtime.port.items import (
     AssistantMessageItem,
     InputAudio,
@@ -119,7 +119,7 @@ class Turns:
             case RealtimeModelTurnStartedEvent():
                 return self._start(event.response_id)
             case RealtimeModelTurnEndedEvent():
-                return self._finish() if self._open is not None else []
+                return self.end()
             case RealtimeModelItemUpdatedEvent():
                 self._take_item(event.item)
             case RealtimeModelItemDeletedEvent():
@@ -129,7 +129,7 @@ class Turns:
             case RealtimeModelTranscriptDeltaEvent() | RealtimeModelOutputTextDeltaEvent():
                 self._grow(event.response_id, event.item_id, event.delta)
             case RealtimeModelAudioEvent():
-                self._ensure(event.response_id)
+                self._response(event.response_id)
             case RealtimeModelToolCallEvent():
                 return self._take_call(event)
             case RealtimeModelUsageEvent():
@@ -140,8 +140,28 @@ class Turns:
         return []
 
     def end(self) -> list[FinishedTurn]:
-        """Return the turn in progress: the connection has ended."""
-        return self._finish() if self._open is not None else []
+        """End the turn in progress, and return it."""
+        response, self._open = self._open, None
+        if response is None:
+            return []
+        output = [
+            part if isinstance(part, dict) else assistant_raw(part, response.texts.get(item_id))
+            for item_id, part in response.parts.items()
+        ]
+        output += [
+            _message(text)
+            for item_id, text in response.texts.items()
+            if item_id not in response.parts
+        ]
+        turn = FinishedTurn(
+            response_id=response.id,
+            heard=response.heard,
+            output=tuple(raw for raw in output if raw is not None),
+            usage=response.usage,
+        )
+        if not turn.output:  # cut off before it said a word: the user's words go to the next turn
+            self._claimed.difference_update(response.heard)
+        return [turn]
 
     def waits(self, turn: FinishedTurn) -> bool:
         """Whether the transcript of something that the user said before a turn is still missing."""
@@ -169,43 +189,20 @@ class Turns:
         return tuple(raw for item in self._said.values() if (raw := user_raw(item)) is not None)
 
     def _start(self, response_id: str | None) -> list[FinishedTurn]:
-        if self._open is not None:
-            if response_id is None or self._open.id == response_id:
-                return []
-            finished = self._finish()  # a response whose end did not arrive
-        else:
-            finished = []
+        if self._open is not None and response_id in {None, self._open.id}:
+            return []
+        finished = self.end()  # a response whose end did not arrive
         self._count += 1
         heard = tuple(item_id for item_id in self._said if item_id not in self._claimed)
         self._claimed.update(heard)
         self._open = _Response(response_id or f"{self._prefix}-{self._count}", heard)
         return finished
 
-    def _ensure(self, response_id: str) -> _Response:
+    def _response(self, response_id: str) -> _Response:
+        """Return the response in progress; one without a start event starts here."""
         if self._open is None:
             self._start(response_id)
-        assert self._open is not None  # noqa: S101  it was just opened
-        return self._open
-
-    def _finish(self) -> list[FinishedTurn]:
-        response, self._open = self._open, None
-        assert response is not None  # noqa: S101  the callers check it
-        output = [
-            part if isinstance(part, dict) else assistant_raw(part, response.texts.get(item_id))
-            for item_id, part in response.parts.items()
-        ]
-        for item_id, text in response.texts.items():
-            if item_id not in response.parts:
-                output.append(_message(text))
-        turn = FinishedTurn(
-            response_id=response.id,
-            heard=response.heard,
-            output=tuple(raw for raw in output if raw is not None),
-            usage=response.usage,
-        )
-        if not turn.output:  # cut off before it said a word: the user's words go to the next turn
-            self._claimed.difference_update(response.heard)
-        return [turn]
+        return cast("_Response", self._open)
 
     def _take_item(self, item: RealtimeItem) -> None:
         if isinstance(item, UserMessageItem):
@@ -214,9 +211,8 @@ class Turns:
             if item.item_id in self._known:
                 return
             existing = self._open.parts.get(item.item_id)
-            if isinstance(existing, AssistantMessageItem):
-                item = cast("AssistantMessageItem", merged(existing, item))
-            self._open.parts[item.item_id] = item
+            is_known = isinstance(existing, AssistantMessageItem)
+            self._open.parts[item.item_id] = merged(existing, item) if is_known else item
 
     def _take_user_item(self, item: UserMessageItem) -> None:
         if item.item_id in self._known:
@@ -224,8 +220,7 @@ class Turns:
                 self._late(item.item_id, item)
             return
         if item.item_id in self._said:
-            item = cast("UserMessageItem", merged(self._said[item.item_id], item))
-            self._said[item.item_id] = item
+            self._said[item.item_id] = merged(self._said[item.item_id], item)
             return
         echo = _fingerprint(item)
         for sent_id, fingerprint in self._sent.items():
@@ -236,16 +231,9 @@ class Turns:
         self._said[item.item_id] = item
 
     def _transcribe(self, item_id: str, transcript: str) -> None:
-        item = self._said.get(item_id)
         spoken = UserMessageItem(item_id=item_id, content=[InputAudio(transcript=transcript)])
-        if item is not None:
-            content = [
-                part.model_copy(update={"transcript": transcript})
-                if isinstance(part, InputAudio)
-                else part
-                for part in item.content
-            ]
-            self._said[item_id] = item.model_copy(update={"content": content})
+        if item_id in self._said:
+            self._said[item_id] = with_transcript(self._said[item_id], transcript)
         elif item_id in self._taken:
             self._late(item_id, spoken)
         elif item_id not in self._known:
@@ -257,7 +245,7 @@ class Turns:
         self._said[item_id] = item
 
     def _grow(self, response_id: str, item_id: str, delta: str) -> None:
-        response = self._ensure(response_id)
+        response = self._response(response_id)
         response.texts[item_id] = response.texts.get(item_id, "") + delta
 
     def _take_call(self, event: RealtimeModelToolCallEvent) -> list[FinishedTurn]:
@@ -271,13 +259,10 @@ class Turns:
             "arguments": event.arguments,
             "status": "completed",
         }
-        if self._open is not None:
-            self._open.parts[f"call {event.call_id}"] = raw
-            return []
-        # A model that sends no turns: the call is a turn of its own.
-        self._start(f"call-{event.call_id}")
-        cast("_Response", self._open).parts[f"call {event.call_id}"] = raw
-        return self._finish()
+        # Where a model sends no turns, the call is a turn of its own.
+        is_turn = self._open is None
+        self._response(f"call-{event.call_id}").parts[f"call {event.call_id}"] = raw
+        return self.end() if is_turn else []
 
 
 def user_raw(item: UserMessageItem) -> JsonObject | None:

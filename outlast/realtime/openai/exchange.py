@@ -22,6 +22,31 @@ from outlast.realtime.port import model_events as events
 
 logger = get_logger(__name__)
 
+_PASSED_ON: dict[str, tuple[Callable[..., events.RealtimeModelEvent], tuple[str, ...]]] = {
+    "conversation.item.deleted": (events.RealtimeModelItemDeletedEvent, ("item_id",)),
+    "conversation.item.input_audio_transcription.completed": (
+        events.RealtimeModelInputAudioTranscriptionCompletedEvent,
+        ("item_id", "transcript"),
+    ),
+    "input_audio_buffer.timeout_triggered": (
+        events.RealtimeModelInputAudioTimeoutTriggeredEvent,
+        ("item_id", "audio_start_ms", "audio_end_ms"),
+    ),
+    "response.output_audio.done": (
+        events.RealtimeModelAudioDoneEvent,
+        ("item_id", "content_index"),
+    ),
+    "response.output_audio_transcript.delta": (
+        events.RealtimeModelTranscriptDeltaEvent,
+        ("item_id", "delta", "response_id"),
+    ),
+    "response.output_text.delta": (
+        events.RealtimeModelOutputTextDeltaEvent,
+        ("item_id", "delta", "response_id"),
+    ),
+}
+"""The provider's events that reach listeners with the fields as they are."""
+
 
 @dataclass
 class Exchange:
@@ -95,15 +120,15 @@ class Exchange:
             case "session.created" | "session.updated":
                 await self._receive_session(kind, event)
             case "response.created":
-                response_id = as_text((as_object(event.get("response")) or {}).get("id"))
+                response_id = as_text(_part(event, "response").get("id"))
                 self.turns.created(response_id)
                 await self.emit(events.RealtimeModelTurnStartedEvent(response_id=response_id))
             case "response.done":
-                await self._receive_done(as_object(event.get("response")) or {})
+                await self._receive_done(_part(event, "response"))
             case "error":
                 await self._receive_error(event)
             case "response.output_item.added" | "response.output_item.done":
-                await self._receive_output(kind, as_object(event.get("item")) or {})
+                await self._receive_output(kind, _part(event, "item"))
             case (
                 "conversation.item.added"
                 | "conversation.item.created"
@@ -119,51 +144,24 @@ class Exchange:
         match event.type:
             case "response.output_audio.delta":
                 await self._receive_audio(event)
-            case "response.output_audio.done":
-                done = events.RealtimeModelAudioDoneEvent(event.item_id, event.content_index)
-                await self.emit(done)
             case "input_audio_buffer.speech_started":
                 await self.interruptions.speech_started()
-            case "conversation.item.deleted":
-                await self.emit(events.RealtimeModelItemDeletedEvent(item_id=event.item_id))
             case "conversation.item.truncated":
                 await self._retrieve_current()
             case "conversation.item.input_audio_transcription.completed":
                 await self._retrieve_current()
-                await self.emit(
-                    events.RealtimeModelInputAudioTranscriptionCompletedEvent(
-                        item_id=event.item_id, transcript=event.transcript
-                    )
-                )
-            case "response.output_audio_transcript.delta":
-                await self.emit(
-                    events.RealtimeModelTranscriptDeltaEvent(
-                        event.item_id, event.delta, event.response_id
-                    )
-                )
-            case "response.output_text.delta":
-                await self.emit(
-                    events.RealtimeModelOutputTextDeltaEvent(
-                        event.item_id, event.delta, event.response_id
-                    )
-                )
-            case "input_audio_buffer.timeout_triggered":
-                await self.emit(
-                    events.RealtimeModelInputAudioTimeoutTriggeredEvent(
-                        event.item_id, event.audio_start_ms, event.audio_end_ms
-                    )
-                )
             case _:
-                pass  # listeners have the raw event
+                pass
+        if event.type in _PASSED_ON:
+            kind, names = _PASSED_ON[event.type]
+            await self.emit(kind(**{name: getattr(event, name) for name in names}))
 
     async def _receive_session(self, kind: str, event: JsonObject) -> None:
         if kind == "session.created" and self.tracing is not None:
             await self.send(self.tracing)
-        audio = as_object((as_object(event.get("session")) or {}).get("audio")) or {}
-        detection = as_object((as_object(audio.get("input")) or {}).get("turn_detection")) or {}
+        detection = _part(event, "session", "audio", "input", "turn_detection")
         self.interruptions.automatic = detection.get("interrupt_response") is True
-        audio_format = (as_object(audio.get("output")) or {}).get("format")
-        name = as_text((as_object(audio_format) or {}).get("type"))
+        name = as_text(_part(event, "session", "audio", "output", "format").get("type"))
         if name is not None:
             self.playback.set_format(name)
 
@@ -183,7 +181,7 @@ class Exchange:
         await self.turns.start_next()
 
     async def _receive_error(self, event: JsonObject) -> None:
-        report = self.last_error = as_object(event.get("error")) or {}
+        report = self.last_error = _part(event, "error")
         words = as_text(report.get("message")) or ""
         recovers = self.turns.failed(
             as_text(report.get("code")), as_text(report.get("event_id")), words
@@ -208,7 +206,7 @@ class Exchange:
             await self.emit(call)
 
     async def _receive_item(self, event: JsonObject) -> None:
-        item = as_object(event.get("item")) or {}
+        item = _part(event, "item")
         if item.get("type") == "message":
             message = messages.message_item(
                 item,
@@ -236,3 +234,10 @@ class Exchange:
         """Request the message of the last audio: its transcript may have changed."""
         if self._current_item is not None:
             await self.send({"type": "conversation.item.retrieve", "item_id": self._current_item})
+
+
+def _part(event: JsonObject, *names: str) -> JsonObject:
+    """Return an object inside of an event; an empty one if it is missing or malformed."""
+    for name in names:
+        event = as_object(event.get(name)) or {}
+    return event

@@ -3,7 +3,7 @@
 from base64 import b64encode
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, cast, get_args
+from typing import Any, TypeVar, cast, get_args
 
 from openai.types.realtime import realtime_server_event
 from openai.types.realtime.realtime_response_usage import RealtimeResponseUsage
@@ -17,7 +17,6 @@ from outlast.models.json_values import as_object, as_text
 from outlast.realtime.port.item_ids import output_item_id
 from outlast.realtime.port.items import RealtimeMessageItem, RealtimeToolCallItem
 from outlast.realtime.port.model_events import (
-    RealtimeModelCachedTokensDetails,
     RealtimeModelInputTokensDetails,
     RealtimeModelOutputTokensDetails,
     RealtimeModelToolCallEvent,
@@ -51,6 +50,10 @@ _CONTENT = {
 """For each role, the provider's types of content, with the type and the fields here."""
 
 _MESSAGE: TypeAdapter[RealtimeMessageItem] = TypeAdapter(RealtimeMessageItem)
+_INPUT_DETAILS = TypeAdapter(RealtimeModelInputTokensDetails)
+_OUTPUT_DETAILS = TypeAdapter(RealtimeModelOutputTokensDetails)
+
+T = TypeVar("T")
 
 
 @cache
@@ -201,41 +204,25 @@ def usage_event(usage: object) -> RealtimeModelUsageEvent:
         ValidationError: the usage is malformed.
     """
     raw = RealtimeResponseUsage.model_validate(usage)
-    inputs, outputs = raw.input_token_details, raw.output_token_details
-    cached = inputs.cached_tokens_details if inputs else None
+    inputs = _details(_INPUT_DETAILS, raw.input_token_details)
     input_tokens, output_tokens = raw.input_tokens or 0, raw.output_tokens or 0
     total = raw.total_tokens if raw.total_tokens is not None else input_tokens + output_tokens
+    cached = (inputs.cached_tokens if inputs else None) or 0
     return RealtimeModelUsageEvent(
         usage=Usage(
             requests=1,
             input_tokens=input_tokens,
             output_tokens=output_tokens,
             total_tokens=total,
-            input_tokens_details=InputTokensDetails(
-                cached_tokens=(inputs.cached_tokens if inputs else None) or 0
-            ),
+            input_tokens_details=InputTokensDetails(cached_tokens=cached),
         ),
-        input_tokens_details=RealtimeModelInputTokensDetails(
-            text_tokens=inputs.text_tokens,
-            audio_tokens=inputs.audio_tokens,
-            image_tokens=inputs.image_tokens,
-            cached_tokens=inputs.cached_tokens,
-            cached_tokens_details=RealtimeModelCachedTokensDetails(
-                text_tokens=cached.text_tokens,
-                audio_tokens=cached.audio_tokens,
-                image_tokens=cached.image_tokens,
-            )
-            if cached
-            else None,
-        )
-        if inputs
-        else None,
-        output_tokens_details=RealtimeModelOutputTokensDetails(
-            text_tokens=outputs.text_tokens, audio_tokens=outputs.audio_tokens
-        )
-        if outputs
-        else None,
+        input_tokens_details=inputs,
+        output_tokens_details=_details(_OUTPUT_DETAILS, raw.output_token_details),
     )
+
+
+def _details(adapter: TypeAdapter[T], record: BaseModel | None) -> T | None:
+    return None if record is None else adapter.validate_python(record.model_dump())
 
 
 def _create(item: JsonObject) -> JsonObject:

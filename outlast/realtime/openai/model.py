@@ -44,7 +44,7 @@ from outlast.realtime.openai.socket import (
 from outlast.realtime.port import model_events as events
 from outlast.realtime.port import model_inputs as inputs
 from outlast.realtime.port.config import RealtimeRunConfig, RealtimeSessionModelSettings
-from outlast.realtime.port.model import RealtimeModel, RealtimeModelConfig, RealtimeModelListener
+from outlast.realtime.port.model import ListenedModel, RealtimeModelConfig
 
 if TYPE_CHECKING:
     from openai.types.realtime.realtime_session_create_request import RealtimeSessionCreateRequest
@@ -68,7 +68,7 @@ async def get_api_key(key: str | Callable[[], str | Awaitable[str]] | None) -> s
     return key or defaults.api_key or os.environ.get("OPENAI_API_KEY")
 
 
-class OpenAIRealtimeWebSocketModel(RealtimeModel):
+class OpenAIRealtimeWebSocketModel(ListenedModel):
     """A realtime model of OpenAI, over a WebSocket.
 
     Args:
@@ -79,9 +79,9 @@ class OpenAIRealtimeWebSocketModel(RealtimeModel):
     """
 
     def __init__(self, *, transport_config: TransportConfig | None = None) -> None:
+        super().__init__()
         self.model = DEFAULT_REALTIME_MODEL
         self._transport = check_transport(transport_config)
-        self._listeners: list[RealtimeModelListener] = []
         self._socket: ClientConnection | None = None
         self._listening: asyncio.Task[ModelError | None] | None = None
         self._connecting = False
@@ -113,16 +113,6 @@ class OpenAIRealtimeWebSocketModel(RealtimeModel):
             raise
         finally:
             self._connecting = False
-
-    def add_listener(self, listener: RealtimeModelListener) -> None:
-        """Add a receiver of the model's events; a second call does nothing."""
-        if listener not in self._listeners:
-            self._listeners.append(listener)
-
-    def remove_listener(self, listener: RealtimeModelListener) -> None:
-        """Remove a receiver of the model's events, if it is one."""
-        if listener in self._listeners:
-            self._listeners.remove(listener)
 
     async def send_event(self, event: inputs.RealtimeModelSendEvent) -> None:
         """Send a message to the model.

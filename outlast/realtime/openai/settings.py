@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+from pydantic.alias_generators import to_snake
+
 from outlast.agents.callables import shown
 from outlast.agents.config.model_settings import MCPToolChoice
 from outlast.agents.errors import UserError
@@ -11,6 +13,7 @@ from outlast.agents.prompt import Prompt
 from outlast.agents.tools.definition import FunctionTool
 from outlast.agents.tools.local import LocalTool
 from outlast.loop.values import JsonObject
+from outlast.models.json_values import as_object
 from outlast.ports.model import ToolSpec
 from outlast.ports.model_arguments import function_specs
 from outlast.realtime.port.audio import ALAW_NAMES, PCM_NAMES, PCM_RATE, ULAW_NAMES, format_name
@@ -34,16 +37,6 @@ DEFAULT_MODEL_SETTINGS: RealtimeSessionModelSettings = {
     "turn_detection": {"type": "semantic_vad", "interrupt_response": True},
 }
 """The settings of sessions that set none, as in the Agents SDK."""
-
-_CAMEL_CASE = {
-    "createResponse": "create_response",
-    "interruptResponse": "interrupt_response",
-    "prefixPaddingMs": "prefix_padding_ms",
-    "silenceDurationMs": "silence_duration_ms",
-    "idleTimeoutMs": "idle_timeout_ms",
-    "modelVersion": "model_version",
-}
-"""Other spellings of keys of `turn_detection`, which programs for the browser use."""
 
 _MODES = frozenset({"auto", "none", "required"})
 
@@ -209,20 +202,15 @@ def _output(settings: RealtimeSessionModelSettings, *, attached: bool) -> JsonOb
     return audio
 
 
-def _channel(settings: RealtimeSessionModelSettings, name: str) -> Mapping[str, Any]:
-    audio = cast("object", settings.get("audio") or {})
-    if not isinstance(audio, Mapping):
+def _channel(settings: RealtimeSessionModelSettings, name: str) -> JsonObject:
+    audio = as_object(settings.get("audio") or {})
+    channel = None if audio is None else as_object(audio.get(name) or {})
+    if channel is None:
         raise UserError(
-            f"The setting `audio` of a realtime session is a dict with `input` and `output`, not"
-            f" {shown(audio)}."
+            "The setting `audio` of a realtime session is a dict with a dict at `input` and at"
+            f" `output`, not {shown(settings.get('audio'))}."
         )
-    channel = cast("object", cast("Mapping[str, Any]", audio).get(name) or {})
-    if not isinstance(channel, Mapping):
-        raise UserError(
-            f"The setting `audio` of a realtime session needs a dict at {name!r}, not"
-            f" {shown(channel)}."
-        )
-    return cast("Mapping[str, Any]", channel)
+    return channel
 
 
 def _format(
@@ -236,11 +224,12 @@ def _format(
 
 
 def _turn_detection(config: object) -> object:
+    """Return the settings with the API's names; programs for browsers have them in camel case."""
     if not isinstance(config, Mapping):
         return config
-    given = cast("Mapping[str, Any]", config)
-    plain = {_CAMEL_CASE[name]: value for name, value in given.items() if name in _CAMEL_CASE}
-    return plain | {name: value for name, value in given.items() if name not in _CAMEL_CASE}
+    entries = cast("Mapping[str, Any]", config).items()
+    camel_first = sorted(entries, key=lambda entry: entry[0] == to_snake(entry[0]))
+    return {to_snake(name): value for name, value in camel_first}
 
 
 def _prompt(prompt: Prompt) -> JsonObject:

@@ -29,11 +29,7 @@ RealtimeAudioFormat: TypeAlias = str | Mapping[str, Any] | AudioFormatRecord
 
 
 class RealtimeCustomVoice(TypedDict):
-    """A custom voice of the provider.
-
-    Attributes:
-        id: the provider's id of the voice.
-    """
+    """A custom voice of the provider."""
 
     id: str
 
@@ -46,12 +42,7 @@ RealtimeReasoningEffort: TypeAlias = str
 
 
 class RealtimeClientMessage(TypedDict):
-    """A message to the provider in the provider's own format.
-
-    Attributes:
-        type: the type of the message.
-        other_data: the other fields of the message.
-    """
+    """A message to the provider in the provider's own format."""
 
     type: str
     other_data: NotRequired[dict[str, Any]]
@@ -61,11 +52,8 @@ class RealtimeInputAudioTranscriptionConfig(TypedDict):
     """The transcription of the user's words.
 
     Attributes:
-        language: the code of the input's language.
         model: the transcription model, such as `gpt-4o-mini-transcribe` or `whisper-1`.
-        prompt: a text that guides the transcription.
         keywords: terms that the audio may contain.
-        languages: the languages that the audio may be in.
         delay: the balance of latency and accuracy for a transcript that is streamed.
     """
 
@@ -99,7 +87,6 @@ class RealtimeTurnDetectionConfig(TypedDict):
         silence_duration_ms: the silence that ends the user's turn.
         threshold: the volume that counts as speech.
         idle_timeout_ms: the silence of the user after which `server_vad` starts a response.
-        model_version: the version of the provider's detection model.
     """
 
     type: NotRequired[Literal["semantic_vad", "server_vad"]]
@@ -117,9 +104,7 @@ class RealtimeAudioInputConfig(TypedDict, total=False):
     """The settings of the user's audio.
 
     Attributes:
-        format: the format of the audio.
         noise_reduction: the noise reduction; None switches it off.
-        transcription: the transcription of the audio.
         turn_detection: the detection of turns; None switches it off.
     """
 
@@ -133,7 +118,6 @@ class RealtimeAudioOutputConfig(TypedDict, total=False):
     """The settings of the model's audio.
 
     Attributes:
-        format: the format of the audio.
         voice: the voice, which cannot change after the model has spoken.
         speed: the speed of the speech; 1.0 is normal.
     """
@@ -144,23 +128,14 @@ class RealtimeAudioOutputConfig(TypedDict, total=False):
 
 
 class RealtimeAudioConfig(TypedDict, total=False):
-    """The audio settings of a realtime session.
-
-    Attributes:
-        input: the settings of the user's audio.
-        output: the settings of the model's audio.
-    """
+    """The audio settings of a realtime session."""
 
     input: RealtimeAudioInputConfig
     output: RealtimeAudioOutputConfig
 
 
 class RealtimeReasoningConfig(TypedDict, total=False):
-    """The reasoning of a realtime model.
-
-    Attributes:
-        effort: how much the model reasons.
-    """
+    """The reasoning of a realtime model."""
 
     effort: RealtimeReasoningEffort
 
@@ -169,9 +144,7 @@ class RealtimeModelTracingConfig(TypedDict):
     """The provider's own trace of a realtime session.
 
     Attributes:
-        workflow_name: the name of the trace.
         group_id: an id that joins several traces.
-        metadata: data to store with the trace.
     """
 
     workflow_name: NotRequired[str]
@@ -183,25 +156,11 @@ class RealtimeSessionModelSettings(TypedDict):
     """The settings of a session with a realtime model.
 
     Attributes:
-        model_name: the name of the model.
-        instructions: the instructions for the model.
-        prompt: a prompt that the provider stores.
         modalities: `output_modalities` under its earlier name.
-        output_modalities: the kinds of answers: text or audio.
         audio: the audio settings, which precede the single ones below.
-        voice: the voice of the answers.
-        speed: the speed of the speech.
         max_output_tokens: the limit for one answer with its tool calls, from 1 to 4096 or `inf`.
-        input_audio_format: the format of the user's audio.
-        output_audio_format: the format of the model's audio.
-        input_audio_transcription: the transcription of the user's audio.
         input_audio_noise_reduction: the noise reduction; None switches it off.
         turn_detection: the detection of turns; None switches it off.
-        tool_choice: whether the model may, must or must not call tools.
-        parallel_tool_calls: whether the model may call several tools at once.
-        reasoning: the reasoning of the model.
-        tools: the tools that the model may call.
-        handoffs: the handoffs that the model may call.
         tracing: the provider's own trace; None switches it off.
     """
 
@@ -253,12 +212,8 @@ class RealtimeRunConfig(TypedDict):
     """The settings of a realtime run.
 
     Attributes:
-        model_settings: the settings of the model's session.
         output_guardrails: guardrails for the answers of every agent.
-        guardrails_settings: when the output guardrails run.
-        tracing_disabled: whether the run has no trace.
         async_tool_calls: whether tools run while the conversation goes on. Default: true.
-        tool_execution: how tool calls are carried out.
         tool_error_formatter: a function that writes what the model reads of a tool's error.
     """
 
@@ -272,12 +227,7 @@ class RealtimeRunConfig(TypedDict):
 
 
 class RealtimeUserInputText(TypedDict):
-    """A text in a message of the user.
-
-    Attributes:
-        type: the type of the content.
-        text: the text.
-    """
+    """A text in a message of the user."""
 
     type: Literal["input_text"]
     text: str
@@ -287,7 +237,6 @@ class RealtimeUserInputImage(TypedDict):
     """An image in a message of the user.
 
     Attributes:
-        type: the type of the content.
         image_url: the image's address, or a `data:` URL with the image.
         detail: the resolution at which the model sees the image: `auto`, `low` or `high`.
     """
@@ -298,13 +247,7 @@ class RealtimeUserInputImage(TypedDict):
 
 
 class RealtimeUserInputMessage(TypedDict):
-    """A message of the user.
-
-    Attributes:
-        type: the type of the item.
-        role: the sender.
-        content: the texts and images of the message.
-    """
+    """A message of the user."""
 
     type: Literal["message"]
     role: Literal["user"]

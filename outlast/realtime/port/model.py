@@ -14,8 +14,6 @@ class RealtimePlaybackState(TypedDict):
     """How far the model's audio has been played.
 
     Attributes:
-        current_item_id: the id of the message that is played.
-        current_item_content_index: the position of the audio in the message's content.
         elapsed_ms: the milliseconds of this audio that were played.
     """
 
@@ -46,23 +44,11 @@ class RealtimePlaybackTracker:
         self._elapsed_ms = 0.0
 
     def on_play_bytes(self, item_id: str, item_content_index: int, bytes: bytes) -> None:  # noqa: A002  (the parameter's known name)
-        """Record audio that was played.
-
-        Args:
-            item_id: the id of the message with the audio.
-            item_content_index: the position of the audio in the message's content.
-            bytes: the audio data that was played.
-        """
+        """Record audio that was played."""
         self.on_play_ms(item_id, item_content_index, audio_ms(self._format, bytes))
 
     def on_play_ms(self, item_id: str, item_content_index: int, ms: float) -> None:
-        """Record audio that was played, by its duration.
-
-        Args:
-            item_id: the id of the message with the audio.
-            item_content_index: the position of the audio in the message's content.
-            ms: the milliseconds that were played since the last call.
-        """
+        """Record audio that was played, by its milliseconds since the last call."""
         if self._audio != (item_id, item_content_index):
             self._audio = (item_id, item_content_index)
             self._elapsed_ms = 0.0
@@ -74,11 +60,7 @@ class RealtimePlaybackTracker:
         self._elapsed_ms = 0.0
 
     def set_audio_format(self, format: RealtimeAudioFormat) -> None:  # noqa: A002  (the parameter's known name)
-        """Set the format of the audio. The model calls this when the session starts.
-
-        Args:
-            format: the format.
-        """
+        """Set the format of the audio. The model calls this when the session starts."""
         self._format = format
 
     def get_state(self) -> RealtimePlaybackState:
@@ -98,11 +80,7 @@ class RealtimeModelListener(ABC):
 
     @abstractmethod
     async def on_event(self, event: RealtimeModelEvent) -> None:
-        """Receive an event.
-
-        Args:
-            event: the event.
-        """
+        """Receive an event."""
 
 
 class RealtimeModelConfig(TypedDict):
@@ -113,7 +91,6 @@ class RealtimeModelConfig(TypedDict):
             variable, such as OPENAI_API_KEY.
         url: the address of the model's socket. Default: the provider's own.
         headers: the headers of the connection. With headers, no Authorization header is added.
-        initial_model_settings: the settings of the session.
         playback_tracker: the record of the audio that the user has heard. Default: audio counts as
             played at once, at normal speed.
         call_id: the provider's id of a call to attach to, instead of a new session.
@@ -132,35 +109,19 @@ class RealtimeModel(ABC):
 
     @abstractmethod
     async def connect(self, options: RealtimeModelConfig) -> None:
-        """Connect to the model.
-
-        Args:
-            options: how to connect.
-        """
+        """Connect to the model."""
 
     @abstractmethod
     def add_listener(self, listener: RealtimeModelListener) -> None:
-        """Add a receiver of the model's events.
-
-        Args:
-            listener: the receiver.
-        """
+        """Add a receiver of the model's events."""
 
     @abstractmethod
     def remove_listener(self, listener: RealtimeModelListener) -> None:
-        """Remove a receiver of the model's events.
-
-        Args:
-            listener: the receiver.
-        """
+        """Remove a receiver of the model's events."""
 
     @abstractmethod
     async def send_event(self, event: RealtimeModelSendEvent) -> None:
-        """Send a message to the model.
-
-        Args:
-            event: the message.
-        """
+        """Send a message to the model."""
 
     async def send_event_if(
         self, event: RealtimeModelSendEvent, send_if: Callable[[], bool]
@@ -170,10 +131,6 @@ class RealtimeModel(ABC):
         The default sends nothing and returns False: only the model can check the condition
         without a pause before the message is on its way.
 
-        Args:
-            event: the message.
-            send_if: the condition.
-
         Returns:
             Whether the message was sent.
         """
@@ -181,12 +138,25 @@ class RealtimeModel(ABC):
         return False
 
     def retire_response_audio(self, response_id: str) -> None:  # noqa: B027  (a model may have nothing to do)
-        """Forget which audio belongs to a response, when no more interruptions name it.
-
-        Args:
-            response_id: the response's id.
-        """
+        """Forget which audio belongs to a response, when no more interruptions name it."""
 
     @abstractmethod
     async def close(self) -> None:
         """Close the connection."""
+
+
+class ListenedModel(RealtimeModel, ABC):
+    """A realtime model that keeps its listeners, each of them once."""
+
+    def __init__(self) -> None:
+        self._listeners: list[RealtimeModelListener] = []
+
+    def add_listener(self, listener: RealtimeModelListener) -> None:
+        """Add a receiver of the model's events; a second call does nothing."""
+        if listener not in self._listeners:
+            self._listeners.append(listener)
+
+    def remove_listener(self, listener: RealtimeModelListener) -> None:
+        """Remove a receiver of the model's events, if it is one."""
+        if listener in self._listeners:
+            self._listeners.remove(listener)

@@ -27,11 +27,8 @@ class RealtimeModelToolCallEvent:
     """A tool call of the model.
 
     Attributes:
-        name: the tool's name.
         call_id: the provider's id of the call.
-        arguments: the arguments as JSON text.
         id: the provider's id of the item.
-        previous_item_id: the id of the item before it.
     """
 
     name: str
@@ -44,14 +41,7 @@ class RealtimeModelToolCallEvent:
 
 @dataclass(frozen=True, slots=True)
 class RealtimeModelAudioEvent:
-    """A piece of the model's audio.
-
-    Attributes:
-        data: the audio data.
-        response_id: the response's id.
-        item_id: the id of the message with the audio.
-        content_index: the position of the audio in the message's content.
-    """
+    """A piece of the model's audio."""
 
     data: bytes
     response_id: str
@@ -62,12 +52,7 @@ class RealtimeModelAudioEvent:
 
 @dataclass(frozen=True, slots=True)
 class RealtimeModelAudioInterruptedEvent:
-    """The model's audio was interrupted: stop its playback.
-
-    Attributes:
-        item_id: the id of the message with the audio.
-        content_index: the position of the audio in the message's content.
-    """
+    """The model's audio was interrupted: stop its playback."""
 
     item_id: str
     content_index: int
@@ -76,12 +61,7 @@ class RealtimeModelAudioInterruptedEvent:
 
 @dataclass(frozen=True, slots=True)
 class RealtimeModelAudioDoneEvent:
-    """The model's audio is complete.
-
-    Attributes:
-        item_id: the id of the message with the audio.
-        content_index: the position of the audio in the message's content.
-    """
+    """The model's audio is complete."""
 
     item_id: str
     content_index: int
@@ -90,12 +70,7 @@ class RealtimeModelAudioDoneEvent:
 
 @dataclass(frozen=True, slots=True)
 class RealtimeModelInputAudioTranscriptionCompletedEvent:
-    """The transcript of something that the user said.
-
-    Attributes:
-        item_id: the id of the user's message.
-        transcript: the transcript.
-    """
+    """The transcript of something that the user said."""
 
     item_id: str
     transcript: str
@@ -107,7 +82,6 @@ class RealtimeModelInputAudioTimeoutTriggeredEvent:
     """The user was silent for longer than `idle_timeout_ms`.
 
     Attributes:
-        item_id: the id of the message with the silence.
         audio_start_ms: the beginning of the silence in the input audio.
         audio_end_ms: the end of the silence in the input audio.
     """
@@ -120,13 +94,7 @@ class RealtimeModelInputAudioTimeoutTriggeredEvent:
 
 @dataclass(frozen=True, slots=True)
 class RealtimeModelTranscriptDeltaEvent:
-    """A piece of the transcript of the model's audio.
-
-    Attributes:
-        item_id: the id of the message.
-        delta: the next piece of the transcript.
-        response_id: the response's id.
-    """
+    """A piece of the transcript of the model's audio."""
 
     item_id: str
     delta: str
@@ -136,13 +104,7 @@ class RealtimeModelTranscriptDeltaEvent:
 
 @dataclass(frozen=True, slots=True)
 class RealtimeModelOutputTextDeltaEvent:
-    """A piece of the model's text.
-
-    Attributes:
-        item_id: the id of the message.
-        delta: the next piece of the text.
-        response_id: the response's id.
-    """
+    """A piece of the model's text."""
 
     item_id: str
     delta: str
@@ -152,11 +114,7 @@ class RealtimeModelOutputTextDeltaEvent:
 
 @dataclass(frozen=True, slots=True)
 class RealtimeModelItemUpdatedEvent:
-    """An item of the conversation is new or has changed.
-
-    Attributes:
-        item: the item.
-    """
+    """An item of the conversation is new or has changed."""
 
     item: RealtimeItem
     type: Literal["item_updated"] = "item_updated"
@@ -164,11 +122,7 @@ class RealtimeModelItemUpdatedEvent:
 
 @dataclass(frozen=True, slots=True)
 class RealtimeModelItemDeletedEvent:
-    """An item of the conversation was deleted.
-
-    Attributes:
-        item_id: the item's id.
-    """
+    """An item of the conversation was deleted."""
 
     item_id: str
     type: Literal["item_deleted"] = "item_deleted"
@@ -176,11 +130,7 @@ class RealtimeModelItemDeletedEvent:
 
 @dataclass(frozen=True, slots=True)
 class RealtimeModelConnectionStatusEvent:
-    """The connection to the model has changed.
-
-    Attributes:
-        status: the new status.
-    """
+    """The connection to the model has changed."""
 
     status: RealtimeConnectionStatus
     type: Literal["connection_status"] = "connection_status"
@@ -195,11 +145,7 @@ class RealtimeModelEndOfStreamEvent:
 
 @dataclass(frozen=True, slots=True)
 class RealtimeModelTurnStartedEvent:
-    """The model starts a response.
-
-    Attributes:
-        response_id: the response's id, if the provider sends one.
-    """
+    """The model starts a response."""
 
     type: Literal["turn_started"] = "turn_started"
     response_id: str | None = None
@@ -207,13 +153,7 @@ class RealtimeModelTurnStartedEvent:
 
 @dataclass(frozen=True, slots=True)
 class RealtimeModelCachedTokensDetails:
-    """The input tokens from the provider's cache, by kind.
-
-    Attributes:
-        text_tokens: the number of tokens for text.
-        audio_tokens: the number of tokens for audio.
-        image_tokens: the number of tokens for images.
-    """
+    """The input tokens from the provider's cache, by kind."""
 
     text_tokens: int | None = None
     audio_tokens: int | None = None
@@ -222,15 +162,7 @@ class RealtimeModelCachedTokensDetails:
 
 @dataclass(frozen=True, slots=True)
 class RealtimeModelInputTokensDetails:
-    """The input tokens of a response, by kind.
-
-    Attributes:
-        text_tokens: the number of tokens for text.
-        audio_tokens: the number of tokens for audio.
-        image_tokens: the number of tokens for images.
-        cached_tokens: the number of tokens from the provider's cache.
-        cached_tokens_details: the tokens from the cache, by kind.
-    """
+    """The input tokens of a response, by kind."""
 
     text_tokens: int | None = None
     audio_tokens: int | None = None
@@ -241,12 +173,7 @@ class RealtimeModelInputTokensDetails:
 
 @dataclass(frozen=True, slots=True)
 class RealtimeModelOutputTokensDetails:
-    """The output tokens of a response, by kind.
-
-    Attributes:
-        text_tokens: the number of tokens for text.
-        audio_tokens: the number of tokens for audio.
-    """
+    """The output tokens of a response, by kind."""
 
     text_tokens: int | None = None
     audio_tokens: int | None = None
@@ -254,13 +181,7 @@ class RealtimeModelOutputTokensDetails:
 
 @dataclass(frozen=True, slots=True)
 class RealtimeModelUsageEvent:
-    """The usage of a finished response.
-
-    Attributes:
-        usage: the requests and tokens, as of any other model call.
-        input_tokens_details: the input tokens by kind.
-        output_tokens_details: the output tokens by kind.
-    """
+    """The usage of a finished response."""
 
     usage: Usage
     input_tokens_details: RealtimeModelInputTokensDetails | None = None
@@ -270,11 +191,7 @@ class RealtimeModelUsageEvent:
 
 @dataclass(frozen=True, slots=True)
 class RealtimeModelTurnEndedEvent:
-    """The model has finished a response.
-
-    Attributes:
-        response_id: the response's id, if the provider sends one.
-    """
+    """The model has finished a response."""
 
     type: Literal["turn_ended"] = "turn_ended"
     response_id: str | None = None
@@ -282,11 +199,7 @@ class RealtimeModelTurnEndedEvent:
 
 @dataclass(frozen=True, slots=True)
 class RealtimeModelOtherEvent:
-    """An event of the provider that has no type here.
-
-    Attributes:
-        data: the event.
-    """
+    """An event of the provider that has no type here."""
 
     data: Any
     type: Literal["other"] = "other"
@@ -297,7 +210,6 @@ class RealtimeModelExceptionEvent:
     """An exception in the connection to the model.
 
     Attributes:
-        exception: the exception.
         context: what the connection was doing.
     """
 
@@ -308,11 +220,7 @@ class RealtimeModelExceptionEvent:
 
 @dataclass(frozen=True, slots=True)
 class RealtimeModelRawServerEvent:
-    """An event of the provider in the provider's own format.
-
-    Attributes:
-        data: the event's JSON.
-    """
+    """An event of the provider in the provider's own format."""
 
     data: Any
     type: Literal["raw_server_event"] = "raw_server_event"

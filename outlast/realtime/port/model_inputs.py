@@ -1,9 +1,10 @@
 """The messages that a realtime model accepts."""
 
 from dataclasses import dataclass
-from typing import Any, NotRequired, TypeAlias, TypedDict
+from typing import TypeAlias
 
 from outlast.realtime.port.config import (
+    RealtimeClientMessage,
     RealtimeSessionModelSettings,
     RealtimeUserInput,
     RealtimeUserInputImage,
@@ -12,18 +13,8 @@ from outlast.realtime.port.config import (
 )
 from outlast.realtime.port.model_events import RealtimeModelToolCallEvent
 
-
-class RealtimeModelRawClientMessage(TypedDict):
-    """A message to the provider in the provider's own format.
-
-    Attributes:
-        type: the type of the message.
-        other_data: the other fields of the message.
-    """
-
-    type: str
-    other_data: NotRequired[dict[str, Any]]
-
+RealtimeModelRawClientMessage: TypeAlias = RealtimeClientMessage
+"""A message to the provider in the provider's own format."""
 
 RealtimeModelInputTextContent: TypeAlias = RealtimeUserInputText
 """A text in a message of the user."""
@@ -40,22 +31,14 @@ RealtimeModelUserInput: TypeAlias = RealtimeUserInput
 
 @dataclass(frozen=True, slots=True)
 class RealtimeModelSendRawMessage:
-    """Send a message in the provider's own format.
-
-    Attributes:
-        message: the message.
-    """
+    """Send a message in the provider's own format."""
 
     message: RealtimeModelRawClientMessage
 
 
 @dataclass(frozen=True, slots=True)
 class RealtimeModelSendUserInput:
-    """Send a message of the user, and start a response.
-
-    Attributes:
-        user_input: the message.
-    """
+    """Send a message of the user, and start a response."""
 
     user_input: RealtimeModelUserInput
 
@@ -65,7 +48,6 @@ class RealtimeModelSendAudio:
     """Send a piece of the user's audio.
 
     Attributes:
-        audio: the audio data.
         commit: whether the user's turn ends here, where turn detection is off.
     """
 
@@ -75,13 +57,7 @@ class RealtimeModelSendAudio:
 
 @dataclass(frozen=True, slots=True)
 class RealtimeModelSendToolOutput:
-    """Send a tool's output.
-
-    Attributes:
-        tool_call: the call of the tool.
-        output: the output.
-        start_response: whether the model answers at once.
-    """
+    """Send a tool's output."""
 
     tool_call: RealtimeModelToolCallEvent
     output: str
@@ -109,11 +85,7 @@ class RealtimeModelSendInterrupt:
 
 @dataclass(frozen=True, slots=True)
 class RealtimeModelSendSessionUpdate:
-    """Change the settings of the session.
-
-    Attributes:
-        session_settings: the new settings.
-    """
+    """Change the settings of the session."""
 
     session_settings: RealtimeSessionModelSettings
 

@@ -130,14 +130,10 @@ class RealtimeCall:
     async def user_says(self, text: str) -> None:
         """Let the user say something, as if audio had arrived."""
         self.heard.insert(0, text)
-        await self._start_speech()
+        await self.start_speaking()
         self._input.buffered_ms += len(text.split()) * WORD_MS
         self._input.total_ms += len(text.split()) * WORD_MS
         await self._stop_speech()
-
-    async def start_speaking(self) -> None:
-        """Let the user begin to speak, which interrupts the model."""
-        await self._start_speech()
 
     async def broadcast(self, kind: str, **fields: object) -> None:
         """Send an event to every socket; those that have ended are dropped."""
@@ -213,12 +209,11 @@ class RealtimeCall:
         if detection is None:
             return
         if change == "started":
-            await self._start_speech()
+            await self.start_speaking()
         elif change == "stopped":
             await self._stop_speech()
 
-    async def _commit_audio(self, message: JsonObject) -> None:
-        del message
+    async def _commit_audio(self, _message: JsonObject) -> None:
         if self._input.buffered_ms < 100:
             words = (
                 "Error committing input audio buffer: buffer too small. Expected at least 100ms of"
@@ -229,12 +224,12 @@ class RealtimeCall:
         if transcribe is not None:
             await transcribe()
 
-    async def _clear_audio(self, message: JsonObject) -> None:
-        del message
+    async def _clear_audio(self, _message: JsonObject) -> None:
         self._input.clear()
         await self.broadcast("input_audio_buffer.cleared")
 
-    async def _start_speech(self) -> None:
+    async def start_speaking(self) -> None:
+        """Let the user begin to speak, which interrupts the model."""
         self._speech_item = self.conversation.new_id("item")
         await self.broadcast(
             "input_audio_buffer.speech_started",
@@ -300,8 +295,7 @@ class RealtimeCall:
             raise RefusedMessage("conversation_already_has_active_response", words)
         self._respond(message.get("response") or {})
 
-    async def _cancel_response(self, message: JsonObject) -> None:
-        del message
+    async def _cancel_response(self, _message: JsonObject) -> None:
         if not self.is_responding:
             words = "Cancellation failed: no active response found"
             raise RefusedMessage("response_cancel_not_active", words)

@@ -200,7 +200,7 @@ def test_a_tool_that_is_no_function_is_refused() -> None:
         ({"input_audio_format": AudioPCM.model_construct(type="audio/pcm", rate=8000)}, "not 8000"),
         ({"audio": {"input": {"format": {"kind": "pcm"}}}}, "no audio format"),
         ({"audio": "loud"}, "`audio` of a realtime session is a dict"),
-        ({"audio": {"output": "loud"}}, "needs a dict at 'output'"),
+        ({"audio": {"output": "loud"}}, "a dict at `input` and at `output`"),
         ({"prompt": {"version": "1"}}, "needs the key 'id'"),
     ],
 )
