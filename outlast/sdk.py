@@ -16,164 +16,103 @@ from types import ModuleType
 
 from outlast import lazy
 
+_MODULES_OF_ROOMS = {
+    "": """
+        agent agent_output agent_tool_input computer editor exceptions function_schema guardrail
+        handoffs handoffs.history items lifecycle memory memory.openai_conversations_session
+        memory.openai_responses_compaction_session memory.session memory.session_settings
+        memory.sqlite_session memory.util model_settings prompts repl result retry run run_config
+        run_context run_error_handlers run_state stream_events strict_schema tool tool_context
+        tool_guardrails usage
+    """,
+    "sessions": """
+        extensions.memory extensions.memory.advanced_sqlite_session
+        extensions.memory.async_sqlite_session extensions.memory.encrypt_session
+        extensions.memory.mongodb_session extensions.memory.redis_session
+        extensions.memory.sqlalchemy_session
+    """,
+    "models": """
+        extensions.models extensions.models.any_llm_provider extensions.models.litellm_model
+        extensions.models.litellm_provider models.default_models models.fake_id models.interface
+        models.openai_chatcompletions models.openai_client_utils models.openai_provider
+    """,
+    "models.gateways.any_llm": "extensions.models.any_llm_model",
+    "mcp": "mcp.manager mcp.server mcp.util",
+    "models.openai.chat_converter": "models.chatcmpl_converter models.chatcmpl_stream_handler",
+    "models.openai.responses_converter": "models.openai_responses",
+    "realtime": """
+        realtime.agent realtime.audio_formats realtime.config realtime.handoffs realtime.items
+        realtime.model realtime.model_events realtime.model_inputs realtime.openai_realtime
+    """,
+    "tracing": """
+        tracing.config tracing.create tracing.processor_interface tracing.setup tracing.span_data
+        tracing.util
+    """,
+    "tracing.scope": "tracing.spans tracing.traces",
+}
 MODULES = {
-    "agent": "",
-    "agent_output": "",
-    "agent_tool_input": "",
-    "computer": "",
-    "editor": "",
-    "exceptions": "",
-    "extensions.memory": "sessions",
-    "extensions.memory.advanced_sqlite_session": "sessions",
-    "extensions.memory.async_sqlite_session": "sessions",
-    "extensions.memory.encrypt_session": "sessions",
-    "extensions.memory.mongodb_session": "sessions",
-    "extensions.memory.redis_session": "sessions",
-    "extensions.memory.sqlalchemy_session": "sessions",
-    "extensions.models": "models",
-    "extensions.models.any_llm_model": "models.gateways.any_llm",
-    "extensions.models.any_llm_provider": "models",
-    "extensions.models.litellm_model": "models",
-    "extensions.models.litellm_provider": "models",
-    "function_schema": "",
-    "guardrail": "",
-    "handoffs": "",
-    "handoffs.history": "",
-    "items": "",
-    "lifecycle": "",
-    "mcp.manager": "mcp",
-    "mcp.server": "mcp",
-    "mcp.util": "mcp",
-    "memory": "",
-    "memory.openai_conversations_session": "",
-    "memory.openai_responses_compaction_session": "",
-    "memory.session": "",
-    "memory.session_settings": "",
-    "memory.sqlite_session": "",
-    "memory.util": "",
-    "model_settings": "",
-    "models.chatcmpl_converter": "models.openai.chat_converter",
-    "models.chatcmpl_stream_handler": "models.openai.chat_converter",
-    "models.default_models": "models",
-    "models.fake_id": "models",
-    "models.interface": "models",
-    "models.openai_chatcompletions": "models",
-    "models.openai_client_utils": "models",
-    "models.openai_provider": "models",
-    "models.openai_responses": "models.openai.responses_converter",
-    "prompts": "",
-    "realtime.agent": "realtime",
-    "realtime.audio_formats": "realtime",
-    "realtime.config": "realtime",
-    "realtime.handoffs": "realtime",
-    "realtime.items": "realtime",
-    "realtime.model": "realtime",
-    "realtime.model_events": "realtime",
-    "realtime.model_inputs": "realtime",
-    "realtime.openai_realtime": "realtime",
-    "repl": "",
-    "result": "",
-    "retry": "",
-    "run": "",
-    "run_config": "",
-    "run_context": "",
-    "run_error_handlers": "",
-    "run_state": "",
-    "stream_events": "",
-    "strict_schema": "",
-    "tool": "",
-    "tool_context": "",
-    "tool_guardrails": "",
-    "tracing.config": "tracing",
-    "tracing.create": "tracing",
-    "tracing.processor_interface": "tracing",
-    "tracing.setup": "tracing",
-    "tracing.span_data": "tracing",
-    "tracing.spans": "tracing.scope",
-    "tracing.traces": "tracing.scope",
-    "tracing.util": "tracing",
-    "usage": "",
+    module: room for room, modules in _MODULES_OF_ROOMS.items() for module in modules.split()
 }
 """The SDK's modules, and the outlast package whose names each has besides the public ones."""
 
-NAMES = {
+_NAMES_OF_MODULES = {
+    "agents.mcp.approval": "RequireApprovalMapping",
+    "agents.config.model_settings": "ToolChoice MCPToolChoice",
+    "agents.agent_tools.input": """
+        StructuredInputSchemaInfo default_tool_input_builder resolve_agent_tool_input
+    """,
+    "agents.schemas.strict_schema": "ensure_strict_json_schema",
+    "models.openai.connection": "is_official_openai_base_url is_official_openai_client",
+    "models.defaults": "get_default_openai_client get_default_openai_key",
+    "models.openai.compaction_session": """
+        is_openai_model_name DEFAULT_COMPACTION_THRESHOLD OpenAIResponsesCompactionMode
+        default_should_trigger_compaction select_compaction_candidate_items
+    """,
+    "client.start.runner": "AgentRunner get_default_agent_runner set_default_agent_runner",
+    "agents.hooks": "AgentHooksBase RunHooksBase",
+    "agents.guardrails.tool_guardrails": """
+        AllowBehavior RaiseExceptionBehavior RejectContentBehavior
+    """,
+    "agents.machine.patch": "ApplyPatchOperationType",
+    "agents.machine.computer": "ComputerLike",
+    "openai.types.responses.tool_param": "CodeInterpreter ImageGeneration Mcp",
+    "agents.tools.custom": "CustomToolExecutor",
+    "agents.schemas.docstrings": "DocstringStyle",
+    "agents.schemas.func_schema": """
+        FuncDocumentation FuncSchema function_schema generate_func_documentation
+    """,
+    "agents.mcp.server": "MCPConfig",
+    "agents.usage": "deserialize_usage serialize_usage",
+    "agents.tools.definition": "invoke_function_tool ToolErrorFunction",
+    "ports.session": "resolve_session_limit",
+    "models.openai.conversations_session": "start_openai_conversations_session",
+    "agents.handoffs.handoff": "OnHandoffWithInput OnHandoffWithoutInput THandoffInput",
+    "agents.items.run_items": "RunItemBase",
+    "client.results.result_members": "RunResultBase ToInputListMode",
+    "agents.items.item_helpers": "TResponse TResponseOutputItem TResponseStreamEvent",
+}
+_RENAMED = {
     "DEFAULT_APPROVAL_REJECTION_MESSAGE": "loop.phrases:REJECTED",
     "FAKE_RESPONSES_ID": "agents.items.raw_items:NO_ID",
     "MultiProviderOpenAIPrefixMode": "models.multi_provider:PrefixMode",
     "MultiProviderUnknownPrefixMode": "models.multi_provider:UnknownPrefixMode",
-    "RequireApprovalMapping": "agents.mcp.approval:RequireApprovalMapping",
-    "ToolChoice": "agents.config.model_settings:ToolChoice",
-    "StructuredInputSchemaInfo": "agents.agent_tools.input:StructuredInputSchemaInfo",
-    "default_tool_input_builder": "agents.agent_tools.input:default_tool_input_builder",
-    "resolve_agent_tool_input": "agents.agent_tools.input:resolve_agent_tool_input",
-    "ensure_strict_json_schema": "agents.schemas.strict_schema:ensure_strict_json_schema",
-    "is_official_openai_base_url": "models.openai.connection:is_official_openai_base_url",
-    "is_official_openai_client": "models.openai.connection:is_official_openai_client",
-    "get_default_openai_client": "models.defaults:get_default_openai_client",
-    "get_default_openai_key": "models.defaults:get_default_openai_key",
-    "is_openai_model_name": "models.openai.compaction_session:is_openai_model_name",
-    "AgentRunner": "client.runner:AgentRunner",
-    "get_default_agent_runner": "client.runner:get_default_agent_runner",
-    "set_default_agent_runner": "client.runner:set_default_agent_runner",
-    "AgentHooksBase": "agents.hooks:AgentHooksBase",
-    "AllowBehavior": "agents.guardrails.tool_guardrails:AllowBehavior",
     "ApplyPatchApprovalFunction": "agents.machine.patch:ApplyPatchApproval",
     "ApplyPatchOnApprovalFunction": "agents.tools.local:OnApproval",
     "ApplyPatchOnApprovalFunctionResult": "agents.tools.local:OnApprovalResult",
-    "ApplyPatchOperationType": "agents.machine.patch:ApplyPatchOperationType",
     "ComputerConfig": "agents.machine.computers:ComputerSource",
-    "ComputerLike": "agents.machine.computer:ComputerLike",
-    "CodeInterpreter": "openai.types.responses.tool_param:CodeInterpreter",
-    "ImageGeneration": "openai.types.responses.tool_param:ImageGeneration",
-    "Mcp": "openai.types.responses.tool_param:Mcp",
     "CustomToolApprovalFunction": "agents.tools.custom:CustomToolApproval",
-    "CustomToolExecutor": "agents.tools.custom:CustomToolExecutor",
     "CustomToolOnApprovalFunction": "agents.tools.local:OnApproval",
     "CustomToolOnApprovalFunctionResult": "agents.tools.local:OnApprovalResult",
-    "DocstringStyle": "agents.schemas.docstrings:DocstringStyle",
-    "FuncDocumentation": "agents.schemas.func_schema:FuncDocumentation",
-    "FuncSchema": "agents.schemas.func_schema:FuncSchema",
-    "MCPConfig": "agents.mcp.server:MCPConfig",
-    "MCPToolChoice": "agents.config.model_settings:MCPToolChoice",
-    "DEFAULT_COMPACTION_THRESHOLD": (
-        "models.openai.compaction_session:DEFAULT_COMPACTION_THRESHOLD"
-    ),
-    "OpenAIResponsesCompactionMode": (
-        "models.openai.compaction_session:OpenAIResponsesCompactionMode"
-    ),
-    "default_should_trigger_compaction": (
-        "models.openai.compaction_session:default_should_trigger_compaction"
-    ),
-    "deserialize_usage": "agents.usage:deserialize_usage",
-    "serialize_usage": "agents.usage:serialize_usage",
-    "invoke_function_tool": "agents.tools.definition:invoke_function_tool",
-    "function_schema": "agents.schemas.func_schema:function_schema",
-    "generate_func_documentation": "agents.schemas.func_schema:generate_func_documentation",
-    "resolve_session_limit": "ports.session:resolve_session_limit",
-    "select_compaction_candidate_items": (
-        "models.openai.compaction_session:select_compaction_candidate_items"
-    ),
-    "start_openai_conversations_session": (
-        "models.openai.conversations_session:start_openai_conversations_session"
-    ),
-    "OnHandoffWithInput": "agents.handoffs.handoff:OnHandoffWithInput",
-    "OnHandoffWithoutInput": "agents.handoffs.handoff:OnHandoffWithoutInput",
-    "RaiseExceptionBehavior": "agents.guardrails.tool_guardrails:RaiseExceptionBehavior",
-    "RejectContentBehavior": "agents.guardrails.tool_guardrails:RejectContentBehavior",
-    "RunHooksBase": "agents.hooks:RunHooksBase",
-    "RunItemBase": "agents.items.run_items:RunItemBase",
-    "RunResultBase": "client.result_members:RunResultBase",
     "ShellApprovalFunction": "agents.machine.shell:ShellApproval",
     "ShellOnApprovalFunction": "agents.tools.local:OnApproval",
     "ShellOnApprovalFunctionResult": "agents.tools.local:OnApprovalResult",
     "StructuredToolInputResult": "agents.agent_tools.input:NestedInput",
-    "THandoffInput": "agents.handoffs.handoff:THandoffInput",
-    "TResponse": "agents.items.item_helpers:TResponse",
-    "TResponseOutputItem": "agents.items.item_helpers:TResponseOutputItem",
-    "TResponseStreamEvent": "agents.items.item_helpers:TResponseStreamEvent",
-    "ToInputListMode": "client.result_members:ToInputListMode",
-    "ToolErrorFunction": "agents.tools.definition:ToolErrorFunction",
     "ToolTimeoutBehavior": "agents.tools.definition:TimeoutBehavior",
+}
+NAMES = _RENAMED | {
+    name: f"{module}:{name}"
+    for module, names in _NAMES_OF_MODULES.items()
+    for name in names.split()
 }
 """Names that the SDK has in its modules but not in its package, and their homes, in outlast or in
 the `openai` package."""

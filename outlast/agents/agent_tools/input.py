@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, TypedDict, cast
 
 from outlast.agents.callables import call
 from outlast.agents.errors import UserError
+from outlast.agents.schemas.problems import argument_problem, object_problem
 from outlast.loop.values import JsonObject
 
 
@@ -128,36 +129,22 @@ def summary_of(schema: JsonObject) -> str | None:
 
 def problem_of(name: str, adapter: Any, arguments: str) -> str | None:
     """Return the problem of a call's arguments, worded for the model, or None."""
-    from pydantic_core import from_json
-
-    try:
-        values: object = from_json(arguments or "{}", allow_inf_nan=False)
-    except (ValueError, TypeError) as error:  # TypeError: half a surrogate pair
-        return f"Invalid JSON input for tool {name}: {error}."
-    if not isinstance(values, dict):
-        return f"Invalid JSON input for tool {name}: expected a JSON object."
-    if adapter is not None:
-        return _misfit(name, adapter, arguments or "{}")
-    fields = cast(JsonObject, values)
-    if fields.keys() != {"input"} or not isinstance(fields["input"], str):
-        return (
-            f"Invalid JSON input for tool {name}: expected an object with one key, input, a string."
-        )
-    return None
-
-
-def _misfit(name: str, adapter: Any, arguments: str) -> str | None:
     from pydantic import ValidationError
 
+    if (problem := object_problem(name, arguments)) is not None:
+        return problem
+    if adapter is None:
+        fields: JsonObject = json.loads(arguments or "{}")
+        if fields.keys() != {"input"} or not isinstance(fields["input"], str):
+            return (
+                f"Invalid JSON input for tool {name}: expected an object with one key, input, "
+                "a string."
+            )
+        return None
     try:
-        adapter.validate_json(arguments)
+        adapter.validate_json(arguments or "{}")
     except ValidationError as error:
-        details = error.errors(include_url=False, include_context=False, include_input=False)
-        problems = [
-            f"{'.'.join(map(str, detail['loc'])) or 'the whole value'}: {detail['msg'][:200]}"
-            for detail in details[:10]
-        ]
-        return f"Invalid JSON input for tool {name}: {'; '.join(problems)}."
+        return argument_problem(name, error)
     except Exception as error:  # noqa: BLE001  a validator of the user's may raise anything
         return f"The arguments of {name} could not be checked ({type(error).__name__})."
     return None

@@ -20,6 +20,7 @@ from outlast.agents.mcp.server import (
     MCPToolCustomDataContext,
     MCPToolMetaContext,
 )
+from outlast.agents.schemas.problems import object_problem
 from outlast.agents.schemas.strict_schema import strict_schema
 from outlast.agents.tools.custom_data import as_custom_data
 from outlast.agents.tools.definition import FunctionTool, ToolRetry, default_tool_error
@@ -163,12 +164,9 @@ def function_tool_of(
 
 async def _invoke(server: MCPServer, tool: Any, context: ToolContext[Any], arguments: str) -> Any:
     """Call a tool of a server; one attempt."""
-    fields: object = json.loads(arguments or "{}")
-    if not isinstance(fields, dict):
-        raise ModelBehaviorError(
-            f"Invalid JSON input for tool {context.tool_name}: expected a JSON object."
-        )
-    values = cast("JsonObject", fields)
+    if (problem := object_problem(context.tool_name, arguments)) is not None:
+        raise ModelBehaviorError(problem)
+    values: JsonObject = json.loads(arguments or "{}")
     meta = await _meta(server, tool, context, values)
     if meta is None:  # a user's own server may not accept metadata
         result = await server.call_tool(tool.name, values)
@@ -264,11 +262,8 @@ def _required(schema: JsonObject) -> list[str]:
 
 def _problem(name: str, required: Sequence[str], arguments: str) -> str | None:
     """Return the problem of a call's arguments for the model; the server checks more."""
-    try:
-        fields: object = json.loads(arguments or "{}")
-    except ValueError as error:
-        return f"Invalid JSON input for tool {name}: {error}."
-    if not isinstance(fields, dict):
-        return f"Invalid JSON input for tool {name}: expected a JSON object."
+    if (problem := object_problem(name, arguments)) is not None:
+        return problem
+    fields: JsonObject = json.loads(arguments or "{}")
     missing = [one for one in required if one not in fields]
     return f"The arguments of {name} lack {', '.join(missing)}." if missing else None

@@ -14,10 +14,10 @@ from outlast.agents.schemas.output_type import (
     adapter_of,
     is_object_type,
     json_schema_of,
-    problems,
     type_name,
     wrapper_of,
 )
+from outlast.agents.schemas.problems import output_problems
 from outlast.loop.phrases import as_text
 from outlast.loop.values import Json, JsonObject
 
@@ -159,7 +159,7 @@ class AgentOutputSchema(AgentOutputSchemaBase):
             written = self._written.validate_json(json_str, strict=self._strict or None)
         except ValidationError as error:
             raise ModelBehaviorError(
-                f"Invalid JSON in the final output, which does not fit {self._name}: {problems(error)}."
+                f"Invalid JSON in the final output, which does not fit {self._name}: {output_problems(error)}."
             ) from None  # pydantic's message contains the model's output
         return getattr(written, WRAPPER_KEY) if self._wrapped else written
 
@@ -182,7 +182,7 @@ class AgentOutputSchema(AgentOutputSchemaBase):
         except ValidationError as error:
             raise UserError(
                 f"A final output of type {type(value).__name__} does not fit the output type "
-                f"{self._name}: {problems(error)}."
+                f"{self._name}: {output_problems(error)}."
             ) from None
         except (PydanticSerializationError, ValueError) as error:
             raise UserError(
@@ -206,7 +206,7 @@ class AgentOutputSchema(AgentOutputSchemaBase):
             return self._values.validate_json(to_json(value), by_alias=False, by_name=True)
         except ValidationError as error:
             raise UserError(
-                f"The run's final output cannot be rebuilt as {self._name}: {problems(error)}. "
+                f"The run's final output cannot be rebuilt as {self._name}: {output_problems(error)}. "
                 "The run was answered with another version of the type, or the type's serializers "
                 "write what its validators do not read."
             ) from None

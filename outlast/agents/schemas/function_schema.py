@@ -14,22 +14,20 @@ from typing import Annotated, Any, TypeAlias, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
-from pydantic_core import ErrorDetails, PydanticSerializationError, from_json
+from pydantic_core import PydanticSerializationError
 
 from outlast.agents.errors import ModelBehaviorError, UserError
 from outlast.agents.logs import get_logger
 from outlast.agents.schemas.altered_arguments import altered
 from outlast.agents.schemas.docstrings import DocstringStyle, FunctionDocs, read_docs
 from outlast.agents.schemas.function_signature import FunctionSignature, read_signature
+from outlast.agents.schemas.problems import argument_problem, object_problem
 from outlast.agents.schemas.user_validators import Shape, shape_of
 from outlast.loop.values import JsonObject
 
 logger = get_logger(__name__)
 
 T = TypeVar("T")
-
-_SHOWN_PROBLEMS = 10
-_SHOWN_CHARACTERS = 300
 
 
 _Parsed: TypeAlias = tuple[Mapping[str, Any], Callable[[], JsonObject]]
@@ -129,17 +127,12 @@ class FunctionSchema:
         return fields, partial(write, fields, mode="json", by_alias=True, warnings=False)
 
     def _validated(self, arguments: str, validate: Callable[[str], T]) -> T:
-        text = arguments.strip() or "{}"
+        if (problem := object_problem(self.name, arguments)) is not None:
+            raise ModelBehaviorError(problem)
         try:
-            from_json(text, allow_inf_nan=False)  # NaN is not JSON and would pass any limit
-        except (ValueError, TypeError) as error:  # TypeError: a lone surrogate
-            raise ModelBehaviorError(
-                f"Invalid JSON input for tool {self.name}: {error}."
-            ) from error
-        try:
-            return validate(text)
+            return validate(arguments.strip() or "{}")
         except ValidationError as error:
-            raise ModelBehaviorError(_sentence(self.name, error)) from error
+            raise ModelBehaviorError(argument_problem(self.name, error)) from error
 
     def _values(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         parameters = self.signature.parameters
@@ -324,28 +317,3 @@ def _display(annotation: Any) -> str:
 def _first_sentence(error: Exception) -> str:
     text = str(error).partition("\n")[0].partition(". ")[0]
     return text if text.endswith(".") else f"{text}."
-
-
-def _sentence(name: str, error: ValidationError) -> str:
-    """Return a description of invalid arguments for the model, without their values."""
-    details = error.errors(include_url=False, include_context=False, include_input=False)
-    if any(
-        not detail["loc"] and detail["type"] in {"model_type", "dict_type"} for detail in details
-    ):
-        return f"Invalid JSON input for tool {name}: expected a JSON object."
-    problems = [_problem(detail) for detail in details[:_SHOWN_PROBLEMS]]
-    if len(details) > _SHOWN_PROBLEMS:
-        problems.append(f"and {len(details) - _SHOWN_PROBLEMS} more")
-    return f"Invalid JSON input for tool {name}: {'; '.join(problems)}."
-
-
-def _problem(detail: ErrorDetails) -> str:
-    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in detail["loc"])
-    place = place.removeprefix(".")
-    match detail["type"]:
-        case "missing":
-            return f"{place} is required"
-        case "extra_forbidden" | "unexpected_keyword_argument":  # the second: in a dataclass
-            return f"{place} is not allowed"
-        case _:
-            return f"{place}: {detail['msg'][:_SHOWN_CHARACTERS]}"

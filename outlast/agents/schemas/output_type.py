@@ -14,14 +14,12 @@ from outlast.agents.schemas.strict_schema import strict_schema
 from outlast.loop.values import JsonObject
 
 if TYPE_CHECKING:
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import TypeAdapter
 
 WRAPPER_KEY: Final = "response"
 """The only key of the wrapper for an output type whose JSON is not an object."""
 
 _MODULES = re.compile(r"(?:[\w<>]+\.)+(?=\w)")
-_SHOWN_PROBLEMS = 5
-_SHOWN_CHARACTERS = 200
 
 
 def type_name(output_type: Any) -> str:
@@ -100,32 +98,3 @@ def _call_pydantic(function: Callable[[], Any], name: str) -> Any:
             f"Output type {name} cannot be an agent's output: {reason}. "
             "Use a pydantic model, a dataclass, a TypedDict or types of JSON."
         ) from None
-
-
-def problems(error: "ValidationError") -> str:
-    """Return validation errors as text, without the values, which may be secret."""
-    details = error.errors(include_url=False, include_context=False, include_input=False)
-    shown = [_problem(cast("dict[str, Any]", detail)) for detail in details[:_SHOWN_PROBLEMS]]
-    if len(details) > _SHOWN_PROBLEMS:
-        shown.append(f"and {len(details) - _SHOWN_PROBLEMS} more")
-    return "; ".join(shown)
-
-
-def _problem(detail: dict[str, Any]) -> str:
-    from pydantic_core import core_schema
-
-    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in detail["loc"])
-    place = place.removeprefix(".") or "the whole value"
-    match detail["type"]:
-        case "missing":
-            return f"{place} is missing"
-        case "json_invalid":
-            return "it is not JSON"
-        case "union_tag_invalid":  # pydantic's message quotes the tag
-            return f"{place} has an unknown tag"
-        case "value_error" | "assertion_error":  # the validator's message may quote the value
-            return f"{place} does not pass a validator of the type"
-        case kind if kind not in typing.get_args(core_schema.ErrorType):  # custom errors
-            return f"{place} does not pass a validator of the type"
-        case _:
-            return f"{place}: {detail['msg'][:_SHOWN_CHARACTERS]}"

@@ -65,8 +65,21 @@ class WebSearchToolImageSettings(TypedDict, total=False):
     caption: bool
 
 
+class DescribedTool:
+    """A tool whose fields are the options of its entry in a request."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        self.to_tool_param()  # an option that is no JSON is refused here
+
+    def to_tool_param(self) -> JsonObject:
+        """Return the tool's entry in a request."""
+        return tool_entry(self.name, **vars(self))
+
+
 @dataclass
-class WebSearchTool:
+class WebSearchTool(DescribedTool):
     """A hosted tool that searches the web.
 
     Attributes:
@@ -86,34 +99,16 @@ class WebSearchTool:
     search_content_types: list[Literal["text", "image"]] | None = None
     image_settings: WebSearchToolImageSettings | None = None
 
-    def __post_init__(self) -> None:
-        self.to_tool_param()
-
-    @property
-    def name(self) -> str:
-        """The name of all web search tools."""
-        return "web_search"
+    name = "web_search"
 
     @property
     def include(self) -> list[str]:
         """The tool's entries for `include` in a request."""
         return ["web_search_call.results"] if "image" in (self.search_content_types or ()) else []
 
-    def to_tool_param(self) -> JsonObject:
-        """Return the tool's entry in a request."""
-        return tool_entry(
-            self.name,
-            filters=self.filters,
-            user_location=self.user_location,
-            search_context_size=self.search_context_size,
-            external_web_access=self.external_web_access,
-            search_content_types=self.search_content_types,
-            image_settings=self.image_settings,
-        )
-
 
 @dataclass
-class FileSearchTool:
+class FileSearchTool(DescribedTool):
     """A hosted tool that searches the provider's vector stores.
 
     Attributes:
@@ -130,18 +125,15 @@ class FileSearchTool:
     ranking_options: Any = None
     filters: Any = None
 
+    name = "file_search"
+
     def __post_init__(self) -> None:
         stores = cast("object", self.vector_store_ids)
         if not isinstance(stores, list | tuple):
             raise UserError(
                 f"FileSearchTool(vector_store_ids=...) must be a list of ids, not {stores!r}."
             )
-        self.to_tool_param()
-
-    @property
-    def name(self) -> str:
-        """The name of all file search tools."""
-        return "file_search"
+        super().__post_init__()
 
     @property
     def include(self) -> list[str]:
@@ -150,13 +142,9 @@ class FileSearchTool:
 
     def to_tool_param(self) -> JsonObject:
         """Return the tool's entry in a request."""
-        return tool_entry(
-            self.name,
-            vector_store_ids=list(self.vector_store_ids),
-            max_num_results=self.max_num_results,
-            ranking_options=self.ranking_options,
-            filters=self.filters,
-        )
+        entry = tool_entry(self.name, **vars(self))
+        del entry["include_search_results"]  # an option of the request
+        return {**entry, "vector_store_ids": list(self.vector_store_ids)}
 
 
 @dataclass
@@ -165,18 +153,22 @@ class _Configured:
 
     tool_config: Any
 
+    _type = ""
+
     def __post_init__(self) -> None:
-        if "allowed_callers" in self.to_tool_param():
-            check_callers(
-                f"{type(self).__name__}: allowed_callers", self.to_tool_param()["allowed_callers"]
-            )
-        if self.to_tool_param().get("type") != self._type:
+        entry = self.to_tool_param()
+        if "allowed_callers" in entry:
+            check_callers(f"{type(self).__name__}: allowed_callers", entry["allowed_callers"])
+        if entry.get("type") != self._type:
             raise UserError(
                 f"{type(self).__name__}(tool_config=...) must be a dict with 'type': "
                 f"{self._type!r}, not {self.tool_config!r}."
             )
 
-    _type = ""
+    @property
+    def name(self) -> str:
+        """The name of all tools of this type."""
+        return self._type
 
     def to_tool_param(self) -> JsonObject:
         """Return the tool's entry in a request."""
@@ -193,11 +185,6 @@ class CodeInterpreterTool(_Configured):
     """
 
     _type = "code_interpreter"
-
-    @property
-    def name(self) -> str:
-        """The name of all code interpreter tools."""
-        return self._type
 
 
 class ImageGenerationToolConfig(TypedDict, total=False):
@@ -229,11 +216,6 @@ class ImageGenerationTool(_Configured):
     """
 
     _type = "image_generation"
-
-    @property
-    def name(self) -> str:
-        """The name of all image generation tools."""
-        return self._type
 
 
 @dataclass(frozen=True, slots=True)

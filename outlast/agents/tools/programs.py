@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, cast, get_args, get_origin
 
 from outlast.agents.errors import UserError
-from outlast.agents.schemas.output_type import problems
+from outlast.agents.schemas.problems import output_problems
 from outlast.agents.schemas.strict_schema import NoStrictForm, strict_form
 from outlast.loop.values import JsonObject
 
@@ -34,10 +34,7 @@ class ProgrammaticToolCallingTool:
     `allowed_callers=["programmatic"]`. For the Responses API.
     """
 
-    @property
-    def name(self) -> str:
-        """The name of all such tools, also for `tool_choice`."""
-        return PROGRAMS
+    name = PROGRAMS
 
     def to_tool_param(self) -> JsonObject:
         """Return the tool's entry in a request."""
@@ -122,7 +119,7 @@ def checked_output(tool: str, adapter: "TypeAdapter[Any]", value: object) -> Jso
     except ValidationError as error:
         raise UserError(
             f"The result of tool {tool!r} does not match its declared output type: "
-            f"{problems(error)}."
+            f"{output_problems(error)}."
         ) from None
 
 

@@ -8,14 +8,13 @@ from typing import Any, Literal, TypeVar, cast
 from outlast.agents.checks import check_list, check_name
 from outlast.agents.errors import UserError
 from outlast.agents.tools.definition import FunctionTool, ToolNamespace
-from outlast.agents.tools.hosted import HostedMCPTool, tool_entry
-from outlast.loop.values import JsonObject
+from outlast.agents.tools.hosted import DescribedTool, HostedMCPTool
 
 T = TypeVar("T", bound=FunctionTool)
 
 
 @dataclass
-class ToolSearchTool:
+class ToolSearchTool(DescribedTool):
     """A hosted tool that searches the agent's deferred tools.
 
     The model then reads only the tools that it found. For the Responses API.
@@ -30,27 +29,15 @@ class ToolSearchTool:
     execution: Literal["server", "client"] | None = None
     parameters: Any = None
 
+    name = "tool_search"
+
     def __post_init__(self) -> None:
         if self.execution not in (None, "server"):
             raise UserError(
                 f"ToolSearchTool(execution={self.execution!r}) is not offered: the provider searches. "
                 "Leave it out, or offer tools with is_enabled=."
             )
-        self.to_tool_param()
-
-    @property
-    def name(self) -> str:
-        """The name of all tool searches."""
-        return "tool_search"
-
-    def to_tool_param(self) -> JsonObject:
-        """Return the tool's entry in a request."""
-        return tool_entry(
-            self.name,
-            description=self.description,
-            execution=self.execution,
-            parameters=self.parameters,
-        )
+        super().__post_init__()
 
 
 def tool_namespace(*, name: str, description: str | None, tools: Sequence[T]) -> list[T]:

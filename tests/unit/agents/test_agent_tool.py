@@ -193,7 +193,7 @@ async def test_a_builder_that_makes_something_else_is_an_error(built: Any) -> No
         (None, '{"input": 5}', "input, a string"),
         (None, '{"input": "x", "more": 1}', "one key"),
         (Translation, '{"text": "x"}', None),
-        (Translation, "", ": text: Field required"),
+        (Translation, "", ": text is required"),
         (Order, '{"order_id": "A", "count": "many"}', "count: Input should be a valid integer"),
         (Picky, '{"text": "secret"}', r"could not be checked \(LookupError\)"),
     ],

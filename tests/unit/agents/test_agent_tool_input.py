@@ -49,7 +49,7 @@ def test_a_typed_dict_has_a_schema() -> None:
     schema = schema_of(adapter_of(Order, "Tool 't'"), "Tool 't'")
     assert list(schema["properties"]) == ["order_id"]
     assert problem_of("t", adapter_of(Order, ""), "{}") == (
-        "Invalid JSON input for tool t: order_id: Field required."
+        "Invalid JSON input for tool t: order_id is required."
     )
 
 

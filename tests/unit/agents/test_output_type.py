@@ -13,10 +13,10 @@ from outlast.agents.schemas.output_type import (
     adapter_of,
     is_object_type,
     json_schema_of,
-    problems,
     type_name,
     wrapper_of,
 )
+from outlast.agents.schemas.problems import output_problems
 
 
 class Weather(BaseModel):
@@ -120,13 +120,13 @@ def test_what_no_value_can_be_rebuilt_of_is_refused(output_type: Any, message: s
 def test_problems_are_told_with_their_places_and_without_values() -> None:
     with pytest.raises(ValidationError) as caught:
         adapter_of(list[Weather]).validate_python([{"city": "Bonn"}, {"city": 7}, {}])
-    told = problems(caught.value)
+    told = output_problems(caught.value)
     assert told == "[1].city: Input should be a valid string; [2].city is missing"
 
 
 def test_of_many_problems_some_are_told() -> None:
     with pytest.raises(ValidationError) as caught:
         adapter_of(list[int]).validate_python(["x"] * 12)
-    told = problems(caught.value)
+    told = output_problems(caught.value)
     assert told.count("[") == 5
     assert told.endswith("; and 7 more")

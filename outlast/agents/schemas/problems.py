@@ -1,0 +1,76 @@
+"""What is wrong with JSON that a model wrote, in words."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast, get_args
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+_MOST_CHARACTERS = 300
+
+
+def object_problem(tool: str, arguments: str) -> str | None:
+    """Return why arguments are no JSON object, for the model, or None."""
+    from pydantic_core import from_json
+
+    try:  # NaN is not JSON and would pass any limit
+        is_object = isinstance(from_json(arguments.strip() or "{}", allow_inf_nan=False), dict)
+    except (ValueError, TypeError) as error:  # TypeError: a lone surrogate
+        return f"Invalid JSON input for tool {tool}: {error}."
+    return None if is_object else f"Invalid JSON input for tool {tool}: expected a JSON object."
+
+
+def argument_problem(tool: str, error: "ValidationError") -> str:
+    """Return why arguments do not fit their types, for the model."""
+    return f"Invalid JSON input for tool {tool}: {_listed(error, _of_argument, most=10)}."
+
+
+def output_problems(error: "ValidationError") -> str:
+    """Return why an output does not fit its type, without the values, which may be secret."""
+    return _listed(error, _of_output, most=5)
+
+
+def _listed(
+    error: "ValidationError", describe: Callable[[str, dict[str, Any]], str], *, most: int
+) -> str:
+    details = error.errors(include_url=False, include_context=False, include_input=False)
+    listed = [
+        describe(_place(detail["loc"]), cast("dict[str, Any]", detail)) for detail in details[:most]
+    ]
+    if len(details) > most:
+        listed.append(f"and {len(details) - most} more")
+    return "; ".join(listed)
+
+
+def _place(location: tuple[int | str, ...]) -> str:
+    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
+    return place.removeprefix(".") or "the whole value"
+
+
+def _of_argument(place: str, detail: dict[str, Any]) -> str:
+    match detail["type"]:
+        case "missing":
+            return f"{place} is required"
+        case "extra_forbidden" | "unexpected_keyword_argument":  # the second: in a dataclass
+            return f"{place} is not allowed"
+        case _:
+            return f"{place}: {detail['msg'][:_MOST_CHARACTERS]}"
+
+
+def _of_output(place: str, detail: dict[str, Any]) -> str:
+    from pydantic_core import core_schema
+
+    match detail["type"]:
+        case "missing":
+            return f"{place} is missing"
+        case "json_invalid":
+            return "it is not JSON"
+        case "union_tag_invalid":  # pydantic's message quotes the tag
+            return f"{place} has an unknown tag"
+        # The message of a validator may quote the value, as that of a custom error.
+        case kind if kind in {"value_error", "assertion_error"} or kind not in get_args(
+            core_schema.ErrorType
+        ):
+            return f"{place} does not pass a validator of the type"
+        case _:
+            return f"{place}: {detail['msg'][:_MOST_CHARACTERS]}"
