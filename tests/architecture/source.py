@@ -32,6 +32,7 @@ def tree_of(module: str) -> ast.Module:
     return ast.parse((PACKAGE / module).read_text(encoding="utf-8"))
 
 
+@cache
 def functions_of(module: str) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
     """Return every function of a module, methods and inner functions too."""
     return [
