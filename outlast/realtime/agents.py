@@ -33,17 +33,13 @@ class RealtimeAgent(Agent[TContext]):
     with the default model of the worker or of the run's settings.
 
     Attributes:
-        name: identifies the agent; also in the Temporal UI.
         instructions: what the agent does, or a callable that makes the text when a session starts
             and after each handoff.
         prompt: a prompt stored by the provider, or a callable that chooses one.
         handoff_description: describes this agent to the models of other agents.
-        tools: function tools.
         mcp_servers: servers whose tools the model may also call.
-        mcp_config: the options for these tools, see `MCPConfig`.
         handoffs: realtime agents, or `realtime_handoff(...)` records, to hand over to.
         output_guardrails: check the transcript of what this agent says, while it speaks.
-        hooks: called at this agent's steps.
     """
 
     _realtime: KW_ONLY

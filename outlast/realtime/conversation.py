@@ -40,7 +40,6 @@ class Conversation:
     """The items of a session, and the transcripts that are still growing.
 
     Attributes:
-        items: the items, in the provider's order.
         growing: the transcript or text so far of each message of the current response, by item id.
     """
 

@@ -38,9 +38,6 @@ SendRaw = Callable[[str, JsonObject], Awaitable[None]]
 class LastItem:
     """Finds the last item of a call.
 
-    Args:
-        send: sends a message.
-
     Attributes:
         probe: the id of the item that is added and deleted.
     """
@@ -85,12 +82,7 @@ class LastItem:
 
 
 def missed_events(item: JsonObject | None, items: Sequence[Item]) -> list[RealtimeModelEvent]:
-    """Return the model's events for an item that a transcript does not have.
-
-    Args:
-        item: the last item of a call, in the provider's format.
-        items: the transcript.
-    """
+    """Return the model's events for an item that a transcript does not have."""
     if item is None or item.get("status") == "in_progress":
         return []
     item_id = str(item.get("id"))

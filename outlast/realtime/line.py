@@ -106,8 +106,6 @@ class LineOptions:
     """How a line is kept.
 
     Attributes:
-        model_config: how to connect to the model.
-        run_config: the settings of the run on the line.
         notice_after: how long a caller waits for a tool until the agent says that it is working;
             None for never.
         session_limit: when a connection is replaced, at the end of a turn; None for never.
@@ -122,16 +120,10 @@ class LineOptions:
 class Line:
     """One line of a run.
 
-    Args:
-        model: the realtime model.
-        run: the run.
-        worker: the definitions of this process.
-        options: how the line is kept.
-        tell: receives the events.
-
     Attributes:
-        id: the id of the line in the run; empty before it is attached.
         agent: the name of the agent whose settings the model has.
+        state: the state of the run, as far as the line has read it.
+        call_id: the provider's id of a call that the line is attached to, if it is one.
     """
 
     def __init__(
@@ -148,11 +140,12 @@ class Line:
         self._run = run
         self._worker = worker
         self._options = options
+        self.call_id = options.model_config.get("call_id")
         self._initial = options.model_config.get("initial_model_settings") or {}
         of_run = options.run_config.get("model_settings") or {}
         self._settings: dict[str, Any] = {**of_run, **self._initial}
         self._tell = tell
-        self._state = LoopState()
+        self.state = LoopState()
         self._changed = asyncio.Event()
         self._turns = Turns(f"line-{secrets.token_hex(6)}")
         self._event_taken = asyncio.Event()
@@ -178,19 +171,9 @@ class Line:
         self._timer: asyncio.TimerHandle | None = None
         self._ended = False
 
-    @property
-    def state(self) -> LoopState:
-        """The state of the run, as far as the line has read it."""
-        return self._state
-
     def is_probe(self, item_id: str) -> bool:
         """Whether an item is only there for a moment, and no part of the conversation."""
         return item_id == self._last.probe
-
-    @property
-    def has_call_id(self) -> bool:
-        """Whether the line is attached to a call that exists at the provider."""
-        return bool(self._options.model_config.get("call_id"))
 
     # --- Opening and closing ----------------------------------------------------------------------
 
@@ -200,21 +183,21 @@ class Line:
         Raises:
             AgentsException: the run or its agent does not work, or the provider refuses.
         """
-        self._state = await self._prepared()
+        self.state = await self._prepared()
         await self._connect()
         try:
             self.id = await self._run.attach()
             # What the line before reported last was taken before this line was attached.
-            self._state = await self._run.state()
+            self.state = await self._run.state()
         except BaseException:
             await self._model.close()
             raise
         self._progress.attached(self.id)
         await self._seed()
-        self._progress.begin(self._state)
+        self._progress.begin(self.state)
         self._connected.set()
-        if self._state.agent != self.agent:
-            await self._switch(self._state.agent)
+        if self.state.agent != self.agent:
+            await self._switch(self.state.agent)
         if not await self._recover() and self._due() is not None:
             await self._respond()
         self._spawn(self._follow())
@@ -233,11 +216,19 @@ class Line:
             with suppress(TimeoutError):
                 async with asyncio.timeout(CAUGHT_UP_SECONDS):
                     await self._finished.join()
-        await self._cancel_tasks()
+        if self._timer is not None:
+            self._timer.cancel()
+        tasks = [task for task in self._tasks if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         with suppress(Exception):
             await self._model.close()  # it may have been opened again meanwhile
         try:
-            await self._report_rest()
+            while not self._finished.empty():
+                await self._report(self._finished.get_nowait())
+            if said := self._turns.take_said():
+                await self._run.send(said)
         finally:
             await self._run.hang_up()
 
@@ -247,34 +238,15 @@ class Line:
         Raises:
             AgentsException: the run has ended.
         """
-        state = await self._run.state()
-        if state.phase in {"new", "preparing"}:
-            async with aclosing(self._run.follow()) as states:
-                async for one in states:
-                    state = one
-                    if state.phase not in {"new", "preparing"}:
-                        break
+        state = LoopState()
+        async with aclosing(self._run.follow()) as states:
+            async for state in states:
+                if state.phase not in {"new", "preparing"}:
+                    break
         if state.outcome is not None:
             reason = state.failure.message if state.failure is not None else state.outcome
             raise UserError(f"The run {self._run.run_id!r} has ended: {reason}")
         return state
-
-    async def _cancel_tasks(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        current = asyncio.current_task()
-        tasks = [task for task in self._tasks if task is not current]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _report_rest(self) -> None:
-        """Report the last turn and words without an answer."""
-        while not self._finished.empty():
-            await self._report(self._finished.get_nowait())
-        said = self._turns.take_said()
-        if said:
-            await self._run.send(said)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(self._guarded(work))
@@ -293,23 +265,22 @@ class Line:
 
     async def _connect(self) -> None:
         """Open the connection with the active agent's settings."""
-        self.agent = self._state.agent
-        live = await self._live()
-        settings = self._settings_of(live, starting=True)
+        self.agent = self.state.agent
+        settings = self._settings_of(await self._live(self.agent), starting=True)
         config: dict[str, Any] = {**self._options.model_config, "initial_model_settings": settings}
         await self._model.connect(cast("RealtimeModelConfig", config))
         self._connected_at = asyncio.get_running_loop().time()
         self._limit_session()
-        is_first = not self.id and not self._state.line_token
-        if self.has_call_id and not is_first:
+        is_first = not self.id and not self.state.line_token
+        if self.call_id and not is_first:
             self._last = LastItem(self._raw)
             self._found = await self._last.find()
 
     async def _seed(self) -> None:
         """Give the session the conversation so far, as far as it may not have it."""
         seeded = self._missing_from()
-        while seeded < len(self._state.items):  # the run goes on meanwhile
-            items = self._state.items[seeded:]
+        while seeded < len(self.state.items):  # the run goes on meanwhile
+            items = self.state.items[seeded:]
             for raw in session_items(self._run.run_id, items, seeded):
                 await self._create(raw)
             seeded += len(items)
@@ -321,7 +292,7 @@ class Line:
             Whether there was something to report, or to answer.
         """
         found, self._found = self._found, None
-        missed = missed_events(found, self._state.items)
+        missed = missed_events(found, self.state.items)
         for event in missed:
             what = type(event).__name__
             logger.info("the line %s reports what the line before it did not: %s", self.id, what)
@@ -336,7 +307,7 @@ class Line:
         self._is_old = False
         if self._timer is not None:
             self._timer.cancel()
-        if limit is not None and not self.has_call_id:
+        if limit is not None and not self.call_id:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(limit.total_seconds(), self._grow_old)
 
@@ -348,12 +319,7 @@ class Line:
     def lost(
         self, error: Exception | None = None, *, reason: ReconnectReason = "connection_lost"
     ) -> bool:
-        """Open the connection again, after it was lost; return whether that makes sense.
-
-        Args:
-            error: the error of the connection, if there is one.
-            reason: what the program reads.
-        """
+        """Open the connection again, after it was lost; return whether that makes sense."""
         if self._ended or (isinstance(error, ModelError) and not error.retryable):
             return False
         lasted = asyncio.get_running_loop().time() - self._connected_at
@@ -406,14 +372,14 @@ class Line:
 
     async def _resume(self, reason: ReconnectReason) -> None:
         """Resume after a lost connection with the words that the model has not answered."""
-        self._progress.begin(self._state)
+        self._progress.begin(self.state)
         due = self._due()
         self._connected.set()
         await self._recover()
         await self._tell(Reconnected(reason))
-        if self._state.agent != self.agent:
-            await self._switch(self._state.agent)
-        words = () if self.has_call_id else self._turns.unanswered()
+        if self.state.agent != self.agent:
+            await self._switch(self.state.agent)
+        words = () if self.call_id else self._turns.unanswered()
         for raw in words:
             item = session_item(raw, f"{PREFIX}{secrets.token_hex(8)}")
             if item is not None:
@@ -433,7 +399,7 @@ class Line:
     def _has_folded(self, response_id: str) -> bool:
         """Whether the run has a response, or there is none."""
         return not response_id or any(
-            one.response_id == response_id for one in self._state.responses
+            one.response_id == response_id for one in self.state.responses
         )
 
     def _missing_from(self) -> int:
@@ -443,23 +409,21 @@ class Line:
         came after it may be there or not, and is sent again with the same ids as before, so that
         the provider refuses what it has.
         """
-        call_id = self._options.model_config.get("call_id")
-        turns = [one.turn for one in self._state.responses if one.request_id == call_id]
-        if not call_id or not turns:
+        turns = [one.turn for one in self.state.responses if one.request_id == self.call_id]
+        if not self.call_id or not turns:
             return 0
         spoken = [
             at
-            for at, item in enumerate(self._state.items, 1)
+            for at, item in enumerate(self.state.items, 1)
             if item.kind in {"message", "tool_call", "handoff_call"} and item.turn <= turns[-1]
         ]
         return spoken[-1] if spoken else 0
 
     # --- Settings ---------------------------------------------------------------------------------
 
-    async def _live(self) -> LiveAgent:
-        effect = replace(model_call(self._state), agent=self.agent)
+    async def _live(self, agent: str) -> LiveAgent:
         try:
-            return await live_agent(self._worker, effect)
+            return await live_agent(self._worker, replace(model_call(self.state), agent=agent))
         except EffectError as error:
             raise UserError(str(error)) from error
 
@@ -482,7 +446,7 @@ class Line:
     async def _switch(self, agent: str) -> None:
         """Give the session the settings of another agent."""
         self.agent = agent
-        settings = self._settings_of(await self._live())
+        settings = self._settings_of(await self._live(agent))
         await self._send(RealtimeModelSendSessionUpdate(session_settings=settings))
 
     # --- What the model says ----------------------------------------------------------------------
@@ -557,21 +521,21 @@ class Line:
             await self._refuse_calls(turn, reply.failure)
 
     async def _planned(self, turn: FinishedTurn) -> ModelReply:
-        effect = replace(self._due() or model_call(self._state), agent=self.agent)
+        effect = replace(self._due() or model_call(self.state), agent=self.agent)
         response = ModelResponse(
             output=list(turn.output), usage=Usage.of(turn.usage), response_id=turn.response_id
         )
         own_name = str(getattr(self._model, "model", "")) or type(self._model).__name__
         model = self._settings.get("model_name") or own_name
         try:
-            reply = await live_reply(self._worker, effect, self._state.items, response, model=model)
+            reply = await live_reply(self._worker, effect, self.state.items, response, model=model)
         except EffectError as error:
             failure = Failure(code=error.code, message=error.message, details=error.details)
             rest = tuple(raw for raw in turn.output if raw["type"] != "function_call")
             return ModelReply(
                 items=rest, usage=turn.usage, failure=failure, response_id=turn.response_id
             )
-        return replace(reply, request_id=self._options.model_config.get("call_id"))
+        return replace(reply, request_id=self.call_id)
 
     async def _refuse_calls(self, turn: FinishedTurn, failure: Failure) -> None:
         """Answer the calls of a reply that the run refuses, so that the model can say so."""
@@ -592,7 +556,7 @@ class Line:
     async def _follow(self) -> None:
         async with aclosing(self._run.follow()) as states:
             async for state in states:
-                self._state = state
+                self.state = state
                 self._changed.set()
                 for event in self._progress.read(state):
                     await self._answer(event)
@@ -620,7 +584,7 @@ class Line:
                 pass
 
     def _due(self) -> CallModel | None:
-        return model_call_on(self.id, self._state)
+        return model_call_on(self.id, self.state)
 
     async def _go_on(self, due: ModelDue) -> None:
         """Send the model the new items, and let it speak."""
@@ -701,7 +665,7 @@ class Line:
             "arguments": "{}",
             "status": "completed",
         }
-        live = await live_agent(self._worker, replace(model_call(self._state), agent=name))
+        live = await self._live(name)
         plan = PlannedCall(
             item=0, kind="handoff", target=name, target_steps=live.invocation.required_steps()
         )

@@ -77,11 +77,9 @@ class TemporalLineRun:
     """Implements `LineRun` for a run on a server.
 
     Args:
-        handle: the run.
         label: what people read in the timeline, such as `phone call`.
 
     Attributes:
-        run_id: the workflow id.
         line: the id of the newest line; no other line has it.
     """
 

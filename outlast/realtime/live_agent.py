@@ -32,14 +32,7 @@ ALREADY_SPOKEN: Final[frozenset[RequiredStep]] = frozenset({"finalize_answer", "
 
 @dataclass(frozen=True)
 class LiveAgent:
-    """The active agent, as a realtime session needs it.
-
-    Attributes:
-        invocation: the agent and the context.
-        offer: the enabled tools and handoffs.
-        instructions: the instructions, or None.
-        prompt: the stored prompt, or None.
-    """
+    """The active agent, as a realtime session needs it."""
 
     invocation: Invocation
     offer: OfferedTools
@@ -75,14 +68,8 @@ async def live_reply(
     """Return the reply of a realtime session, with the plan of its calls.
 
     Output guardrails have checked the transcript while the model spoke, and no hook may hold the
-    answer back, so the loop takes it as it is.
-
-    Args:
-        worker: the definitions of this process.
-        effect: the model call that the reply answers.
-        history: the items before the reply.
-        response: the messages and calls of the session's response.
-        model: the model's name, for people to read.
+    answer back, so the loop takes it as it is. `effect` is the model call that the reply answers,
+    and `history` are the items before it.
 
     Raises:
         EffectError: this process lacks the agent, or user code failed before the plan.

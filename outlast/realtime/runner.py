@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, ClassVar, Self, cast
 
@@ -54,9 +54,7 @@ class RealtimeRunner:
     this process; with `using`, by the workers of a task queue.
 
     Args:
-        starting_agent: the agent that a new conversation starts with.
         model: the realtime model; default: OpenAI's, over a WebSocket.
-        config: the settings of the sessions.
         label: what people read of the lines in the Temporal UI, such as `phone call`.
         notice_after: how long a caller waits for a tool, or for a person's decision, until the
             agent says that it is waiting; None for never.
@@ -164,7 +162,7 @@ class RealtimeRunner:
             max_turns=max_turns,
         )
         run = _SessionRun(
-            run_id=id or f"call-{secrets.token_hex(6)}",
+            id=id or f"call-{secrets.token_hex(6)}",
             is_named=id is not None,
             record=replace(record, awaits_line=True),
             definitions=LocalDefinitions(self._agent, run_config=config, context=context),
@@ -234,12 +232,8 @@ class RealtimeRunner:
     ) -> RunHandle:
         """Return a handle on the run of a call, from any process, during the call or after it.
 
-        The handle reads the conversation, decides about tool calls and sends messages. To speak,
-        run a session with the same id.
-
-        Args:
-            id: the run's id.
-            agent: the starting agent, to host the run here.
+        The handle reads the conversation, decides about tool calls and sends messages. To speak, run a
+        session with the same id. With `agent`, the starting agent, this process hosts the run.
 
         Raises:
             RunNotFound: there is no such run.
@@ -268,36 +262,23 @@ class RealtimeRunner:
         return replace(config, **changes)
 
 
+@dataclass(kw_only=True)
 class _SessionRun:
     """The run of one session: found or started when the session opens, and left with it.
 
     Attributes:
-        id: the id of the run.
-        definitions: the agents of this process.
         registry: closes the MCP servers of this process; None if its worker does.
     """
 
-    def __init__(
-        self,
-        *,
-        run_id: str,
-        is_named: bool,
-        record: records.RunInput,
-        definitions: LocalDefinitions,
-        host: RunHost,
-        context: Any,
-        registry: Registry | None,
-        tenant: Tenant | None,
-    ) -> None:
-        self.id = run_id
-        self._tenant = tenant
-        self.definitions = definitions
-        self._is_named = is_named
-        self._record = record
-        self._host = host
-        self._context = context
-        self._registry = registry
-        self._handle: RunHandle | None = None
+    id: str
+    is_named: bool
+    record: records.RunInput
+    definitions: LocalDefinitions
+    host: RunHost
+    context: Any
+    registry: Registry | None
+    tenant: Tenant | None
+    handle: RunHandle | None = None
 
     async def open(self) -> RunHandle:
         """Find or start the run.
@@ -305,7 +286,7 @@ class _SessionRun:
         Raises:
             AgentsException: the run cannot be started.
         """
-        self._handle = handle = await self._host.handle(self.id, self.definitions)
+        self.handle = handle = await self.host.handle(self.id, self.definitions)
         with self.definitions.live_values_of(self.id):
             if not await self._is_open(handle):
                 await self._start(handle)
@@ -317,7 +298,7 @@ class _SessionRun:
         Raises:
             RunAlreadyStarted: it is the run of another tenant or requester.
         """
-        if not self._is_named:
+        if not self.is_named:
             return False
         try:
             description = await handle.check()
@@ -326,47 +307,47 @@ class _SessionRun:
         if description.close_time is not None:
             return False
         digest = await description.memo_value(names.MEMO_INPUT_DIGEST, "")
-        if has_other_owner(digest, start_digest(self._record, self._tenant)):
+        if has_other_owner(digest, start_digest(self.record, self.tenant)):
             raise RunAlreadyStarted(
                 f"The id {self.id!r} is in use by a run of another tenant or requester. Choose "
                 "another id."
             )
-        await self._host.follow(handle)
+        await self.host.follow(handle)
         return True
 
     async def _start(self, handle: RunHandle) -> None:
         new = NewRun(
             id=self.id,
-            record=replace(self._record, settings=join_current_trace(self._record.settings)),
-            queue=await self._host.queue(self.id),
-            tenant=self._tenant,
+            record=replace(self.record, settings=join_current_trace(self.record.settings)),
+            queue=await self.host.queue(self.id),
+            tenant=self.tenant,
         )
         try:
             await ride_out(
                 handle.client,
                 lambda: start_workflow(handle.client, new, WorkflowIDReusePolicy.ALLOW_DUPLICATE),
-                self._host.patience,
+                self.host.patience,
             )
         except WorkflowAlreadyStartedError:  # by another process, at the same moment
             await self._is_open(handle)
 
     def read_context(self, value: Json) -> Any:
         """Return the run's context: the program's own object, brought up to date."""
-        if self._context is None:
+        if self.context is None:
             return self.definitions.context(value)
         self.definitions.update_context(value)
-        return self._context
+        return self.context
 
     async def leave(self, state: LoopState) -> None:
         """Leave the run; one that nobody can find again ends if nothing is pending."""
         try:
-            if self._handle is not None and not self._is_named and state.phase == "idle":
-                await self._handle.cancel("after_turn")
+            if self.handle is not None and not self.is_named and state.phase == "idle":
+                await self.handle.cancel("after_turn")
         finally:
-            if self._registry is not None:  # otherwise this process's worker closes them
-                await self._registry.release()
-            self._host.release(ended=state.outcome is not None)
-            self._host.__exit__(None, None, None)
+            if self.registry is not None:  # otherwise this process's worker closes them
+                await self.registry.release()
+            self.host.release(ended=state.outcome is not None)
+            self.host.__exit__(None, None, None)
 
 
 class _NoModels:

@@ -7,32 +7,22 @@ the same item, and the provider refuses the copy.
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from typing import cast
+
+from pydantic import TypeAdapter
 
 from outlast.loop.items import Item, text_of
 from outlast.loop.values import Json, JsonObject
+from outlast.models.json_values import as_object, as_objects
 from outlast.realtime.port.item_ids import output_item_id, transcript_item_id
-from outlast.realtime.port.items import (
-    AssistantMessageItem,
-    AssistantText,
-    InputImage,
-    InputText,
-    RealtimeItem,
-    RealtimeToolCallItem,
-    SystemMessageItem,
-    UserMessageItem,
-)
+from outlast.realtime.port.items import RealtimeItem, RealtimeMessageItem, RealtimeToolCallItem
 
 
 def session_items(run_id: str, items: Sequence[Item], start: int = 0) -> list[JsonObject]:
     """Return items of a transcript in the format of `conversation.item.create`.
 
-    Items that a realtime session does not have, such as reasoning, are left out.
-
-    Args:
-        run_id: the id of the run.
-        items: the items.
-        start: the index of the first one in the transcript.
+    Items that a realtime session does not have, such as reasoning, are left out. `start` is the
+    index of the first one in the transcript.
     """
     found = (
         session_item(item.raw, new_id(run_id, item.raw, at)) for at, item in enumerate(items, start)
@@ -82,13 +72,12 @@ def _content(raw: JsonObject) -> list[JsonObject]:
     if isinstance(content, str):
         return [{"type": "input_text", "text": content}]
     found: list[JsonObject] = []
-    for part in cast("list[Any]", content) if isinstance(content, list) else []:
-        if isinstance(part, dict):
-            typed = cast("JsonObject", part)
-            if typed.get("type") == "input_image" and isinstance(typed.get("image_url"), str):
-                found.append({"type": "input_image", "image_url": typed["image_url"]})
-            elif isinstance(typed.get("text"), str):
-                found.append({"type": "input_text", "text": typed["text"]})
+    for part in cast("list[Json]", content) if isinstance(content, list) else ():
+        fields = as_object(part) or {}
+        if fields.get("type") == "input_image" and isinstance(fields.get("image_url"), str):
+            found.append({"type": "input_image", "image_url": fields["image_url"]})
+        elif isinstance(fields.get("text"), str):
+            found.append({"type": "input_text", "text": fields["text"]})
     return found
 
 
@@ -96,15 +85,9 @@ def output_text(output: Json) -> str:
     """Return a tool's output as a realtime model reads it: text only."""
     if isinstance(output, str):
         return output
-    if isinstance(output, list):
-        parts = cast("list[Any]", output)
-        texts = [
-            str(cast("JsonObject", part)["text"])
-            for part in parts
-            if isinstance(part, dict) and "text" in part
-        ]
-        if parts and len(texts) == len(parts):
-            return "\n".join(texts)
+    parts = as_objects(output)
+    if parts and all("text" in part for part in parts):
+        return "\n".join(str(part["text"]) for part in parts)
     return json.dumps(output, ensure_ascii=False)
 
 
@@ -138,17 +121,11 @@ def _history_item(raw: JsonObject, item_id: str) -> RealtimeItem | None:
     message = session_item(raw, item_id) if raw.get("type", "message") == "message" else None
     if message is None:
         return None
-    parts = cast("list[JsonObject]", message["content"])
-    texts = [str(part["text"]) for part in parts if "text" in part]
-    if message["role"] == "assistant":
-        content = [AssistantText(text=text) for text in texts]
-        return AssistantMessageItem(item_id=item_id, status="completed", content=list(content))
-    if message["role"] == "system":
-        return SystemMessageItem(item_id=item_id, content=[InputText(text=text) for text in texts])
-    shown = [
-        InputText(text=str(part["text"]))
-        if "text" in part
-        else InputImage(image_url=str(part["image_url"]))
-        for part in parts
-    ]
-    return UserMessageItem(item_id=item_id, content=list(shown))
+    is_answer = message["role"] == "assistant"
+    content = [part | ({"type": "text"} if is_answer else {}) for part in message["content"]]
+    status = {"status": "completed"} if is_answer else {}
+    fields = {"item_id": item_id, "role": message["role"], "content": content}
+    return _MESSAGE.validate_python(fields | status)
+
+
+_MESSAGE: TypeAdapter[RealtimeMessageItem] = TypeAdapter(RealtimeMessageItem)

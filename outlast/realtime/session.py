@@ -1,7 +1,7 @@
 """A realtime session: a program's interface to a line."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Final, Self, cast
 
@@ -13,6 +13,7 @@ from outlast.client.results.local_definitions import LocalDefinitions
 from outlast.loop.approvals import Decision
 from outlast.loop.state import LoopState
 from outlast.loop.values import Failure, Json
+from outlast.models.json_values import as_object, as_text
 from outlast.ports.model import ModelError
 from outlast.realtime.agents import RealtimeAgent
 from outlast.realtime.conversation import Conversation
@@ -168,7 +169,7 @@ class RealtimeSession(RealtimeModelListener):
         fresh = (item for item in self._conversation.items if item.item_id not in earlier_ids)
         self._conversation = Conversation((*earlier, *fresh))
         self._take_state(line.state)
-        self._put(RealtimeHistoryUpdated(history=self.history, info=self._info))
+        self._put_history()
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -199,11 +200,8 @@ class RealtimeSession(RealtimeModelListener):
         finally:
             await self._at_end(line.state)
 
-    def __aiter__(self) -> AsyncIterator[RealtimeSessionEvent]:
+    async def __aiter__(self) -> AsyncIterator[RealtimeSessionEvent]:
         """Iterate over the events until the session ends."""
-        return self._events()
-
-    async def _events(self) -> AsyncGenerator[RealtimeSessionEvent]:
         while not (self._ended and self._queue.empty()):
             if self._error is not None and self._queue.empty():
                 await self.close()
@@ -357,7 +355,7 @@ class RealtimeSession(RealtimeModelListener):
             case RealtimeModelInputAudioTranscriptionCompletedEvent():
                 self._report_item(before, event.item_id)
             case RealtimeModelItemDeletedEvent():
-                self._put(RealtimeHistoryUpdated(history=self.history, info=self._info))
+                self._put_history()
             case RealtimeModelTranscriptDeltaEvent() | RealtimeModelOutputTextDeltaEvent():
                 self._start_late(event.response_id)
                 text = self._checks.grow(event.item_id, event.delta)
@@ -372,7 +370,7 @@ class RealtimeSession(RealtimeModelListener):
         if item is not None and before.find(item_id) is None:
             self._put(RealtimeHistoryAdded(item=item, info=self._info))
         else:
-            self._put(RealtimeHistoryUpdated(history=self.history, info=self._info))
+            self._put_history()
 
     def _start_late(self, response_id: str) -> None:
         """Record a response without a start event or an id."""
@@ -422,7 +420,7 @@ class RealtimeSession(RealtimeModelListener):
         reason: ReconnectReason = "session_limit" if self._expired else "connection_lost"
         was_closed, self._was_closed, self._expired = self._was_closed, False, False
         line = self._line
-        may_go_on = was_closed and line is not None and not line.has_call_id
+        may_go_on = was_closed and line is not None and not line.call_id
         if line is None or not may_go_on or not line.lost(reason=reason):
             self._finish(None)
 
@@ -464,15 +462,14 @@ class RealtimeSession(RealtimeModelListener):
         self._line.check_tripped(response_id, results, agent.name, text)
         self._put(RealtimeGuardrailTripped(results, text, self._info))
         is_newest = self._response == response_id
-        if is_newest and self._is_speaking:
+        is_speaking = is_newest and self._is_speaking
+        if is_speaking or is_audio:
             stop = RealtimeModelSendInterrupt(
-                force_response_cancel=True,
+                force_response_cancel=is_speaking,
                 response_id=response_id,
-                cancel_response_only=not is_audio,
+                cancel_response_only=is_speaking and not is_audio,
+                playback_only=not is_speaking,
             )
-            await self._line.pass_on(stop)
-        elif is_audio:
-            stop = RealtimeModelSendInterrupt(response_id=response_id, playback_only=True)
             await self._line.pass_on(stop)
         if is_newest:
             names = ", ".join(result.guardrail.get_name() for result in results)
@@ -521,6 +518,9 @@ class RealtimeSession(RealtimeModelListener):
     def _tool(self, agent: str, name: str) -> Any:
         return self._definitions.tool(agent, name) or name
 
+    def _put_history(self) -> None:
+        self._put(RealtimeHistoryUpdated(history=self.history, info=self._info))
+
     def _put_failure(self, failure: Failure | None) -> None:
         if failure is not None:
             self._put_error({"code": failure.code, "message": failure.message})
@@ -552,9 +552,5 @@ def _for_programs(error: ModelError) -> ModelCallFailed:
 
 
 def _field(error: object, name: str) -> str:
-    value = (
-        cast("dict[str, object]", error).get(name)
-        if isinstance(error, dict)
-        else getattr(error, name, None)
-    )
-    return value if isinstance(value, str) else ""
+    fields = as_object(error)
+    return as_text(getattr(error, name, None) if fields is None else fields.get(name)) or ""

@@ -46,7 +46,6 @@ class UnexpectedRealtimeSend(RealtimeScriptError):
     """A message did not match the next step of the script.
 
     Attributes:
-        actual: the message.
         expected: what the next step expects; None if there is no further step.
     """
 
@@ -63,11 +62,7 @@ class UnexpectedRealtimeSend(RealtimeScriptError):
 
 
 class UnconsumedRealtimeSteps(RealtimeScriptError):
-    """A script has steps that the test did not reach.
-
-    Attributes:
-        remaining_steps: the number of these steps.
-    """
+    """A script has steps that the test did not reach."""
 
     def __init__(self, message: str, *, remaining_steps: int) -> None:
         super().__init__(message)
@@ -85,8 +80,6 @@ class RealtimeStep:
     """A message that the model expects, and the events with which it answers.
 
     Attributes:
-        expect: the message.
-        emit: the events that follow.
         error: the exception that sending the message raises, instead of events.
     """
 
@@ -109,12 +102,7 @@ class RealtimeConnectCall(TypedDict, total=False):
     """A call of `connect`, without its key.
 
     Attributes:
-        api_key_provided: whether there was a key.
-        headers_provided: whether there were headers.
         url: the address, without user, password and query.
-        initial_model_settings: the settings of the session.
-        playback_tracker: the playback tracker.
-        call_id: the id of the call.
     """
 
     api_key_provided: Required[bool]
@@ -148,8 +136,6 @@ class ScriptedRealtimeModel(ListenedModel):
     Events are delivered in order, one message after the other, to the listeners of that moment.
 
     Attributes:
-        connected: whether the model is connected.
-        closed: whether it was closed since it last connected.
         close_calls: how often it was closed.
     """
 
@@ -361,11 +347,8 @@ def _copy(value: Any) -> Any:
     """Return a copy that later changes do not reach; functions and exceptions are shared."""
     if isinstance(value, RealtimeModelSendSessionUpdate):
         return RealtimeModelSendSessionUpdate(_copy_settings(value.session_settings))
-    if isinstance(value, type) or callable(value):
-        return value
-    if isinstance(value, RealtimeModelExceptionEvent):
-        return value
-    if isinstance(value, RealtimeModelErrorEvent) and isinstance(value.error, Exception):
+    is_error = isinstance(value, RealtimeModelErrorEvent) and isinstance(value.error, Exception)
+    if is_error or callable(value) or isinstance(value, RealtimeModelExceptionEvent):
         return value
     return deepcopy(value)
 
@@ -388,13 +371,9 @@ def _call_of(options: RealtimeModelConfig) -> RealtimeConnectCall:
         parts = urlsplit(options["url"])
         host = parts.netloc.rpartition("@")[2]
         call["url"] = urlunsplit((parts.scheme, host, parts.path, "", ""))
-    if "initial_model_settings" in options:
-        call["initial_model_settings"] = _copy_settings(options["initial_model_settings"])
-    if "playback_tracker" in options:
-        call["playback_tracker"] = options["playback_tracker"]
-    if "call_id" in options:
-        call["call_id"] = options["call_id"]
-    return call
+    plain = ("initial_model_settings", "playback_tracker", "call_id")
+    kept = {name: value for name, value in options.items() if name in plain}
+    return _copy_call(cast("RealtimeConnectCall", {**call, **kept}))
 
 
 def _copy_call(call: RealtimeConnectCall) -> RealtimeConnectCall:

@@ -45,10 +45,7 @@ class FinishedTurn:
     """One response of the model, and the user's words before it.
 
     Attributes:
-        response_id: the provider's id of the response.
         heard: the ids of the user's items before it; `Turns.take_said` returns their content.
-        output: the messages and calls of the response, as Responses items.
-        usage: the tokens of the response.
     """
 
     response_id: str
@@ -286,9 +283,7 @@ def user_raw(item: UserMessageItem) -> JsonObject | None:
 def assistant_raw(item: AssistantMessageItem, spoken: str | None = None) -> JsonObject | None:
     """Return a message of the model as a Responses item; None if it has no text.
 
-    Args:
-        item: the message.
-        spoken: its text as it came in deltas, for an item without a transcript.
+    `spoken` is its text as it came in deltas, for an item without a transcript.
     """
     words = [
         (part.transcript if part.type == "audio" else part.text) or "" for part in item.content

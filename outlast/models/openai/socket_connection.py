@@ -461,12 +461,12 @@ def _failures(target: Target) -> Generator[None]:
     try:
         yield
     except sockets.InvalidStatus as error:
-        raise _refused_handshake(error, target) from None
+        raise refused_handshake(error, target) from None
     except sockets.ConnectionClosed as error:
         raise _closed(error, target) from None
     except (sockets.InvalidURI, httpx2.InvalidURL) as error:
         if isinstance(redirect := error.__context__, sockets.InvalidStatus):
-            raise _redirected(redirect, target) from None
+            raise redirected_handshake(redirect, target) from None
         raise bad_address(target) from None
     except sockets.ProxyError as error:
         raise connection_failure(error, target) from None
@@ -484,13 +484,13 @@ def _failures(target: Target) -> Generator[None]:
         raise request_failure(error, target) from None
 
 
-def _redirected(error: "InvalidStatus", target: Target) -> ModelError:
+def redirected_handshake(error: "InvalidStatus", target: Target) -> ModelError:
     """Return the failure for a redirect to what is no WebSocket."""
     response = error.response
     return wrong_redirect(target, response.headers.get("location", ""), response.status_code)
 
 
-def _refused_handshake(error: "InvalidStatus", target: Target) -> ModelError:
+def refused_handshake(error: "InvalidStatus", target: Target) -> ModelError:
     """Return the failure for a server that answered with an HTTP status instead of a WebSocket."""
     from pydantic_core import from_json
 

@@ -57,14 +57,8 @@ class Exchange:
     the `openai` package.
 
     Attributes:
-        send: sends a message to the provider.
-        emit: sends an event to the listeners.
-        playback: the audio of the connection.
         tracing: the message that sets up the provider's own trace, if any.
-        turns: the responses of the connection.
-        interruptions: carries out interruptions.
         opened: set when the provider has sent something other than an error.
-        last_error: the provider's last error.
     """
 
     send: Callable[[JsonObject], Awaitable[None]]

@@ -21,10 +21,6 @@ class Interruptions:
     """Carries out the interruptions of one connection.
 
     Attributes:
-        send: sends a message to the provider.
-        emit: sends an event to the listeners.
-        turns: the responses of the connection.
-        playback: the audio of the connection.
         automatic: whether the provider itself cancels the response when the user speaks.
     """
 
@@ -90,10 +86,7 @@ class Interruptions:
     async def _truncate(self, audio: Audio, played_ms: float, *, may_grow: bool = True) -> None:
         """Cut off a message where its audio was stopped, unless all of it was played.
 
-        Args:
-            audio: the audio that was stopped.
-            played_ms: the milliseconds that were played.
-            may_grow: whether more of the audio may arrive if its response is in progress.
+        `may_grow`: more of the audio may arrive if its response is in progress.
         """
         received = self.playback.received_ms(audio)
         end = max(round(played_ms), 0)

@@ -167,10 +167,7 @@ def message_item(
 ) -> RealtimeMessageItem:
     """Return a message of the provider as an item. Unknown kinds of content are left out.
 
-    Args:
-        item: the provider's item.
-        status: the status of a message that has none of its own.
-        previous_item_id: the id of the item before it.
+    `status` is that of a message which has none of its own.
 
     Raises:
         ValidationError: the item is malformed.

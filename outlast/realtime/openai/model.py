@@ -69,14 +69,7 @@ async def get_api_key(key: str | Callable[[], str | Awaitable[str]] | None) -> s
 
 
 class OpenAIRealtimeWebSocketModel(ListenedModel):
-    """A realtime model of OpenAI, over a WebSocket.
-
-    Args:
-        transport_config: the settings of the socket.
-
-    Attributes:
-        model: the name of the model.
-    """
+    """A realtime model of OpenAI, over a WebSocket."""
 
     def __init__(self, *, transport_config: TransportConfig | None = None) -> None:
         super().__init__()
@@ -93,9 +86,6 @@ class OpenAIRealtimeWebSocketModel(ListenedModel):
 
     async def connect(self, options: RealtimeModelConfig) -> None:
         """Open a session, or attach to a call.
-
-        Args:
-            options: the key, the address and the settings of the session.
 
         Raises:
             ModelError: the provider refused the session, or cannot be reached.
@@ -346,9 +336,6 @@ class OpenAIRealtimeSIPModel(OpenAIRealtimeWebSocketModel):
 
     async def connect(self, options: RealtimeModelConfig) -> None:
         """Attach to a call.
-
-        Args:
-            options: the key, the `call_id` and the settings of the session.
 
         Raises:
             ModelError: the provider refused the session, or cannot be reached.

@@ -29,13 +29,6 @@ async def initial_settings(
 
     Each source precedes those before it: the run's settings, the agent's instructions, tools and
     handoffs, the model's initial settings, the overrides.
-
-    Args:
-        agent: the agent.
-        context: the run's context, for instructions and predicates that are callables.
-        model_config: the configuration of the model.
-        run_config: the configuration of the run.
-        overrides: settings that precede all others.
     """
     wrapper = RunContextWrapper[Any](context)
     run_settings = (run_config or {}).get("model_settings") or {}

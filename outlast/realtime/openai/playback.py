@@ -26,7 +26,6 @@ class Playback:
     Attributes:
         tracker: the record of what was really played; None means that audio is played at once, at
             normal speed.
-        clock: the time in seconds.
         last: the audio that was received last and not interrupted.
         silenced: the responses whose audio is not passed on any more.
     """

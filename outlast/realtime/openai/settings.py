@@ -46,11 +46,8 @@ def session_object(
 ) -> JsonObject:
     """Return the session object of a `session.update` message.
 
-    Args:
-        settings: the settings of the session.
-        model: the model of the session; None leaves it out.
-        attached: whether the session belongs to a call that someone else has set up. Its audio
-            formats stay as they are unless the settings name others.
+    A session that is attached belongs to a call that someone else has set up: its audio formats
+    stay as they are unless the settings name others.
 
     Raises:
         UserError: a setting has a value that the API cannot express.
@@ -99,10 +96,6 @@ def tracing_object(tracing: object) -> JsonObject:
 def session_tools(tools: Iterable[object], handoffs: Iterable[Handoff]) -> list[JsonObject]:
     """Return the entries of the functions that a model may call.
 
-    Args:
-        tools: function tools, or their specifications. Tools that are switched off are left out.
-        handoffs: the handoffs; those that are switched off are left out.
-
     Raises:
         UserError: an entry is no function, or two entries have one name.
     """
@@ -134,9 +127,6 @@ def to_realtime_audio_format(
     input_audio_format: "RealtimeAudioFormat | None",
 ) -> "RealtimeAudioFormats | None":
     """Return an audio format as a record of the `openai` package; None for None.
-
-    Args:
-        input_audio_format: the format, in any of its forms.
 
     Raises:
         UserError: the API has no such format.

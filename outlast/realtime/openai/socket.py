@@ -1,10 +1,9 @@
 """The WebSocket of a realtime session: how it opens, and its errors."""
 
 from collections.abc import Mapping
-from typing import Any, TypedDict, cast
+from typing import Any, TypedDict
 from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
 
-from pydantic_core import from_json
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import (
     ConnectionClosed,
@@ -20,13 +19,11 @@ from outlast.models.failures import (
     Target,
     bad_response,
     connection_failure,
-    reported_failure,
     timeout_failure,
     unread_handshake,
     unsendable_key,
-    wrong_redirect,
 )
-from outlast.models.json_values import as_object
+from outlast.models.openai.socket_connection import redirected_handshake, refused_handshake
 from outlast.ports.model import ModelError
 
 DEFAULT_URL = "wss://api.openai.com/v1/realtime"
@@ -79,12 +76,7 @@ class SameOriginConnect(connect):
 
 
 def socket_url(url: str | None, *, model: str, call_id: str | None) -> str:
-    """Return the address of a session.
-
-    Args:
-        url: the configured address; it is not changed, but for the `call_id`.
-        model: the model of a new session.
-        call_id: the call to attach to, instead of a new session.
+    """Return the address of a session; a configured one is not changed, but for the `call_id`.
 
     Raises:
         UserError: the address is no WebSocket address.
@@ -123,12 +115,6 @@ async def open_socket(
 ) -> ClientConnection:
     """Open the WebSocket of a session.
 
-    Args:
-        url: the address.
-        headers: the headers with the key.
-        target: the destination, for error messages.
-        config: the settings of the socket.
-
     Raises:
         ModelError: the provider refused the session, or cannot be reached.
         UserError: the address or a setting is invalid.
@@ -136,25 +122,21 @@ async def open_socket(
     from outlast import __version__
 
     _check_headers(headers, target)
+    options: dict[str, Any] = {"max_size": MAX_SIZE, **config}
+    if "handshake_timeout" in options:
+        options["open_timeout"] = options.pop("handshake_timeout")
     try:
         return await SameOriginConnect(
             url,
             user_agent_header=f"outlast/{__version__}",
             additional_headers=dict(headers),
-            **_socket_options(config),
+            **options,
         )
     except InvalidStatus as error:
-        response = error.response
-        report = _report(response.body)
-        raise reported_failure(
-            report, target, status=response.status_code, headers=dict(response.headers.raw_items())
-        ) from error
+        raise refused_handshake(error, target) from error
     except InvalidURI as error:
         if isinstance(redirect := error.__context__, InvalidStatus):
-            answer = redirect.response
-            raise wrong_redirect(
-                target, answer.headers.get("location", ""), answer.status_code
-            ) from None
+            raise redirected_handshake(redirect, target) from None
         raise UserError(f"{target.base_url!r} is not the address of a WebSocket.") from error
     except TimeoutError as error:
         raise timeout_failure(target) from error
@@ -210,23 +192,6 @@ def _check_headers(headers: Mapping[str, str], target: Target) -> None:
             f"The header {name!r} of the realtime model holds characters that no header has, such as"
             " a line break or a typographic quote."
         )
-
-
-def _socket_options(config: TransportConfig) -> dict[str, Any]:
-    options: dict[str, Any] = {"max_size": MAX_SIZE, **config}
-    if "handshake_timeout" in options:
-        options["open_timeout"] = options.pop("handshake_timeout")
-    return options
-
-
-def _report(body: object) -> object:
-    """Return the provider's error object in the body of a refusal, or the body's text."""
-    text = bytes(cast("bytes", body or b"")).decode("utf-8", "replace")
-    try:
-        parsed = as_object(from_json(text))
-    except ValueError:
-        return text or None
-    return parsed and (parsed.get("error") or parsed)
 
 
 def _without_query(url: str) -> str:

@@ -31,11 +31,6 @@ class ResponseTurns:
     The provider refuses a `response.create` while a response is in progress, which the user's
     speech can start at any time. So requests wait here until the response is done. Requests
     without settings of their own that wait at the same time become one.
-
-    Attributes:
-        send: sends a message to the provider.
-        in_progress: whether a response is in progress.
-        response_id: its id, if the provider sent one.
     """
 
     send: Callable[[JsonObject], Awaitable[None]]
@@ -102,10 +97,7 @@ class ResponseTurns:
     def failed(self, code: str | None, event_id: str | None, words: str) -> bool:
         """Record an error that the provider reports; `start_next` starts the next response.
 
-        Args:
-            code: the provider's code.
-            event_id: the id of the message that the error is about, if the provider names it.
-            words: the provider's sentence.
+        `event_id` is the id of the message that the error is about, if the provider names it.
 
         Returns:
             Whether nothing is lost: the response starts when the one in progress is done.

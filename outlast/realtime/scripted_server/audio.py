@@ -39,14 +39,7 @@ def is_speech(audio_format: JsonObject, data: bytes) -> bool:
 
 @dataclass
 class InputAudio:
-    """The audio that the user has sent, and where speech begins and ends in it.
-
-    Attributes:
-        total_ms: the duration of all audio so far.
-        buffered_ms: the duration of the audio since the last commit.
-        speaking: whether the user speaks.
-        quiet_ms: the duration of the silence at the end.
-    """
+    """The audio that the user has sent, and where speech begins and ends in it."""
 
     total_ms: float = 0.0
     buffered_ms: float = 0.0
@@ -54,13 +47,7 @@ class InputAudio:
     quiet_ms: float = 0.0
 
     def append(self, audio_format: JsonObject, data: bytes, silence_ms: float) -> str | None:
-        """Add audio; return `started` or `stopped` if speech begins or ends with it.
-
-        Args:
-            audio_format: the format of the audio.
-            data: the audio.
-            silence_ms: the silence that ends the user's turn.
-        """
+        """Add audio; return `started` or `stopped` if speech begins or ends with it."""
         ms = len(data) / bytes_per_ms(audio_format)
         self.total_ms += ms
         self.buffered_ms += ms

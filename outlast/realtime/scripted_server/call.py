@@ -48,9 +48,6 @@ class RealtimeCall:
     """A session with its sockets, or a call of a phone or browser that sockets attach to.
 
     Attributes:
-        call_id: the id of the call, None for the session of one socket.
-        conversation: the items and the settings.
-        sockets: the sockets that are attached.
         heard: the transcripts of what the user says next.
     """
 
@@ -64,16 +61,7 @@ class RealtimeCall:
         late_transcripts: bool = False,
         number: int = 1,
     ) -> None:
-        """Create a session without sockets.
-
-        Args:
-            next_reply: returns the items of the next response.
-            call_id: the id of the call, if it is one.
-            model: the name of the model.
-            pause_s: the pause before each word of a response.
-            late_transcripts: whether the transcript of the user's audio comes after the response.
-            number: the number of the session at its server, which makes its ids unique there.
-        """
+        """Create a session without sockets; `number` makes its ids unique at its server."""
         session_id = f"sess_{call_id or 'socket'}"
         self.call_id = call_id
         self.conversation = Conversation(default_session(session_id, model), number)
@@ -310,12 +298,7 @@ class RealtimeCall:
     def _respond(
         self, settings: JsonObject, *, after: Callable[[], Awaitable[None]] | None = None
     ) -> None:
-        """Start a response.
-
-        Args:
-            settings: the settings of this response alone.
-            after: called at its end.
-        """
+        """Start a response."""
         self._active = True
         self._stop.clear()
 

@@ -54,9 +54,7 @@ class Conversation:
     """The items of a session, oldest first, and its settings.
 
     Attributes:
-        session: the session object.
         number: the number of the session at its server.
-        items: the items in the provider's format.
         has_spoken: whether the model has spoken, so that its voice cannot change.
     """
 
@@ -95,10 +93,6 @@ class Conversation:
     def create(self, item: object, after: object = None) -> tuple[JsonObject, str | None]:
         """Add an item of the client, and return it with the id of the item before it.
 
-        Args:
-            item: the item; it may have an id of its own.
-            after: the id of the item before it, `root`, or None for the end.
-
         Raises:
             RefusedMessage: the item is invalid, or there is one with its id.
         """
@@ -136,10 +130,6 @@ class Conversation:
 
     def get(self, item_id: object, code: str) -> JsonObject:
         """Return the item with an id.
-
-        Args:
-            item_id: the id.
-            code: the code of the error if there is no such item.
 
         Raises:
             RefusedMessage: there is none.
