@@ -14,6 +14,7 @@ from outlast.activities.errors import EffectError
 from outlast.activities.prefix_cache import PrefixCache
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.logs import get_logger
+from outlast.blobs.contents import Gone, LargeContent
 from outlast.contract import blobs, failures
 from outlast.contract.blobs import Contents
 from outlast.contract.effects import EffectRequest
@@ -32,7 +33,7 @@ from outlast.loop.items import Item
 from outlast.loop.stored import OFFLOAD_ABOVE, Offload, weight
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.view import ViewEdit
-from outlast.ports.blobs import Gone, LargeContent, StoreTimeout
+from outlast.ports.blobs import StoreTimeout
 
 T = TypeVar("T")
 

@@ -21,8 +21,8 @@ from outlast.agents.context.live import (
 from outlast.agents.context.shared import SharedContexts
 from outlast.agents.errors import UserError
 from outlast.agents.registry import Registry
+from outlast.blobs.contents import LargeContent
 from outlast.loop.values import Json
-from outlast.ports.blobs import LargeContent
 from outlast.ports.identity import Execution, WorkerIdentity
 from outlast.ports.model import ModelProvider
 from outlast.ports.notifier import Notifier

@@ -9,10 +9,11 @@ from weakref import WeakKeyDictionary
 from temporalio.client import Client
 
 from outlast.agents.errors import UserError
+from outlast.blobs.contents import LargeContent
 from outlast.blobs.files import FileBlobStore
 from outlast.blobs.objects import ObjectBlobStore
 from outlast.contract.blobs import SMALLEST_THRESHOLD, THRESHOLD_BYTES
-from outlast.ports.blobs import BlobStore, LargeContent, check_blob_store
+from outlast.ports.blobs import BlobStore, check_blob_store
 from outlast.ports.engine import check_client
 
 VARIABLE = "OUTLAST_BLOB_STORE"

@@ -17,8 +17,8 @@ from outlast.cli.signals import stop_requested
 from outlast.cli.target import Location, locate
 from outlast.contract import names
 from outlast.dev.data_dir import default_data_dir
+from outlast.hosts import LARGEST_PORT
 from outlast.loop.values import JsonObject
-from outlast.ports.hosts import LARGEST_PORT
 from outlast.rendering import command
 
 if TYPE_CHECKING:

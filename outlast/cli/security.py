@@ -25,7 +25,7 @@ from outlast.contract.identity import (
     keys_from_environment,
 )
 from outlast.dev.data_dir import default_data_dir
-from outlast.ports.hosts import is_this_machine
+from outlast.hosts import is_this_machine
 
 if TYPE_CHECKING:
     from temporalio.converter import PayloadCodec

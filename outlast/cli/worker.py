@@ -130,7 +130,7 @@ def worker(
 
     async def work() -> None:
         from outlast.cli.application import load_config
-        from outlast.ports.session import allow_place
+        from outlast.sessions.described import allow_place
 
         _log_core_through_python()
         stop = stop_requested(forced=True)

@@ -49,13 +49,13 @@ from outlast.client.transport.messages import check_cancel_mode, check_input, ch
 from outlast.client.transport.reset import reset_to_failed_step
 from outlast.client.transport.run_address import RunAddress
 from outlast.contract import names, records
+from outlast.interpreter_end import wait_for_native_threads
 from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.loop.events import HoldMode
 from outlast.loop.items import SendMode
 from outlast.loop.notices import Undelivered
 from outlast.loop.state import has_message
 from outlast.loop.values import Json, JsonObject
-from outlast.ports.interpreter_end import wait_for_native_threads
 from outlast.tracing.receivers import REGISTRATION
 
 

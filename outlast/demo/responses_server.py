@@ -16,8 +16,8 @@ from threading import Thread
 from typing import Any, Self, TypeAlias, cast
 
 from outlast.agents.errors import ServerUnavailable
+from outlast.hosts import check_port
 from outlast.loop.values import JsonObject, Usage
-from outlast.ports.hosts import check_port
 from outlast.streams.reply_events import reply_events, response_object
 
 Answer: TypeAlias = Callable[[JsonObject], Sequence[JsonObject]]

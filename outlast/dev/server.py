@@ -25,7 +25,7 @@ from outlast.dev.data_dir import (
 from outlast.dev.disk_watch import DiskWatch, problem_of_writing
 from outlast.dev.server_process import HOST, POLL_SECONDS, ServerProcess, ServerSettings
 from outlast.dev.temporal_cli import find_temporal_cli
-from outlast.ports.hosts import check_port
+from outlast.hosts import check_port
 from outlast.visibility.search_attributes import ensure_search_attributes
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from typing import Any, Final, cast
 from urllib.parse import urlencode, urlsplit
 
 from outlast.agents.errors import UserError
+from outlast.hosts import is_this_machine
 from outlast.loop.values import JsonObject
 from outlast.notifications.http import check_url
 from outlast.notifications.requests import RequestRef
 from outlast.notifications.signatures import check_secret, hmac_hex, is_equal
-from outlast.ports.hosts import is_this_machine
 
 PARAMETER: Final = "token"
 LONGEST_TOKEN: Final = 8_000

@@ -15,6 +15,7 @@ from email.utils import formatdate
 from typing import Final, Literal, TypeAlias
 
 from outlast.agents.errors import UserError
+from outlast.hosts import check_port, is_this_machine
 from outlast.loop.approvals import Risk
 from outlast.loop.notices import NoticeEvent
 from outlast.notifications import texts
@@ -23,7 +24,6 @@ from outlast.notifications.requests import ref_of
 from outlast.notifications.signatures import SeenIds
 from outlast.notifications.texts import Detail
 from outlast.notifications.webhook import check_events
-from outlast.ports.hosts import check_port, is_this_machine
 from outlast.ports.notifier import (
     DigestNotice,
     DigestNotifier,

@@ -1,25 +1,12 @@
 """The port to a session, which stores a conversation between runs."""
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Final, Literal, Protocol, TypedDict, TypeGuard, runtime_checkable
+from typing import Any, Literal, Protocol, TypedDict, TypeGuard, runtime_checkable
 
-from outlast import lazy
 from outlast.agents.config.session_input import SessionSettings
 from outlast.agents.config.settings_field import as_settings
-from outlast.agents.errors import UserError
 from outlast.loop.values import JsonObject
-
-DESCRIBED = {
-    "openai_conversation": (
-        "outlast.models.openai.conversations_session:OpenAIConversationsSession"
-    ),
-    "sqlite": "outlast.sessions.sqlite:SQLiteSession",
-}
-"""Import paths of the sessions that can be described, by kind. They are loaded by name, because
-their modules import this one."""
 
 
 @runtime_checkable
@@ -164,45 +151,6 @@ def is_openai_responses_compaction_aware_session(
 ) -> TypeGuard[OpenAIResponsesCompactionAwareSession]:
     """Return whether a session can be compacted."""
     return callable(getattr(session, "run_compaction", None))
-
-
-_PLACES: Final[set[str]] = set()
-"""The files of the sessions that this process created or was configured with."""
-
-
-def allow_place(path: str | Path) -> None:
-    """Let this process's workers open the sessions in a file or directory."""
-    _PLACES.add(os.path.realpath(path))
-
-
-def is_allowed(path: str) -> bool:
-    """Whether workers of this process may open the sessions in a file."""
-    real = Path(os.path.realpath(path))
-    return any(str(place) in _PLACES for place in (real, *real.parents))
-
-
-def session_from_description(data: JsonObject) -> Session:
-    """Return a session from the data of a `DescribedSession`.
-
-    Anyone who can start a run can describe any file, so a worker opens only allowed files.
-
-    Raises:
-        UserError: the data describes no session, or one in a file that this process may not open.
-    """
-    path = data.get("db_path")
-    if isinstance(path, str) and not is_allowed(path):
-        raise UserError(
-            f"The run's session is in {path!r}, which this worker may not open. To allow it, "
-            "name the file or its directory: AgentWorker(sessions=[...])."
-        )
-    name = DESCRIBED.get(str(data.get("kind")))
-    if name is None:
-        raise UserError(
-            f"There is no kind of session {data.get('kind')!r}. The kinds are "
-            f"{', '.join(DESCRIBED)}. Is the worker older than the client?"
-        )
-    kind: Any = lazy.load(name)
-    return kind.from_description(data)
 
 
 def resolve_session_limit(

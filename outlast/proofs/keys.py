@@ -23,7 +23,7 @@ from outlast.contract.identity import (
     read_keys,
 )
 from outlast.contract.names import IDENTITY_DIR
-from outlast.ports.hosts import is_this_machine
+from outlast.hosts import is_this_machine
 
 KEY_FILE: Final = "identity.key"
 """The file with the key of a project: its command line, clients and workers use it."""

@@ -15,7 +15,7 @@ from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
 from outlast.loop.values import JsonObject
 from outlast.ports.session import Session, item_limit
-from outlast.ports.wrapped_session import EVERYTHING, WrappedSession, replace_items
+from outlast.sessions.wrapped import EVERYTHING, WrappedSession, replace_items
 
 logger = get_logger(__name__)
 

@@ -19,7 +19,8 @@ from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
 from outlast.agents.threads import run_in_thread
 from outlast.loop.values import JsonObject
-from outlast.ports.session import SessionABC, allow_place, item_limit
+from outlast.ports.session import SessionABC, item_limit
+from outlast.sessions.described import allow_place
 from outlast.sessions.rows import read_rows, rows_after, write_row
 
 T = TypeVar("T")

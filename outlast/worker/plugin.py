@@ -44,16 +44,16 @@ from outlast.contract.identity import (
 )
 from outlast.contract.names import OBSERVER, UPDATE_ATTACH_LINE, VERIFIER
 from outlast.contract.policies import MODEL_PATIENCE, MODEL_PATIENCE_VARIABLE
+from outlast.interpreter_end import wait_for_native_threads
 from outlast.loop.state import LoopState
 from outlast.models.multi_provider import MultiProvider
 from outlast.payloads.readable import readable
 from outlast.ports.blobs import BlobStore
 from outlast.ports.identity import WorkerIdentity
-from outlast.ports.interpreter_end import wait_for_native_threads
 from outlast.ports.model import ModelProvider
 from outlast.ports.notifier import Notifier
-from outlast.ports.session import allow_place
 from outlast.proofs import ServerLineage, identity_keys
+from outlast.sessions.described import allow_place
 from outlast.tracing.receivers import REGISTRATION, SETTLE_SECONDS, WORKER_END_SECONDS
 from outlast.tracing.stage_spans import StageSpans
 from outlast.worker.attribute_watch import watch_search_attributes

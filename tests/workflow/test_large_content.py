@@ -17,12 +17,12 @@ from outlast.agents.config.run_config import RunConfig, ToolExecutionConfig
 from outlast.agents.errors import ConversationFull
 from outlast.agents.tools.function_tool import function_tool
 from outlast.blobs import FileBlobStore, locations
+from outlast.blobs.contents import LargeContent
 from outlast.client.handle import RunHandle, SentMessage
 from outlast.client.results.run_result import RunResult
 from outlast.contract import policies
 from outlast.contract.blobs import is_plain, key_of
 from outlast.loop.values import reference
-from outlast.ports.blobs import LargeContent
 from outlast.ports.model import ModelRequest
 from outlast.sessions.sqlite import SQLiteSession
 from outlast.testing import ScriptedModel, call, say

@@ -18,8 +18,8 @@ from outlast.demo.responses_server import ResponsesServer
 from outlast.loop.items import text_of
 from outlast.loop.state import has_message
 from outlast.loop.values import JsonObject
-from outlast.ports import session as ports_session
 from outlast.ports.model import ModelRequest, ModelResponse
+from outlast.sessions import described
 from outlast.sessions.sqlite import SQLiteSession
 from outlast.streams.call_windows import CallWindows
 from outlast.streams.delta_reader import RESTARTED
@@ -230,7 +230,7 @@ async def test_a_session_file_that_workers_may_not_open_is_said_at_once(
 ):
     await desk.open(A, model=ScriptedModel("Hello."))
     session = SQLiteSession("s1", str(tmp_path / "conversations.db"))
-    monkeypatch.setattr(ports_session, "_PLACES", set[str]())  # as in another process
+    monkeypatch.setattr(described, "_PLACES", set[str]())  # as in another process
     stream = desk.stream(A, session=session)
     seen: list[Any] = []
     async with asyncio.timeout(PATIENCE_SECONDS):
@@ -239,7 +239,7 @@ async def test_a_session_file_that_workers_may_not_open_is_said_at_once(
             if statuses(seen) == ["blocked"]:
                 assert "conversations.db" in seen[-1].reason
                 assert "AgentWorker(sessions=[...])" in seen[-1].reason
-                ports_session.allow_place(tmp_path)
+                described.allow_place(tmp_path)
     assert statuses(seen) == ["blocked", "running"]
     assert stream.final_output == "Hello."
 

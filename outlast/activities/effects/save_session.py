@@ -28,11 +28,8 @@ from outlast.loop.call_forms import FORM_OF_OUTPUT, FUNCTION, output_item
 from outlast.loop.effects import SaveSession
 from outlast.loop.items import Item, call_id_of
 from outlast.loop.values import JsonObject
-from outlast.ports.session import (
-    Session,
-    is_openai_responses_compaction_aware_session,
-    session_from_description,
-)
+from outlast.ports.session import Session, is_openai_responses_compaction_aware_session
+from outlast.sessions.described import session_from_description
 
 logger = get_logger(__name__)
 

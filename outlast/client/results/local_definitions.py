@@ -24,11 +24,11 @@ from outlast.agents.registry import Registry
 from outlast.agents.schemas.agent_output import AgentOutputSchemaBase, output_schema_of
 from outlast.agents.tools.definition import FunctionTool
 from outlast.agents.tools.hosted import function_tools
+from outlast.blobs.contents import LargeContent
 from outlast.client.transport.content import ContentReader
 from outlast.loop.call_forms import name_of
 from outlast.loop.items import Item, call_id_of
 from outlast.loop.values import Json
-from outlast.ports.blobs import LargeContent
 
 NO_CONTENT = ContentReader(LargeContent(None))
 """Shows placeholders for content in the blob store."""

@@ -15,9 +15,9 @@ from outlast.agents.errors import ServerUnavailable, UserError
 from outlast.agents.logs import get_logger
 from outlast.client.transport.codecs import configured_converter
 from outlast.contract import names
+from outlast.hosts import is_this_machine
+from outlast.interpreter_end import wait_for_native_threads
 from outlast.payloads.key_order import in_key_order
-from outlast.ports.hosts import is_this_machine
-from outlast.ports.interpreter_end import wait_for_native_threads
 from outlast.visibility.search_attributes import ensure_search_attributes
 
 logger = get_logger(__name__)

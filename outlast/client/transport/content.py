@@ -10,10 +10,10 @@ from typing import Any, TypeVar, cast
 
 from outlast.agents.errors import AgentsException, ContentUnavailable
 from outlast.blobs import large_content
+from outlast.blobs.contents import LargeContent
 from outlast.contract import blobs, records
 from outlast.loop.items import Item
 from outlast.loop.values import Json, JsonObject
-from outlast.ports.blobs import LargeContent
 
 R = TypeVar("R", records.RunInput, records.SendRecord)
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from outlast.models.openai.connection import OpenAIConnection
 from outlast.models.openai.conversations_session import OpenAIConversationsSession
 from outlast.models.openai.responses import supported_fields
 from outlast.ports.session import OpenAIResponsesCompactionArgs, Session
-from outlast.ports.wrapped_session import EVERYTHING, WrappedSession, replace_items
+from outlast.sessions.wrapped import EVERYTHING, WrappedSession, replace_items
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, cast
 from urllib.parse import SplitResult, urlsplit
 
 from outlast.agents.config.settings import ModelSettings
+from outlast.hosts import is_this_machine
 from outlast.loop.values import JsonObject
 from outlast.models.defaults import defaults
 from outlast.models.failures import (
@@ -48,7 +49,6 @@ from outlast.models.openai.http_session import (
 from outlast.models.openai.pools import split_pools
 from outlast.models.openai.server_events import EventData
 from outlast.models.openai.stand_in_client import StandInClient
-from outlast.ports.hosts import is_this_machine
 from outlast.ports.model import ModelError
 
 if TYPE_CHECKING:

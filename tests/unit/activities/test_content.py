@@ -13,6 +13,7 @@ from outlast.activities.errors import EffectError
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.blobs import FileBlobStore
+from outlast.blobs.contents import LargeContent
 from outlast.contract.blobs import key_of
 from outlast.contract.effects import EffectRequest
 from outlast.loop.calls import HandoffResult, ModelReply, PlannedCall, PreparedRun, ToolResult
@@ -29,7 +30,6 @@ from outlast.loop.items import Item
 from outlast.loop.stored import OFFLOAD_ABOVE
 from outlast.loop.values import is_reference, reference
 from outlast.loop.view import ViewEdit
-from outlast.ports.blobs import LargeContent
 from tests.unit.activities.desk import worker_of
 
 LONG = "x" * 2_000

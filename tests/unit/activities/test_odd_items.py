@@ -10,6 +10,7 @@ from outlast.activities.content import recorded_result, whole_request
 from outlast.agents.agent import Agent
 from outlast.agents.config.session_input import merge_history
 from outlast.agents.tools.function_tool import function_tool
+from outlast.blobs.contents import LargeContent
 from outlast.contract import blobs
 from outlast.contract.effects import EffectRequest
 from outlast.loop.calls import HandoffResult, ModelReply, PreparedRun, ToolResult
@@ -19,7 +20,6 @@ from outlast.loop.items import Item
 from outlast.loop.values import BLOB, JsonObject, reference
 from outlast.loop.view import ViewEdit
 from outlast.models.openai.chat_request import UnsupportedItemError, chat_messages
-from outlast.ports.blobs import LargeContent
 from outlast.ports.model import ModelRequest
 from outlast.testing import ScriptedModel, call, run_in_memory, say
 from tests.unit.blobs.stores import MemoryStore

@@ -20,10 +20,11 @@ from outlast.models.openai.conversations_session import (
     OpenAIConversationsSession,
     start_openai_conversations_session,
 )
-from outlast.ports.session import Session, session_from_description
-from outlast.ports.wrapped_session import replace_items
+from outlast.ports.session import Session
+from outlast.sessions.described import session_from_description
 from outlast.sessions.encrypted import EncryptedSession
 from outlast.sessions.sqlite import SQLiteSession
+from outlast.sessions.wrapped import replace_items
 from outlast.testing import ScriptedModel, run_in_memory
 from tests.unit.activities.test_session import Notebook
 from tests.unit.models.model_server import ModelServer

@@ -13,8 +13,8 @@ from outlast.ports.session import (
     Session,
     SessionABC,
     item_limit,
-    session_from_description,
 )
+from outlast.sessions.described import session_from_description
 from outlast.sessions.sqlite import SQLiteSession
 
 

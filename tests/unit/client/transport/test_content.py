@@ -2,12 +2,12 @@
 
 import pytest
 
+from outlast.blobs.contents import LargeContent
 from outlast.client.transport.content import ContentReader, with_content_stored
 from outlast.contract import blobs
 from outlast.contract.records import RunInput, SendRecord, messages_of
 from outlast.loop.items import Item
 from outlast.loop.values import JsonObject, reference
-from outlast.ports.blobs import LargeContent
 from tests.unit.blobs.stores import MemoryStore
 
 REFERENCE = reference(blobs.key_of(b"x"), 1)

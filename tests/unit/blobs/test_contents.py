@@ -6,10 +6,11 @@ from contextlib import suppress
 import pytest
 
 from outlast.agents.errors import UserError
+from outlast.blobs.contents import LargeContent
 from outlast.contract import blobs
 from outlast.contract.blobs import key_of
 from outlast.loop.values import Json, reference
-from outlast.ports.blobs import BlobDamaged, BlobNotFound, LargeContent, StoreTimeout
+from outlast.ports.blobs import BlobDamaged, BlobNotFound, StoreTimeout
 
 
 class Memory:
