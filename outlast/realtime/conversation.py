@@ -6,7 +6,7 @@ with a part of its content, so an item never loses a transcript, a text or an im
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import TypeAlias, TypeVar, cast
 
 from outlast.realtime.port.items import (
     AssistantAudio,
@@ -131,14 +131,8 @@ def merged(existing: RealtimeItem, incoming: TItem, spoken: str | None = None) -
 
 
 def _merged_part(before: Content | None, part: Content, spoken: str | None) -> Content:
-    if isinstance(part, InputAudio | AssistantAudio):
-        if part.transcript:
-            return part
-        earlier: Any = getattr(before, "transcript", None)
-        if not earlier and isinstance(part, AssistantAudio):
-            earlier = spoken
-        return part.model_copy(update={"transcript": earlier}) if earlier else part
-    if isinstance(part, InputText | AssistantText) and not part.text:
-        earlier = getattr(before, "text", None)
-        return part.model_copy(update={"text": earlier}) if earlier else part
-    return part
+    name = "transcript" if isinstance(part, InputAudio | AssistantAudio) else "text"
+    if getattr(part, name, "an image has neither"):
+        return part
+    earlier = getattr(before, name, None) or (spoken if isinstance(part, AssistantAudio) else None)
+    return part.model_copy(update={name: earlier}) if earlier else part

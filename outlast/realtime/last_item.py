@@ -9,10 +9,12 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from outlast.loop.items import Item, call_id_of, text_of
 from outlast.loop.values import JsonObject
+from outlast.models.json_values import as_objects
+from outlast.realtime.openai.messages import started_call
 from outlast.realtime.port.item_ids import PREFIX
 from outlast.realtime.port.items import (
     AssistantAudio,
@@ -23,7 +25,6 @@ from outlast.realtime.port.items import (
 from outlast.realtime.port.model_events import (
     RealtimeModelEvent,
     RealtimeModelItemUpdatedEvent,
-    RealtimeModelToolCallEvent,
     RealtimeModelTurnEndedEvent,
     RealtimeModelTurnStartedEvent,
 )
@@ -85,21 +86,17 @@ def missed_events(item: JsonObject | None, items: Sequence[Item]) -> list[Realti
     """Return the model's events for an item that a transcript does not have."""
     if item is None or item.get("status") == "in_progress":
         return []
-    item_id = str(item.get("id"))
     if item.get("type") == "function_call":
-        call_id = str(item.get("call_id"))
-        if any(call_id_of(one.raw) == call_id for one in items):
-            return []
-        name, arguments = str(item.get("name")), str(item.get("arguments"))
-        return [RealtimeModelToolCallEvent(name, call_id, arguments, item_id)]
-    words = _words(item)
+        _, call = started_call(item)
+        return [] if any(call_id_of(one.raw) == call.call_id for one in items) else [call]
+    words, role, item_id = _words(item), item.get("role"), str(item.get("id"))
     newest = [text_of(one.raw) for one in items[-COMPARED:] if one.kind in {"input", "message"}]
     if item.get("type") != "message" or not words or words in newest:
         return []
-    if item.get("role") == "user":
+    if role == "user":
         said = UserMessageItem(item_id=item_id, content=[InputAudio(transcript=words)])
         return [RealtimeModelItemUpdatedEvent(said)]
-    if item.get("role") != "assistant":
+    if role != "assistant":
         return []
     answered = AssistantMessageItem(item_id=item_id, content=[AssistantAudio(transcript=words)])
     response_id = f"of-{item_id}"
@@ -115,6 +112,5 @@ COMPARED: Final = 6
 
 
 def _words(item: JsonObject) -> str:
-    content: Any = item.get("content")
-    parts = cast("list[JsonObject]", content if isinstance(content, list) else [])
+    parts = as_objects(item.get("content")) or []
     return "".join(str(part.get("transcript") or part.get("text") or "") for part in parts)

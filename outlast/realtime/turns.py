@@ -5,14 +5,14 @@ whatever number of deltas it came in, and without audio.
 """
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import cast
 
 from outlast.agents.items.raw_items import NO_ID
 from outlast.agents.usage import plain_usage
 from outlast.loop.values import NO_USAGE, JsonObject, Usage
 from outlast.realtime.conversation import merged, with_transcript
+from outlast.realtime.openai.messages import message_item, user_message
 from outlast.realtime.port.items import (
     AssistantMessageItem,
     InputAudio,
@@ -106,7 +106,8 @@ class Turns:
         """
         self._count += 1
         item_id = f"{self._prefix}-sent-{self._count}"
-        item = UserMessageItem(item_id=item_id, content=cast("Any", _content_of(message)))
+        raw = {**user_message(message)["item"], "id": item_id}
+        item = cast("UserMessageItem", message_item(raw, status="completed"))
         self._said[item_id] = item
         self._sent[item_id] = _fingerprint(item)
 
@@ -305,18 +306,6 @@ def _message(text: str) -> JsonObject:
 def _is_silent(item: UserMessageItem) -> bool:
     """Whether an item has audio without a transcript."""
     return any(isinstance(part, InputAudio) and not part.transcript for part in item.content)
-
-
-def _content_of(message: RealtimeModelUserInput) -> Sequence[InputText | InputImage]:
-    if isinstance(message, str):
-        return [InputText(text=message)]
-    parts = cast("Sequence[JsonObject]", message["content"])
-    return [
-        InputImage(image_url=str(part.get("image_url")), detail=part.get("detail"))
-        if part.get("type") == "input_image"
-        else InputText(text=str(part.get("text", "")))
-        for part in parts
-    ]
 
 
 def _fingerprint(item: UserMessageItem) -> str:

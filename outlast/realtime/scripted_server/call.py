@@ -7,6 +7,7 @@ from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from copy import deepcopy
+from dataclasses import InitVar, dataclass, field
 from typing import Any, TypeVar, cast
 
 from outlast.loop.values import JsonObject
@@ -44,38 +45,35 @@ class _Stopped(Exception):
     """The response in progress was cancelled."""
 
 
+@dataclass(eq=False, kw_only=True)
 class RealtimeCall:
     """A session with its sockets, or a call of a phone or browser that sockets attach to.
 
     Attributes:
         heard: the transcripts of what the user says next.
+        number: makes the ids of the session unique at its server.
     """
 
-    def __init__(
-        self,
-        next_reply: NextReply,
-        *,
-        call_id: str | None,
-        model: str,
-        pause_s: float = 0.0,
-        late_transcripts: bool = False,
-        number: int = 1,
-    ) -> None:
-        """Create a session without sockets; `number` makes its ids unique at its server."""
-        session_id = f"sess_{call_id or 'socket'}"
-        self.call_id = call_id
-        self.conversation = Conversation(default_session(session_id, model), number)
-        self.sockets: list[ServerSocket] = []
-        self.heard: list[str] = []
-        self._next_reply = next_reply
-        self._pause_s = pause_s
-        self._late_transcripts = late_transcripts
-        self._input = InputAudio()
-        self._speech_item: str | None = None
-        self._responding: asyncio.Task[None] | None = None
-        self._active = False
-        self._stop = asyncio.Event()
-        self._reason = ""
+    next_reply: NextReply
+    call_id: str | None
+    model: InitVar[str]
+    pause_s: float = 0.0
+    late_transcripts: bool = False
+    number: int = 1
+    heard: list[str] = field(default_factory=list[str])
+    sockets: list[ServerSocket] = field(default_factory=list[ServerSocket], init=False)
+    conversation: Conversation = field(init=False)
+    is_responding: bool = field(default=False, init=False)
+    _input: InputAudio = field(default_factory=InputAudio, init=False)
+    _speech_item: str | None = field(default=None, init=False)
+    _responding: "asyncio.Task[None] | None" = field(default=None, init=False)
+    _stop: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _reason: str = field(default="", init=False)
+
+    def __post_init__(self, model: str) -> None:
+        """Begin the conversation."""
+        session = default_session(f"sess_{self.call_id or 'socket'}", model)
+        self.conversation = Conversation(session, self.number)
         self._handlers = {
             "session.update": self._update_session,
             "conversation.item.create": self._create_item,
@@ -88,11 +86,6 @@ class RealtimeCall:
             "input_audio_buffer.commit": self._commit_audio,
             "input_audio_buffer.clear": self._clear_audio,
         }
-
-    @property
-    def is_responding(self) -> bool:
-        """Whether a response is in progress."""
-        return self._active
 
     async def attach(self, socket: ServerSocket) -> None:
         """Add a socket; it hears of the session, and then of everything that happens."""
@@ -269,7 +262,7 @@ class RealtimeCall:
                 usage={"type": "duration", "seconds": 1.0},
             )
 
-        if self._late_transcripts:
+        if self.late_transcripts:
             return transcribe
         await transcribe()
         return None
@@ -290,7 +283,7 @@ class RealtimeCall:
         await self._cancel("client_cancelled")
 
     async def _cancel(self, reason: str) -> None:
-        if self._active:
+        if self.is_responding:
             self._reason = reason
             self._stop.set()
             await self.idle()
@@ -299,7 +292,7 @@ class RealtimeCall:
         self, settings: JsonObject, *, after: Callable[[], Awaitable[None]] | None = None
     ) -> None:
         """Start a response."""
-        self._active = True
+        self.is_responding = True
         self._stop.clear()
 
         async def respond() -> None:
@@ -343,7 +336,7 @@ class RealtimeCall:
         }
         await self.broadcast("response.created", response=response)
         try:
-            items = await self._unless_stopped(self._next_reply(self.conversation))
+            items = await self._unless_stopped(self.next_reply(self.conversation))
             for index, item in enumerate(items):
                 await self._output(response, index, item)
             response |= {"status": "completed", "usage": USAGE}
@@ -353,7 +346,7 @@ class RealtimeCall:
         except RefusedMessage as failure:
             error = {"type": "server_error", "code": failure.code, "message": failure.message}
             response |= {"status": "failed", "status_details": {"type": "failed", "error": error}}
-        self._active = False
+        self.is_responding = False
         await self.broadcast("response.done", response=response)
 
     async def _output(self, response: JsonObject, index: int, given: JsonObject) -> None:
@@ -390,7 +383,7 @@ class RealtimeCall:
     async def _arguments(self, place: JsonObject, item: JsonObject, arguments: object) -> None:
         text = arguments if isinstance(arguments, str) else json.dumps(arguments)
         place = {**place, "call_id": item["call_id"]}
-        await self._unless_stopped(asyncio.sleep(self._pause_s))
+        await self._unless_stopped(asyncio.sleep(self.pause_s))
         await self.broadcast("response.function_call_arguments.delta", **place, delta=text)
         item["arguments"] = text
         await self.broadcast(
@@ -402,25 +395,25 @@ class RealtimeCall:
     ) -> None:
         text = "".join(str(part.get("text", "")) for part in given["content"])
         speaks = "audio" in response["output_modalities"]
-        field, delta = (
+        name, delta = (
             ("transcript", "output_audio_transcript") if speaks else ("text", "output_text")
         )
-        part: JsonObject = {"type": "output_audio" if speaks else "output_text", field: ""}
+        part: JsonObject = {"type": "output_audio" if speaks else "output_text", name: ""}
         item["content"].append(part)
         place = {**place, "content_index": 0}
         plain = {"type": "audio" if speaks else "text"}
-        await self.broadcast("response.content_part.added", **place, part={**plain, field: ""})
+        await self.broadcast("response.content_part.added", **place, part={**plain, name: ""})
         for word in _WORD.findall(text):
-            await self._unless_stopped(asyncio.sleep(self._pause_s))
-            part[field] += word
+            await self._unless_stopped(asyncio.sleep(self.pause_s))
+            part[name] += word
             await self.broadcast(f"response.{delta}.delta", **place, delta=word)
             if speaks:
                 self.conversation.has_spoken = True
                 await self._sound(place)
         if speaks and self.call_id is None:
             await self.broadcast("response.output_audio.done", **place)
-        await self.broadcast(f"response.{delta}.done", **place, **{field: text})
-        await self.broadcast("response.content_part.done", **place, part={**plain, field: text})
+        await self.broadcast(f"response.{delta}.done", **place, **{name: text})
+        await self.broadcast("response.content_part.done", **place, part={**plain, name: text})
 
     async def _sound(self, place: JsonObject) -> None:
         """Send the sound of one word; that of a call goes to the phone or browser instead."""

@@ -142,14 +142,14 @@ class ScriptedRealtimeServer(SocketServer):
 
     def _new_call(self, call_id: str | None, model: str) -> RealtimeCall:
         call = RealtimeCall(
-            self._reply,
+            next_reply=self._reply,
             call_id=call_id,
             model=model,
             pause_s=self._pause_s,
             late_transcripts=self._late_transcripts,
             number=len(self.calls) + 1,
+            heard=self._heard,
         )
-        call.heard = self._heard
         self.calls.append(call)
         return call
 
