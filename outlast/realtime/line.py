@@ -189,7 +189,7 @@ class Line:
             self.id = await self._run.attach()
             # What the line before reported last was taken before this line was attached.
             self.state = await self._run.state()
-        except BaseException:
+        except BaseException:  # also a program that gives up: nobody else closes the connection
             await self._model.close()
             raise
         self._progress.attached(self.id)
@@ -208,10 +208,7 @@ class Line:
         if self._ended:
             return
         self._ended = True
-        with suppress(Exception):
-            await self._model.close()
-        for turn in self._turns.end():
-            self._finished.put_nowait(turn)
+        await self._disconnect()
         if self._reporting is not None and not self._reporting.done():
             with suppress(TimeoutError):
                 async with asyncio.timeout(CAUGHT_UP_SECONDS):
@@ -222,8 +219,7 @@ class Line:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        with suppress(Exception):
-            await self._model.close()  # it may have been opened again meanwhile
+        await self._disconnect()  # it may have been opened again meanwhile
         try:
             while not self._finished.empty():
                 await self._report(self._finished.get_nowait())
@@ -257,7 +253,7 @@ class Line:
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
-        except Exception as error:
+        except Exception as error:  # nobody awaits these tasks: the session has to say it
             logger.exception("the line %s of the run %r failed", self.id, self._run.run_id)
             await self._tell(LineClosed(error))
 
@@ -337,10 +333,7 @@ class Line:
 
     async def _reconnect(self, reason: ReconnectReason) -> None:
         """Replace the connection; the new one continues the conversation."""
-        with suppress(Exception):
-            await self._model.close()
-        for turn in self._turns.end():
-            self._finished.put_nowait(turn)
+        await self._disconnect()
         await self._caught_up()
         while self._is_lost:  # the new one may be lost, too
             problem = await self._open_again()
@@ -348,6 +341,13 @@ class Line:
                 await self._tell(LineClosed(problem))
                 return
             await self._resume(reason)
+
+    async def _disconnect(self) -> None:
+        # However closing fails, the connection is gone, and its last words still count.
+        with suppress(Exception):
+            await self._model.close()
+        for turn in self._turns.end():
+            self._finished.put_nowait(turn)
 
     async def _open_again(self) -> Exception | None:
         """Open the connection, with pauses between the attempts; return why it cannot be opened."""
@@ -357,8 +357,7 @@ class Line:
         for pause in RECONNECTS:
             await asyncio.sleep(pause)
             self._is_lost = False
-            with suppress(Exception):
-                await self._model.close()
+            await self._disconnect()
             try:
                 await self._connect()
                 await self._seed()

@@ -2,31 +2,25 @@
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, ClassVar, Self, cast
 
 from temporalio.client import Client
-from temporalio.common import WorkflowIDReusePolicy
-from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.callables import shown
 from outlast.agents.config.run_config import RunConfig, as_run_config
 from outlast.agents.context.codec import context_class
-from outlast.agents.errors import RunAlreadyStarted, RunNotFound, UserError
+from outlast.agents.errors import UserError
 from outlast.agents.registry import Registry
 from outlast.client.handle import RunHandle
 from outlast.client.results.local_definitions import LocalDefinitions
 from outlast.client.start.options import check_place, place_options, run_input
 from outlast.client.start.run_host import RunHost
-from outlast.client.start.runner import NewRun, Runner, start_workflow
-from outlast.client.start.same_run import has_other_owner, start_digest
+from outlast.client.start.runner import Runner
 from outlast.client.start.tenant import Tenant
-from outlast.client.transport.outages import ride_out
-from outlast.contract import names, records
-from outlast.loop.state import LoopState
-from outlast.loop.values import DEFAULT_MAX_TURNS, Json
+from outlast.loop.values import DEFAULT_MAX_TURNS
 from outlast.ports.blobs import BlobStore
 from outlast.ports.model import Model
 from outlast.realtime.agents import RealtimeAgent, RealtimeRunHooks, check_realtime
@@ -36,8 +30,8 @@ from outlast.realtime.openai.model import OpenAIRealtimeWebSocketModel
 from outlast.realtime.port.config import RealtimeRunConfig
 from outlast.realtime.port.model import RealtimeModel, RealtimeModelConfig
 from outlast.realtime.session import RealtimeSession
+from outlast.realtime.session_run import SessionRun
 from outlast.realtime.speech_checks import DEBOUNCE
-from outlast.tracing.provider import join_current_trace
 
 NOTICE_AFTER = timedelta(seconds=10)
 """How long a caller waits for a tool until the agent says that it is still working."""
@@ -161,7 +155,7 @@ class RealtimeRunner:
             run_config=config,
             max_turns=max_turns,
         )
-        run = _SessionRun(
+        run = SessionRun(
             id=id or f"call-{secrets.token_hex(6)}",
             is_named=id is not None,
             record=replace(record, awaits_line=True),
@@ -198,7 +192,7 @@ class RealtimeRunner:
         return registry
 
     def _session(
-        self, run: "_SessionRun", worker: WorkerDeps, model_config: RealtimeModelConfig
+        self, run: SessionRun, worker: WorkerDeps, model_config: RealtimeModelConfig
     ) -> RealtimeSession:
         options = LineOptions(
             model_config=model_config,
@@ -213,14 +207,11 @@ class RealtimeRunner:
 
         settings = self._config.get("guardrails_settings") or {}
         return RealtimeSession(
-            run_id=run.id,
+            run=run,
             model=self._model,
             open_line=open_line,
-            definitions=run.definitions,
-            read_context=run.read_context,
             guardrails=[*self._config.get("output_guardrails", ())],
             debounce=settings.get("debounce_text_length", DEBOUNCE),
-            at_end=run.leave,
         )
 
     @classmethod
@@ -260,94 +251,6 @@ class RealtimeRunner:
         if guardrails := self._config.get("output_guardrails"):
             changes["output_guardrails"] = [*(config.output_guardrails or ()), *guardrails]
         return replace(config, **changes)
-
-
-@dataclass(kw_only=True)
-class _SessionRun:
-    """The run of one session: found or started when the session opens, and left with it.
-
-    Attributes:
-        registry: closes the MCP servers of this process; None if its worker does.
-    """
-
-    id: str
-    is_named: bool
-    record: records.RunInput
-    definitions: LocalDefinitions
-    host: RunHost
-    context: Any
-    registry: Registry | None
-    tenant: Tenant | None
-    handle: RunHandle | None = None
-
-    async def open(self) -> RunHandle:
-        """Find or start the run.
-
-        Raises:
-            AgentsException: the run cannot be started.
-        """
-        self.handle = handle = await self.host.handle(self.id, self.definitions)
-        with self.definitions.live_values_of(self.id):
-            if not await self._is_open(handle):
-                await self._start(handle)
-        return handle
-
-    async def _is_open(self, handle: RunHandle) -> bool:
-        """Whether the run exists and is open; then it is hosted here, if runs are.
-
-        Raises:
-            RunAlreadyStarted: it is the run of another tenant or requester.
-        """
-        if not self.is_named:
-            return False
-        try:
-            description = await handle.check()
-        except RunNotFound:
-            return False
-        if description.close_time is not None:
-            return False
-        digest = await description.memo_value(names.MEMO_INPUT_DIGEST, "")
-        if has_other_owner(digest, start_digest(self.record, self.tenant)):
-            raise RunAlreadyStarted(
-                f"The id {self.id!r} is in use by a run of another tenant or requester. Choose "
-                "another id."
-            )
-        await self.host.follow(handle)
-        return True
-
-    async def _start(self, handle: RunHandle) -> None:
-        new = NewRun(
-            id=self.id,
-            record=replace(self.record, settings=join_current_trace(self.record.settings)),
-            queue=await self.host.queue(self.id),
-            tenant=self.tenant,
-        )
-        try:
-            await ride_out(
-                handle.client,
-                lambda: start_workflow(handle.client, new, WorkflowIDReusePolicy.ALLOW_DUPLICATE),
-                self.host.patience,
-            )
-        except WorkflowAlreadyStartedError:  # by another process, at the same moment
-            await self._is_open(handle)
-
-    def read_context(self, value: Json) -> Any:
-        """Return the run's context: the program's own object, brought up to date."""
-        if self.context is None:
-            return self.definitions.context(value)
-        self.definitions.update_context(value)
-        return self.context
-
-    async def leave(self, state: LoopState) -> None:
-        """Leave the run; one that nobody can find again ends if nothing is pending."""
-        try:
-            if self.handle is not None and not self.is_named and state.phase == "idle":
-                await self.handle.cancel("after_turn")
-        finally:
-            if self.registry is not None:  # otherwise this process's worker closes them
-                await self.registry.release()
-            self.host.release(ended=state.outcome is not None)
-            self.host.__exit__(None, None, None)
 
 
 class _NoModels:

@@ -9,10 +9,9 @@ from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import ModelCallFailed, UserError
 from outlast.agents.guardrails.guardrail import OutputGuardrail
 from outlast.agents.usage import Usage
-from outlast.client.results.local_definitions import LocalDefinitions
 from outlast.loop.approvals import Decision
 from outlast.loop.state import LoopState
-from outlast.loop.values import Failure, Json
+from outlast.loop.values import Failure
 from outlast.models.json_values import as_object, as_text
 from outlast.ports.model import ModelError
 from outlast.realtime.agents import RealtimeAgent
@@ -80,6 +79,7 @@ from outlast.realtime.port.model_inputs import (
     RealtimeModelSendUserInput,
 )
 from outlast.realtime.seed import history_of
+from outlast.realtime.session_run import SessionRun
 from outlast.realtime.speech_checks import SpeechChecks, tripped
 
 _END: Final = object()
@@ -100,23 +100,19 @@ class RealtimeSession(RealtimeModelListener):
     def __init__(
         self,
         *,
-        run_id: str,
+        run: SessionRun,
         model: RealtimeModel,
         open_line: Callable[[Listener], Awaitable[Line]],
-        definitions: LocalDefinitions,
-        read_context: Callable[[Json], Any],
         guardrails: list[OutputGuardrail[Any]],
         debounce: int,
-        at_end: Callable[[LoopState], Any],
     ) -> None:
-        self.id = run_id
+        self.id = run.id
+        self._run = run
         self._model = model
         self._open_line = open_line
-        self._definitions = definitions
-        self._read_context = read_context
+        self._definitions = run.definitions
         self._guardrails = guardrails
-        self._at_end = at_end
-        self._info = RealtimeEventInfo(context=RunContextWrapper[Any](None, run_id=run_id))
+        self._info = RealtimeEventInfo(context=RunContextWrapper[Any](None, run_id=run.id))
         self._line: Line | None = None
         self._conversation = Conversation()
         self._queue: asyncio.Queue[RealtimeSessionEvent | object] = asyncio.Queue()
@@ -159,7 +155,7 @@ class RealtimeSession(RealtimeModelListener):
         except BaseException as error:
             self._model.remove_listener(self)
             self._ended = True
-            await self._at_end(line.state)
+            await self._run.leave(line.state)
             if isinstance(error, ModelError):
                 raise _for_programs(error) from error
             raise
@@ -198,7 +194,7 @@ class RealtimeSession(RealtimeModelListener):
         try:
             await line.close()
         finally:
-            await self._at_end(line.state)
+            await self._run.leave(line.state)
 
     async def __aiter__(self) -> AsyncIterator[RealtimeSessionEvent]:
         """Iterate over the events until the session ends."""
@@ -531,7 +527,7 @@ class RealtimeSession(RealtimeModelListener):
     def _take_state(self, state: LoopState) -> None:
         """Show the program the run's context and usage."""
         with suppress(UserError):
-            self._info.context.context = self._read_context(state.context)
+            self._info.context.context = self._run.read_context(state.context)
         self._info.context.usage = Usage.of(state.usage)
 
     def _put(self, event: RealtimeSessionEvent) -> None:

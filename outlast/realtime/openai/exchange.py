@@ -17,7 +17,7 @@ from outlast.ports.model import ModelError
 from outlast.realtime.openai import messages
 from outlast.realtime.openai.interruptions import Interruptions
 from outlast.realtime.openai.playback import Playback
-from outlast.realtime.openai.turns import ResponseTurns
+from outlast.realtime.openai.response_queue import ResponseQueue
 from outlast.realtime.port import model_events as events
 
 logger = get_logger(__name__)
@@ -65,7 +65,7 @@ class Exchange:
     emit: Callable[[events.RealtimeModelEvent], Awaitable[None]]
     playback: Playback = field(default_factory=Playback)
     tracing: JsonObject | None = None
-    turns: ResponseTurns = field(init=False)
+    responses: ResponseQueue = field(init=False)
     interruptions: Interruptions = field(init=False)
     opened: asyncio.Event = field(default_factory=asyncio.Event)
     last_error: JsonObject | None = None
@@ -73,12 +73,12 @@ class Exchange:
 
     def __post_init__(self) -> None:
         """Create the parts that share this connection."""
-        self.turns = ResponseTurns(self.send)
-        self.interruptions = Interruptions(self.send, self.emit, self.turns, self.playback)
+        self.responses = ResponseQueue(self.send)
+        self.interruptions = Interruptions(self.send, self.emit, self.responses, self.playback)
 
     def end(self) -> None:
         """Forget the requests and the playback of the connection, which has ended."""
-        self.turns.forget()
+        self.responses.forget()
         self.playback.interrupted()
 
     async def receive_frame(self, frame: str | bytes) -> None:
@@ -115,7 +115,7 @@ class Exchange:
                 await self._receive_session(kind, event)
             case "response.created":
                 response_id = as_text(_part(event, "response").get("id"))
-                self.turns.created(response_id)
+                self.responses.created(response_id)
                 await self.emit(events.RealtimeModelTurnStartedEvent(response_id=response_id))
             case "response.done":
                 await self._receive_done(_part(event, "response"))
@@ -162,7 +162,7 @@ class Exchange:
     async def _receive_done(self, response: JsonObject) -> None:
         response_id = as_text(response.get("id"))
         self.playback.silenced.discard(response_id or "")
-        self.turns.done(response_id)
+        self.responses.done(response_id)
         malformed: ValidationError | None = None
         if response.get("usage") is not None:
             try:
@@ -172,12 +172,12 @@ class Exchange:
         await self.emit(events.RealtimeModelTurnEndedEvent(response_id=response_id))
         if malformed is not None:
             await self.emit(events.RealtimeModelErrorEvent(error=malformed))
-        await self.turns.start_next()
+        await self.responses.start_next()
 
     async def _receive_error(self, event: JsonObject) -> None:
         report = self.last_error = _part(event, "error")
         words = as_text(report.get("message")) or ""
-        recovers = self.turns.failed(
+        recovers = self.responses.failed(
             as_text(report.get("code")), as_text(report.get("event_id")), words
         )
         if recovers:
@@ -187,7 +187,7 @@ class Exchange:
             error = RealtimeError.model_validate({"message": words, "type": "error", **report})
             await self.emit(events.RealtimeModelErrorEvent(error=error))
         finally:
-            await self.turns.start_next()
+            await self.responses.start_next()
 
     async def _receive_output(self, kind: str, item: JsonObject) -> None:
         is_done = kind == "response.output_item.done"

@@ -8,7 +8,7 @@ from outlast.agents.errors import UserError
 from outlast.loop.values import JsonObject
 from outlast.realtime.openai.messages import truncate_message
 from outlast.realtime.openai.playback import Audio, Playback
-from outlast.realtime.openai.turns import ResponseTurns
+from outlast.realtime.openai.response_queue import ResponseQueue
 from outlast.realtime.port.model_events import (
     RealtimeModelAudioInterruptedEvent,
     RealtimeModelEvent,
@@ -26,7 +26,7 @@ class Interruptions:
 
     send: Callable[[JsonObject], Awaitable[None]]
     emit: Callable[[RealtimeModelEvent], Awaitable[None]]
-    turns: ResponseTurns
+    responses: ResponseQueue
     playback: Playback
     automatic: bool = False
 
@@ -40,7 +40,7 @@ class Interruptions:
             await self._truncate(*playing)
         self.playback.interrupted()
         if not self.automatic:
-            await self.turns.cancel()
+            await self.responses.cancel()
 
     async def interrupt(self, event: RealtimeModelSendInterrupt) -> None:
         """Stop the playback and the response, as far as the program asks for it.
@@ -58,14 +58,14 @@ class Interruptions:
                 raise UserError(
                     "RealtimeModelSendInterrupt(cancel_response_only=True) needs a response_id."
                 )
-            await self.turns.cancel(event.response_id)
+            await self.responses.cancel(event.response_id)
             return
         cancels = event.force_response_cancel or not self.automatic
         try:
             await self._stop_playback(event)
         finally:
             if cancels and not event.playback_only:
-                await self.turns.cancel(event.response_id)
+                await self.responses.cancel(event.response_id)
 
     async def _stop_playback(self, event: RealtimeModelSendInterrupt) -> None:
         scope, playing = event.response_id, self.playback.playing()
@@ -91,8 +91,8 @@ class Interruptions:
         received = self.playback.received_ms(audio)
         end = max(round(played_ms), 0)
         if received is not None:
-            limit, turns = ceil(received), self.turns
-            grows = turns.in_progress and self.playback.belongs_to(audio, turns.response_id)
+            limit, responses = ceil(received), self.responses
+            grows = responses.in_progress and self.playback.belongs_to(audio, responses.response_id)
             if end >= limit and not (may_grow and grows):
                 return
             end = min(end, limit)

@@ -1,7 +1,7 @@
 """OpenAI's Realtime API over WebSocket: one model object is one connection.
 
 Its parts: `settings.py` makes the session object, `messages.py` converts messages and items,
-`turns.py` keeps one response at a time, `playback.py` knows which audio was heard, and `socket.py`
+`response_queue.py` keeps one response at a time, `playback.py` knows which audio was heard, and `socket.py`
 opens the socket.
 """
 
@@ -98,7 +98,7 @@ class OpenAIRealtimeWebSocketModel(ListenedModel):
         before, self._connecting = self.model, True
         try:
             await self._connect(options)
-        except BaseException:
+        except BaseException:  # cancelled or refused, the model has no connection
             self.model = before
             raise
         finally:
@@ -117,7 +117,7 @@ class OpenAIRealtimeWebSocketModel(ListenedModel):
             case inputs.RealtimeModelSendRawMessage():
                 message = messages.raw_message(event)
                 if message["type"] == "response.create":
-                    await self._exchange.turns.request(message)
+                    await self._exchange.responses.request(message)
                 else:
                     await self._send(message)
             case inputs.RealtimeModelSendUserInput():
@@ -129,7 +129,7 @@ class OpenAIRealtimeWebSocketModel(ListenedModel):
                 item = messages.finished_call(event)
                 await self._emit(events.RealtimeModelItemUpdatedEvent(item=item))
                 if event.start_response:
-                    await self._exchange.turns.request()
+                    await self._exchange.responses.request()
             case inputs.RealtimeModelSendInterrupt():
                 await self._exchange.interruptions.interrupt(event)
             case inputs.RealtimeModelSendSessionUpdate():
@@ -147,7 +147,7 @@ class OpenAIRealtimeWebSocketModel(ListenedModel):
         """
         if isinstance(event, inputs.RealtimeModelSendUserInput):
             return await self._send_user_input(
-                event, lambda: self._exchange.turns.is_idle and send_if()
+                event, lambda: self._exchange.responses.is_idle and send_if()
             )
         return await super().send_event_if(event, send_if)
 
@@ -199,7 +199,7 @@ class OpenAIRealtimeWebSocketModel(ListenedModel):
             with suppress(ModelError):  # the provider's reason is on its way
                 await self._send(first)
             await self._wait_for_session(self._listening)
-        except BaseException:
+        except BaseException:  # cancelled or refused, the socket is open
             await self.close()
             raise
 
@@ -236,7 +236,7 @@ class OpenAIRealtimeWebSocketModel(ListenedModel):
             failure = closed_failure(error, self._target)
             failure.__cause__ = error
         finally:
-            self._exchange.turns.forget()
+            self._exchange.responses.forget()
         if self._closing or self._connecting:
             return failure
         await self._emit(events.RealtimeModelConnectionStatusEvent(status="disconnected"))
@@ -255,7 +255,7 @@ class OpenAIRealtimeWebSocketModel(ListenedModel):
             if not send_if():
                 return False
             await self._send(message)
-            await self._exchange.turns.request()
+            await self._exchange.responses.request()
             return True
 
     async def _send_audio(self, event: inputs.RealtimeModelSendAudio) -> None:
@@ -294,7 +294,7 @@ class OpenAIRealtimeWebSocketModel(ListenedModel):
         for listener in tuple(self._listeners):
             try:
                 await listener.on_event(event)
-            except Exception:
+            except Exception:  # a program's own code must not end the call
                 logger.exception("A listener of a realtime model failed at %s", event.type)
 
 

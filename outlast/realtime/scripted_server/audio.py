@@ -38,7 +38,7 @@ def is_speech(audio_format: JsonObject, data: bytes) -> bool:
 
 
 @dataclass
-class InputAudio:
+class InputBuffer:
     """The audio that the user has sent, and where speech begins and ends in it."""
 
     total_ms: float = 0.0

@@ -11,17 +11,17 @@ from dataclasses import InitVar, dataclass, field
 from typing import Any, TypeVar, cast
 
 from outlast.loop.values import JsonObject
-from outlast.realtime.scripted_server.audio import WORD_MS, InputAudio, silence
+from outlast.realtime.scripted_server.audio import WORD_MS, InputBuffer, silence
 from outlast.realtime.scripted_server.conversation import (
-    Conversation,
     RefusedMessage,
+    ScriptedConversation,
     default_session,
 )
 from outlast.testing.socket_server import ServerSocket, SocketEnded
 
 T = TypeVar("T")
 
-NextReply = Callable[[Conversation], Coroutine[Any, Any, Sequence[JsonObject]]]
+NextReply = Callable[[ScriptedConversation], Coroutine[Any, Any, Sequence[JsonObject]]]
 """Returns the items of the next response."""
 
 USAGE: JsonObject = {
@@ -62,9 +62,9 @@ class RealtimeCall:
     number: int = 1
     heard: list[str] = field(default_factory=list[str])
     sockets: list[ServerSocket] = field(default_factory=list[ServerSocket], init=False)
-    conversation: Conversation = field(init=False)
+    conversation: ScriptedConversation = field(init=False)
     is_responding: bool = field(default=False, init=False)
-    _input: InputAudio = field(default_factory=InputAudio, init=False)
+    _input: InputBuffer = field(default_factory=InputBuffer, init=False)
     _speech_item: str | None = field(default=None, init=False)
     _responding: "asyncio.Task[None] | None" = field(default=None, init=False)
     _stop: asyncio.Event = field(default_factory=asyncio.Event, init=False)
@@ -73,7 +73,7 @@ class RealtimeCall:
     def __post_init__(self, model: str) -> None:
         """Begin the conversation."""
         session = default_session(f"sess_{self.call_id or 'socket'}", model)
-        self.conversation = Conversation(session, self.number)
+        self.conversation = ScriptedConversation(session, self.number)
         self._handlers = {
             "session.update": self._update_session,
             "conversation.item.create": self._create_item,
@@ -272,7 +272,7 @@ class RealtimeCall:
 
     async def _create_response(self, message: JsonObject) -> None:
         if self.is_responding:
-            words = "Conversation already has an active response in progress."
+            words = "ScriptedConversation already has an active response in progress."
             raise RefusedMessage("conversation_already_has_active_response", words)
         self._respond(message.get("response") or {})
 

@@ -50,7 +50,7 @@ def default_session(session_id: str, model: str) -> JsonObject:
 
 
 @dataclass
-class Conversation:
+class ScriptedConversation:
     """The items of a session, oldest first, and its settings.
 
     Attributes:

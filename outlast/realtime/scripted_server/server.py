@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from outlast.loop.values import JsonObject
 from outlast.realtime.scripted_server.call import RealtimeCall
-from outlast.realtime.scripted_server.conversation import Conversation, RefusedMessage
+from outlast.realtime.scripted_server.conversation import RefusedMessage, ScriptedConversation
 from outlast.testing.scripted_model import say
 from outlast.testing.socket_server import ServerSocket, SocketEnded, SocketServer
 
@@ -165,7 +165,7 @@ class ScriptedRealtimeServer(SocketServer):
         call.end()
         await socket.close(1001, words)
 
-    async def _reply(self, conversation: Conversation) -> Sequence[JsonObject]:
+    async def _reply(self, conversation: ScriptedConversation) -> Sequence[JsonObject]:
         """Take the next step of the script.
 
         Raises:

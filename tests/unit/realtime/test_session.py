@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -118,14 +119,19 @@ async def calling(
         del state
 
     session = RealtimeSession(
-        run_id=run.run_id,
+        run=cast(
+            "Any",
+            SimpleNamespace(
+                id=run.run_id,
+                definitions=definitions,
+                leave=leave,
+                read_context=definitions.context,
+            ),
+        ),
         model=model,
         open_line=open_line,
-        definitions=definitions,
-        read_context=definitions.context,
         guardrails=[],
         debounce=20,
-        at_end=leave,
     )
     call = None
     try:

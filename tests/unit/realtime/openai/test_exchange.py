@@ -121,7 +121,7 @@ async def test_an_event_without_an_id_is_read() -> None:
 async def test_the_ends_of_responses_count_even_if_they_are_malformed(response: Any) -> None:
     line = Line()
     await line.receive({"type": "response.created", "response": response})
-    await line.exchange.turns.request()
+    await line.exchange.responses.request()
     await line.receive({"type": "response.done", "response": response})
     assert line.heard == [RealtimeModelTurnStartedEvent(), RealtimeModelTurnEndedEvent()]
     assert [message["type"] for message in line.sent] == ["response.create"]
@@ -184,18 +184,18 @@ async def test_a_reply_that_cannot_be_sent_does_not_stop_the_events() -> None:
 async def test_the_end_of_a_turn_is_an_event_before_the_next_response_is_requested() -> None:
     line = Line()
     await line.receive({"type": "response.created", "response": {"id": "r"}})
-    await line.exchange.turns.request()
+    await line.exchange.responses.request()
     line.broken = True
     usage = {"input_tokens": "many"}
     await line.receive({"type": "response.done", "response": {"id": "r", "usage": usage}})
     assert [one.type for one in line.heard] == ["turn_started", "turn_ended", "error"]
-    assert not line.exchange.turns.in_progress
+    assert not line.exchange.responses.in_progress
 
 
 async def test_a_response_that_is_refused_makes_room_even_if_the_error_is_malformed() -> None:
     line = Line()
-    await line.exchange.turns.request({"type": "response.create", "event_id": "mine"})
-    await line.exchange.turns.request()
+    await line.exchange.responses.request({"type": "response.create", "event_id": "mine"})
+    await line.exchange.responses.request()
     error: Any = {"event_id": "mine", "message": "no", "param": {}}
     await line.receive({"type": "error", "error": error})
     assert isinstance(line.heard[0].error, ValidationError)

@@ -8,7 +8,7 @@ import pytest
 from outlast.agents.errors import UserError
 from outlast.realtime.openai.interruptions import Interruptions
 from outlast.realtime.openai.playback import Playback
-from outlast.realtime.openai.turns import ResponseTurns
+from outlast.realtime.openai.response_queue import ResponseQueue
 from outlast.realtime.port.model import RealtimePlaybackTracker
 from outlast.realtime.port.model_events import RealtimeModelAudioInterruptedEvent
 from outlast.realtime.port.model_inputs import RealtimeModelSendInterrupt as Interrupt
@@ -27,9 +27,9 @@ class Session:
     heard: list[Any] = field(default_factory=list[Any])
 
     def __post_init__(self) -> None:
-        self.turns = ResponseTurns(self.send)
+        self.responses = ResponseQueue(self.send)
         self.playback = Playback(self.tracker, clock=lambda: self.now)
-        self.interruptions = Interruptions(self.send, self.emit, self.turns, self.playback)
+        self.interruptions = Interruptions(self.send, self.emit, self.responses, self.playback)
 
     async def send(self, message: Any) -> None:
         self.sent.append(message)
@@ -39,7 +39,7 @@ class Session:
 
     def answer(self, *audios: tuple[str, int], response_id: str = "r1") -> None:
         """Receive a second of each audio of a response."""
-        self.turns.created(response_id)
+        self.responses.created(response_id)
         for audio in audios:
             self.playback.receive(audio, SECOND, response_id)
 
@@ -79,7 +79,7 @@ async def test_the_provider_may_cancel_the_response_itself() -> None:
 
 async def test_speech_while_nothing_is_played_changes_nothing() -> None:
     one = Session()
-    one.turns.created("r1")
+    one.responses.created("r1")
     await one.interruptions.speech_started()
     assert (one.sent, one.heard) == ([], [])
 
@@ -87,7 +87,7 @@ async def test_speech_while_nothing_is_played_changes_nothing() -> None:
 async def test_an_answer_that_was_heard_to_its_end_is_not_cut_off() -> None:
     one = Session()
     one.answer(A)
-    one.turns.done("r1")
+    one.responses.done("r1")
     one.now = 5
     await one.interruptions.speech_started()
     assert one.sent == []
@@ -136,7 +136,7 @@ async def test_the_format_decides_how_long_the_answer_is() -> None:
     tracker = RealtimePlaybackTracker()
     one = Session(tracker)
     one.playback.set_format("audio/pcmu")
-    one.turns.created("r1")
+    one.responses.created("r1")
     one.playback.receive(A, bytes(8_000), "r1")
     assert one.playback.received_ms(A) == 1000
     tracker.on_play_bytes("a", 0, bytes(800))
@@ -170,7 +170,7 @@ async def test_an_interruption_of_a_response_with_a_tracker_stops_what_is_played
 
 async def test_an_interruption_of_a_response_without_audio_only_cancels_it() -> None:
     one = Session()
-    one.turns.created("r1")
+    one.responses.created("r1")
     await one.interruptions.interrupt(Interrupt(response_id="r1"))
     assert (one.heard, one.sent) == ([], [{**CANCEL, "response_id": "r1"}])
     one.playback.retire("r1")

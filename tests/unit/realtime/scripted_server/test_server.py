@@ -12,7 +12,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from outlast.realtime.openai.messages import event_records
-from outlast.realtime.scripted_server.audio import InputAudio, is_speech, silence
+from outlast.realtime.scripted_server.audio import InputBuffer, is_speech, silence
 from outlast.realtime.scripted_server.server import ScriptedRealtimeServer
 from outlast.testing import call, raw_call
 
@@ -420,7 +420,7 @@ def test_silence_and_speech_in_each_format() -> None:
     assert is_speech(PCM, LOUD)
     assert is_speech(ULAW, b"\xff\x10")
     assert not is_speech(PCM, b"\x01")
-    audio = InputAudio()
+    audio = InputBuffer()
     assert audio.append(ULAW, b"\x10" * 80, 20) == "started"
     assert audio.append(ULAW, b"\x10" * 80, 20) is None
     assert audio.append(ULAW, silence(ULAW, 10), 20) is None

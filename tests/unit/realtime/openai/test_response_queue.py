@@ -3,7 +3,7 @@
 import pytest
 
 from outlast.loop.values import JsonObject
-from outlast.realtime.openai.turns import ACTIVE, NOT_ACTIVE, ResponseTurns
+from outlast.realtime.openai.response_queue import ACTIVE, NOT_ACTIVE, ResponseQueue
 
 
 class Wire:
@@ -23,9 +23,9 @@ class Wire:
         return [message["type"] for message in self.sent]
 
 
-def turns() -> tuple[ResponseTurns, Wire]:
+def turns() -> tuple[ResponseQueue, Wire]:
     wire = Wire()
-    return ResponseTurns(wire.send), wire
+    return ResponseQueue(wire.send), wire
 
 
 async def test_a_response_is_requested_at_once_where_none_is_in_progress() -> None:

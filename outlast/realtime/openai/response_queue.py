@@ -25,7 +25,7 @@ class _Request:
 
 
 @dataclass
-class ResponseTurns:
+class ResponseQueue:
     """Starts the responses of a session, so that there is never more than one.
 
     The provider refuses a `response.create` while a response is in progress, which the user's
@@ -75,7 +75,7 @@ class ResponseTurns:
         self._cancelling = True
         try:
             await self.send(message)
-        except BaseException:
+        except BaseException:  # unsent, also if cancelled: the next attempt must not be skipped
             self._cancelling = False
             raise
 
@@ -132,7 +132,7 @@ class ResponseTurns:
             del self._sent[next(iter(self._sent))]
         try:
             await self.send({**message, "event_id": event_id})
-        except BaseException:
+        except BaseException:  # unsent, also if cancelled: later requests must not wait for it
             self._requested = None
             raise
 

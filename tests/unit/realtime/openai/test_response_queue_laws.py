@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from outlast.loop.values import JsonObject
-from outlast.realtime.openai.turns import ACTIVE, NOT_ACTIVE, ResponseTurns
+from outlast.realtime.openai.response_queue import ACTIVE, NOT_ACTIVE, ResponseQueue
 
 STEPS = ("request", "request alone", "speak", "finish", "deliver", "cancel", "refuse next")
 
@@ -17,7 +17,7 @@ class Provider:
     """A provider whose events reach the client later, and that starts responses by itself."""
 
     def __init__(self) -> None:
-        self.turns = ResponseTurns(self.receive)
+        self.responses = ResponseQueue(self.receive)
         self.events: deque[tuple[str, Any]] = deque()
         self.active: str | None = None
         self.count = 0
@@ -57,26 +57,26 @@ class Provider:
     async def deliver(self) -> None:
         kind, about = self.events.popleft()
         if kind == "created":
-            self.turns.created(about)
+            self.responses.created(about)
         elif kind == "done":
-            self.turns.done(about)
-            await self.turns.start_next()
+            self.responses.done(about)
+            await self.responses.start_next()
         else:
             code, event_id = about
-            self.turns.failed(code, event_id, "")
-            await self.turns.start_next()
+            self.responses.failed(code, event_id, "")
+            await self.responses.start_next()
 
     async def take(self, step: str) -> None:
         self.clock += 1
         match step:
             case "request":
                 self.requested = self.clock
-                await self.turns.request()
+                await self.responses.request()
             case "request alone":
                 self.requested = self.clock
                 self.own.append(self.clock)
                 own = {"type": "response.create", "response": {"own": self.clock}}
-                await self.turns.request(own)
+                await self.responses.request(own)
             case "speak" if self.active is None:
                 self.start()
             case "finish" if self.active is not None:
@@ -84,7 +84,7 @@ class Provider:
             case "deliver" if self.events:
                 await self.deliver()
             case "cancel":
-                await self.turns.cancel()
+                await self.responses.cancel()
             case "refuse next":
                 self.refuses = True
             case _:
@@ -106,8 +106,8 @@ def test_every_request_is_answered_in_the_end(steps: list[str]) -> None:
         for step in steps:
             await provider.take(step)
         await provider.drain()
-        assert provider.turns.is_idle
-        assert not provider.turns.in_progress
+        assert provider.responses.is_idle
+        assert not provider.responses.in_progress
         assert provider.settled >= provider.requested, "the last request has no response of its own"
         assert sorted(provider.taken) == provider.own, "requests with settings come once each"
 
