@@ -23,10 +23,12 @@ LITELLM_TOOL := litellm[proxy]==1.106.2
 # Workers, servers and commands are processes of their own in many tests: each would compile the
 # packages again if nothing kept what was compiled.
 unexport PYTHONDONTWRITEBYTECODE
-# Two processes with a server each. The tests of a file stay together, since they share fixtures.
-PYTEST := $(BIN)/pytest -q -n 2 --dist loadfile
+# The tests of a file stay together, since they share fixtures; each process has a server. The tests
+# wait for processes and servers a third of the time, so three processes keep two cores busy. Files
+# are taken in the order of tests/conftest.py, not by their number of tests.
+PYTEST := $(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test test-full test-others older-server named-server litellm-proxy mongo lowest check lint types layers fmt coverage crash mutate bench bench-peers docs site compose clean
+.PHONY: help demo test test-full test-others older-server named-server litellm-proxy mongo lowest compiled-tests check lint types layers fmt coverage crash mutate bench bench-peers docs site compose clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -65,15 +67,19 @@ lowest: $(LOWEST)/.installed ## the tests with the oldest versions that pyprojec
 	@$(LOWEST)/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider -m "not full" $(LOWEST_TESTS)
 	@$(LOWEST)/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider $(LOWEST_SLOW)
 
-# `coverage` runs the tests of the loop, with all laws. These wait for servers half of the time, so
-# three processes keep two cores busy.
+# `coverage` runs the tests of the loop, with all laws.
 test-others: $(VENV)/.test
-	@OUTLAST_LAWS=1 $(PYTEST) -n 3 --ignore=tests/unit/loop
+	@OUTLAST_LAWS=1 $(PYTEST) --ignore=tests/unit/loop
+
+# Importing the tests rewrites their assertions, which takes 20 seconds of each process that finds
+# them as they were written.
+compiled-tests: $(VENV)/.test
+	@$(BIN)/pytest -q --collect-only >/dev/null
 
 # What is quick runs two at a time; the environment is complete before.
-check: lint layers $(VENV)/.site ## everything that CI runs
+check: $(VENV)/.lint $(VENV)/.site ## everything that CI runs
 	@mvn -v >/dev/null 2>&1 && $(MAKE) --no-print-directory mongo || echo "without Maven, the tests of sessions in MongoDB are skipped"
-	@$(MAKE) --no-print-directory -j 2 types coverage site older-server litellm-proxy lowest
+	@$(MAKE) --no-print-directory -j 2 lint compiled-tests layers types coverage site older-server litellm-proxy lowest
 	@$(MAKE) --no-print-directory test-others
 
 lint: $(VENV)/.lint ## style

@@ -29,12 +29,23 @@ UNITS_WITH_SERVERS = {"cli", "demo", "docs", "examples", "visibility"}
 """Folders of `tests/unit` whose fixture `server` is a Temporal server."""
 
 
+LONGEST_FIRST = ("crash", "workflow", "unit/cli", "architecture", "conformance")
+"""Folders whose files take long. Several processes end at the same time if the last files are short."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as `full` what runs on a server and does not stand for its kind."""
+    """Mark as `full` what runs on a server and does not stand for its kind, and set the order."""
+    items.sort(key=_turn)
     for item in items:
         if _runs_on_a_server(item) and item.get_closest_marker("smoke") is None:
             item.add_marker(pytest.mark.full)
+
+
+def _turn(item: pytest.Item) -> int:
+    place = item.path.relative_to(Path(__file__).parent).as_posix()
+    turns = (turn for turn, folder in enumerate(LONGEST_FIRST) if place.startswith(f"{folder}/"))
+    return next(turns, len(LONGEST_FIRST))
 
 
 def _runs_on_a_server(item: pytest.Item) -> bool:

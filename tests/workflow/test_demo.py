@@ -135,7 +135,6 @@ async def shown_on(terminal: io.FileIO) -> str:
         loop.remove_reader(terminal)
 
 
-@pytest.mark.smoke
 async def test_an_interrupted_demo_leaves_nothing_behind(
     environment: dict[str, str], tmp_path: Path
 ) -> None:

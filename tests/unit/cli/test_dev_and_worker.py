@@ -211,6 +211,7 @@ async def answer(cli: Invoke, address: str) -> str:
     return (await cli("run", "Desk", "Hello", "--address", address)).stdout
 
 
+@pytest.mark.full
 async def test_a_worker_reloads_on_save_and_all_end_on_ctrl_c(
     travel: tuple[Started, Path, str], cli: Invoke
 ) -> None:

@@ -232,8 +232,9 @@ async def until(process: Started, words: str) -> str:
     return (await asyncio.wait_for(read, 60)).decode()
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize("where", ["pipe", "terminal", "json"])
+@pytest.mark.parametrize(
+    "where", ["pipe", pytest.param("terminal", marks=pytest.mark.smoke), "json"]
+)
 async def test_the_inbox_is_followed_until_ctrl_c(
     cli: Invoke,
     client: Client,

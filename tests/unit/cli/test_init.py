@@ -148,6 +148,7 @@ def test_a_place_that_cannot_be_written_is_named(here: Path) -> None:
     assert "cannot be written: Not a directory" in init("file/desk").stderr
 
 
+@pytest.mark.full
 def test_the_tests_of_a_new_project_pass(project: Path) -> None:
     run(project, "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio", "-W", "error")
 

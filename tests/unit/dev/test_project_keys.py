@@ -13,6 +13,7 @@ from outlast.proofs import identity_keys
 PATIENCE_SECONDS = 60
 
 
+@pytest.mark.full
 async def test_a_client_that_asked_during_an_outage_finds_the_key_after_it(tmp_path: Path):
     data_dir = tmp_path / "server"
     async with EmbeddedServer(data_dir=data_dir, ui_port=None) as server:

@@ -334,6 +334,7 @@ print(f"{time.monotonic():.1f}")
 """
 
 
+@pytest.mark.full
 def test_a_process_ends_although_its_processor_and_its_exporter_hang() -> None:
     began = time.monotonic()
     done = subprocess.run(
