@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from outlast import Agent, function_tool
-from outlast.activities.attempt import FIRST, carry_out
+from outlast.activities.attempt import FIRST, attempt_effect
 from outlast.activities.content import recorded_result, whole_request
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.registry import Registry
@@ -107,7 +107,7 @@ async def _spent(worker: WorkerDeps, request: EffectRequest[Any], calls: int) ->
 async def _repeat(worker: WorkerDeps, request: EffectRequest[Any], calls: int) -> None:
     for _ in range(calls):
         whole = await whole_request(worker.content, request)
-        result = await carry_out(worker, whole, FIRST)
+        result = await attempt_effect(worker, whole, FIRST)
         records.write(await recorded_result(worker.content, whole, result))
 
 

@@ -51,7 +51,9 @@ class Attempt:
 FIRST = Attempt()
 
 
-async def carry_out(worker: WorkerDeps, request: EffectRequest[Effect], attempt: Attempt) -> Any:
+async def attempt_effect(
+    worker: WorkerDeps, request: EffectRequest[Effect], attempt: Attempt
+) -> Any:
     """Carry out one attempt of an effect.
 
     Args:

@@ -17,15 +17,15 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.service import RPCError, RPCStatusCode
 
-from outlast.activities.attempt import Attempt, carry_out
+from outlast.activities.attempt import Attempt, attempt_effect
 from outlast.activities.attempt_error import AttemptError
 from outlast.activities.content import ATTEMPTS, recorded_result, whole_request
 from outlast.activities.errors import EffectError, cut, is_retryable
 from outlast.activities.heartbeats.engine_heartbeat import (
     began_in_time,
+    fallback_poller_starter,
     heartbeat_timeout,
     progress_sender,
-    relief,
     sender,
 )
 from outlast.activities.heartbeats.heartbeats import Beat, heartbeats
@@ -66,10 +66,10 @@ class EffectActivities:
     @property
     def all(self) -> list[Any]:
         """The activities to register with a Temporal worker."""
-        return [self.carry_out, self.refuse_effect, self.free_nested_id]
+        return [self.run_effect, self.refuse_effect, self.free_nested_id]
 
     @activity.defn(dynamic=True)
-    async def carry_out(self, arguments: Sequence[RawValue]) -> JsonObject:
+    async def run_effect(self, arguments: Sequence[RawValue]) -> JsonObject:
         """Carry out the effect of the activity's type.
 
         One dynamic activity serves all types, so that a missing tool is refused with a message, and
@@ -107,7 +107,7 @@ class EffectActivities:
                     execution=_execution(info),
                     patient=_is_patient(payload),
                 )
-                result = await carry_out(worker, request, attempt)
+                result = await attempt_effect(worker, request, attempt)
             within = max(ends - time.monotonic(), 0.0)
             written = records.write(await recorded_result(content, request, result, within=within))
             if info.is_local:
@@ -151,7 +151,7 @@ class EffectActivities:
             has_reader_here=is_read_here,
         )
         with call_windows.running(run_id, window), stream:
-            reply: ModelReply = await carry_out(worker, request, attempt)
+            reply: ModelReply = await attempt_effect(worker, request, attempt)
         call_windows.keep(FinishedCall(run_id, window.effect, reply.response_id), window)
         return reply
 
@@ -278,7 +278,7 @@ def _send_heartbeats() -> Generator[Beat]:
         beat = Beat(what, loop, key=key)
     else:
         interval = longest / policies.BEATS_WITHIN_TIMEOUT
-        beat = Beat(what, loop, sender(), interval, key, relief())
+        beat = Beat(what, loop, sender(), interval, key, fallback_poller_starter())
     heartbeats.add(beat)
     try:
         yield beat
@@ -330,7 +330,7 @@ def _typed_errors(payload: JsonObject) -> Generator[None]:
             *([error.details] if error.details else []),
             of=raised,
             attempts=error.attempts,
-            type=failures.WORKER_FOUND if found else error.code,
+            type=failures.FAILED_ON_CAPABLE_WORKER if found else error.code,
             non_retryable=not patient if lacks else final,
             next_retry_delay=min(delay, longest) if delay is not None else None,
         ) from raised
@@ -344,7 +344,7 @@ def _typed_errors(payload: JsonObject) -> Generator[None]:
         raise AttemptError(
             message,
             of=error,
-            type=failures.WORKER_FOUND if again and patient else failures.INTERNAL,
+            type=failures.FAILED_ON_CAPABLE_WORKER if again and patient else failures.INTERNAL,
             non_retryable=patient or not again,
         ) from error
 

@@ -62,10 +62,10 @@ async def traced(
             return await work()
         data = FunctionSpanData(effect.name, effect.arguments)
         with effect_span(scope, data, effect=effect.effect, attempt=attempt) as span:
-            return await _carry_out(effect, work, scope, span)
+            return await _traced_call(effect, work, scope, span)
 
 
-async def _carry_out(
+async def _traced_call(
     effect: RunTool,
     work: Callable[[], Awaitable[T]],
     scope: TraceScope,

@@ -21,7 +21,7 @@ from temporalio.service import RPCError
 from outlast.agents.errors import AgentsException, UserError
 from outlast.client.handle import RunHandle
 from outlast.client.people.actions import By, DecisionReceipt, person_of
-from outlast.client.transport.outages import patience_of, ride_out
+from outlast.client.transport.outages import patience_of, retry_during_outage
 from outlast.contract import names
 from outlast.contract.searchability import searchable
 from outlast.loop.approvals import ApprovalRequest, Risk
@@ -484,7 +484,7 @@ class Inbox:
             query=query,
         )
         try:
-            found = await ride_out(
+            found = await retry_during_outage(
                 self._client,
                 lambda: self._client.workflow_service.list_workflow_executions(request),
                 self._patience,

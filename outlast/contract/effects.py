@@ -107,7 +107,7 @@ def _notice_line(_state: LoopState, effect: effects.NotifyPeople) -> str:
     return joined("notify people: ", ", ".join(told))
 
 
-def _nothing(effect: Any) -> bool:
+def _never_inline(effect: Any) -> bool:
     del effect
     return False
 
@@ -196,7 +196,7 @@ ROWS: Final = (
         line=lambda _, effect: joined(effect.agent, " · finalize the answer"),
         policy=lambda _: policies.CHECK,
         items=items_of,
-        inline=_nothing,
+        inline=_never_inline,
     ),
     EffectKind(
         effect=effects.SaveSession,
@@ -209,7 +209,7 @@ ROWS: Final = (
         line=lambda _, effect: f"save items {effect.start} to {effect.stop}",
         policy=lambda _: policies.SAVE,
         items=items_to_save,
-        inline=_nothing,
+        inline=_never_inline,
     ),
     EffectKind(
         effect=effects.OffloadItems,
@@ -222,7 +222,7 @@ ROWS: Final = (
         line=lambda _, effect: f"store the content of items {effect.start} to {effect.stop}",
         policy=lambda _: policies.OFFLOAD,
         items=lambda state, effect: state.items[effect.start : effect.stop],
-        inline=_nothing,
+        inline=_never_inline,
     ),
     EffectKind(
         effect=effects.HoldLine,

@@ -34,7 +34,7 @@ RUN_BUSY: Final = "run_busy"
 TERMINATED: Final = "terminated"
 WORKER_LACKS: Final = "worker_lacks"
 """Code of an attempt: this worker lacks the agent, tool, type or name that the effect needs."""
-WORKER_FOUND: Final = "worker_found"
+FAILED_ON_CAPABLE_WORKER: Final = "worker_found"
 """Code of an attempt that waited for a worker: this worker has everything, but the effect
 failed."""
 INTERNAL: Final = "internal_error"

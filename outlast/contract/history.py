@@ -17,7 +17,12 @@ from typing import Final, Literal, NotRequired, TypeAlias, TypedDict, Unpack, as
 
 from outlast.contract import names
 from outlast.contract.effects import failure_of, kind_of
-from outlast.contract.failures import INTERNAL, WORKER_FOUND, WORKER_LACKS, EngineFailure
+from outlast.contract.failures import (
+    FAILED_ON_CAPABLE_WORKER,
+    INTERNAL,
+    WORKER_LACKS,
+    EngineFailure,
+)
 from outlast.contract.identity import parse_proof
 from outlast.contract.records import (
     AttachLineRecord,
@@ -285,7 +290,7 @@ def failed(
         at_ms: the time, in milliseconds since the epoch.
         blocked: the effect has already waited for a worker, so it is not blocked again.
     """
-    if engine.code == WORKER_FOUND:
+    if engine.code == FAILED_ON_CAPABLE_WORKER:
         return EffectBlocked(at_ms=at_ms, effect=effect.effect, lacks="")
     if engine.code == WORKER_LACKS and not blocked:
         return EffectBlocked(at_ms=at_ms, effect=effect.effect, lacks=engine.message)

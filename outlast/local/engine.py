@@ -101,7 +101,7 @@ class LocalEngine:
             await engine.close()
 
     @classmethod
-    async def rest_shared(cls) -> None:
+    async def pause_shared(cls) -> None:
         """Stop the workers of the running event loop before the loop pauses.
 
         The server keeps running for the next call. Tasks of users' code stay as well, and continue

@@ -118,11 +118,11 @@ def _before_closing(
     try:
         loop.close = close
     except AttributeError:  # other loop implementations may be read-only
-        return _nothing
+        return _do_nothing
     return as_before
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass
 
 

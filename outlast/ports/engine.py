@@ -85,7 +85,7 @@ class Engine(Protocol):
         ...
 
     @classmethod
-    async def rest_shared(cls) -> None:
+    async def pause_shared(cls) -> None:
         """Stop the workers of the running event loop before the loop pauses.
 
         A server that this process started keeps running.
@@ -98,10 +98,10 @@ def local_engine() -> type[Engine]:
     return cast("type[Engine]", lazy.load(IMPLEMENTATION))
 
 
-async def rest_engine() -> None:
+async def pause_engine() -> None:
     """Stop the workers of the running event loop's engine, if there is one."""
     if IMPLEMENTATION.partition(":")[0] in sys.modules:
-        await local_engine().rest_shared()
+        await local_engine().pause_shared()
 
 
 def check_client(client: object, *, what: str) -> None:

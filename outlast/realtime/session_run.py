@@ -14,7 +14,7 @@ from outlast.client.start.run_host import RunHost
 from outlast.client.start.runner import NewRun, start_workflow
 from outlast.client.start.same_run import has_other_owner, start_digest
 from outlast.client.start.tenant import Tenant
-from outlast.client.transport.outages import ride_out
+from outlast.client.transport.outages import retry_during_outage
 from outlast.contract import names, records
 from outlast.loop.state import LoopState
 from outlast.loop.values import Json
@@ -82,7 +82,7 @@ class SessionRun:
             tenant=self.tenant,
         )
         try:
-            await ride_out(
+            await retry_during_outage(
                 handle.client,
                 lambda: start_workflow(handle.client, new, WorkflowIDReusePolicy.ALLOW_DUPLICATE),
                 self.host.patience,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import time_ns
 
-from outlast.activities.attempt import Attempt, carry_out
+from outlast.activities.attempt import Attempt, attempt_effect
 from outlast.activities.content import NO_STORE, recorded_result, whole_request
 from outlast.activities.errors import EffectError
 from outlast.activities.worker_deps import WorkerDeps
@@ -109,7 +109,7 @@ class MemoryRun:
         self.first, self.states, self.on_state, self.on_delta = self.state, [], None, None
         for effect in self.state.pending:
             if effect.effect not in self._running:
-                self._carry_out(effect)
+                self._dispatch(effect)
 
     def take(self, event: Event) -> None:
         """Apply an event to the run."""
@@ -124,7 +124,7 @@ class MemoryRun:
         else:
             self.states.append(self.state)
         for command in commands:
-            self._carry_out(command)
+            self._dispatch(command)
         self._news.set()
 
     def decide(self, decision: Decision, run_id: str = "") -> None:
@@ -156,7 +156,7 @@ class MemoryRun:
         self._running.clear()
         self._ending.clear()
 
-    def _carry_out(self, command: Command) -> None:
+    def _dispatch(self, command: Command) -> None:
         match command:
             case Finish():
                 pass
@@ -215,7 +215,7 @@ class MemoryRun:
                 # Convert to the wire format and back, so that tests find values that change.
                 request = await whole_request(NO_STORE, request_of(self.state, effect))
                 one = Attempt(number=attempt, on_event=self.on_delta)
-                result = await carry_out(self.worker, request, one)
+                result = await attempt_effect(self.worker, request, one)
                 result = await recorded_result(NO_STORE, request, result)
                 return history.answered(effect, records.write(result), now_ms())
             except EffectError as error:

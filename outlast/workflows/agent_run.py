@@ -210,7 +210,7 @@ class AgentRun:
                 raise self._defect
             waits = not (self._stepped or self._commands)
             if (self._rested and self._upgrades()) or (waits and self._rolls_over()):
-                await self._take_in_the_rest()
+                await self._await_late_cancellation()
             if self._cancel_requested:
                 self._cancel_requested = False
                 self._take(CancelRequested(at_ms=self._now_ms()))
@@ -224,7 +224,7 @@ class AgentRun:
                 if isinstance(command, NotifyAfterEnd):
                     await self._notify_after_end(command)
                 else:
-                    self._carry_out(command)
+                    self._dispatch(command)
             self._show()
             self._rested = self._state.phase == "idle" and not self._running
 
@@ -245,7 +245,7 @@ class AgentRun:
                 await workflow.wait_condition(lambda: True)
         self._news = False
 
-    async def _take_in_the_rest(self) -> None:
+    async def _await_late_cancellation(self) -> None:
         """Wait until a cancellation that came with a message has been delivered, too.
 
         The SDK delivers messages first and runs the workflow, and delivers a fired timer last.
@@ -379,7 +379,7 @@ class AgentRun:
 
     # --- Commands ---------------------------------------------------------------------------------
 
-    def _carry_out(self, command: CancelEffect | NotifyParent | LendBudget | Effect) -> None:
+    def _dispatch(self, command: CancelEffect | NotifyParent | LendBudget | Effect) -> None:
         match command:
             case CancelEffect():
                 task = self._running.pop(command.effect, None)
@@ -614,7 +614,7 @@ class AgentRun:
         A realtime line goes on: its activity begins again in the new history under the same id,
         which is all that the line's heartbeats name.
 
-        Called after a step, or after `_take_in_the_rest`: the SDK delivers signals before a
+        Called after a step, or after `_await_late_cancellation`: the SDK delivers signals before a
         cancellation of the same workflow task, and a cancellation after the end of this history
         would be lost.
         """

@@ -90,7 +90,10 @@ def test_every_failure_on_the_wire_has_an_exception_or_is_ours() -> None:
         value for name, value in vars(failures).items() if name.isupper() and isinstance(value, str)
     }
     finer = {failures.INVALID_OUTPUT}  # to programs it is a `ModelBehaviorError`
-    finer |= {failures.WORKER_LACKS, failures.WORKER_FOUND}  # of attempts; runs fail otherwise
+    finer |= {
+        failures.WORKER_LACKS,
+        failures.FAILED_ON_CAPABLE_WORKER,
+    }  # of attempts; runs fail otherwise
     assert codes - {kind.code for kind in ERRORS} - finer == {failures.INTERNAL}
 
 

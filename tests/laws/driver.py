@@ -371,7 +371,7 @@ class Play:
         if was_taken(before, self.state, commands, event) if due else not inert:
             self._book(event)
         for command in commands:
-            self._carry_out(command)
+            self._dispatch(command)
         if inert:
             check_nothing_happened(before, self.state, commands, event)
         self._check_step(before, commands)
@@ -667,7 +667,7 @@ class Play:
             if isinstance(effect, CallModel) and effect.line:
                 del self.outstanding[effect.effect]
 
-    def _carry_out(self, command: Command) -> None:
+    def _dispatch(self, command: Command) -> None:
         match command:
             case Finish():
                 assert not self.outstanding, "the run ended with effects in flight"

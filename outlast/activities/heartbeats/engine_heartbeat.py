@@ -17,7 +17,7 @@ from temporalio.api.workflowservice.v1 import RecordActivityTaskHeartbeatRequest
 from temporalio.bridge.proto import ActivityHeartbeat
 from temporalio.service import RPCError, RPCStatusCode
 
-from outlast.activities.heartbeats.fallback_poller import relieve
+from outlast.activities.heartbeats.fallback_poller import start_fallback_poller
 from outlast.activities.heartbeats.heartbeats import Beat, Heartbeats
 from outlast.agents.logs import get_logger
 from outlast.contract import policies
@@ -65,10 +65,10 @@ def progress_sender(progress: Json) -> Callable[[], None]:
     return _through_the_loop(lambda: progress)
 
 
-def relief() -> Callable[[Beat, Heartbeats], None] | None:
+def fallback_poller_starter() -> Callable[[Beat, Heartbeats], None] | None:
     """Return a function that takes attempts past a blocked loop; None if unsupported."""
     worker = _activity_worker()
-    return None if worker is None else partial(relieve, worker)
+    return None if worker is None else partial(start_fallback_poller, worker)
 
 
 def _activity_worker() -> Any:

@@ -39,7 +39,7 @@ def begin_attempts_like_this() -> None:
     _contexts[asyncio.get_running_loop()] = contextvars.copy_context()
 
 
-def relieve(worker: Any, blocked: Beat, beats: Heartbeats) -> None:
+def start_fallback_poller(worker: Any, blocked: Beat, beats: Heartbeats) -> None:
     """Also take a worker's attempts in a thread. A second call does nothing.
 
     Args:

@@ -45,7 +45,7 @@ class Beat:
         send: sends a heartbeat from any thread; None if the attempt needs none.
         interval: seconds between two heartbeats.
         key: identifies the attempt; a second beat with the same key replaces the first.
-        relieve: called while the loop is blocked.
+        on_blocked_loop: called while the loop is blocked.
         task: the task that it runs in.
         thread_id: the id of the loop's thread.
         last: the time of the last heartbeat.
@@ -56,7 +56,7 @@ class Beat:
     send: Callable[[], None] | None = None
     interval: float = _NEVER
     key: bytes = b""
-    relieve: "Callable[[Beat, Heartbeats], None] | None" = None
+    on_blocked_loop: "Callable[[Beat, Heartbeats], None] | None" = None
     task: "asyncio.Task[Any] | None" = field(default_factory=asyncio.current_task)
     thread_id: int = field(default_factory=threading.get_ident)
     last: float = field(default_factory=time.monotonic)
@@ -148,15 +148,15 @@ class Heartbeats:
                 watch = self._watches[loop] = _Watch(loop, beat.thread_id)
             blocker = watch.find_blocker(now)
             if watch.is_blocked(now):
-                self._relieve(loop, beats)
+                self._on_blocked_loop(loop, beats)
             if blocker is not None and blocker.code not in self._warned:
                 self._warned.add(blocker.code)
                 logger.warning("%s", _warning(blocker, beats))
 
-    def _relieve(self, loop: asyncio.AbstractEventLoop, beats: list[Beat]) -> None:
+    def _on_blocked_loop(self, loop: asyncio.AbstractEventLoop, beats: list[Beat]) -> None:
         for beat in beats:
-            if beat.loop is loop and beat.relieve is not None:
-                beat.relieve(beat, self)
+            if beat.loop is loop and beat.on_blocked_loop is not None:
+                beat.on_blocked_loop(beat, self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.errors import UserError
-from outlast.client.transport.outages import Outage, patience_of, ride_out, watched
+from outlast.client.transport.outages import Outage, patience_of, retry_during_outage, watched
 from outlast.contract import failures, history, names
 from outlast.contract.failures import EngineFailure
 from outlast.contract.records import NOT_JSON, Unreadable
@@ -311,7 +311,9 @@ class RunReader:
             RPCError: there is no such run.
             ServerUnavailable: the server did not answer for too long.
         """
-        history_ = await ride_out(self.client, self._handle(run).fetch_history, self.patience)
+        history_ = await retry_during_outage(
+            self.client, self._handle(run).fetch_history, self.patience
+        )
         async for _ in self._fold(HistoryReader(self.client.data_converter), [history_.events]):
             pass
         return self.state
@@ -327,9 +329,11 @@ class RunReader:
             ServerUnavailable: the server did not answer for too long.
         """
         if run is None:
-            run = (await ride_out(self.client, self._handle(None).describe, self.patience)).run_id
+            run = (
+                await retry_during_outage(self.client, self._handle(None).describe, self.patience)
+            ).run_id
         for current in [*reversed(await self._earlier(run)), run]:
-            history_ = await ride_out(
+            history_ = await retry_during_outage(
                 self.client, self._handle(current).fetch_history, self.patience
             )
             reader = HistoryReader(self.client.data_converter)
@@ -348,7 +352,7 @@ class RunReader:
             RPCError: there is no such run.
         """
         run: str | None = (
-            await ride_out(self.client, self._handle(None).describe, self.patience)
+            await retry_during_outage(self.client, self._handle(None).describe, self.patience)
         ).run_id
         # Walked backwards: the first history's successor may be abandoned by a reset.
         earlier = await self._earlier(run) if from_start else []
@@ -370,7 +374,7 @@ class RunReader:
         while True:
             try:
                 first = self._handle(run).fetch_history_events(page_size=1)
-                await ride_out(self.client, first.fetch_next_page, self.patience)
+                await retry_during_outage(self.client, first.fetch_next_page, self.patience)
             except RPCError as error:
                 if error.status == RPCStatusCode.NOT_FOUND and found:
                     return []

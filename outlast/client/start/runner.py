@@ -36,13 +36,13 @@ from outlast.client.start.tenant import Tenant, as_tenant
 from outlast.client.start.thread_loop import thread_loop
 from outlast.client.transport.connection import add_search_attributes
 from outlast.client.transport.content import with_content_stored
-from outlast.client.transport.outages import is_passing, ride_out, unavailable
+from outlast.client.transport.outages import is_transient, retry_during_outage, unavailable
 from outlast.client.transport.run_address import RunAddress, check_size
 from outlast.contract import names, records
 from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
 from outlast.payloads.attributes import first_attributes
 from outlast.ports.blobs import BlobStore, check_blob_store
-from outlast.ports.engine import rest_engine
+from outlast.ports.engine import pause_engine
 from outlast.ports.session import is_open, open_session
 from outlast.rendering import Shown, excerpt, inline_within, joined
 from outlast.tracing.provider import join_current_trace
@@ -92,7 +92,7 @@ class AgentRunner:
         try:
             return loop.run(self.run(starting_agent, input, **options))
         finally:
-            loop.run(rest_engine())
+            loop.run(pause_engine())
 
     def run_streamed(
         self,
@@ -496,7 +496,7 @@ async def _start(client: Client, run: NewRun, patience: timedelta) -> bool:
 
     async def start(reuse: WorkflowIDReusePolicy) -> None:
         try:
-            await ride_out(client, lambda: start_workflow(client, run, reuse), patience)
+            await retry_during_outage(client, lambda: start_workflow(client, run, reuse), patience)
         except RPCError as error:
             raise _start_error(client, error) from error
 
@@ -569,7 +569,7 @@ def _start_error(client: Client, error: RPCError) -> Exception:
         return UserError(
             f"The namespace {client.namespace!r} does not exist on this server: {error.message}"
         )
-    if is_passing(error):
+    if is_transient(error):
         return unavailable(error)
     return UserError(f"The Temporal server refused to start the run: {error.message}")
 

@@ -95,7 +95,7 @@ def patience_of(patience: timedelta | None, default: timedelta = PATIENCE) -> ti
         ) from None
 
 
-def is_passing(error: RPCError) -> bool:
+def is_transient(error: RPCError) -> bool:
     """Whether the same call may succeed later, when the server is back or less busy."""
     return error.status in PASSING and TOO_LARGE not in error.message
 
@@ -146,7 +146,7 @@ class Outage:
             RPCError: the error will not pass.
             ServerUnavailable: the outage took too long.
         """
-        if not is_passing(error):
+        if not is_transient(error):
             raise error
         now = asyncio.get_running_loop().time()
         if self._since is None or now - self._last > LONGEST_CALL_IN_OUTAGE_SECONDS:
@@ -163,7 +163,9 @@ class Outage:
         self._last = asyncio.get_running_loop().time()
 
 
-async def ride_out(client: Client, call: Callable[[], Awaitable[T]], patience: timedelta) -> T:
+async def retry_during_outage(
+    client: Client, call: Callable[[], Awaitable[T]], patience: timedelta
+) -> T:
     """Call a function, and repeat the call while the server does not answer.
 
     Args:

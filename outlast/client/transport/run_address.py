@@ -29,9 +29,9 @@ from outlast.agents.errors import (
 from outlast.client.transport.exceptions import exception_of
 from outlast.client.transport.outages import (
     AWAY,
-    is_passing,
+    is_transient,
     patience_of,
-    ride_out,
+    retry_during_outage,
     unavailable,
     wait_seconds,
 )
@@ -105,7 +105,7 @@ class RunAddress:
             AgentsException: the server refused.
         """
         try:
-            return await ride_out(self._client, call, self.patience)
+            return await retry_during_outage(self._client, call, self.patience)
         except RPCError as error:
             raise await self.translate(error) from error
 
@@ -168,7 +168,9 @@ class RunAddress:
         """Return our error for a server's error; ended runs also count as not found."""
         if error.status == RPCStatusCode.NOT_FOUND:
             try:
-                description = await ride_out(self._client, self.workflow.describe, self.patience)
+                description = await retry_during_outage(
+                    self._client, self.workflow.describe, self.patience
+                )
             except ServerUnavailable as outage:
                 return outage
             except RPCError:
@@ -177,7 +179,7 @@ class RunAddress:
                     "the id right, and is its history still retained?"
                 )
             return self.closed_error(description)
-        if is_passing(error):
+        if is_transient(error):
             return unavailable(error)
         return AgentsException(f"The Temporal server refused: {error.message}")
 
@@ -219,14 +221,14 @@ class RunAddress:
         This is true while a workflow task is repeated because a message arrived at its end, while
         the run continues as new, and while the server is busy or unavailable.
         """
-        if is_passing(error) or error.status == RPCStatusCode.FAILED_PRECONDITION:
+        if is_transient(error) or error.status == RPCStatusCode.FAILED_PRECONDITION:
             return True
         if error.status != RPCStatusCode.NOT_FOUND:
             return False
         try:
             return (await self.workflow.describe()).close_time is None
         except RPCError as refusal:
-            return is_passing(refusal)
+            return is_transient(refusal)
 
     async def _update_once(self, name: str, payload: JsonObject, update_id: str) -> JsonObject:
         try:

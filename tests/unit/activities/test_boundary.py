@@ -125,7 +125,7 @@ async def run_by_name(
     env = env or environment()
     env.info = replace(env.info, activity_type=kind, **info)
     (encoded,) = await DataConverter.default.encode([payload])
-    return await env.run(activities(agent).carry_out, [RawValue(encoded)])
+    return await env.run(activities(agent).run_effect, [RawValue(encoded)])
 
 
 async def perform(
@@ -134,7 +134,7 @@ async def perform(
     """Run an activity of a type as a worker does."""
     env.info = replace(env.info, activity_type=kind)
     (encoded,) = await DataConverter.default.encode([payload])
-    return await env.run(effects.carry_out, [RawValue(encoded)])
+    return await env.run(effects.run_effect, [RawValue(encoded)])
 
 
 # --- Requests -------------------------------------------------------------------------------------------
@@ -290,7 +290,7 @@ async def test_what_fails_on_the_worker_that_was_waited_for_is_tried_by_the_next
 
     patient = {**inline(tool_request("look_up")), "patient": True}
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(boundary, "carry_out", broken)
+        patched.setattr(boundary, "attempt_effect", broken)
         with pytest.raises(ApplicationError, match=r"It broke\.") as caught:
             await run_by_name(Agent(name="A"), "tool:look_up", patient)
     assert (caught.value.type, caught.value.non_retryable) == ("worker_found", True)
@@ -602,7 +602,7 @@ async def test_a_defect_of_ours_has_a_stable_code(
     async def broken(*_: Any) -> None:
         raise defect
 
-    monkeypatch.setattr(boundary, "carry_out", broken)
+    monkeypatch.setattr(boundary, "attempt_effect", broken)
     with pytest.raises(ApplicationError, match=f"worker failed: {type(defect).__name__}") as one:
         await perform(environment(), activities(), "prepare_run", inline(PREPARE))
     assert (one.value.type, one.value.non_retryable) == ("internal_error", not again)

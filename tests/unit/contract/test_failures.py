@@ -145,5 +145,8 @@ def test_every_listed_code_has_an_exception_that_users_see() -> None:
         if isinstance(one, type) and issubclass(one, errors.AgentsException)
     }
     finer = {failures.INTERNAL, failures.INVALID_OUTPUT}
-    finer |= {failures.WORKER_LACKS, failures.WORKER_FOUND}  # of an attempt, not of a run
+    finer |= {
+        failures.WORKER_LACKS,
+        failures.FAILED_ON_CAPABLE_WORKER,
+    }  # of an attempt, not of a run
     assert codes() - finer <= known

@@ -540,7 +540,9 @@ def test_an_effect_that_its_worker_lacks_something_for_waits_once_and_then_fails
 def test_an_effect_that_a_worker_was_found_for_waits_no_more() -> None:
     play = play_in("running")
     effect, _ = play.state.pending
-    found = EngineFailure(kind="application", code=failures.WORKER_FOUND, message="It broke.")
+    found = EngineFailure(
+        kind="application", code=failures.FAILED_ON_CAPABLE_WORKER, message="It broke."
+    )
     ((event, _),) = states(task(5, Resolved(effect=effect.effect, failure=found)), state=play.state)
     assert event == EffectBlocked(at_ms=5, effect=effect.effect, lacks="")
 

@@ -166,7 +166,7 @@ def deed_of(event: ActionEvent) -> tuple[str, JsonObject]:
 def resolved(event: EffectEvent | EffectBlocked) -> Resolved:
     match event:
         case EffectBlocked():
-            code = failures.WORKER_LACKS if event.lacks else failures.WORKER_FOUND
+            code = failures.WORKER_LACKS if event.lacks else failures.FAILED_ON_CAPABLE_WORKER
             failure = EngineFailure(kind="application", code=code, message=event.lacks)
             return Resolved(effect=event.effect, failure=failure)
         case RunPrepared():

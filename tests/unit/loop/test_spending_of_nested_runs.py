@@ -96,9 +96,9 @@ class Tree:
         # Every state can be carried into a new history.
         self.states[run_id] = records.read_state(records.write_state(state))
         for command in commands:
-            self._carry_out(run_id, command)
+            self._dispatch(run_id, command)
 
-    def _carry_out(self, run_id: str, command: Command) -> None:
+    def _dispatch(self, run_id: str, command: Command) -> None:
         match command:
             case NotifyParent() | LendBudget():
                 self.signalled += 1

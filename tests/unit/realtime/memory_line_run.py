@@ -38,10 +38,10 @@ class OneModel:
 class LineMemoryRun(MemoryRun):
     """A run in memory whose model calls may be made by a line."""
 
-    def _carry_out(self, command: Command) -> None:
+    def _dispatch(self, command: Command) -> None:
         is_lines = isinstance(command, CallModel) and bool(command.line)
         if not is_lines and not isinstance(command, HoldLine):
-            super()._carry_out(command)
+            super()._dispatch(command)
 
     def _cancel(self, effect: int) -> None:
         if effect in self._running:

@@ -50,7 +50,7 @@ def test_it_brings_the_workflow_and_the_activities() -> None:
     plugin: Any = OutlastPlugin([A])
     assert plugin.workflows == [AgentRun, PeopleNotices]
     assert [one.__name__ for one in plugin.activities] == [
-        "carry_out",  # all effects
+        "run_effect",  # all effects
         "refuse_effect",  # what no worker knows
         "free_nested_id",
     ]

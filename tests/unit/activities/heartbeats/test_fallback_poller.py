@@ -13,7 +13,7 @@ from temporalio.bridge.proto.activity_task import ActivityTask
 from outlast.activities.heartbeats.fallback_poller import (
     begin_attempts_like_this,
     fits_sdk,
-    relieve,
+    start_fallback_poller,
 )
 from outlast.activities.heartbeats.heartbeats import Beat, Heartbeats
 from outlast.contract import names
@@ -88,8 +88,8 @@ async def test_attempts_are_taken_and_beaten_for_while_the_loop_is_blocked() -> 
     WHO.set("the worker")
     begin_attempts_like_this()
     blocked = Beat("tool:slow of support-42", asyncio.get_running_loop(), key=b"blocker")
-    relieve(worker, blocked, beats)
-    relieve(worker, blocked, beats)
+    start_fallback_poller(worker, blocked, beats)
+    start_fallback_poller(worker, blocked, beats)
     assert core.has_beaten.wait(10), "while this blocks the loop"
     assert worker.begun == []
     await asyncio.wait_for(worker.all_begun.wait(), 10)  # the cancelled one, too
@@ -106,7 +106,9 @@ async def test_attempts_are_taken_and_beaten_for_while_the_loop_is_blocked() -> 
 async def test_an_attempt_of_the_workers_own_poller_begins_before_it_is_cancelled() -> None:
     cancel, core = ActivityTask().cancel, FakeCore()
     worker, loop = FakeWorker(core), asyncio.get_running_loop()
-    relieve(worker, Beat("tool:slow of support-42", loop, key=b"blocker"), Heartbeats())
+    start_fallback_poller(
+        worker, Beat("tool:slow of support-42", loop, key=b"blocker"), Heartbeats()
+    )
 
     def begin(token: bytes) -> asyncio.Task[None]:
         """Begin an attempt as the SDK does."""
@@ -130,14 +132,16 @@ async def test_an_sdk_that_is_made_otherwise_is_left_alone() -> None:
         pass
 
     for other in (Other(), FakeWorker(SimpleNamespace())):
-        relieve(other, Beat("a", asyncio.get_running_loop()), Heartbeats())
+        start_fallback_poller(other, Beat("a", asyncio.get_running_loop()), Heartbeats())
         assert not fits_sdk(other)
 
 
 async def test_a_blocked_loop_is_relieved() -> None:
     relieved: list[Beat] = []
     beats = Heartbeats()
-    beat = Beat("a", asyncio.get_running_loop(), relieve=lambda one, _: relieved.append(one))
+    beat = Beat(
+        "a", asyncio.get_running_loop(), on_blocked_loop=lambda one, _: relieved.append(one)
+    )
     beats.add(beat)
     await asyncio.sleep(0.3)
     time.sleep(1.8)  # noqa: ASYNC251  this is it

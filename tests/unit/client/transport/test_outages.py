@@ -13,9 +13,9 @@ from outlast.client.transport.outages import (
     PATIENCE,
     Outage,
     is_gone,
-    is_passing,
+    is_transient,
     patience_of,
-    ride_out,
+    retry_during_outage,
     watched,
 )
 from tests.unit.client.recorded import FakeClient, refused
@@ -42,17 +42,21 @@ class Server:
 
 
 async def test_a_call_outlasts_an_outage() -> None:
-    assert await ride_out(HERE, Server(AWAY, AWAY, AWAY, "here").call, PATIENCE) == "here"
+    assert (
+        await retry_during_outage(HERE, Server(AWAY, AWAY, AWAY, "here").call, PATIENCE) == "here"
+    )
 
 
 async def test_a_refusal_that_will_not_pass_is_raised_at_once() -> None:
     with pytest.raises(RPCError, match="gone"):
-        await ride_out(HERE, Server(AWAY, refused(RPCStatusCode.NOT_FOUND, "gone")).call, PATIENCE)
+        await retry_during_outage(
+            HERE, Server(AWAY, refused(RPCStatusCode.NOT_FOUND, "gone")).call, PATIENCE
+        )
 
 
 async def test_an_outage_that_takes_too_long_is_a_server_that_is_unavailable() -> None:
     with pytest.raises(ServerUnavailable, match="does not answer: transport error") as raised:
-        await ride_out(HERE, Server(AWAY).call, timedelta(0))
+        await retry_during_outage(HERE, Server(AWAY).call, timedelta(0))
     assert raised.value.__cause__ is AWAY
 
 
@@ -65,7 +69,7 @@ async def test_an_outage_begins_with_the_call_that_failed() -> None:
         raise AWAY
 
     with pytest.raises(ServerUnavailable, match=r"has not answered for 0.04 s.*PATIENCE_SECONDS"):
-        await ride_out(HERE, call, timedelta(seconds=0.04))
+        await retry_during_outage(HERE, call, timedelta(seconds=0.04))
     assert calls == ["call"]
 
 
@@ -152,10 +156,12 @@ async def test_a_server_that_never_says_anything_is_given_up(
 async def test_a_long_outage_is_logged_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert await ride_out(HERE, Server(AWAY, AWAY, "here").call, PATIENCE) == "here"
+    assert await retry_during_outage(HERE, Server(AWAY, AWAY, "here").call, PATIENCE) == "here"
     assert caplog.messages == []
     monkeypatch.setattr(outages, "SILENT_SECONDS", 0.0)
-    assert await ride_out(HERE, Server(AWAY, AWAY, AWAY, "here").call, PATIENCE) == "here"
+    assert (
+        await retry_during_outage(HERE, Server(AWAY, AWAY, AWAY, "here").call, PATIENCE) == "here"
+    )
     (line,) = caplog.messages
     assert line.startswith("The Temporal server does not answer: transport error; waiting for it")
 
@@ -188,7 +194,7 @@ async def test_a_call_that_worked_for_long_ends_an_outage(monkeypatch: pytest.Mo
     ],
 )
 def test_what_passes(status: RPCStatusCode, message: str, *, passing: bool) -> None:
-    assert is_passing(refused(status, message)) is passing
+    assert is_transient(refused(status, message)) is passing
 
 
 def test_patience_is_as_given_or_as_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
