@@ -67,9 +67,9 @@ lowest: $(LOWEST)/.installed ## the tests with the oldest versions that pyprojec
 	@$(LOWEST)/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider -m "not full" $(LOWEST_TESTS)
 	@$(LOWEST)/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider $(LOWEST_SLOW)
 
-# `coverage` runs the tests of the loop, with all laws.
+# `coverage` runs the tests of the loop, with all laws. Of these, the slow ones wait half of the time.
 test-others: $(VENV)/.test
-	@OUTLAST_LAWS=1 $(PYTEST) --ignore=tests/unit/loop
+	@OUTLAST_LAWS=1 $(PYTEST) -n 4 --ignore=tests/unit/loop
 
 # Importing the tests rewrites their assertions, which takes 20 seconds of each process that finds
 # them as they were written.
