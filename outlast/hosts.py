@@ -1,4 +1,4 @@
-"""Tells this machine from others by the name of a host, and ports from other numbers."""
+"""Internal. Tells this machine from others by the name of a host, and ports from other numbers."""
 
 from ipaddress import ip_address
 from typing import Final

@@ -1,4 +1,4 @@
-"""A short pause at the interpreter's exit, for the Temporal SDK's threads.
+"""Internal. A short pause at the interpreter's exit, for the Temporal SDK's threads.
 
 The SDK delivers responses to Python from native threads. If the interpreter exits while such a
 thread is about to release the GIL, the process aborts. This happened in about one of thirty scripts

@@ -1,4 +1,4 @@
-"""Loads a package's names on first use (PEP 562), so that its import is fast.
+"""Internal. Loads a package's names on first use (PEP 562), so that its import is fast.
 
 A lazy package lists its names in its `__init__.pyi`, which type checkers read too, and calls
 `attach(__name__)` in its `__init__.py`. So each name is written once.

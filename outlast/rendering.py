@@ -1,4 +1,4 @@
-r"""Escapes untrusted text for terminals, Markdown, shell commands and logs.
+r"""Internal. Escapes untrusted text for terminals, Markdown, shell commands and logs.
 
 Text from models, customers, tools and providers may contain sequences that move a terminal's
 cursor, characters that reverse or hide other text, or misleading Markdown. All text shown to

@@ -1,4 +1,4 @@
-"""The module names of the OpenAI Agents SDK, so that programs keep their import lines.
+"""Internal. The module names of the OpenAI Agents SDK, so that programs keep their import lines.
 
 `from agents.tool_context import ToolContext` becomes `from outlast.tool_context import ToolContext`.
 Every such module has all public names of `outlast`, and the SDK's names that only its modules

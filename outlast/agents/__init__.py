@@ -1,4 +1,4 @@
-"""The definitions of users: agents, tools, handoffs, guardrails, run settings.
+"""Internal. The definitions of users: agents, tools, handoffs, guardrails, run settings.
 
 Plain Python, without Temporal and without a provider's package. The packages and modules, from the
 top; each may import those below it, and import-linter enforces the order:

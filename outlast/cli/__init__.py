@@ -1,4 +1,4 @@
-"""The `outlast` command.
+"""Internal. The `outlast` command.
 
 `entry.py` starts the command line and `app.py` lists the commands. They share:
 

@@ -1,4 +1,4 @@
-"""Every name and record that is written into history.
+"""Internal. Every name and record that is written into history.
 
 The names of the workflow, its messages, activities and search attributes; the records that
 travel; the table from history entries to events of the loop. A change here changes the meaning of

@@ -1,4 +1,4 @@
-"""The demo: a support desk whose workers are killed and whose people decide, and the proof.
+"""Internal. The demo: a support desk whose workers are killed and whose people decide; the proof.
 
 - `stage.py`: starts the server, the model and the workers, and cleans them up
 - `story.py`: the sequence of the demo; the narrator and the people of the desk are its parameters

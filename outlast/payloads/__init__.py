@@ -1,4 +1,4 @@
-"""Decodes Temporal's payloads and failures into the loop's values.
+"""Internal. Decodes Temporal's payloads and failures into the loop's values.
 
 The workflow and clients use the same functions, so both agree on which payloads are unreadable.
 """

@@ -1,1 +1,1 @@
-"""Protocols for the outside world, which adapters implement."""
+"""Internal. Protocols for the outside world, which adapters implement."""

@@ -1,1 +1,1 @@
-"""Search attributes and queries of Temporal's visibility store."""
+"""Internal. Search attributes and queries of Temporal's visibility store."""

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import textwrap
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +105,8 @@ def test_the_package_and_its_metadata_say_the_same_version() -> None:
     assert f"## {outlast.__version__}" in (ROOT / "CHANGELOG.md").read_text().replace("[", "")
 
 
+API = ROOT / "docs/reference/api"
+
 RIDDLES = (
     "What ",
     "That ",
@@ -165,13 +167,76 @@ def test_other_first_lines_are_found(line: str) -> None:
     assert not is_plain_sentence(line)
 
 
-ROOMS = [
-    "blobs", "client", "client.audit", "client.identity", "decorators", "dev", "encryption", "extensions",
-    "extensions.approvals.elicitation", "extensions.approvals.langchain", "extensions.handoff_filters",
-    "extensions.handoff_prompt", "mcp", "models", "notifications", "realtime", "realtime.testing",
-    "sessions", "testing", "tracing", "worker",
-]  # fmt: skip
-"""What programs import from, besides the package itself."""
+ROOMS = re.findall(
+    r"^\| `outlast\.([\w.]+)` \|",
+    (API / "index.md").read_text(encoding="utf-8"),
+    re.MULTILINE,
+)
+"""The public modules: what programs import from, besides the package itself."""
+
+
+def without_a_sign(docstrings: Mapping[str, str]) -> list[str]:
+    """Return the modules whose docstring does not say that they are internal, or public."""
+    return [
+        name
+        for name, text in docstrings.items()
+        if text.startswith("Internal. ") == (name in ROOMS)
+    ]
+
+
+def test_a_package_is_listed_as_public_or_says_that_it_is_internal() -> None:
+    files = {*PACKAGE.rglob("__init__.py"), *PACKAGE.glob("*.py")} - {PACKAGE / "__init__.py"}
+    docstrings = {
+        name: ast.get_docstring(tree_of(str(file.relative_to(PACKAGE)))) or ""
+        for file in files
+        for name in [".".join(file.relative_to(PACKAGE).with_suffix("").parts)]
+    }
+    named = {name.removesuffix(".__init__"): text for name, text in docstrings.items()}
+    parents = {room.rpartition(".")[0] for room in ROOMS} - {*ROOMS}  # of public modules
+    assert without_a_sign({name: one for name, one in named.items() if name not in parents}) == []
+
+
+def test_a_public_module_is_there_and_does_not_call_itself_internal() -> None:
+    for room in ROOMS:
+        text = importlib.import_module(f"outlast.{room}").__doc__ or ""
+        assert text, room
+        assert not text.startswith("Internal."), room
+
+
+@pytest.mark.parametrize(
+    ("docstrings", "found"),
+    [
+        ({"loop": "Internal. The loop.", "worker": "The worker."}, []),
+        ({"loop": "The loop."}, ["loop"]),
+        ({"loop": ""}, ["loop"]),
+        ({"worker": "Internal. The worker."}, ["worker"]),
+    ],
+)
+def test_a_missing_sign_is_found(docstrings: dict[str, str], found: list[str]) -> None:
+    assert without_a_sign(docstrings) == found
+
+
+def test_the_api_reference_documents_public_modules_only() -> None:
+    pages = [page.read_text(encoding="utf-8") for page in API.glob("*.md")]
+    homes = {
+        name for page in pages for name in re.findall(r"^::: outlast\.(\S+)$", page, re.MULTILINE)
+    }
+    assert homes
+    assert [one for one in homes if not is_public(one)] == []
+
+
+def is_public(name: str) -> bool:
+    """Whether a dotted name below the package is in a public module."""
+    room, _, name = name.rpartition(".")
+    return name in (exported(room) if room else PUBLIC)
+
+
+@pytest.mark.parametrize(
+    ("name", "public"),
+    [("Agent", True), ("testing.say", True), ("loop.state.Start", False), ("testing.gone", False)],
+)
+def test_a_private_name_in_the_reference_is_found(name: str, public: bool) -> None:
+    assert is_public(name) == public
 
 
 def private_imports(source: str) -> list[str]:
@@ -207,13 +272,15 @@ def exported(room: str) -> list[str]:
 
 
 GUIDES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
-PROGRAMS = [*sorted((ROOT / "examples").rglob("*.py")), *GUIDES]
+TEMPLATES = sorted((PACKAGE / "cli/new_project").rglob("*.tmpl"))
+PROGRAMS = [*sorted((ROOT / "examples").rglob("*.py")), *TEMPLATES, *GUIDES]
 BLOCK = re.compile(r"^ *```(?:py|python)\b[^\n]*\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 
 
-def test_examples_and_guides_import_public_names_only() -> None:
+def test_examples_new_projects_and_guides_import_public_names_only() -> None:
     found = {str(path.relative_to(ROOT)): private_imports(code_of(path)) for path in PROGRAMS}
-    assert any("import" in code_of(path) for path in GUIDES)
+    for kind in (GUIDES, TEMPLATES):
+        assert any("from outlast" in code_of(path) for path in kind)
     assert {path: lines for path, lines in found.items() if lines} == {}
 
 
@@ -222,6 +289,8 @@ def code_of(path: Path) -> str:
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".py":
         return text
+    if path.suffix == ".tmpl":
+        return "\n".join(IMPORT.findall(text))
     blocks = [textwrap.dedent(block) for block in BLOCK.findall(text)]
     return "\n".join(line for block in blocks for line in IMPORT.findall(block))
 

@@ -1,1 +1,1 @@
-"""Agents that work as tools of other agents."""
+"""Internal. Agents that work as tools of other agents."""

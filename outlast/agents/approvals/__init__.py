@@ -1,4 +1,4 @@
-"""Approval policies: when a person decides, who may decide, and until when.
+"""Internal. Approval policies: when a person decides, who may decide, and until when.
 
 `outlast/loop/approvals.py` has the records that a run keeps; this package has the forms that people
 write, and turns them into `ApprovalTerms`.

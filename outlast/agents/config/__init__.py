@@ -1,1 +1,1 @@
-"""Settings of runs and models, and the handling of failed runs."""
+"""Internal. Settings of runs and models, and the handling of failed runs."""

@@ -1,1 +1,1 @@
-"""The run's context, which user callables receive, and its conversion to JSON."""
+"""Internal. The run's context, which user callables receive, and its conversion to JSON."""

@@ -1,1 +1,1 @@
-"""Checks of a run's input and output, and of the calls of its tools."""
+"""Internal. Checks of a run's input and output, and of the calls of its tools."""

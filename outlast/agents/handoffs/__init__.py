@@ -1,1 +1,1 @@
-"""Handoffs, and their filters of the conversation that the next agent sees."""
+"""Internal. Handoffs, and their filters of the conversation that the next agent sees."""

@@ -1,1 +1,1 @@
-"""The items of a run and the events of its stream, as programs read them."""
+"""Internal. The items of a run and the events of its stream, as programs read them."""

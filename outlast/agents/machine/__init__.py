@@ -1,1 +1,1 @@
-"""Tools that work on a machine: a shell, patches of files, a computer's screen."""
+"""Internal. Tools that work on a machine: a shell, patches of files, a computer's screen."""

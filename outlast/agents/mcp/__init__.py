@@ -1,1 +1,1 @@
-"""The configuration of MCP servers, and their tools; see also `outlast.mcp`."""
+"""Internal. The configuration of MCP servers, and their tools; see also `outlast.mcp`."""

@@ -1,1 +1,1 @@
-"""JSON Schemas for models: of tools, from their functions, and of final outputs."""
+"""Internal. JSON Schemas for models: of tools, from their functions, and of final outputs."""

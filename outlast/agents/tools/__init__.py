@@ -1,1 +1,1 @@
-"""Function tools, hosted tools, and the policy after their calls."""
+"""Internal. Function tools, hosted tools, and the policy after their calls."""

@@ -1,4 +1,4 @@
-"""Models behind OpenAI's two APIs, at OpenAI and at every compatible server.
+"""Internal. Models behind OpenAI's two APIs, at OpenAI and at every compatible server.
 
 - `provider.py`: finds models by name
 - `responses.py`: the Responses API
