@@ -173,7 +173,6 @@ class Pricing:
 
 
 def _undated(model: str) -> str:
-    """Return a model's name without its date, such as `-2025-08-07`."""
     parts = model.split("-")
     is_dated = len(parts) > 3 and all(part.isdigit() for part in parts[-3:])
     return "-".join(parts[:-3]) if is_dated and len(parts[-3]) == len("2025") else model

@@ -109,7 +109,6 @@ app.callback()(_options)
 def _add(
     panel: str, command: Callable[..., None], name: str | None = None, *, to: typer.Typer = app
 ) -> None:
-    """Add a command, with its docstring as its help."""
     to.command(name, help=_help_of(command), rich_help_panel=panel)(command)
 
 

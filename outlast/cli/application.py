@@ -28,13 +28,6 @@ def load_config(target: str, app_dir: Path) -> "AgentWorkerConfig":
     A target is `MODULE[:NAME]` or `FILE[:NAME]`. NAME is an agent, a list of agents, an `AgentWorkerConfig`, or a function that returns one of
     these. Its default is `worker_config`, then `agents`, then the only agent of the module. The
     module may define `context_type` or `context_types` for context types that no tool annotates.
-
-    Args:
-        target: as on the command line.
-        app_dir: the directory to search first.
-
-    Raises:
-        UserError: there is nothing to run; the message says what to write.
     """
     location = locate(target, app_dir)
     if str(location.directory) not in sys.path:
@@ -82,7 +75,6 @@ def _import(location: Location) -> ModuleType:
 
 
 def _value_in(module: ModuleType, location: Location) -> tuple[str, Any]:
-    """Return the name and the value that the worker runs."""
     held = vars(module)
     if location.name:
         if location.name not in held:
@@ -132,7 +124,6 @@ def _made_by(factory: Callable[[], Any], where: str) -> Any:
 
 
 def _check_names(values: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-    """Check the names of a configuration."""
     from temporalio.worker import Worker
 
     from outlast.worker import AgentWorkerConfig
@@ -191,5 +182,4 @@ def _context_types_in(module: ModuleType) -> tuple[type, ...]:
 
 
 def _in_words(error: Exception) -> str:
-    """Return an error on one line."""
     return " ".join(f"{type(error).__name__}: {error}".split()).rstrip(".")

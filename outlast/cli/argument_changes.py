@@ -18,13 +18,6 @@ def with_changes(request: ApprovalRequest, changes: Sequence[str]) -> JsonObject
     """Return all arguments of a request after some changes; redacted values stay.
 
     A value is JSON, or a text where the schema asks for one or the value is no JSON.
-
-    Args:
-        request: the request.
-        changes: the changes, such as `amount=350`.
-
-    Raises:
-        UserError: a change does not fit, or the arguments cannot be changed one by one.
     """
     arguments = parse_json(request.arguments, f"The arguments of {request.id}")
     if not isinstance(arguments, dict):

@@ -78,7 +78,6 @@ async def _decide(
     consent: Consent,
     person: "Person",
 ) -> ExitCode:
-    """List what will happen to the most urgent runs, ask, and decide."""
     from outlast.client.inbox import Inbox
 
     box = Inbox((await caller.connect()).client)

@@ -66,12 +66,7 @@ class PersonCaller(Caller):
         return RunHandle((await self.connect()).client, self.run_id)
 
     async def send(self, handle: "RunHandle", act: Callable[[], Awaitable[T]]) -> T:
-        """Send what the person does, and return the receipt of the run.
-
-        Raises:
-            DecisionRefused: the run refused it.
-            RunNotFound: there is no such run.
-        """
+        """Send what the person does, and return the receipt of the run."""
         from temporalio.client import WorkflowUpdateFailedError
 
         async with server.waiting_for_worker(handle, f"waiting for {self.run_id}"):

@@ -33,11 +33,7 @@ class Consent:
     digest: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a consent to arguments that nobody has seen.
-
-        Raises:
-            UserError: the digest is missing or too short.
-        """
+        """Refuse a consent to arguments that nobody has seen."""
         if self.yes and self.digest is None:
             raise UserError(
                 "--yes decides without a question, so name the arguments that you have seen: add "
@@ -54,16 +50,7 @@ class Consent:
         return self.digest is None or digest.startswith(self.digest)
 
     def require(self, question: str, script: str) -> None:
-        """Ask the person at the terminal, unless `--yes` has answered.
-
-        Args:
-            question: what is asked.
-            script: the command with which a script decides.
-
-        Raises:
-            UserError: nobody is there to answer.
-            typer.Exit: the person does not say yes.
-        """
+        """Ask the person at the terminal, unless `--yes` has answered."""
         if self.yes:
             return
         if not terminal.is_attended():

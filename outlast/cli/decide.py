@@ -294,11 +294,7 @@ class _Chosen:
     request: "ApprovalRequest"
 
     def check(self) -> None:
-        """Check that the person may decide now, before they write a change.
-
-        Raises:
-            DecisionRefused: the person may not.
-        """
+        """Check that the person may decide now, before they write a change."""
         from outlast.loop.votes import claim_refusal
 
         request, person = self.request, self.caller.person
@@ -318,11 +314,7 @@ class _Chosen:
         return await self.caller.send(self.handle, lambda: act(self.handle, self.request))
 
     async def decide(self, consent: Consent, kind: "DecisionType", **fields: Any) -> None:
-        """Send a decision if the person says yes, and show what became of it.
-
-        Raises:
-            typer.Exit: the person does not say yes.
-        """
+        """Send a decision if the person says yes, and show what became of it."""
         from outlast.cli import review
 
         request, run_id, edited = self.request, self.caller.run_id, fields.get("edited_arguments")
@@ -387,11 +379,7 @@ class _Chosen:
 async def _choose(
     caller: PersonCaller, approval: str | None, verb: str, consent: Consent | None = None
 ) -> _Chosen:
-    """Read the run and return the request, which people see first.
-
-    Raises:
-        DecisionRefused: it has other arguments than those that were seen.
-    """
+    """Read the run and return the request, which people see first."""
     from outlast.cli import review
 
     handle = await caller.handle()
@@ -419,11 +407,7 @@ async def _choose(
 async def find_requests(
     handle: "RunHandle", state: "LoopState", approval: str | None
 ) -> tuple["ApprovalRequest", ...]:
-    """Return the pending requests of a run, or the one with an id, also if it is settled.
-
-    Raises:
-        DecisionRefused: there is none.
-    """
+    """Return the pending requests of a run, or the one with an id, also if it is settled."""
     from outlast.client.people.nested_requests import present_requests, run_of_request
 
     pending = await present_requests(state, handle.client)
@@ -448,7 +432,6 @@ async def find_requests(
 
 
 def _remembered(remember: str | None, until: str | None) -> dict[str, Any]:
-    """Return the fields of a decision that also holds for further calls."""
     if remember is None:
         if until is not None:
             raise UserError(
@@ -468,7 +451,6 @@ def outcome(request: "ApprovalRequest", receipt: "DecisionReceipt", by: str) -> 
 
 
 def _others(request: "ApprovalRequest", receipt: "DecisionReceipt") -> str:
-    """Return who still has to agree."""
     audiences = request.audiences
     missing = receipt.votes_needed - receipt.votes
     people = "another person" if missing == 1 else f"{missing} other people"

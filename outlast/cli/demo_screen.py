@@ -168,11 +168,7 @@ class TerminalStaff:
         await self._ask("  The server stays up for you to look around. Enter ends the demo. ")
 
     async def _ask(self, question: str) -> str:
-        """Read a line, without a thread, which Ctrl-C could not end.
-
-        Raises:
-            EOFError: the terminal is closed.
-        """
+        """Read a line, without a thread, which Ctrl-C could not end."""
         terminal.ask(self._console, question)
         while b"\n" not in self._typed:
             more = await self._read()

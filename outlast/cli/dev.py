@@ -132,7 +132,6 @@ async def _work(
     address: str,
     as_json: bool,
 ) -> None:
-    """Run a worker that reloads on save, until it is stopped."""
     console, reloading = terminal.err(), None
     try:
         async with terminal.waiting(console, f"starting {location.shown}"):
@@ -229,7 +228,6 @@ def _show_next(server: "EmbeddedServer", *, is_default: bool) -> None:
 def _show_worker(
     location: Location, found: JsonObject, server: "EmbeddedServer", address: str
 ) -> None:
-    """Show what the worker runs, and the command that tries it."""
     console = terminal.out()
     problem = found.get("model_problem")
     terminal.say(console, (f"{location.shown} runs, and reloads on save.", "bold green"))

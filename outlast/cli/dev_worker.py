@@ -114,12 +114,7 @@ class WorkerProcess:
 
 
 class DevWorker:
-    """The worker of one target: at most one at a time takes new work.
-
-    Args:
-        arguments: those of `outlast worker`.
-        location: the target, whose files are watched.
-    """
+    """The worker of one target: at most one at a time takes new work."""
 
     def __init__(self, arguments: Sequence[str], location: Location) -> None:
         self._arguments = arguments
@@ -211,7 +206,6 @@ def watched(location: Location) -> tuple[Path, bool]:
 
 
 def _ready_record(line: str) -> JsonObject | None:
-    """Return the record with which a worker says that it is ready."""
     try:
         record: Any = json.loads(line)
     except ValueError:

@@ -56,13 +56,7 @@ _STYLES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """The result of one check.
-
-    Attributes:
-        level: `ok`; `optional`, needed for some commands; `missing`, needed for all.
-        what: the subject of the check.
-        detail: its state, or how to fix it.
-    """
+    """The result of one check: `optional` is needed for some commands, `missing` for all."""
 
     level: Literal["ok", "optional", "missing"]
     what: str
@@ -156,7 +150,6 @@ def _look_for_weaknesses(
 
 
 def _shown(caller: Caller, found: "Sequence[Finding] | Sequence[Verdict]", bad: str) -> ExitCode:
-    """Show what was found, and return the exit code: whether anything is bad."""
     if caller.as_json:
         terminal.print_json([asdict(one) for one in found])
     else:
@@ -247,7 +240,6 @@ def data_dir(path: Path | None = None) -> Finding:
 
 
 def _unused_project(path: Path) -> str:
-    """Return why the data is not in the project that this is in, if it is in one."""
     project = project_dir()
     if project is None or path.parent == project or os.environ.get(DATA_DIR_VARIABLE):
         return ""

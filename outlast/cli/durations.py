@@ -35,11 +35,7 @@ def shown_time(at_ms: int) -> str:
 
 
 def past_time(text: str, now: datetime) -> datetime:
-    """Return the time that an option such as `--since` names: `30d` before now, or a date.
-
-    Raises:
-        UserError: the text is neither.
-    """
+    """Return the time that an option such as `--since` names: `30d` before now, or a date."""
     length = parse_duration(text)
     try:
         if length is not None:

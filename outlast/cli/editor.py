@@ -35,13 +35,6 @@ async def edit_arguments(
 
     The editor opens again with the problem as a comment, until the arguments fit or the person
     saves them unchanged.
-
-    Args:
-        request: the request.
-        problem_of: returns why arguments do not fit, or None.
-
-    Raises:
-        UserError: the arguments were not changed, or there is no editor.
     """
     text, problem = first_text(request.arguments), ""
     before = _original(request.arguments)
@@ -84,7 +77,6 @@ def first_text(arguments: str) -> str:
 
 
 def _hints(request: ApprovalRequest) -> Iterator[str]:
-    """Yield what the schema says about each argument."""
     schema = request.schema or {}
     required = cast("list[object]", schema.get("required") or [])
     properties = cast("JsonObject", schema.get("properties") or {})
@@ -106,11 +98,6 @@ def _without_comments(text: str) -> str:
 
 
 async def _open(text: str) -> str:
-    """Return a text after the person's editor has changed it.
-
-    Raises:
-        UserError: there is no editor, or it failed.
-    """
     command = _editor()
     with tempfile.TemporaryDirectory(prefix="outlast-") as folder:  # only its owner can read it
         file = Path(folder) / "arguments.json"
@@ -136,11 +123,6 @@ def _load(file: Path) -> str:
 
 
 def _editor() -> list[str]:
-    """Return the command of the person's editor.
-
-    Raises:
-        UserError: there is none.
-    """
     named = os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
     try:
         words = shlex.split(named)

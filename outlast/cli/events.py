@@ -70,13 +70,7 @@ class RunEvent:
 
 
 def run_events(at_ms: int, before: LoopState, after: LoopState) -> Iterator[RunEvent]:
-    """Yield the events between two consecutive states, in order and as people may see them.
-
-    Args:
-        at_ms: the time, in milliseconds since the epoch.
-        before: the state before an event of the loop.
-        after: the state after it.
-    """
+    """Yield the events between two consecutive states, in order and as people may see them."""
     hides = redaction_of(after)
     return (redacted(event, hides) for event in _run_events(at_ms, before, after))
 
@@ -164,7 +158,6 @@ def _item(at_ms: int, name: str, item: Item, *, answers: bool) -> RunEvent:
 
 
 def _takeover(at_ms: int, before: LoopState, after: LoopState) -> Iterator[RunEvent]:
-    """Yield that a person takes the conversation over, or gives it back."""
     if before.hold is None and after.hold is not None:
         who, text = after.hold.by, "takes the conversation over"
         yield RunEvent(at_ms=at_ms, type="held", who=who, text=text, data={"by": who})
@@ -210,7 +203,6 @@ def _approval(at_ms: int, before: ApprovalRequest | None, request: ApprovalReque
 
 
 def _undecided(before: ApprovalRequest | None, request: ApprovalRequest) -> tuple[str, str]:
-    """Return who changed a request that is not decided, and how."""
     if request.status != "pending":
         return request.agent, f"{request.id} {request.status}"
     if before is None:
@@ -250,7 +242,6 @@ def _status(
 
 
 def _failures(at_ms: int, before: LoopState, after: LoopState) -> Iterator[RunEvent]:
-    """Yield the failure of a question, or of the start of the run."""
     failed: list[tuple[str, Failure]] = [
         (answer.agent, answer.failure)
         for answer in after.answers[len(before.answers) :]

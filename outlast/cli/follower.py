@@ -61,12 +61,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """A piece of a model's reply, while the model writes it.
-
-    Attributes:
-        agent: the agent that called the model.
-        raw: the event of the provider's stream.
-    """
+    """A piece of a model's reply, while the model writes it."""
 
     agent: str
     raw: JsonObject
@@ -90,13 +85,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """A failed attempt of an effect that Temporal retries.
-
-    Attributes:
-        activity: the activity type, such as `call_model`.
-        attempt: the number of the failed attempt.
-        reason: the message of its error.
-    """
+    """A failed attempt of an effect that Temporal retries."""
 
     activity: str
     attempt: int
@@ -110,11 +99,7 @@ class Retry:
 
 
 class Follower:
-    """Follows one run.
-
-    Attributes:
-        state: the state of the run after the events read so far.
-    """
+    """Follows one run."""
 
     def __init__(self, client: Client, run_id: str) -> None:
         self.state = LoopState()
@@ -128,9 +113,6 @@ class Follower:
         Args:
             from_start: begin with the first event of the run; otherwise with its newest history,
                 whose first state has no entries.
-
-        Raises:
-            RunNotFound: the run does not exist.
         """
         progress = RunHandle(self._client, self._run_id).follow(from_start=from_start)
         async with aclosing(self._read(progress, from_start=from_start)) as read:
@@ -144,9 +126,6 @@ class Follower:
         Args:
             from_event: the number of the first entry to yield; deltas of earlier replies are left
                 out, too.
-
-        Raises:
-            RunNotFound: the run does not exist.
         """
         number = 0
         self._hides = redaction_of(await RunHandle(self._client, self._run_id).state())
@@ -177,9 +156,6 @@ class Follower:
         Args:
             until: checked on the present state and every later one.
             since: leave out events while this does not hold; by default nothing is left out.
-
-        Raises:
-            RunNotFound: the run does not exist.
         """
         state, place = await RunHandle(self._client, self._run_id).present()
         self._hides = redaction_of(state)
@@ -193,11 +169,7 @@ class Follower:
                     return
 
     async def past(self) -> tuple[LoopState, tuple[RunEvent, ...]]:
-        """Return the run's present state, and everything that happened so far.
-
-        Raises:
-            RunNotFound: the run does not exist.
-        """
+        """Return the run's present state, and everything that happened so far."""
         progress = RunHandle(self._client, self._run_id).past()
         async with aclosing(self._read(progress, from_start=True)) as read:
             found = [
@@ -207,11 +179,7 @@ class Follower:
         return self.state, tuple(redacted(event, hides) for event in found)
 
     async def result(self) -> RunResult:
-        """Return the result of the run after the events read so far.
-
-        Raises:
-            AgentsException: the newest question has no answer; the subclass says why.
-        """
+        """Return the result of the run after the events read so far."""
         state = self.state
         if state.outcome == "cancelled":
             message = f"The run {self._run_id} was cancelled."

@@ -299,7 +299,6 @@ def _line_of_run(entry: "InboxEntry") -> Line:
 
 
 async def _read(entry: "InboxEntry", wanted: _Wanted) -> _Listed:
-    """Read the requests of an entry."""
     try:
         async with asyncio.timeout(READ_SECONDS):
             held = entry.status == "held"
@@ -311,7 +310,6 @@ async def _read(entry: "InboxEntry", wanted: _Wanted) -> _Listed:
 
 
 def _lines(found: "Iterable[_Listed]") -> list[Line]:
-    """Return all lines, the most urgent first."""
     return sorted((line for one in found for line in one.lines()), key=Line.urgency)
 
 
@@ -344,7 +342,6 @@ def _say_how(lines: Sequence[Line]) -> None:
 
 
 async def _watch(box: "Inbox", wanted: _Wanted, *, as_json: bool) -> None:
-    """Follow the inbox: as a live table on a terminal, elsewhere as a line for each change."""
     shown: dict[str, _Listed] = {}
     console = terminal.out()
     is_table = console.is_terminal and not as_json
@@ -372,7 +369,6 @@ async def _watch(box: "Inbox", wanted: _Wanted, *, as_json: bool) -> None:
 
 
 def _say_change(console: terminal.Screen, kind: str, listed: _Listed) -> None:
-    """Print a line for each request of an entry that has changed."""
     at_ms = now_ms()
     for line in listed.lines():
         due = "-" if line.due_ms is None else _due(line.due_ms - at_ms)

@@ -46,11 +46,7 @@ def init(
 
 
 def package_name(directory: Path) -> str:
-    """Return the name of a project's Python package: that of its directory.
-
-    Raises:
-        UserError: the name is no name of a package, or belongs to another one.
-    """
+    """Return the name of a project's Python package: that of its directory."""
     name = directory.expanduser().resolve().name
     package = re.sub(r"[-. ]", "_", name).lower()
     if not package.isidentifier() or not package.isascii() or keyword.iskeyword(package):
@@ -67,12 +63,7 @@ def package_name(directory: Path) -> str:
 
 
 def new_files(name: str, package: str) -> dict[str, str]:
-    """Return the texts of a new project's files, by path.
-
-    Args:
-        name: the project's name.
-        package: the name of its Python package.
-    """
+    """Return the texts of a new project's files, by path."""
     values = {"@NAME@": name.lower(), "@PACKAGE@": package, "@VERSION@": version("outlast")}
     files: dict[str, str] = {}
     for template in sorted(_TEMPLATES.rglob(f"*{_SUFFIX}")):
@@ -87,11 +78,7 @@ def new_files(name: str, package: str) -> dict[str, str]:
 
 
 def write_project(directory: Path, files: dict[str, str]) -> None:
-    """Write the files of a new project.
-
-    Raises:
-        UserError: the directory has files already, or cannot be written; nothing was written.
-    """
+    """Write the files of a new project."""
     root = directory.expanduser()
     if root.exists() and not root.is_dir():
         raise UserError(f"{directory} is a file. Choose another name.")

@@ -10,15 +10,7 @@ from outlast.loop.values import Json, JsonObject
 
 
 def json_option(text: str, option: str) -> Json:
-    """Return the JSON of an option: its text, or after `@` the content of a file.
-
-    Args:
-        text: the text of the option; `@-` reads standard input.
-        option: the option's name, for errors.
-
-    Raises:
-        UserError: the file cannot be read, or its content is not JSON.
-    """
+    """Return the JSON of an option: its text, or after `@` the content of a file."""
     if not text.startswith("@"):
         return parse_json(text, option)
     name = text[1:]
@@ -30,11 +22,7 @@ def json_option(text: str, option: str) -> Json:
 
 
 def json_object(value: Json, what: str) -> JsonObject:
-    """Return a value that is a JSON object.
-
-    Raises:
-        UserError: it is something else.
-    """
+    """Return a value that is a JSON object."""
     if not isinstance(value, dict):
         raise UserError(
             f"{what} must be a JSON object with all arguments, such as "
@@ -44,11 +32,7 @@ def json_object(value: Json, what: str) -> JsonObject:
 
 
 def parse_json(text: str, what: str) -> Json:
-    """Return the value of a JSON text, in which no key is repeated.
-
-    Raises:
-        UserError: the text is not JSON; the message has the line and the column.
-    """
+    """Return the value of a JSON text, in which no key is repeated."""
     try:
         return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_number)
     except json.JSONDecodeError as error:

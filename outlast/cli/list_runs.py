@@ -232,12 +232,7 @@ class Row:
 
 
 async def find_runs(client: "Client", criteria: Filter, *, limit: int) -> list[Row]:
-    """Return the runs that match: open runs first, then closed ones, newest first.
-
-    Raises:
-        UserError: the namespace lacks the search attributes, or does not exist.
-        ServerUnavailable: the server does not answer.
-    """
+    """Return the runs that match: open runs first, then closed ones, newest first."""
     from temporalio.service import RPCError
 
     try:

@@ -89,7 +89,6 @@ def check(
 
 
 def _compare(policies: ApprovalFile, target: str, app_dir: Path) -> tuple[list[str], FileReport]:
-    """Compare a file with the agents of a target, and return their names and the result."""
     from outlast.agents.approval_points import approval_points
     from outlast.agents.registry import Registry
     from outlast.cli.application import load_config
@@ -122,7 +121,6 @@ def _keys(table: FilePolicy) -> dict[str, object]:
 
 
 def _rows(entry: FilePolicy, report: FileReport | None) -> Iterator[terminal.Row]:
-    """Return the row of a table, and below it those of its tiers, in their order."""
     named = entry.named
     cells: terminal.Row = [_people(named), _when(named)] if entry.asks else ["nobody", "never"]
     found = "; ".join(report.loosened[entry.title]) or "-" if report is not None else ""
@@ -209,12 +207,7 @@ def _asked(tally: Tally) -> str:
 async def try_policies(
     client: "Client", policies: ApprovalFile, since: datetime, *, limit: int
 ) -> tuple[DryRun, int]:
-    """Read runs and apply the policies, and return the counts and the number of unread runs.
-
-    Raises:
-        UserError: the namespace does not exist.
-        ServerUnavailable: the server does not answer.
-    """
+    """Read runs and apply the policies, and return the counts and the number of unread runs."""
     tried = DryRun(policies)
 
     async def add(run: tuple[str, str]) -> bool:

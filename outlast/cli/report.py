@@ -39,21 +39,7 @@ _STATUS_WORDS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The report on one run.
-
-    Attributes:
-        state: the state of the run, read from its history.
-        status: the status of the run; another one if Temporal ended the run without the loop.
-        task_queue: the queue that the run's workers poll.
-        events: the number of events in the run's newest history.
-        ui: the run's page in the web UI, if there is one.
-        entries: what happened in the run, oldest first.
-        cost: the cost of its model calls; None without a usable price table.
-        requests: the pending requests, those of nested runs included.
-        words: what the model wrote about each pending request, by the request's id.
-        undelivered: the notices that nobody has heard of.
-        lost: the content of the transcript that is missing or damaged in the blob store.
-    """
+    """The report on one run."""
 
     run_id: str
     state: LoopState
@@ -89,11 +75,7 @@ class Report:
 
 
 async def read_report(connection: Connection, run_id: str) -> Report:
-    """Read a run: everything that happened so far, and the state which that led to.
-
-    Raises:
-        RunNotFound: there is no such run.
-    """
+    """Read a run: everything that happened so far, and the state which that led to."""
     handle = RunHandle(connection.client, run_id)
     description = await handle.check()
     follower = Follower(connection.client, run_id)

@@ -62,14 +62,7 @@ COMMANDS: Final[dict[DecisionType, tuple[str, str]]] = {
 def show_approval(
     console: terminal.Screen, request: ApprovalRequest, run_id: str, words: str = ""
 ) -> None:
-    """Print an approval request with the details needed for a decision.
-
-    Args:
-        console: the stream.
-        request: the request.
-        run_id: the run that made it.
-        words: the model's own words; see `model_words`.
-    """
+    """Print an approval request with the details needed for a decision."""
     say_facts(console, [_headline(request)])
     spent = budget_line(request.arguments) if request.kind == "budget" else None
     if spent is None:
@@ -87,14 +80,7 @@ def show_how_to_decide(
     requests: Iterable[ApprovalRequest],
     words: Mapping[str, str] | None = None,
 ) -> None:
-    """Print a run's pending requests, and the commands to decide them.
-
-    Args:
-        console: the stream.
-        run_id: the run.
-        requests: the requests.
-        words: the model's own words about each request, by the request's id.
-    """
+    """Print a run's pending requests, and the commands to decide them."""
     for request in requests:
         terminal.say(console, (joined(run_id, " waits for a person:"), "bold yellow"))
         show_approval(console, request, run_id, (words or {}).get(request.id, ""))
@@ -110,7 +96,6 @@ def show_how_to_decide(
 
 
 def _shown_decisions(request: ApprovalRequest) -> Iterator[DecisionType]:
-    """Yield the decisions to name: of many, approving and rejecting suffice."""
     allowed = request.terms.allow
     is_free = {"approve", "reject"} <= set(allowed)
     return (kind for kind in COMMANDS if kind in ({"approve", "reject"} if is_free else allowed))
@@ -123,10 +108,6 @@ def model_words(state: LoopState, request: ApprovalRequest) -> str:
     """Return what the agent wrote to the user before its call; empty if it wrote nothing.
 
     Only text of the question that led to the call counts, and only what readers may see.
-
-    Args:
-        state: the run that made the request.
-        request: the request. That of an answer has none: the answer is its argument.
     """
     if request.kind == "output":
         return ""
@@ -185,7 +166,6 @@ def _say_words(console: terminal.Screen, words: str) -> None:
 
 
 def _headline(request: ApprovalRequest) -> tuple[str, str]:
-    """Return what waits, and the id of the request."""
     name = joined(named(request.name), f" ({request.id})")
     headlines: dict[RequestKind, tuple[str, str]] = {
         "tool": ("call", name),
@@ -198,7 +178,6 @@ def _headline(request: ApprovalRequest) -> tuple[str, str]:
 
 
 def _facts(request: ApprovalRequest, now_ms: int) -> Iterator[tuple[str, str]]:
-    """Yield what matters for a decision besides the arguments."""
     terms = request.terms
     if request.status != "pending":
         by = joined(" by ", named(request.settled_by)) if request.settled_by else ""

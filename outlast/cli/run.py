@@ -203,7 +203,6 @@ async def _wait_for_answer(
 
 
 async def _result_of(follower: "Follower", run_id: str) -> "RunResult":
-    """Return a run's result; its error says what to do about it."""
     from outlast.cli import view
 
     try:

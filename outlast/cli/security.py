@@ -45,13 +45,7 @@ _KEY_PATH: Final = re.compile(r"(?:_KEY_PATH|_KEY_FILE|_KEYS|_CONFIG_FILE|_CREDE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weakness:
-    """Something that makes an attack easier.
-
-    Attributes:
-        what: the thing, as its owner calls it.
-        detail: what is wrong with it.
-        fix: what to do, as an imperative.
-    """
+    """Something that makes an attack easier."""
 
     what: str
     detail: str
@@ -161,7 +155,6 @@ def _key_files(situation: Situation) -> Iterable[Path]:
 
 
 def _readable(path: Path) -> str | None:
-    """Return how others reach a file or folder; None if they do not."""
     try:
         found = path.stat()
     except OSError:
@@ -390,7 +383,6 @@ def _compose_lines(situation: Situation) -> Iterator[_Line]:
 
 
 def _entry_of(lines: list[str], number: int, indent: int) -> str:
-    """Return an entry of a list with the lines that belong to it."""
     rest: list[str] = [lines[number - 1]]
     for line in lines[number:]:
         if line.strip() and len(line) - len(line.lstrip()) <= indent:
@@ -427,14 +419,7 @@ def _published_everywhere(line: _Line) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One row: something that is checked.
-
-    Attributes:
-        name: the check in the JSON of `--security`, and in the hardening guide.
-        fine: what is true where nothing was found.
-        find: returns the weaknesses.
-        needs_target: whether it reads the worker's agents and settings.
-    """
+    """One row: something that is checked."""
 
     name: str
     fine: str
@@ -479,15 +464,7 @@ CHECKS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The result of one check for one thing.
-
-    Attributes:
-        level: `ok`; `weak`; `unknown`, where the check could not be made.
-        check: the name of the check.
-        what: the thing.
-        detail: its state.
-        fix: what to do; empty if nothing.
-    """
+    """The result of one check for one thing."""
 
     level: str
     check: str

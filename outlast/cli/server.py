@@ -29,12 +29,7 @@ HINT_AFTER = timedelta(seconds=2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """A connection to a server.
-
-    Attributes:
-        client: the connected client.
-        ui_url: the URL of the web UI, for the embedded server.
-    """
+    """A connection to a server."""
 
     client: "Client"
     ui_url: str | None
@@ -45,16 +40,7 @@ class Connection:
 
 
 async def connect(address: str | None = None, namespace: str | None = None) -> Connection:
-    """Connect to the named, configured, running embedded, or default server.
-
-    Args:
-        address: host and port, from the command line.
-        namespace: the namespace, from the command line.
-
-    Raises:
-        ServerUnavailable: no server answers.
-        UserError: Temporal's configuration cannot be read.
-    """
+    """Connect to the named, configured, running embedded, or default server."""
     from outlast.client.transport.connection import DEFAULT_ADDRESS, is_configured
     from outlast.client.transport.connection import connect as connect_client
 
@@ -94,11 +80,7 @@ def _watch_disk(path: Path) -> None:
 
 
 async def _check_owner(client: "Client") -> None:
-    """Refuse the embedded server of another project, which has other runs and agents.
-
-    Raises:
-        ServerUnavailable: the server at the default address belongs to another data directory.
-    """
+    """Refuse the embedded server of another project, which has other runs and agents."""
     from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
     from temporalio.service import RPCError
 
@@ -164,9 +146,6 @@ async def pollers(client: "Client", task_queue: str) -> list[str]:
     """Return the identities of the workers that poll a task queue.
 
     A killed worker is listed until its last poll would have ended, about a minute.
-
-    Raises:
-        RPCError: the server refused.
     """
     from outlast.client.start import missing_worker
 
@@ -199,11 +178,7 @@ async def hint_without_worker(
 
 @asynccontextmanager
 async def waiting_for_worker(handle: "RunHandle", text: str) -> AsyncGenerator[terminal.Waiting]:
-    """Show a spinner while the block runs, and a hint if no worker polls the run's task queue.
-
-    Raises:
-        RunNotFound: there is no such run.
-    """
+    """Show a spinner while the block runs, and a hint if no worker polls the run's task queue."""
     console, queue = terminal.err(), (await handle.check()).task_queue
     async with (
         terminal.waiting(console, text) as spinner,

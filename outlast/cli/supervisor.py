@@ -45,12 +45,7 @@ def stop_message(grace_seconds: float) -> str:
 
 
 def supervise(arguments: Sequence[str], count: int) -> int:
-    """Run workers until a signal stops this process; return its exit code.
-
-    Args:
-        arguments: those of `outlast worker`, without `--processes`.
-        count: how many workers.
-    """
+    """Run workers until a signal stops this process; return its exit code."""
 
     async def run() -> int:
         return await _Supervisor(arguments, count).run()
@@ -146,12 +141,7 @@ class _Supervisor:
 
 
 class _Worker:
-    """An `outlast worker` in its own process and session; it prints for itself.
-
-    Attributes:
-        ready: whether it polled for work, known as soon as it does or ends.
-        grace_seconds: how long its running calls have to finish, as it says when it is ready.
-    """
+    """An `outlast worker` in its own process and session; it prints for itself."""
 
     def __init__(self, process: asyncio.subprocess.Process, ours: socket.socket) -> None:
         self._process = process

@@ -35,13 +35,6 @@ def locate(target: str, app_dir: Path) -> Location:
     """Return the location of `MODULE[:NAME]` or `FILE[:NAME]`; imports nothing.
 
     A file in a package, such as `desk/agents.py`, is imported as part of its package.
-
-    Args:
-        target: as on the command line.
-        app_dir: the directory to search first.
-
-    Raises:
-        UserError: the directory or the file does not exist, or the target is neither.
     """
     directory = app_dir.expanduser().resolve()
     if not directory.is_dir():

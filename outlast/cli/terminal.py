@@ -190,18 +190,11 @@ class Column:
 
 
 def say_table(console: Screen, columns: Sequence[Column], rows: Sequence[Row]) -> None:
-    """Print a table, and drop columns that do not fit.
-
-    Args:
-        console: the stream.
-        columns: the columns.
-        rows: the rows; a cell is a text, or a list of lines.
-    """
+    """Print a table, and drop columns that do not fit."""
     console.print(_fitting(console, columns, rows))
 
 
 def _fitting(console: Console, columns: Sequence[Column], rows: Sequence[Row]) -> Table:
-    """Return a table without the columns that do not fit."""
     kept = list(range(len(columns)))
     losses = sorted((line for line in kept if columns[line].left_out), key=_order_of(columns))
     table = _table(columns, rows, kept)
@@ -258,7 +251,6 @@ def _cell(cell: Cell) -> Text:
 
 
 def _width(console: Console, table: Table) -> int:
-    """Return the width of a table in which nothing wraps."""
     unbounded = console.options.update(max_width=_NO_BOUND)
     return Measurement.get(console, unbounded, table).maximum
 
@@ -278,12 +270,7 @@ class Growing:
         self._live: Live | None = None
 
     def show(self, who: Part, text: Callable[[], str]) -> None:
-        """Show the newest lines of a text.
-
-        Args:
-            who: the cell before the text.
-            text: returns the text; called for every frame.
-        """
+        """Show the newest lines of a text."""
         self._who, self._text = who, text
         if self._live is None and self._console.is_terminal:
             self._live = Live(
@@ -326,14 +313,7 @@ class LiveTable:
         rows: Callable[[], Sequence[Row]],
         nothing: str,
     ) -> None:
-        """Store what to show.
-
-        Args:
-            console: the stream.
-            columns: the columns.
-            rows: returns the rows; called for every frame, in another thread.
-            nothing: what to show where there are no rows.
-        """
+        """Store what to show."""
         self._console = console
         self._columns = columns
         self._rows = rows

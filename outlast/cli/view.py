@@ -43,12 +43,7 @@ _ARGUMENTS_DELTA = "response.function_call_arguments.delta"
 
 
 def event_cells(event: RunEvent, *, user: str = "user") -> tuple[terminal.Part, terminal.Part]:
-    """Return an event as two cells: the name of the agent or person, and the text.
-
-    Args:
-        event: the event.
-        user: the name for the person who talks to the agents.
-    """
+    """Return an event as two cells: the name of the agent or person, and the text."""
     is_message = event.type in {"message_input", "message_output_created"}
     text = event.text if is_message else joined(_SIGNS.get(event.type, ""), one_line(event.text))
     who = rendering.named(user if event.type == "message_input" else event.who)

@@ -77,14 +77,7 @@ AnyKey: TypeAlias = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Mode:
-    """How a worker starts and what it prints.
-
-    Attributes:
-        any_key: whether it starts without a key for the models.
-        as_json: whether it prints JSON.
-        is_child: whether it is the worker of another `outlast` process.
-        ready_fd: the socket to that process, which hears from it when the worker is ready.
-    """
+    """How a worker starts and what it prints."""
 
     any_key: bool
     as_json: bool
@@ -217,11 +210,7 @@ async def _serve(
 
 
 async def _found(agent_worker: "AgentWorker", starts_with: str, *, any_key: bool) -> JsonObject:
-    """Return the worker's agents, tools and models, for people.
-
-    Raises:
-        UserError: a key is missing or refused, and `any_key` is false.
-    """
+    """Return the worker's agents, tools and models, for people."""
     from outlast.agents.tools.hosted import function_tools
 
     registry = agent_worker.registry

@@ -46,13 +46,7 @@ _RELEASED = re.compile(r"(?P<by>.+?) of the team has .*? back to you: (?P<note>.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One kind of customer request.
-
-    Attributes:
-        words: a pattern that matches such a request.
-        tool: the desk's tool for the request.
-        handoff: the handoff to the agent with this tool; None if every agent has the tool.
-    """
+    """One kind of customer request."""
 
     words: re.Pattern[str]
     tool: str
@@ -94,11 +88,7 @@ class Talk:
 
 
 def answer(body: JsonObject) -> list[JsonObject]:
-    """Return the desk's next output items: one tool call, one handoff, or a message.
-
-    Raises:
-        InvalidRequest: a call has no output, or an output has no call.
-    """
+    """Return the desk's next output items: one tool call, one handoff, or a message."""
     talk = read(body.get("input"))
     rule = next((one for one in RULES if one.words.search(talk.text)), None)
     if rule is None:
@@ -118,11 +108,7 @@ def answer(body: JsonObject) -> list[JsonObject]:
 
 
 def read(sent: Any) -> Talk:
-    """Extract the parts of a request's `input` that the rules use.
-
-    Raises:
-        InvalidRequest: a call has no output, or an output has no call.
-    """
+    """Extract the parts of a request's `input` that the rules use."""
     items: list[JsonObject] = (
         [{"role": "user", "content": sent}] if isinstance(sent, str) else list(sent or [])
     )
@@ -219,7 +205,6 @@ def _next_tool(rule: Rule, talk: Talk) -> str:
 
 
 def _arguments(tool: str, talk: Talk) -> tuple[JsonObject, str]:
-    """Return the arguments for a tool, or a question about a missing value."""
     if tool == "ask_human":
         return {"question": talk.text}, ""
     if not talk.orders:
@@ -254,7 +239,6 @@ def _address(talk: Talk) -> str | None:
 
 
 def _text(content: Any) -> str:
-    """Return the text of a message's content: a string, or parts with a `text`."""
     if isinstance(content, str):
         return content
     parts = cast("Sequence[JsonObject]", content or [])

@@ -53,23 +53,12 @@ class Narrator(Protocol):
 
 
 class Feed:
-    """Follows one run in the background, and passes it to the narrator.
-
-    Attributes:
-        state: the latest state of the run.
-    """
+    """Follows one run in the background, and passes it to the narrator."""
 
     def __init__(
         self, client: Client, run_id: str, narrator: Narrator, *, patience: timedelta
     ) -> None:
-        """Prepare to follow the run; entering the context starts it.
-
-        Args:
-            client: a client connected to the server.
-            run_id: the id of the run.
-            narrator: shows the run.
-            patience: how long any wait may take before the demo fails.
-        """
+        """Prepare to follow the run; entering the context starts it."""
         self.state = LoopState()
         self._client = client
         self._run_id = run_id
@@ -98,11 +87,7 @@ class Feed:
                 self._following.exception()
 
     async def reach(self, what: str, condition: Callable[[LoopState], bool]) -> LoopState:
-        """Wait until the state satisfies a condition, and return it.
-
-        Raises:
-            DemoFailed: it does not in time, or the run ended before that; the message names `what`.
-        """
+        """Wait until the state satisfies a condition, and return it."""
         try:
             async with (
                 self._narrator.waiting(f"waiting for the {what}"),
@@ -124,15 +109,7 @@ class Feed:
     async def wait_for_half_done_call(
         self, what: str, is_half_done: Callable[[RunTool], bool]
     ) -> RunTool:
-        """Wait for a tool call with a side effect but no recorded result.
-
-        Args:
-            what: a description of the awaited call, for messages.
-            is_half_done: whether the side effect of a running call has happened.
-
-        Raises:
-            DemoFailed: there is no such call in time, or the model answered without one.
-        """
+        """Wait for a tool call with a side effect but no recorded result."""
         answers = len(self.state.answers)
         problem = f"In {self._patience_seconds:g} s there was no {what}"
         with suppress(TimeoutError):
@@ -162,11 +139,7 @@ class Feed:
         return None
 
     async def lost(self, effect: RunTool) -> str:
-        """Wait until an attempt of a call has failed, and return the reason.
-
-        Raises:
-            DemoFailed: no attempt fails in time.
-        """
+        """Wait until an attempt of a call has failed, and return the reason."""
         with suppress(TimeoutError):
             async with (
                 self._narrator.waiting("waiting for a heartbeat"),

@@ -34,11 +34,7 @@ class DemoFailed(AgentsException):
 
 
 def examples_dir() -> Path:
-    """Return the directory of the support desk example, next to the package or in it.
-
-    Raises:
-        DemoFailed: the support desk is not installed.
-    """
+    """Return the directory of the support desk example, next to the package or in it."""
     package = Path(outlast.__file__).parent
     for directory in (package.parent / "examples", package / "examples"):
         if (directory / EXAMPLE).is_file():
@@ -47,11 +43,7 @@ def examples_dir() -> Path:
 
 
 def desk_settings(customer_id: str) -> RunConfig:
-    """Return the settings of a customer's conversation, as the example defines them.
-
-    Raises:
-        DemoFailed: the support desk is not installed.
-    """
+    """Return the settings of a customer's conversation, as the example defines them."""
     directory = str(examples_dir())
     if directory not in sys.path:
         sys.path.insert(0, directory)
@@ -60,14 +52,7 @@ def desk_settings(customer_id: str) -> RunConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSettings:
-    """Settings that all workers of a demo share.
-
-    Attributes:
-        address: the Temporal server's address.
-        namespace: the namespace of the run.
-        home: the directory for logs.
-        environment: variables that are added to the demo's own environment.
-    """
+    """Settings that all workers of a demo share."""
 
     address: str
     namespace: str
@@ -114,11 +99,7 @@ class Child:
         return self._process.returncode is None
 
     async def first_line(self) -> str:
-        """Return the line that the process prints when it is ready.
-
-        Raises:
-            DemoFailed: the process ended, or printed nothing in time.
-        """
+        """Return the line that the process prints when it is ready."""
         line = b""
         if self._process.stdout is not None:
             with suppress(TimeoutError):
@@ -154,17 +135,7 @@ class Child:
 async def start_worker(
     number: int, settings: WorkerSettings, children: list[Child], *, delay: timedelta
 ) -> Child:
-    """Start a worker, and return when it polls for work.
-
-    Args:
-        number: the worker's number in the demo.
-        settings: the settings of all workers.
-        children: the processes to clean up; the worker is added.
-        delay: how long the worker's refunds and address changes take.
-
-    Raises:
-        DemoFailed: the worker did not start.
-    """
+    """Start a worker, and return when it polls for work."""
     arguments = ["outlast.cli.entry", "worker", MODULE, "--app-dir", str(examples_dir())]
     arguments += ["--address", settings.address, "--namespace", settings.namespace]
     arguments += ["--json", "--until-eof"]
@@ -182,6 +153,5 @@ async def start_worker(
 
 
 def _inherited() -> dict[str, str]:
-    """Return the demo's environment without settings for another Temporal server."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith("TEMPORAL_")}
     return kept | {"TEMPORAL_CONFIG_FILE": os.devnull}

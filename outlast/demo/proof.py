@@ -72,19 +72,7 @@ class Deed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """The contents of both records.
-
-    Attributes:
-        deeds: the calls with side effects.
-        strangers: keys in the ledger that belong to no call of this run.
-        message_ids: the ids of the messages that were sent.
-        answered: the number of answers per message.
-        calls: the number of outputs per call in the transcript.
-        events: the number of history events.
-        size_bytes: the size of the history.
-        workers: the identities of the workers that hosted the run.
-        status: how the run ended.
-    """
+    """The contents of both records."""
 
     deeds: tuple[Deed, ...]
     strangers: tuple[str, ...]
@@ -97,11 +85,7 @@ class Proof:
     status: str
 
     def deviations(self, *, interrupted: str) -> list[str]:
-        """Return all deviations from the expected result; an empty list is the proof.
-
-        Args:
-            interrupted: the key of the call that was in progress when its worker was killed.
-        """
+        """Return all deviations from the expected result; an empty list is the proof."""
         found = [
             f"{deed.what} was applied {deed.applied} times instead of {deed.expected} ({deed.key})"
             for deed in self.deeds
@@ -139,14 +123,7 @@ def key_of(call: RunTool) -> str:
 
 
 async def prove(client: Client, run_id: str, database: Path, message_ids: Sequence[str]) -> Proof:
-    """Read the records of a run that has ended.
-
-    Args:
-        client: a client connected to the server.
-        run_id: the id of the run.
-        database: the shop's database file.
-        message_ids: the ids of the messages that were sent.
-    """
+    """Read the records of a run that has ended."""
     calls, state = await _read_run(client, run_id)
     histories = await _histories(client, run_id)
     attempts = Counter[int]()

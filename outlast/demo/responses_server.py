@@ -59,18 +59,8 @@ def function_call(name: str, arguments: JsonObject) -> JsonObject:
 class ResponsesServer:
     """Answers requests in a thread of this process.
 
-        with ResponsesServer(lambda body: [message("Hello!")]) as server:
-            client = AsyncOpenAI(base_url=server.base_url, api_key="none")
-
-    Args:
-        answer: returns the output items for each request.
-        host: the address to listen on; the default accepts only connections from this machine.
-        port: the port; 0 picks a free one.
-        delay: how long each response takes; a stream spreads it over its events.
-
-    Raises:
-        ServerUnavailable: the port is in use.
-        UserError: the port is no port.
+    with ResponsesServer(lambda body: [message("Hello!")]) as server:
+        client = AsyncOpenAI(base_url=server.base_url, api_key="none")
     """
 
     def __init__(
@@ -205,5 +195,4 @@ def _response(body: JsonObject, items: Sequence[JsonObject]) -> JsonObject:
 
 
 def _tokens(value: Any) -> int:
-    """Estimate the number of tokens from the length of the value."""
     return -(-len(json.dumps(value, ensure_ascii=False)) // _CHARACTERS_PER_TOKEN)

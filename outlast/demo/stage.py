@@ -25,17 +25,7 @@ _PATIENCE_WITH_A_REAL_MODEL = timedelta(minutes=5)
 
 
 async def play(narrator: Narrator, staff: Staff, *, offline: bool, keep: bool) -> None:
-    """Play the demo from beginning to end.
-
-    Args:
-        narrator: shows the demo.
-        staff: decides and writes for the people of the desk.
-        offline: use the scripted model even with OPENAI_API_KEY.
-        keep: keep the databases and logs.
-
-    Raises:
-        DemoFailed: something did not happen, or did not happen exactly once.
-    """
+    """Play the demo from beginning to end."""
     async with AsyncExitStack() as stack:
         home = Path(tempfile.mkdtemp(prefix="outlast-demo-"))
         stack.callback(_clear, home, narrator, keep=keep)
@@ -89,7 +79,6 @@ async def _set_and_play(
 
 
 def _model(stack: AsyncExitStack, narrator: Narrator, *, offline: bool) -> dict[str, str]:
-    """Return the model's environment variables; start the scripted model if needed."""
     if os.environ.get("OPENAI_API_KEY") and not offline:
         service = os.environ.get("OPENAI_BASE_URL") or "OpenAI"
         narrator.facts([("model", f"{service}; --offline uses a script that needs no key")])

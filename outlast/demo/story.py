@@ -54,13 +54,7 @@ PEOPLE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """A person's decision about an approval request.
-
-    Attributes:
-        type: approve or reject the call, or let it run with other arguments.
-        arguments: the other arguments, of an edit.
-        message: why the call is rejected, for the model to read.
-    """
+    """A person's decision about an approval request."""
 
     type: Literal["approve", "edit", "reject"]
     arguments: JsonObject | None = None
@@ -68,11 +62,7 @@ class Choice:
 
 
 class Staff(Protocol):
-    """Decides and writes for the people of the desk, and perhaps for the customer.
-
-    Attributes:
-        speaks: whether it also speaks as the customer.
-    """
+    """Decides and writes for the people of the desk, and perhaps for the customer."""
 
     speaks: bool
 
@@ -118,19 +108,7 @@ class Script:
 
 @dataclass(kw_only=True)
 class Story:
-    """One performance of the story.
-
-    Attributes:
-        client: a client connected to the demo's own server.
-        run_id: the id of the conversation.
-        database: the shop's database file.
-        narrator: shows the story.
-        staff: decides and writes for the people of the desk.
-        settings: the settings of the conversation.
-        hire: starts a worker whose changes take the given time.
-        link: the URL of the run's page in the web UI.
-        patience: how long any wait may take.
-    """
+    """One performance of the story."""
 
     client: Client
     run_id: str
@@ -146,11 +124,7 @@ class Story:
     _kills: int = 0
 
     async def tell(self) -> None:
-        """Play the story, and show the proof.
-
-        Raises:
-            DemoFailed: something did not happen, or did not happen exactly once.
-        """
+        """Play the story, and show the proof."""
         async with AsyncExitStack() as stack:
             self.narrator.scene("1. A customer writes")
             worker = await self._hire(SLOW)
@@ -258,11 +232,7 @@ class Story:
         self._message_ids.append((await handle.send(text)).id)
 
     async def _asked(self, feed: Feed, what: str) -> tuple[ApprovalRequest, ...]:
-        """Wait until the newest message has led to an approval request.
-
-        Raises:
-            DemoFailed: the model answered without one.
-        """
+        """Wait until the newest message has led to an approval request."""
         message = self._message_ids[-1]
         state = await feed.reach(
             f"request for a {what}",
@@ -363,7 +333,6 @@ def _is_answered(state: LoopState, message_id: str) -> bool:
 
 
 def _is_settled(message_id: str) -> Callable[[LoopState], bool]:
-    """Whether a message is answered, or waits for a person."""
     return lambda state: state.status == "waiting" or _is_answered(state, message_id)
 
 
@@ -387,11 +356,7 @@ def _suggested(request: ApprovalRequest) -> Choice:
 
 
 def _person_for(request: ApprovalRequest) -> Person:
-    """Return somebody who may decide a request, and has not yet.
-
-    Raises:
-        DemoFailed: nobody of the desk may.
-    """
+    """Return somebody who may decide a request, and has not yet."""
     voters = {vote.decision.by for vote in request.votes}
     groups = {group for one in request.audiences for group in one.groups}
     for person in PEOPLE:
@@ -401,7 +366,6 @@ def _person_for(request: ApprovalRequest) -> Person:
 
 
 def _people_for(request: ApprovalRequest) -> str:
-    """Return who decides a request, in words."""
     quorum = request.terms.quorum
     count = "one person" if quorum == 1 else f"{quorum} different people"
     but = ", but not the customer" if request.terms.audience.exclude_requester else ""
@@ -409,7 +373,6 @@ def _people_for(request: ApprovalRequest) -> str:
 
 
 def _time_for(request: ApprovalRequest) -> str:
-    """Return what time does to a request, in words."""
     terms, steps = request.terms, list[str]()
     if terms.remind_every_ms is not None:
         steps.append(f"a reminder every {_duration(terms.remind_every_ms)}")

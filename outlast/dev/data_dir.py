@@ -214,7 +214,6 @@ class DataDir:
 
 
 def _is_there(pid: int) -> bool:
-    """Whether a process is alive."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

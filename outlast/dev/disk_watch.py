@@ -54,12 +54,7 @@ def problem_of_writing(path: Path) -> str | None:
 
 
 class DiskWatch:
-    """Looks at a directory in a thread of its own, and says when it cannot be written to.
-
-    Args:
-        path: the server's directory.
-        say: takes a sentence for people; default: a warning in the log.
-    """
+    """Looks at a directory in a thread of its own, and says when it cannot be written to."""
 
     def __init__(self, path: Path, say: Callable[[str], None] | None = None) -> None:
         self._path = path

@@ -26,16 +26,7 @@ def is_ours(path: Path) -> bool:
 
 
 def problem_of(path: Path, *, owners: Collection[int] = (), named: str = "it") -> str | None:
-    """Return why somebody else may have written a file or a folder's entries; None if nobody.
-
-    Args:
-        path: the file or folder.
-        owners: further users who may own it.
-        named: what the answer calls it.
-
-    Raises:
-        OSError: there is no such file.
-    """
+    """Return why somebody else may have written a file or a folder's entries; None if nobody."""
     found = path.lstat()
     if stat.S_ISLNK(found.st_mode):
         return f"{named} is a link"
@@ -51,9 +42,6 @@ def problem_of_program(path: Path) -> str | None:
 
     The folders above count as well, since whoever can write to one of them can replace what is in
     it; except in a folder with the sticky bit, such as `/tmp`.
-
-    Raises:
-        OSError: there is no such file.
     """
     if problem := problem_of(path, owners={_ROOT}):
         return problem

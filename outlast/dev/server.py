@@ -225,7 +225,6 @@ class EmbeddedServer:
             os.close(life)
 
     async def _prepare(self, home: DataDir, client: "Client") -> None:
-        """Add the search attributes, and describe the namespace of a new server."""
         from temporalio.service import RPCError
 
         try:
@@ -323,7 +322,6 @@ class EmbeddedServer:
         return self._process.alive if self._process else home.running() is not None
 
     async def _ready_client(self, home: DataDir, info: ServerInfo) -> "Client":
-        """Return a client when the server serves the namespace."""
         from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
         from temporalio.client import Client
         from temporalio.service import RPCError, RPCStatusCode

@@ -65,11 +65,7 @@ class ServerSettings:
 
 
 class ServerProcess:
-    """A server and its guard.
-
-    Attributes:
-        pid: the server's own process id, set once it accepts connections.
-    """
+    """A server and its guard."""
 
     def __init__(self, cli: Path, settings: ServerSettings, home: DataDir, life: int) -> None:
         """Start both processes, which inherit `life`, the life lock's descriptor."""
@@ -106,11 +102,7 @@ class ServerProcess:
             return int(output.readline())
 
     async def end(self, *, now: bool) -> None:
-        """Wait until the guard has ended the server, which happens when it has no users.
-
-        Args:
-            now: tell the guard to end the server even if it has users.
-        """
+        """Wait until the guard has ended the server, which happens when it has no users."""
         if now:
             self._guard.terminate()
         try:

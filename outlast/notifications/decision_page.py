@@ -139,7 +139,6 @@ class DecisionPage:
 
 
 def _problem(request: ApprovalRequest | None, link: Link) -> str | None:
-    """Return why the link has nothing to decide any more."""
     if request is None:
         return "The run has no such request; it may be of an earlier run with the same id."
     if request.status != "pending":
@@ -172,7 +171,6 @@ def _request_page(request: ApprovalRequest, link: Link, token: str) -> str:
 
 
 def _form(request: ApprovalRequest, link: Link, token: str) -> str:
-    """Return the form that decides."""
     buttons = "".join(
         f'<button name="decision" value="{name}">{name.title()}</button>'
         for name in _TYPES
@@ -187,7 +185,6 @@ def _form(request: ApprovalRequest, link: Link, token: str) -> str:
 
 
 def _commands(notice: Notification) -> str:
-    """Return how to decide what the page cannot show."""
     lines = html.escape("\n".join(texts.command_lines(notice)))
     return f"<p>{texts.ELSEWHERE} In a terminal:</p><pre>{lines}</pre>"
 

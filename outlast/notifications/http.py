@@ -66,11 +66,7 @@ class PrivateAddress(OSError):
 
 
 def check_url(url: object, name: str) -> str:
-    """Return an HTTP address.
-
-    Raises:
-        UserError: it is none, or has a password, which would appear in logs.
-    """
+    """Return an HTTP address."""
     parts = _parts(url)
     if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname:
         raise UserError(
@@ -82,7 +78,6 @@ def check_url(url: object, name: str) -> str:
 
 
 def _parts(url: object) -> SplitResult | None:
-    """Return the parts of an address; None if it cannot be one."""
     if not isinstance(url, str):
         return None
     try:
@@ -101,12 +96,7 @@ async def post(
     within: timedelta,
     allow_private: bool = True,
 ) -> Answer:
-    """Send a body, and return the response with any status.
-
-    Raises:
-        NotifierUnavailable: there is no answer.
-        NotifierRejected: the host cannot be one, or is in a private network and must not be.
-    """
+    """Send a body, and return the response with any status."""
     host = urlsplit(url).hostname or ""
     sockets = _Sockets(allow_private=allow_private)
     try:
@@ -139,16 +129,7 @@ async def post(
 
 
 def check_status(answer: Answer, what: str) -> None:
-    """Check that a request was accepted.
-
-    Args:
-        answer: the answer.
-        what: the receiver, for the error.
-
-    Raises:
-        NotifierUnavailable: a retry may help.
-        NotifierRejected: it does not.
-    """
+    """Check that a request was accepted."""
     if 200 <= answer.status < 300:
         return
     text = f"{what} answered with status {answer.status}"
@@ -189,9 +170,6 @@ class _Sockets:
 
     The check is here because this is the address that the connection is made to, however the host
     was written, whoever resolved it, and however often its name has changed in between.
-
-    Attributes:
-        refused: whether a socket was refused because its address is private.
     """
 
     def __init__(self, *, allow_private: bool) -> None:
@@ -199,11 +177,7 @@ class _Sockets:
         self.refused = False
 
     def open(self, target: tuple[int, int, int, str, tuple[Any, ...]]) -> socket.socket:
-        """Return a socket for an address.
-
-        Raises:
-            PrivateAddress: the address is private, and must not be.
-        """
+        """Return a socket for an address."""
         family, kind, protocol, _, place = target
         if not self._allow_private and is_private(ip_address(str(place[0]).partition("%")[0])):
             self.refused = True

@@ -34,13 +34,7 @@ class LinkRefused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link(RequestRef):
-    """The content of a link.
-
-    Attributes:
-        subject: the person who may decide.
-        groups: the person's groups when the mail was sent.
-        expires_at: when the link ends, in seconds since the epoch.
-    """
+    """The content of a link."""
 
     subject: str
     groups: tuple[str, ...] = ()
@@ -48,11 +42,7 @@ class Link(RequestRef):
 
 
 class LinkSigner:
-    """Makes and checks the tokens of links.
-
-    Args:
-        key: at least 16 characters; the same for all processes that send or accept links.
-    """
+    """Makes and checks the tokens of links."""
 
     def __init__(self, key: str) -> None:
         self._key = check_secret(key, "key")
@@ -73,11 +63,7 @@ class LinkSigner:
         return f"{payload}.{self._signature(payload)}"
 
     def read(self, token: str, *, now: float | None = None) -> Link:
-        """Return the link of a token.
-
-        Raises:
-            LinkRefused: the token is forged, incomplete or too old.
-        """
+        """Return the link of a token."""
         payload, _, signature = token.partition(".")
         is_whole = len(token) <= LONGEST_TOKEN and token.isascii()
         if not is_whole or not is_equal(signature, self._signature(payload)):
@@ -97,11 +83,7 @@ class LinkSigner:
 
 
 def check_link_base(address: object) -> str:
-    """Return the address of the decision page.
-
-    Raises:
-        UserError: it is none, has a query, or would send tokens without encryption.
-    """
+    """Return the address of the decision page."""
     base = check_url(address, "link_base")
     parts = urlsplit(base)
     if parts.query or parts.fragment:

@@ -279,12 +279,7 @@ class _Server:
 
 
 def _sent(server: smtplib.SMTP, mail: EmailMessage) -> Exception | None:
-    """Send a mail, and return why the server did not take it.
-
-    Raises:
-        SMTPServerDisconnected: the connection ended.
-        OSError: the connection failed.
-    """
+    """Send a mail, and return why the server did not take it."""
     try:
         server.send_message(mail)
     except smtplib.SMTPServerDisconnected:
@@ -303,7 +298,6 @@ def _sent(server: smtplib.SMTP, mail: EmailMessage) -> Exception | None:
 
 
 def _belongs(person: Recipient, notice: Notification) -> bool:
-    """Whether a person may decide a request, or it is for everybody."""
     if not (notice.subjects or notice.groups):
         return True
     in_groups = not set(person.groups).isdisjoint(notice.groups)

@@ -32,15 +32,7 @@ def is_equal(one: str, other: str) -> bool:
 
 
 def check_secret(secret: object, name: str) -> str:
-    """Return a secret.
-
-    Args:
-        secret: the secret.
-        name: its name in the error.
-
-    Raises:
-        UserError: it is no text, or too short to be one.
-    """
+    """Return a secret."""
     if not isinstance(secret, str) or len(secret.strip()) < SHORTEST_SECRET:
         raise UserError(
             f"{name}= must be a text of at least {SHORTEST_SECRET} characters, such as "
@@ -65,11 +57,6 @@ class SeenIds:
 
     It belongs to one process. Several processes that receive the same requests need a shared store
     in its place, with the same methods.
-
-    Args:
-        window: how long an id is remembered.
-        most: how many ids are remembered at most; the oldest ones are forgotten first.
-        clock: returns the time in seconds.
     """
 
     def __init__(

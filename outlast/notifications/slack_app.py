@@ -189,7 +189,6 @@ class SlackApp:
 
 
 def _payload_of(body: bytes) -> JsonObject:
-    """Return the interaction in the form of a request; empty without one."""
     try:
         form = parse_qs(body.decode(), max_num_fields=20)
         data: Any = json.loads(form.get("payload", [""])[0])

@@ -101,12 +101,7 @@ def read_value(text: object) -> RequestRef | None:
 
 
 def _buttons(notice: Notification, *, decides: bool) -> list[JsonObject]:
-    """Return the buttons; none that decides if the ids of the request are too long for them.
-
-    Args:
-        notice: the notice.
-        decides: whether the message shows all that a person needs to decide.
-    """
+    """Return the buttons; none that decides if the ids of the request are too long for them."""
     value = json.dumps(
         {
             "run": notice.run_id,

@@ -104,7 +104,6 @@ class SlackNotifier(DigestNotifier):
         await self._post(content, _digest(digest.id))
 
     async def _post_once(self, notice: Notification, content: JsonObject, key: str) -> None:
-        """Post a message, unless an attempt before this one has."""
         since = notice.requested_at_ms or notice.at_ms
         if notice.attempt > 1 and await self._find(key, since) is not None:
             return
@@ -135,7 +134,6 @@ class SlackNotifier(DigestNotifier):
         await self._post(content, key, thread_ts=posted_at, reply_broadcast=True)
 
     async def _find(self, key: str, since_ms: int) -> str | None:
-        """Return the time stamp of a message, which is its id."""
         if key in self._kept:
             return self._kept[key]
         oldest = {"oldest": f"{max(since_ms / 1_000 - _SLACK_SECONDS, 0):.6f}"}
@@ -147,7 +145,6 @@ class SlackNotifier(DigestNotifier):
         return None
 
     async def _messages(self, method: str, where: dict[str, str]) -> AsyncGenerator[JsonObject]:
-        """Yield messages with their metadata, newest first."""
         arguments: JsonObject = {
             "channel": self.channel,
             "limit": "200",

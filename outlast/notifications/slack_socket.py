@@ -63,11 +63,7 @@ class SlackSocket:
 
 
 class _Client(SocketModeClient):
-    """A connection that ends where Slack refuses the app; the library would try for ever.
-
-    Attributes:
-        refused: raises why.
-    """
+    """A connection that ends where Slack refuses the app; the library would try for ever."""
 
     def __init__(self, api: SlackApi, scheme: str) -> None:
         super().__init__(
@@ -81,12 +77,7 @@ class _Client(SocketModeClient):
         self.refused = asyncio.get_running_loop().create_future()
 
     async def issue_new_wss_url(self) -> str:
-        """Return the address of the next connection.
-
-        Raises:
-            NotifierRejected: Slack refuses the app.
-            NotifierUnavailable: there is none now, or no encrypted one.
-        """
+        """Return the address of the next connection."""
         try:
             reply = await self._api.write("apps.connections.open", {})
         except NotifierRejected as error:

@@ -94,7 +94,6 @@ def details(notice: Notification) -> tuple[Detail, ...]:
 
 
 def _open_details(notice: Notification) -> list[Detail]:
-    """Return the facts that people need to decide a request."""
     found: list[Detail] = []
     if audience := audience_text(notice):
         found.append(Detail("For", audience))
@@ -115,13 +114,7 @@ def audience_text(notice: Notification) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ShownArguments:
-    """Arguments as lines for people.
-
-    Attributes:
-        text: the lines.
-        is_whole: whether they show every character. If not, nothing that decides may stand beside
-            them: the model that wrote a long value may have hidden another one behind it.
-    """
+    """Arguments as lines for people."""
 
     text: str
     is_whole: bool
