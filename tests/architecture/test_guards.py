@@ -255,9 +255,29 @@ PLANTS = [
         first_line=lambda real: lambda home: real(home).replace("agent", "agent: what it is. A"),
     ),
     plant(
-        public_names.test_examples_and_guides_import_public_names_only,
+        public_names.test_examples_new_projects_and_guides_import_public_names_only,
         PROGRAMS=lambda known: [*known, public_names.PACKAGE / "worker" / "__init__.py"],
         ROOMS=lambda known: [one for one in known if one != "worker"],
+    ),
+    plant(
+        public_names.test_examples_new_projects_and_guides_import_public_names_only,
+        TEMPLATES=lambda known: [],
+    ),
+    plant(
+        public_names.test_a_package_is_listed_as_public_or_says_that_it_is_internal,
+        ROOMS=lambda known: [one for one in known if one != "worker"],
+    ),
+    plant(
+        public_names.test_a_package_is_listed_as_public_or_says_that_it_is_internal,
+        ROOMS=plus("loop"),
+    ),
+    plant(
+        public_names.test_a_public_module_is_there_and_does_not_call_itself_internal,
+        ROOMS=plus("loop"),
+    ),
+    plant(
+        public_names.test_the_api_reference_documents_public_modules_only,
+        ROOMS=lambda known: [one for one in known if one != "testing"],
     ),
     plant(
         reference.test_the_api_reference_has_every_public_name_once,
@@ -299,6 +319,8 @@ TRIED_OTHERWISE = {
         "test_the_rooms_that_users_enter_have_their_names",
         "test_other_first_lines_are_found",
         "test_a_private_import_is_found",
+        "test_a_private_name_in_the_reference_is_found",
+        "test_a_missing_sign_is_found",
     ],
     user_types: ["test_a_program_with_types_passes_strictly_and_its_mistakes_do_not"],
 }
