@@ -32,11 +32,10 @@ _MODULES_OF_ROOMS = {
         extensions.memory.sqlalchemy_session
     """,
     "models": """
-        extensions.models extensions.models.any_llm_provider extensions.models.litellm_model
-        extensions.models.litellm_provider models.default_models models.fake_id models.interface
-        models.openai_chatcompletions models.openai_client_utils models.openai_provider
+        extensions.models extensions.models.litellm_model extensions.models.litellm_provider
+        models.default_models models.fake_id models.interface models.openai_chatcompletions
+        models.openai_client_utils models.openai_provider
     """,
-    "models.gateways.any_llm": "extensions.models.any_llm_model",
     "mcp": "mcp.manager mcp.server mcp.util",
     "models.openai.chat_converter": "models.chatcmpl_converter models.chatcmpl_stream_handler",
     "models.openai.responses_converter": "models.openai_responses",

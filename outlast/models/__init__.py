@@ -1,13 +1,13 @@
 """Language models behind `outlast.ports.model`.
 
 - `openai/`: OpenAI, and every server that implements one of its two APIs
-- `gateways/`: other providers, through LiteLLM or any-llm
+- `litellm.py`: other providers, through LiteLLM
 - `multi_provider.py`: finds the provider by the prefix of a model's name
 - `defaults.py`: the process's default model, key, client and API
 - `failures.py`: converts providers' errors to `ModelError`
 
-Importing this package imports none of the packages `openai`, LiteLLM and any-llm, which take
-seconds; the first call does.
+Importing this package imports neither `openai` nor LiteLLM, which take seconds; the first call
+does.
 """
 
 from outlast.models.defaults import (
@@ -21,8 +21,7 @@ from outlast.models.defaults import (
     set_default_openai_key,
     set_default_openai_responses_transport,
 )
-from outlast.models.gateways.any_llm import AnyLLMModel, AnyLLMProvider
-from outlast.models.gateways.litellm import LitellmModel, LitellmProvider
+from outlast.models.litellm import LitellmModel, LitellmProvider
 from outlast.models.multi_provider import MultiProvider, MultiProviderMap
 from outlast.models.openai.chat_completions import ChatCompletionsModel, OpenAIChatCompletionsModel
 from outlast.models.openai.connection import OpenAIConnection
@@ -35,8 +34,6 @@ from outlast.models.openai.responses_websocket import (
 
 __all__ = [
     "DEFAULT_MODEL",
-    "AnyLLMModel",
-    "AnyLLMProvider",
     "ChatCompletionsModel",
     "LitellmModel",
     "LitellmProvider",

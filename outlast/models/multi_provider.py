@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from outlast.agents.errors import UserError
 from outlast.models.defaults import get_default_model
-from outlast.models.gateways.any_llm import AnyLLMProvider
-from outlast.models.gateways.litellm import LitellmProvider
+from outlast.models.litellm import LitellmProvider
 from outlast.models.openai.provider import PREFIX, OpenAIProvider
 from outlast.models.openai.responses_websocket import OpenAIResponsesWebSocketOptions
 from outlast.ports.model import Model, ModelProvider
@@ -19,10 +18,7 @@ UnknownPrefixMode: TypeAlias = Literal["error", "model_id"]
 
 _OPENAI = PREFIX.removesuffix("/")
 
-_PACKAGES: dict[str, Callable[[], ModelProvider]] = {
-    "litellm": LitellmProvider,
-    "any-llm": AnyLLMProvider,
-}
+_PACKAGES: dict[str, Callable[[], ModelProvider]] = {"litellm": LitellmProvider}
 """Built-in prefixes, whose providers are created on first use."""
 
 
@@ -64,9 +60,8 @@ class MultiProviderMap:
 class MultiProvider:
     """A provider that finds a model by its name's prefix; the default is OpenAI.
 
-    `openai/gpt-5.4` is OpenAI's `gpt-5.4`, `litellm/anthropic/claude-sonnet-4-5` is called through
-    LiteLLM, and `any-llm/mistral/mistral-large-latest` through any-llm. The prefixes of a
-    `provider_map` take precedence.
+    `openai/gpt-5.4` is OpenAI's `gpt-5.4`, and `litellm/anthropic/claude-sonnet-4-5` is called
+    through LiteLLM. The prefixes of a `provider_map` take precedence.
 
     Attributes:
         provider_map: custom providers, by prefix.

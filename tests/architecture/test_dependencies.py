@@ -25,7 +25,7 @@ DECLARED: dict[str, list[str]] = {
     **PROJECT["optional-dependencies"],
 }
 
-NOT_INSTALLED = {"litellm": "litellm", "any_llm": "any-llm-sdk", "bson": "pymongo"}
+NOT_INSTALLED = {"litellm": "litellm", "bson": "pymongo"}
 """Imported by name, and by distribution, where an extra is not in the environment of the tests."""
 
 ROOMS = {
@@ -44,8 +44,7 @@ ROOMS = {
     "outlast/sessions/mongodb.py": ["mongodb"],
     "outlast/sessions/redis.py": ["redis"],
     "outlast/sessions/sql_alchemy.py": ["sqlalchemy"],
-    "outlast/models/gateways/litellm.py": ["litellm"],
-    "outlast/models/gateways/any_llm.py": ["any-llm"],
+    "outlast/models/litellm.py": ["litellm"],
     "outlast/extensions/visualization.py": ["viz"],
 }
 """Which extras a room may need, besides what everybody has."""

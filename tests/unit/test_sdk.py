@@ -58,8 +58,6 @@ def test_what_is_not_public_is_not_there() -> None:
         ("tracing.span_data:MCPListToolsSpanData", "tracing"),
         ("extensions.memory:SQLAlchemySession", "sessions"),
         ("extensions.memory.sqlalchemy_session:SQLAlchemySession", "sessions"),
-        ("extensions.models.any_llm_model:AnyLLMModel", "models"),
-        ("extensions.models.any_llm_provider:AnyLLMProvider", "models"),
         ("extensions.models.litellm_model:LitellmModel", "models"),
         ("extensions.models.litellm_provider:LitellmProvider", "models"),
     ],

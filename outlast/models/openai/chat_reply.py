@@ -19,7 +19,7 @@ _CUT_SHORT = {"length": "max_output_tokens", "content_filter": "content_filter"}
 """Finish reasons of incomplete answers, with the Responses API's names for them."""
 
 _SIGNED_FIELDS = ("extra_content", "provider_specific_fields")
-"""Fields with provider data of a call: those of Gemini's API and any-llm, and of LiteLLM."""
+"""Fields with provider data of a call: those of Gemini's API, and of LiteLLM."""
 
 _FILTERED = "The provider's content filter stopped the answer."
 
@@ -122,7 +122,6 @@ class ChatReply:
         self._turn = turn
         self._model = model
         self._thinking: list[JsonObject] = []
-        self._reasoning = ""
         self._extra: JsonObject = {}
         self._started = False
         self._seed = ""
@@ -211,8 +210,6 @@ class ChatReply:
             self._write("refusal", refusal)
         for block in as_objects(delta.get("thinking_blocks")) or ():
             _extend_thinking(self._thinking, block)
-        reasoning: object = delta.get("reasoning")
-        self._reasoning += _text((as_object(reasoning) or {}).get("content", reasoning))
         self._extra |= as_object(delta.get("extra_content")) or {}
         for call in as_objects(delta.get("tool_calls")) or ():
             self._take_call(call)
@@ -298,8 +295,6 @@ class ChatReply:
             self._keep(first, "message", {"thinking_blocks": self._thinking})
         if self._extra:
             self._keep(first, "message", {"extra_content": self._extra})
-            if self._reasoning:
-                self._keep(first, "message", {"reasoning": self._reasoning})
 
     def _keep(self, item: _Message | _Call, place: str, fields: JsonObject) -> None:
         kept = {**item.kept.get(place, {}), **fields}

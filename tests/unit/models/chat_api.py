@@ -1,4 +1,4 @@
-"""Answers of the Chat Completions API, as the tests of the gateway packages use them."""
+"""Answers of the Chat Completions API, as the tests of LiteLLM use them."""
 
 from outlast.loop.values import JsonObject
 

@@ -13,8 +13,8 @@ from outlast.models import (
     ChatCompletionsModel,
     OpenAIConnection,
     ResponsesModel,
+    litellm,
 )
-from outlast.models.gateways import connection as package_connection
 from outlast.models.openai.socket_connection import SocketConnection
 from tests.unit.models.model_server import ModelServer
 from tests.unit.models.socket_model_server import SocketModelServer
@@ -124,15 +124,15 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def gateway_packages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """LiteLLM and any-llm where they are installed, and else what stands in for them."""
+def litellm_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LiteLLM where it is installed, and else what stands in for it."""
     monkeypatch.setattr(sys, "path", [*sys.path, str(Path(__file__).parent / "stand_ins")])
     monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
 
 @pytest.fixture
-def no_gateway_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_litellm_package(monkeypatch: pytest.MonkeyPatch) -> None:
     def find_nothing(_: str) -> None:
         pass
 
-    monkeypatch.setattr(package_connection, "find_spec", find_nothing)
+    monkeypatch.setattr(litellm, "find_spec", find_nothing)

@@ -15,7 +15,7 @@ from tests.unit.models.model_server import ModelServer
 from tests.unit.models.streams import collect, collect_until_failure
 
 pytestmark = [
-    pytest.mark.usefixtures("gateway_packages"),
+    pytest.mark.usefixtures("litellm_package"),
     # LiteLLM itself does it, with every chunk of a stream.
     pytest.mark.filterwarnings(
         "ignore:Accessing the 'model_(computed_)?fields':DeprecationWarning"
@@ -186,7 +186,7 @@ async def test_the_provider_finds_models_by_litellms_names(
     await provider.aclose()
 
 
-@pytest.mark.usefixtures("no_gateway_packages")
+@pytest.mark.usefixtures("no_litellm_package")
 def test_without_the_package_the_extra_is_named() -> None:
     with pytest.raises(UserError, match=r"'anthropic/claude'.*outlast\[litellm\]"):
         LitellmProvider().get_model("anthropic/claude")

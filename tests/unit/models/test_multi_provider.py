@@ -6,7 +6,6 @@ import pytest
 
 from outlast.agents.errors import UserError
 from outlast.models import (
-    AnyLLMModel,
     ChatCompletionsModel,
     LitellmModel,
     MultiProvider,
@@ -71,23 +70,18 @@ def test_openai_has_what_has_its_prefix_or_none(name: str | None, expected: str)
     assert model.name == expected
 
 
-@pytest.mark.usefixtures("gateway_packages")
-def test_the_gateways_have_what_has_theirs() -> None:
+@pytest.mark.usefixtures("litellm_package")
+def test_litellm_has_what_has_its_prefix() -> None:
     provider = MultiProvider()
     claude = provider.get_model("litellm/anthropic/claude")
     assert isinstance(claude, LitellmModel)
     assert claude.model == "anthropic/claude"
-    large = provider.get_model("any-llm/mistral/large")
-    assert isinstance(large, AnyLLMModel)
-    assert large.model == "mistral/large"
-    assert provider.get_model("any-llm/mistral/large") is large
 
 
-@pytest.mark.usefixtures("no_gateway_packages")
-@pytest.mark.parametrize("extra", ["litellm", "any-llm"])
-def test_a_gateway_that_is_not_installed_names_the_extra(extra: str) -> None:
-    with pytest.raises(UserError, match=rf"'x/m'.*outlast\[{extra}\]"):
-        MultiProvider().get_model(f"{extra}/x/m")
+@pytest.mark.usefixtures("no_litellm_package")
+def test_litellm_names_its_extra_where_it_is_not_installed() -> None:
+    with pytest.raises(UserError, match=r"'x/m'.*outlast\[litellm\]"):
+        MultiProvider().get_model("litellm/x/m")
 
 
 @pytest.mark.parametrize("prefix", ["house", "openai", "litellm"])
@@ -104,7 +98,7 @@ def test_an_unknown_prefix_is_refused_with_the_ways_out() -> None:
         provider.get_model("meta/llama")
     words = str(caught.value)
     assert "Unknown prefix: meta, of the model 'meta/llama'" in words
-    assert "house/, openai/, litellm/, any-llm/" in words
+    assert "house/, openai/, litellm/." in words
     assert "'openai/meta/llama'" in words
     assert "unknown_prefix_mode='model_id'" in words
 
@@ -184,7 +178,7 @@ def test_making_one_imports_no_package_of_a_provider() -> None:
     program = (
         "import sys; from outlast.models import MultiProvider;"
         "MultiProvider().get_model('openai/m');"
-        "print({'openai', 'httpx2', 'pydantic', 'litellm', 'any_llm'} & set(sys.modules))"
+        "print({'openai', 'httpx2', 'pydantic', 'litellm'} & set(sys.modules))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
