@@ -161,71 +161,6 @@ from outlast.agents.items.tool_output import ToolOutputImageDict as ToolOutputIm
 from outlast.agents.items.tool_output import ToolOutputText as ToolOutputText
 from outlast.agents.items.tool_output import ToolOutputTextDict as ToolOutputTextDict
 from outlast.agents.logs import enable_verbose_stdout_logging as enable_verbose_stdout_logging
-from outlast.agents.machine.computer import AsyncComputer as AsyncComputer
-from outlast.agents.machine.computer import Button as Button
-from outlast.agents.machine.computer import Computer as Computer
-from outlast.agents.machine.computer import Environment as Environment
-from outlast.agents.machine.computer_tool import ComputerTool as ComputerTool
-from outlast.agents.machine.computer_tool import (
-    ComputerToolSafetyCheckData as ComputerToolSafetyCheckData,
-)
-from outlast.agents.machine.computer_tool import resolve_computer as resolve_computer
-from outlast.agents.machine.computers import ComputerProvider as ComputerProvider
-from outlast.agents.machine.computers import (
-    dispose_resolved_computers as dispose_resolved_computers,
-)
-from outlast.agents.machine.diffs import apply_diff as apply_diff
-from outlast.agents.machine.patch import ApplyPatchEditor as ApplyPatchEditor
-from outlast.agents.machine.patch import ApplyPatchOperation as ApplyPatchOperation
-from outlast.agents.machine.patch import ApplyPatchResult as ApplyPatchResult
-from outlast.agents.machine.patch import ApplyPatchTool as ApplyPatchTool
-from outlast.agents.machine.shell import LocalShellCommandRequest as LocalShellCommandRequest
-from outlast.agents.machine.shell import LocalShellExecutor as LocalShellExecutor
-from outlast.agents.machine.shell import LocalShellTool as LocalShellTool
-from outlast.agents.machine.shell import ShellActionRequest as ShellActionRequest
-from outlast.agents.machine.shell import ShellCallData as ShellCallData
-from outlast.agents.machine.shell import ShellCallOutcome as ShellCallOutcome
-from outlast.agents.machine.shell import ShellCommandOutput as ShellCommandOutput
-from outlast.agents.machine.shell import ShellCommandRequest as ShellCommandRequest
-from outlast.agents.machine.shell import ShellExecutor as ShellExecutor
-from outlast.agents.machine.shell import ShellResult as ShellResult
-from outlast.agents.machine.shell import ShellTool as ShellTool
-from outlast.agents.machine.shell_environments import (
-    ShellToolContainerAutoEnvironment as ShellToolContainerAutoEnvironment,
-)
-from outlast.agents.machine.shell_environments import (
-    ShellToolContainerNetworkPolicy as ShellToolContainerNetworkPolicy,
-)
-from outlast.agents.machine.shell_environments import (
-    ShellToolContainerNetworkPolicyAllowlist as ShellToolContainerNetworkPolicyAllowlist,
-)
-from outlast.agents.machine.shell_environments import (
-    ShellToolContainerNetworkPolicyDisabled as ShellToolContainerNetworkPolicyDisabled,
-)
-from outlast.agents.machine.shell_environments import (
-    ShellToolContainerNetworkPolicyDomainSecret as ShellToolContainerNetworkPolicyDomainSecret,
-)
-from outlast.agents.machine.shell_environments import (
-    ShellToolContainerReferenceEnvironment as ShellToolContainerReferenceEnvironment,
-)
-from outlast.agents.machine.shell_environments import (
-    ShellToolContainerSkill as ShellToolContainerSkill,
-)
-from outlast.agents.machine.shell_environments import ShellToolEnvironment as ShellToolEnvironment
-from outlast.agents.machine.shell_environments import (
-    ShellToolHostedEnvironment as ShellToolHostedEnvironment,
-)
-from outlast.agents.machine.shell_environments import ShellToolInlineSkill as ShellToolInlineSkill
-from outlast.agents.machine.shell_environments import (
-    ShellToolInlineSkillSource as ShellToolInlineSkillSource,
-)
-from outlast.agents.machine.shell_environments import (
-    ShellToolLocalEnvironment as ShellToolLocalEnvironment,
-)
-from outlast.agents.machine.shell_environments import ShellToolLocalSkill as ShellToolLocalSkill
-from outlast.agents.machine.shell_environments import (
-    ShellToolSkillReference as ShellToolSkillReference,
-)
 from outlast.agents.prompt import DynamicPromptFunction as DynamicPromptFunction
 from outlast.agents.prompt import GenerateDynamicPromptData as GenerateDynamicPromptData
 from outlast.agents.prompt import Prompt as Prompt
@@ -325,6 +260,71 @@ from outlast.loop.approvals import ApprovalRequest as ApprovalRequest
 from outlast.loop.approvals import Decision as Decision
 from outlast.loop.approvals import Person as Person
 from outlast.loop.values import DEFAULT_MAX_TURNS as DEFAULT_MAX_TURNS
+from outlast.machine.computer import AsyncComputer as AsyncComputer
+from outlast.machine.computer import Button as Button
+from outlast.machine.computer import Computer as Computer
+from outlast.machine.computer import Environment as Environment
+from outlast.machine.computer_tool import ComputerTool as ComputerTool
+from outlast.machine.computer_tool import (
+    ComputerToolSafetyCheckData as ComputerToolSafetyCheckData,
+)
+from outlast.machine.computer_tool import resolve_computer as resolve_computer
+from outlast.machine.computers import ComputerProvider as ComputerProvider
+from outlast.machine.computers import (
+    dispose_resolved_computers as dispose_resolved_computers,
+)
+from outlast.machine.diffs import apply_diff as apply_diff
+from outlast.machine.patch import ApplyPatchEditor as ApplyPatchEditor
+from outlast.machine.patch import ApplyPatchOperation as ApplyPatchOperation
+from outlast.machine.patch import ApplyPatchResult as ApplyPatchResult
+from outlast.machine.patch import ApplyPatchTool as ApplyPatchTool
+from outlast.machine.shell import LocalShellCommandRequest as LocalShellCommandRequest
+from outlast.machine.shell import LocalShellExecutor as LocalShellExecutor
+from outlast.machine.shell import LocalShellTool as LocalShellTool
+from outlast.machine.shell import ShellActionRequest as ShellActionRequest
+from outlast.machine.shell import ShellCallData as ShellCallData
+from outlast.machine.shell import ShellCallOutcome as ShellCallOutcome
+from outlast.machine.shell import ShellCommandOutput as ShellCommandOutput
+from outlast.machine.shell import ShellCommandRequest as ShellCommandRequest
+from outlast.machine.shell import ShellExecutor as ShellExecutor
+from outlast.machine.shell import ShellResult as ShellResult
+from outlast.machine.shell import ShellTool as ShellTool
+from outlast.machine.shell_environments import (
+    ShellToolContainerAutoEnvironment as ShellToolContainerAutoEnvironment,
+)
+from outlast.machine.shell_environments import (
+    ShellToolContainerNetworkPolicy as ShellToolContainerNetworkPolicy,
+)
+from outlast.machine.shell_environments import (
+    ShellToolContainerNetworkPolicyAllowlist as ShellToolContainerNetworkPolicyAllowlist,
+)
+from outlast.machine.shell_environments import (
+    ShellToolContainerNetworkPolicyDisabled as ShellToolContainerNetworkPolicyDisabled,
+)
+from outlast.machine.shell_environments import (
+    ShellToolContainerNetworkPolicyDomainSecret as ShellToolContainerNetworkPolicyDomainSecret,
+)
+from outlast.machine.shell_environments import (
+    ShellToolContainerReferenceEnvironment as ShellToolContainerReferenceEnvironment,
+)
+from outlast.machine.shell_environments import (
+    ShellToolContainerSkill as ShellToolContainerSkill,
+)
+from outlast.machine.shell_environments import ShellToolEnvironment as ShellToolEnvironment
+from outlast.machine.shell_environments import (
+    ShellToolHostedEnvironment as ShellToolHostedEnvironment,
+)
+from outlast.machine.shell_environments import ShellToolInlineSkill as ShellToolInlineSkill
+from outlast.machine.shell_environments import (
+    ShellToolInlineSkillSource as ShellToolInlineSkillSource,
+)
+from outlast.machine.shell_environments import (
+    ShellToolLocalEnvironment as ShellToolLocalEnvironment,
+)
+from outlast.machine.shell_environments import ShellToolLocalSkill as ShellToolLocalSkill
+from outlast.machine.shell_environments import (
+    ShellToolSkillReference as ShellToolSkillReference,
+)
 from outlast.models.defaults import set_default_openai_api as set_default_openai_api
 from outlast.models.defaults import set_default_openai_client as set_default_openai_client
 from outlast.models.defaults import set_default_openai_key as set_default_openai_key

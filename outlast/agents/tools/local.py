@@ -1,6 +1,6 @@
 """Local tools, which run on a worker and have their own Responses item types.
 
-The subclasses, each in its own module, are a shell, an editor, a computer and `CustomTool`.
+The subclasses are `CustomTool`, and in `outlast.machine` a shell, an editor and a computer.
 """
 
 from abc import abstractmethod
@@ -126,6 +126,11 @@ class LocalTool(FunctionTool):
     @abstractmethod
     def to_tool_param(self) -> JsonObject:
         """Return the tool's entry in `tools` of a request to the Responses API."""
+
+    def param_for(self, model: str | None) -> JsonObject:
+        """Return the tool's entry for a model: the same for every model, unless overridden."""
+        del model
+        return self.to_tool_param()
 
     @abstractmethod
     def approval_subject(self, context: RunContextWrapper[Any], arguments: str) -> Any:

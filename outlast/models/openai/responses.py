@@ -8,9 +8,9 @@ from outlast.agents.config.model_settings import MCPToolChoice
 from outlast.agents.config.settings import ModelSettings
 from outlast.agents.errors import UserError
 from outlast.agents.items.raw_items import NO_ID, as_input
-from outlast.agents.machine.computer_tool import ComputerTool
 from outlast.agents.tools.definition import ToolNamespace
 from outlast.agents.tools.hosted import HostedTool
+from outlast.agents.tools.local import LocalTool
 from outlast.agents.tools.programs import check_programs
 from outlast.loop.values import JsonObject
 from outlast.models.failures import Target, bad_response, refused_request, reported_failure
@@ -326,7 +326,7 @@ def included_data(request: ModelRequest) -> list[str] | None:
 
 def _entry(tool: HostedTool, model: str | None) -> JsonObject:
     """Return a tool's entry in a request, which may depend on the model."""
-    return tool.param_for(model) if isinstance(tool, ComputerTool) else tool.to_tool_param()
+    return tool.param_for(model) if isinstance(tool, LocalTool) else tool.to_tool_param()
 
 
 def tool_choice(request: ModelRequest, model: str | None) -> str | JsonObject | None:

@@ -16,10 +16,10 @@ from outlast.agents.approvals.policy_file import LARGEST_BYTES, ApprovalFile
 from outlast.agents.durations import parse_duration
 from outlast.agents.errors import UserError
 from outlast.agents.handoffs.handoff import handoff
-from outlast.agents.machine.shell import ShellTool
 from outlast.agents.registry import Registry
 from outlast.agents.tools.function_tool import function_tool
 from outlast.agents.tools.hosted import HostedMCPTool
+from outlast.machine.shell import ShellTool
 
 FILE = """\
 [group.billing]

@@ -15,13 +15,13 @@ from outlast.agents.approvals.policy import (
 )
 from outlast.agents.errors import UserError
 from outlast.agents.handoffs.handoff import handoff
-from outlast.agents.machine.shell import ShellTool
 from outlast.agents.registry import worst_effect
 from outlast.agents.tools.function_tool import function_tool
 from outlast.agents.tools.hosted import HostedMCPTool
 from outlast.loop.approvals import DEFAULT_TERMS, ApprovalTerms, EscalationStep
 from outlast.loop.approvals import Audience as AudienceRecord
 from outlast.loop.values import JsonObject
+from outlast.machine.shell import ShellTool
 
 HOUR = timedelta(hours=1)
 AnyPolicy: Any = ApprovalPolicy

@@ -8,13 +8,13 @@ import pytest
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import UserError
-from outlast.agents.machine.shell import LocalShellTool, ShellTool
 from outlast.agents.registry import Registry
 from outlast.agents.tools.custom import CustomTool
 from outlast.agents.tools.definition import ToolRetry
 from outlast.agents.tools.function_tool import function_tool
 from outlast.agents.tools.hosted import HostedTool, function_tools, hosted_tools
 from outlast.agents.tools.local import LocalTool
+from outlast.machine.shell import LocalShellTool, ShellTool
 
 
 def run(_request: Any) -> str:

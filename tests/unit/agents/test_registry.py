@@ -11,7 +11,6 @@ from outlast.agents.context.encoding import type_name
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.errors import UserError
 from outlast.agents.handoffs.handoff import Handoff, handoff
-from outlast.agents.machine.shell import ShellTool
 from outlast.agents.references import register
 from outlast.agents.registry import (
     OfRun,
@@ -25,6 +24,7 @@ from outlast.agents.tools.definition import (
     FunctionTool,
 )
 from outlast.agents.tools.function_tool import function_tool
+from outlast.machine.shell import ShellTool
 from tests.mcp_servers import Shelf
 
 

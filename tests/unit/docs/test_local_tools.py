@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.agents.test_shell_tools import context
 
 from outlast import ApplyPatchOperation
 from outlast.agents.context.wrapper import RunContextWrapper
-from outlast.agents.machine.shell import ShellTool
 from outlast.loop.call_forms import arguments_of
+from outlast.machine.shell import ShellTool
 from outlast.testing import shell_call
-from tests.unit.agents.test_shell_tools import context
 from tests.unit.docs.test_guides import DOCS, blocks
 
 ANY: Any = RunContextWrapper(None)

@@ -8,9 +8,9 @@ from pydantic import TypeAdapter
 
 from outlast.agents.config.model_settings import MCPToolChoice
 from outlast.agents.config.settings import ModelSettings
-from outlast.agents.machine.shell import ShellTool
 from outlast.agents.tools.hosted import WebSearchTool
 from outlast.loop.values import JsonObject
+from outlast.machine.shell import ShellTool
 from outlast.models.openai.chat_request import UnsupportedItemError, chat_body, chat_messages
 from outlast.ports.model import ModelRequest, OutputSpec, ToolSpec
 

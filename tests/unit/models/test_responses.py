@@ -8,8 +8,6 @@ from pydantic import TypeAdapter
 
 from outlast.agents.config.model_settings import MCPToolChoice
 from outlast.agents.config.settings import ModelSettings
-from outlast.agents.machine.computer_tool import ComputerTool
-from outlast.agents.machine.shell import ShellTool
 from outlast.agents.tools.custom import CustomTool
 from outlast.agents.tools.hosted import (
     CodeInterpreterTool,
@@ -19,6 +17,8 @@ from outlast.agents.tools.hosted import (
     WebSearchTool,
 )
 from outlast.loop.values import JsonObject, Usage
+from outlast.machine.computer_tool import ComputerTool
+from outlast.machine.shell import ShellTool
 from outlast.models import OpenAIConnection, ResponsesModel
 from outlast.models.openai.responses import responses_body
 from outlast.ports.model import Model, ModelError, ModelRequest, OutputSpec, ToolSpec

@@ -20,7 +20,6 @@ from outlast.agents.agent import Agent
 from outlast.agents.approvals.policy import ApprovalPolicy, Audience
 from outlast.agents.approvals.policy_file import ApprovalFile
 from outlast.agents.handoffs.handoff import handoff
-from outlast.agents.machine.shell import ShellActionRequest, ShellTool
 from outlast.agents.tools.custom import CustomTool
 from outlast.agents.tools.definition import (
     FunctionTool,
@@ -30,6 +29,7 @@ from outlast.agents.tools.hosted import HostedMCPTool
 from outlast.loop.approvals import ApprovalTerms
 from outlast.loop.approvals import Audience as AudienceRecord
 from outlast.loop.values import JsonObject
+from outlast.machine.shell import ShellActionRequest, ShellTool
 from outlast.testing import call, custom_call, shell_call
 from tests.unit.activities.desk import invocation_of, raising
 

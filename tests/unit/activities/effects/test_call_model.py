@@ -26,7 +26,6 @@ from outlast.agents.guardrails.guardrail import (
 )
 from outlast.agents.handoffs.handoff import Handoff, handoff
 from outlast.agents.hooks import AgentHooks, RunHooks
-from outlast.agents.machine.shell import ShellTool
 from outlast.agents.prompt import GenerateDynamicPromptData
 from outlast.agents.references import register
 from outlast.agents.registry import Registry
@@ -42,6 +41,7 @@ from outlast.loop.changes import Change
 from outlast.loop.checks import RequiredStep
 from outlast.loop.items import Item, ItemKind, text_of
 from outlast.loop.values import JsonObject, Usage
+from outlast.machine.shell import ShellTool
 from outlast.ports.model import Model, ModelError, ModelProvider, ModelRequest, ModelResponse
 from outlast.ports.model_arguments import ModelTracing
 from outlast.testing import ScriptedModel, SpanCollector, call, custom_call, say, shell_call

@@ -27,7 +27,6 @@ from outlast.agents.guardrails.tool_guardrails import (
     ToolOutputGuardrail,
 )
 from outlast.agents.hooks import AgentHooks, RunHooks
-from outlast.agents.machine.shell import ShellTool
 from outlast.agents.references import register
 from outlast.agents.tools.function_tool import function_tool
 from outlast.agents.tools.use_behavior import FunctionToolResult, ToolsToFinalOutputResult
@@ -36,6 +35,7 @@ from outlast.loop.checks import Candidate, FinalizedAnswer, GuardrailRecord, Too
 from outlast.loop.items import Item
 from outlast.loop.phrases import WITHHELD as BLOCKED
 from outlast.loop.values import Failure, JsonObject
+from outlast.machine.shell import ShellTool
 from outlast.testing import say
 from tests.mcp_servers import Shelf
 from tests.unit.activities.desk import HELLO, answering, conclusion_request, raising, worker_of

@@ -31,7 +31,6 @@ from outlast.agents.guardrails.tool_guardrails import (
 )
 from outlast.agents.hooks import AgentHooks, RunHooks
 from outlast.agents.items.tool_output import ToolOutputImage
-from outlast.agents.machine.shell import ShellTool
 from outlast.agents.mcp.server import MCPNotSent, MCPRefusal
 from outlast.agents.references import register
 from outlast.agents.tools.custom import CustomTool
@@ -45,6 +44,7 @@ from outlast.agents.usage import plain_usage
 from outlast.loop.calls import Policy, ToolResult
 from outlast.loop.changes import Change
 from outlast.loop.values import Failure, Json, Usage
+from outlast.machine.shell import ShellTool
 from outlast.testing import SpanCollector
 from outlast.tracing.effect_spans import around_effect, scope_of
 from outlast.tracing.provider import custom_span

@@ -12,10 +12,10 @@ from outlast.agents.config.run_config import RunConfig
 from outlast.agents.config.settings import write_run_config
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.handoffs.handoff import handoff
-from outlast.agents.machine.shell import ShellTool
 from outlast.agents.tools.function_tool import function_tool
 from outlast.agents.tools.hosted import CodeInterpreterTool, WebSearchTool
 from outlast.loop.changes import Change
+from outlast.machine.shell import ShellTool
 from tests.mcp_servers import Shelf, tool
 from tests.unit.activities.desk import invocation_of, raising
 

@@ -30,7 +30,6 @@ from outlast.agents.guardrails.tool_guardrails import (
 )
 from outlast.agents.handoffs.handoff import Handoff, handoff
 from outlast.agents.hooks import AgentHooks, RunHooks
-from outlast.agents.machine.shell import ShellTool
 from outlast.agents.references import register
 from outlast.agents.schemas.agent_output import AgentOutputSchema
 from outlast.agents.tools.definition import (
@@ -50,6 +49,7 @@ from outlast.loop.calls import (
 from outlast.loop.items import Item
 from outlast.loop.phrases import REJECTED
 from outlast.loop.values import JsonObject
+from outlast.machine.shell import ShellTool
 from outlast.testing import ScriptedModel, call, refuse, say, shell_call
 from outlast.testing.scripted_model import raw_call
 from tests.unit.activities.desk import answering, invocation_of, raising

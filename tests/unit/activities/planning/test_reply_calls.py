@@ -16,7 +16,6 @@ from outlast.activities.planning.reply_calls import (
 )
 from outlast.agents.agent import Agent
 from outlast.agents.handoffs.handoff import handoff
-from outlast.agents.machine.shell import LocalShellTool, ShellTool
 from outlast.agents.tools.custom import CustomTool
 from outlast.agents.tools.definition import (
     FunctionTool,
@@ -27,6 +26,7 @@ from outlast.agents.tools.programs import ProgrammaticToolCallingTool
 from outlast.contract import failures
 from outlast.loop.items import Item
 from outlast.loop.values import JsonObject
+from outlast.machine.shell import LocalShellTool, ShellTool
 from outlast.testing import (
     call,
     computer_call,

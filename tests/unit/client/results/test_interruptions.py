@@ -6,10 +6,10 @@ from typing import Any
 from outlast.agents.agent import Agent
 from outlast.agents.items.run_items import ToolApprovalItem
 from outlast.agents.items.tool_origin import ToolOrigin, ToolOriginType
-from outlast.agents.machine.shell import ShellTool
 from outlast.agents.tools.function_tool import function_tool
 from outlast.client.results.interruptions import interruption, pending_in_order, place_of_call
 from outlast.client.results.local_definitions import LocalDefinitions
+from outlast.machine.shell import ShellTool
 from tests.laws.driver import Play, gated, nested, thought
 
 TRIAGE = Agent[Any](name="Triage")

@@ -21,11 +21,11 @@ from outlast.agents.guardrails.tool_guardrails import (
 )
 from outlast.agents.items.run_items import MessageOutputItem, ToolCallItem, ToolCallOutputItem
 from outlast.agents.items.tool_origin import ToolOrigin, ToolOriginType
-from outlast.agents.machine.shell import ShellTool
 from outlast.agents.tools.function_tool import function_tool
 from outlast.client.results.local_definitions import LocalDefinitions, RemoteAgent
 from outlast.loop.items import Item
 from outlast.loop.values import JsonObject
+from outlast.machine.shell import ShellTool
 from outlast.testing import shell_call
 from tests.mcp_servers import Shelf, tool
 

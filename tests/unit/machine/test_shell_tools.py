@@ -6,7 +6,9 @@ import pytest
 
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.errors import UserError
-from outlast.agents.machine.shell import (
+from outlast.loop.call_forms import arguments_of
+from outlast.loop.values import JsonObject
+from outlast.machine.shell import (
     MOST_OUTPUT_CHARACTERS,
     LocalShellTool,
     ShellActionRequest,
@@ -16,8 +18,6 @@ from outlast.agents.machine.shell import (
     ShellResult,
     ShellTool,
 )
-from outlast.loop.call_forms import arguments_of
-from outlast.loop.values import JsonObject
 from outlast.testing import local_shell_call, shell_call
 
 DONE = {"type": "exit", "exit_code": 0}

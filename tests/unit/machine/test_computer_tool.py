@@ -8,15 +8,15 @@ import pytest
 from outlast.agents.agent import Agent
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.errors import UserError
-from outlast.agents.machine.computer_tool import (
+from outlast.loop.call_forms import arguments_of
+from outlast.machine.computer_tool import (
     LARGEST_SCREENSHOT_BYTES,
     ComputerTool,
     ComputerToolSafetyCheckData,
     resolve_computer,
 )
-from outlast.loop.call_forms import arguments_of
 from outlast.testing import computer_call
-from tests.unit.agents.screens import Screen
+from tests.unit.machine.screens import Screen
 
 CLICK = {"type": "click", "x": 1, "y": 2, "button": "left"}
 CHECKS = [

@@ -21,7 +21,8 @@ from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.durations import as_duration, is_positive
 from outlast.agents.errors import UserError
 from outlast.agents.items.run_items import ToolApprovalItem
-from outlast.agents.machine.shell import (
+from outlast.machine import confinement
+from outlast.machine.shell import (
     MOST_OUTPUT_CHARACTERS,
     ShellActionRequest,
     ShellCallOutcome,
@@ -29,7 +30,6 @@ from outlast.agents.machine.shell import (
     ShellCommandRequest,
     ShellResult,
 )
-from outlast.extensions import confinement
 
 PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 """Where programs are found, whatever the worker's own PATH is."""

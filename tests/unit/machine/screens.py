@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from outlast.agents.machine.computer import AsyncComputer, Computer
+from outlast.machine.computer import AsyncComputer, Computer
 
 PICTURE = "c2NyZWVu"
 

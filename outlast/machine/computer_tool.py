@@ -10,22 +10,22 @@ from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.errors import UserError
 from outlast.agents.items.raw_items import HeldRaw
 from outlast.agents.logs import get_logger
-from outlast.agents.machine.computer import (
+from outlast.agents.tools.local import LocalTool, LocalToolOptions, OnApproval
+from outlast.loop.call_forms import call_item
+from outlast.loop.values import Json, JsonObject
+from outlast.machine.computer import (
     AsyncComputer,
     Computer,
     ComputerLike,
     act,
     action_problem,
 )
-from outlast.agents.machine.computers import (
+from outlast.machine.computers import (
     ComputerProvider,
     ComputerSource,
     ComputerT,
     RunComputers,
 )
-from outlast.agents.tools.local import LocalTool, LocalToolOptions, OnApproval
-from outlast.loop.call_forms import call_item
-from outlast.loop.values import Json, JsonObject
 
 logger = get_logger(__name__)
 

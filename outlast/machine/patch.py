@@ -12,11 +12,11 @@ from outlast.agents.approvals.policy import ApprovalPolicy
 from outlast.agents.callables import call
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.errors import ModelBehaviorError, UserError
-from outlast.agents.machine.diffs import InvalidDiffError
 from outlast.agents.tools.definition import default_tool_error
 from outlast.agents.tools.hosted import tool_entry
 from outlast.agents.tools.local import LocalTool, LocalToolOptions, OnApproval
 from outlast.loop.values import Json, JsonObject
+from outlast.machine.diffs import InvalidDiffError
 
 ApplyPatchOperationType: TypeAlias = Literal["create_file", "update_file", "delete_file"]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from outlast.agents.machine.diffs import InvalidDiffError, apply_diff
+from outlast.machine.diffs import InvalidDiffError, apply_diff
 
 CLASSES = "class A:\n  def f():\n    x\nclass B:\n  def f():\n    x\n"
 

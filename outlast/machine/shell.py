@@ -14,11 +14,11 @@ from outlast.agents.callables import call, check_callable
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.errors import UserError
 from outlast.agents.items.raw_items import HeldRaw
-from outlast.agents.machine.shell_environments import ShellToolEnvironment
 from outlast.agents.tools.hosted import tool_entry
 from outlast.agents.tools.local import LocalTool, LocalToolOptions, OnApproval
 from outlast.loop.call_forms import call_item
 from outlast.loop.values import Json, JsonObject
+from outlast.machine.shell_environments import ShellToolEnvironment
 
 MOST_OUTPUT_CHARACTERS = 100_000
 """The default limit of a call's output; the rest is cut off."""

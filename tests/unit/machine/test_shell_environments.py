@@ -4,8 +4,8 @@ from typing import Any, Literal, get_args, get_type_hints
 
 import pytest
 
-from outlast.agents.machine.shell import ShellTool
-from outlast.agents.machine.shell_environments import (
+from outlast.machine.shell import ShellTool
+from outlast.machine.shell_environments import (
     ShellToolEnvironment,
     ShellToolHostedEnvironment,
     ShellToolLocalEnvironment,

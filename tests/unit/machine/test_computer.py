@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from outlast.agents.errors import UserError
-from outlast.agents.machine.computer import act, action_problem
-from tests.unit.agents.screens import AsyncScreen, Screen
+from outlast.machine.computer import act, action_problem
+from tests.unit.machine.screens import AsyncScreen, Screen
 
 URL = "data:image/png;base64,c2NyZWVu"
 ACTIONS: list[Any] = [

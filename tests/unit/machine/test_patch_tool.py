@@ -6,8 +6,10 @@ import pytest
 
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.errors import ModelBehaviorError, UserError
-from outlast.agents.machine.diffs import InvalidDiffError
-from outlast.agents.machine.patch import (
+from outlast.loop.call_forms import arguments_of
+from outlast.loop.values import JsonObject
+from outlast.machine.diffs import InvalidDiffError
+from outlast.machine.patch import (
     MOST_OUTPUT_CHARACTERS,
     ApplyPatchEditor,
     ApplyPatchOperation,
@@ -15,8 +17,6 @@ from outlast.agents.machine.patch import (
     ApplyPatchTool,
     default_patch_error,
 )
-from outlast.loop.call_forms import arguments_of
-from outlast.loop.values import JsonObject
 from outlast.testing import patch_call
 
 

@@ -10,14 +10,14 @@ import pytest
 from outlast.agents.agent import Agent
 from outlast.agents.context.wrapper import ToolContext
 from outlast.agents.errors import UserError
-from outlast.agents.machine.computer_tool import ComputerTool
-from outlast.agents.machine.computers import (
+from outlast.agents.registry import Registry
+from outlast.machine.computer_tool import ComputerTool
+from outlast.machine.computers import (
     ComputerProvider,
     RunComputers,
     dispose_resolved_computers,
 )
-from outlast.agents.registry import Registry
-from tests.unit.agents.screens import Screen
+from tests.unit.machine.screens import Screen
 
 SHORT = timedelta(milliseconds=20)
 

@@ -17,13 +17,14 @@ import pytest
 
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import UserError
-from outlast.agents.machine.shell import (
+from outlast.extensions import ConfinedShell
+from outlast.machine import confinement
+from outlast.machine.shell import (
     ShellActionRequest,
     ShellCallData,
     ShellCommandOutput,
     ShellCommandRequest,
 )
-from outlast.extensions import ConfinedShell, confinement
 
 try:
     confinement.check()

@@ -11,7 +11,7 @@ from outlast.agents.callables import call
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
-from outlast.agents.machine.computer import AsyncComputer, Computer, ComputerLike
+from outlast.machine.computer import AsyncComputer, Computer, ComputerLike
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
