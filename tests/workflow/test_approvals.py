@@ -9,10 +9,8 @@ from temporalio.common import RawValue
 
 from outlast.agents.agent import Agent
 from outlast.agents.context.wrapper import RunContextWrapper
-from outlast.agents.errors import DecisionRefused
 from outlast.agents.tools.function_tool import function_tool
 from outlast.client.handle import RunHandle
-from outlast.contract import names
 from outlast.testing import ScriptedModel, call
 from tests.workflow.desk import PATIENCE_SECONDS, Desk, waits_for
 from tests.workflow.replies import outputs
@@ -77,18 +75,6 @@ async def test_an_approved_call_runs_and_a_rejected_one_does_not(desk: Desk):
     assert decided == [("approved", "ann"), ("rejected", "bob"), ("rejected", None)]
 
 
-async def test_run_returns_while_a_person_has_to_decide_and_goes_on_after(desk: Desk):
-    ran: list[str] = []
-    agent = _clerk(ran)
-    await desk.open(agent, model=ScriptedModel([_refund("c1", "A")], "Done."))
-    result = await desk.run(agent, "Refund A", id=(run_id := desk.new_id()))
-    assert (result.status, result.final_output) == ("waiting", None)
-    [request] = result.interruptions
-    await RunHandle(desk.client, run_id).approve(request.id)
-    result = await desk.run(agent, "Refund A", id=run_id)
-    assert (result.status, result.final_output, ran) == ("completed", "Done.", ["A"])
-
-
 async def test_only_calls_that_the_rule_names_wait(desk: Desk):
     ran: list[str] = []
     model = ScriptedModel(
@@ -133,40 +119,6 @@ async def test_decided_calls_run_while_others_still_wait(desk: Desk):
     assert ran == ["B", "A"]
 
 
-@pytest.mark.smoke
-async def test_a_signal_decides_as_an_update_does(desk: Desk):
-    ran: list[str] = []
-    model = ScriptedModel([_refund("c1", "A"), _refund("c2", "B")], "Done.")
-    handle = await _waiting(desk, model, ran, 2)
-    workflow = desk.workflow(handle)
-    decision = {"request_id": "a1", "type": "approve", "by": "ann", "unknown_field": 1}
-    await workflow.signal(names.SIGNAL_DECIDE, decision)
-    await workflow.signal(
-        names.SIGNAL_DECIDE, {"request_id": "a2", "type": "reject", "message": "No."}
-    )
-    await desk.result(handle)
-    assert ran == ["A"]
-    assert outputs(model.requests[1])["c2"] == "No."
-
-
-async def test_a_decision_counts_once(desk: Desk):
-    ran: list[str] = []
-    model = ScriptedModel([_refund("c1", "A"), _refund("c2", "B")], "Done.")
-    handle = await _waiting(desk, model, ran, 2, keep_open=True)
-    await handle.approve("a1", by="ann")
-    await handle.approve("a1", by="ann")  # the same decision
-    for late in (handle.reject("a1", by="ann"), handle.approve("a1", by="bob")):
-        with pytest.raises(DecisionRefused, match="a1 is already approved by ann"):
-            await late
-    workflow = desk.workflow(handle)
-    await workflow.signal(names.SIGNAL_DECIDE, {"request_id": "a2", "type": "reject", "by": "eve"})
-    with pytest.raises(DecisionRefused, match="already rejected by eve"):
-        await handle.approve("a2", by="ann")
-    await workflow.signal(names.SIGNAL_DECIDE, {"request_id": "a1", "type": "reject"})
-    await desk.settled(handle)
-    assert ran == ["A"]
-
-
 async def test_two_people_who_decide_at_once_are_told_whose_decision_counts(desk: Desk):
     ran: list[str] = []
     handle = await _waiting(desk, ScriptedModel([_refund("c1", "A")], "Done."), ran)
@@ -181,22 +133,6 @@ async def test_two_people_who_decide_at_once_are_told_whose_decision_counts(desk
     # The run may end before a refusal is delivered; then that is what is said.
     assert all("already" in str(one) or "has ended" in str(one) for one in refused)
     await desk.result(handle)
-
-
-@pytest.mark.smoke
-async def test_an_unknown_or_forged_decision_is_refused_and_changes_nothing(desk: Desk):
-    ran: list[str] = []
-    handle = await _waiting(desk, ScriptedModel([_refund("c1", "A")], "Done."), ran)
-    before = len(await desk.event_types(handle))
-    with pytest.raises(DecisionRefused, match=r"The run has no approval 'a9'. Pending: a1"):
-        await handle.approve("a9")
-    with pytest.raises(DecisionRefused, match="other arguments"):
-        await handle.approve("a1", args_digest="0" * 64)
-    assert len(await desk.event_types(handle)) == before
-    [request] = await handle.approvals()
-    await handle.approve("a1", args_digest=request.args_digest)
-    await desk.result(handle)
-    assert ran == ["A"]
 
 
 async def test_a_handoff_waits_for_the_decisions_of_its_reply(desk: Desk):

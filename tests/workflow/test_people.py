@@ -117,11 +117,13 @@ async def test_a_decision_that_a_rule_refuses_changes_nothing(desk: Desk, channe
         ScriptedModel(refunds(50), "Done."),
         run_config=RunConfig(requester="cara"),
     )
-    before = await handle.approvals()
+    before, events = await handle.approvals(), await desk.event_types(handle)
     said = await refusal(desk, handle, channel, decision)
     assert said is not None
     assert why in said
     assert await handle.approvals() == before
+    if channel == "update":
+        assert await desk.event_types(handle) == events
     assert ran == []
     assert await refusal(desk, handle, channel, by(ANN, "reject")) is None
     await desk.result(handle)

@@ -187,17 +187,16 @@ async def test_a_request_may_be_decided_during_a_hold_and_the_model_waits_for_th
     await handle.cancel("after_turn")
 
 
-@both_channels
-async def test_no_time_passes_for_a_request_during_a_hold(desk: Desk, channel: str):
+async def test_no_time_passes_for_a_request_during_a_hold(desk: Desk):
     ran: list[int] = []
     model = ScriptedModel(refunds(50), "Not refunded.")
     policy = ApprovalPolicy(expires_in=timedelta(seconds=2))
     handle = await waiting(desk, clerk(policy, ran), model, keep_open=True, run_config=ANYBODY)
     [due] = [one.expires_at_ms for one in await handle.approvals()]
     assert due is not None
-    await act(desk, handle, channel, "hold", by=ANN)
+    await act(desk, handle, "update", "hold", by=ANN)
     await asyncio.sleep(2.5)
-    await act(desk, handle, channel, "say", by=ANN, text="One moment.", message_id="p1")
+    await act(desk, handle, "update", "say", by=ANN, text="One moment.", message_id="p1")
     assert [one.status for one in (await handle.state()).approvals] == ["pending"]
     await handle.release(by=ANN)
     state = await desk.until_status(handle, "idle")

@@ -352,6 +352,11 @@ def test_fields_that_a_newer_writer_added_are_ignored(kind: Any) -> None:
     assert read(kind, {"added_later": {"a": 1}}) == kind()
 
 
+def test_a_field_that_a_decision_does_not_have_is_ignored() -> None:
+    decision = {"request_id": "a1", "type": "approve"}
+    assert read(Decision, {**decision, "added_later": 1}) == read(Decision, decision)
+
+
 def test_a_state_of_another_version_is_read_as_far_as_it_is_known() -> None:
     written = write_state(Play.ready().state)
     written["added_later"] = 1
