@@ -56,11 +56,6 @@ async def attempt_effect(
 ) -> Any:
     """Carry out one attempt of an effect.
 
-    Args:
-        worker: the worker's definitions.
-        request: the effect, and the transcript items that it covers.
-        attempt: the attempt.
-
     Returns:
         The record that the effect's row in `contract/effects.py` names.
 

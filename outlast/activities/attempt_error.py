@@ -52,7 +52,6 @@ class AttemptError(ApplicationError):
 
 
 def _trace(error: BaseException, most_bytes: int) -> str:
-    """Return the stack traces of an exception and its causes, cut to a limit."""
     shown = traceback.TracebackException.from_exception(error, limit=-FRAMES)
     text = "".join(shown.format()).encode(errors="replace")
     return text[max(len(text) - most_bytes, 0) :].decode(errors="ignore")

@@ -60,7 +60,6 @@ class EffectActivities:
 
     @property
     def _worker(self) -> WorkerDeps:
-        """The dependencies for the activity's run."""
         return self._deps.of_run(activity.info().workflow_id or "")
 
     @property
@@ -138,7 +137,6 @@ class EffectActivities:
     async def _call_model(
         self, worker: WorkerDeps, request: EffectRequest[CallModel], beat: Beat
     ) -> ModelReply:
-        """Carry out a model call, and send its stream with the heartbeats."""
         info = activity.info()
         run_id = str(info.workflow_id)
         window = DeltaWindow(effect=int(info.activity_id), attempt=info.attempt)
@@ -205,7 +203,6 @@ def _see_as(caller: contextvars.Context | None) -> None:
 
 
 def _execution(info: activity.Info) -> Execution:
-    """Return the execution that scheduled an activity, as the server names it."""
     return Execution(
         namespace=info.workflow_namespace or info.namespace,
         workflow_id=info.workflow_id or "",
@@ -214,11 +211,7 @@ def _execution(info: activity.Info) -> Execution:
 
 
 async def _request_of(kind: EffectKind, payload: JsonObject) -> EffectRequest[Any]:
-    """Return an effect's request: inline, from this process, or from the workflow.
-
-    Raises:
-        ApplicationError: the server gave up this attempt before it began here.
-    """
+    """Return an effect's request: inline, from this process, or from the workflow."""
     if not await began_in_time(activity.info()):
         raise _abandoned_error()
     if "claim" not in payload:
@@ -374,7 +367,6 @@ def _abandoned_error() -> ApplicationError:
 
 
 def _is_abandoned() -> bool:
-    """Whether this attempt's run has ended, or the attempt has timed out."""
     details = activity.cancellation_details()
     return details is not None and (details.not_found or details.timed_out)
 

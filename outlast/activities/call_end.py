@@ -17,11 +17,6 @@ from outlast.loop.checks import ENDS_CALLER
 async def end_call(invocation: Invocation, parent_call: ParentCall, result: str) -> ToolCheck:
     """Run the output guardrails of a tool call, and the parent's `on_tool_end` hooks.
 
-    Args:
-        invocation: the nested run.
-        parent_call: the call that the nested run answers.
-        result: the result for the parent's model; a guardrail may replace it.
-
     Raises:
         EffectError: a hook failed.
     """

@@ -60,10 +60,7 @@ async def whole_request(
     Words take the place of content that is gone for good, so that the conversation continues: of
     damaged content, and in the last attempt of content that the store lacks.
 
-    Args:
-        content: the store.
-        request: the request.
-        is_last: whether no further attempt looks for content that is missing.
+    With `is_last`, no further attempt looks for content that is missing.
 
     Raises:
         EffectError: the store lacks the content, or is unavailable.
@@ -89,11 +86,7 @@ async def recorded_result(
     have been paid for, is never repeated because of the store. What tools, models and sessions
     wrote never reads as a reference, with a store or without.
 
-    Args:
-        content: the store.
-        request: the request of the effect.
-        result: its result.
-        within: how many seconds the store may take, so that the result is recorded in time.
+    `within` is how many seconds the store may take, so that the result is recorded in time.
     """
     if content.store is None:
         return _split(NO_STORE, request, result, {})

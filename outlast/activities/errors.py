@@ -153,7 +153,6 @@ def fitting(text: str, most_bytes: int) -> str:
 
 
 def _short_details(details: JsonObject) -> JsonObject:
-    """Return details that fit; too large ones lose long values and the ends of texts."""
     if len(json.dumps(details, default=repr)) <= LONGEST_MESSAGE_BYTES * 2:
         return details
     short = {key: cut(value) if isinstance(value, str) else value for key, value in details.items()}

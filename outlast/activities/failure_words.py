@@ -18,12 +18,7 @@ _NOT_THE_USERS: Final = (
 
 
 def failure_words(text: str, error: BaseException) -> str:
-    """Return a failure's text for a log line, with the line of user code that raised.
-
-    Args:
-        text: the description of the failure, which may include the exception's text.
-        error: the exception; its root cause has the place.
-    """
+    """Return a failure's text for a log line, with the line of user code that raised."""
     first = root_cause(error)
     if not logs_exception_texts():
         text = f"{type(first).__name__} {LEFT_OUT}"

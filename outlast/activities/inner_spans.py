@@ -33,13 +33,7 @@ _OMITTED_SETTINGS = ("extra_headers", "extra_body", "extra_query", "extra_args",
 def model_span(
     label: str, request: ModelRequest, *, is_response: bool = False
 ) -> Generator[Callable[[ModelResponse], None]]:
-    """Open the span of a model call, and yield a function that records the response.
-
-    Args:
-        label: the model's name.
-        request: the request.
-        is_response: whether the model answers with an object of the Responses API.
-    """
+    """Open the span of a model call, and yield a function that records the response."""
     data = ResponseSpanData() if is_response else GenerationSpanData(model=label)
     with open_span(data) as span:
         if span.is_recorded:
@@ -64,13 +58,7 @@ def model_span(
 async def traced_guardrail(
     name: str, check: Callable[[], Awaitable[T]], *, tripped: Callable[[T], bool]
 ) -> T:
-    """Run a guardrail inside a span.
-
-    Args:
-        name: the guardrail's name.
-        check: calls the guardrail.
-        tripped: returns whether a result is a tripwire.
-    """
+    """Run a guardrail inside a span."""
     data = GuardrailSpanData(name)
     with open_span(data):
         verdict = await check()

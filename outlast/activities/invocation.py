@@ -94,7 +94,6 @@ class Invocation:
     decided: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Make the wrapper."""
         self.wrapper = RunContextWrapper(
             context=self.borrowed.context,
             usage=self.usage,
@@ -116,11 +115,6 @@ class Invocation:
     @classmethod
     def of(cls, worker: WorkerDeps, request: EffectRequest, annotated: Any = None) -> "Invocation":
         """Return the invocation for a request.
-
-        Args:
-            worker: the worker's definitions.
-            request: the effect's request.
-            annotated: the context type that the callables are annotated with, if any.
 
         Raises:
             EffectError: the worker lacks the agent, or the context does not fit. Another worker may
@@ -185,12 +179,7 @@ class Invocation:
     ) -> ApprovalPolicy | None:
         """Return the approval policy of a call or answer; None if none is needed.
 
-        Args:
-            kind: a tool, a handoff or an answer.
-            name: the name of the tool or handoff.
-            setting: what the definition says, which the operators' file may change.
-            agent: the agent; default: the effect's.
-            effect: what the tool declares that its calls change.
+        The operators' file may change the `setting` of the definition.
         """
         file = self.worker.approvals
         if file is not None:
@@ -232,12 +221,6 @@ class Invocation:
         turn_input: Callable[[], list[JsonObject]],
     ) -> None:
         """Call the hooks at an agent's start or end, which may change the context.
-
-        Args:
-            run_method: the method of the run's hooks.
-            agent_method: the method of the agent's hooks.
-            *arguments: the arguments after the context and the agent.
-            turn_input: returns the input of the turn, if there is a hook.
 
         Raises:
             EffectError: a hook failed.

@@ -62,10 +62,6 @@ async def nested_events(
     """Stream an effect's events; wait for the callback at the end of the block.
 
     Without an `on_stream`, events are dropped.
-
-    Args:
-        invocation: the invocation of the effect.
-        effect: the effect.
     """
     stream = NestedStream(invocation, bound_seconds=kind_of(effect).policy(effect).timeout_seconds)
     if not stream.has_callback:
@@ -87,10 +83,6 @@ class NestedStream:
 
     The events wait in a queue, so that the effect does not wait for the callback until the queue is
     full. An error of the callback is logged; if it hangs, the remaining events are dropped.
-
-    Args:
-        invocation: the invocation of the effect.
-        bound_seconds: the time-out of the effect.
     """
 
     def __init__(self, invocation: Invocation, *, bound_seconds: float) -> None:
@@ -113,13 +105,7 @@ class NestedStream:
         return self._on_stream is not None
 
     async def turn(self, effect: CallModel, items: Sequence[Item], *, attempt: int) -> None:
-        """Stream the events since the last reply, before the model call.
-
-        Args:
-            effect: the model call.
-            items: the model's input.
-            attempt: the number of the attempt, from 1.
-        """
+        """Stream the events since the last reply, before the model call."""
         if not self.has_callback:
             return
         if attempt > 1:
@@ -163,12 +149,7 @@ class NestedStream:
             await self._items([item for item in newest if item.kind in ANSWER_KINDS], among=items)
 
     async def handoff(self, items: Sequence[Item], transfer: Item) -> None:
-        """Stream the outputs of the turn and the handoff.
-
-        Args:
-            items: the transcript before the handoff.
-            transfer: the output of the handoff.
-        """
+        """Stream the outputs of the turn and the handoff."""
         if self.has_callback:
             await self._items([*_newest_outputs(items), transfer], among=items)
 
@@ -215,7 +196,6 @@ class NestedStream:
             await self._wait_for(self._waiting.put(make))
 
     async def _wait_for(self, step: Awaitable[None]) -> None:
-        """Wait for the callback; give up when the time limit is used up."""
         now = asyncio.get_running_loop().time
         began = now()
         left = min(self._patience_seconds, self._ends_at - began)
@@ -277,7 +257,6 @@ def _raw_event(raw: JsonObject) -> RawResponsesStreamEvent:
 
 
 def _written(effect: CallModel, reply: ModelReply) -> list[Item]:
-    """Return the items of a reply as they will be in the transcript."""
     plans: dict[int, ItemKind] = {
         plan.item: "handoff_call" if plan.kind == "handoff" else "tool_call" for plan in reply.calls
     }

@@ -41,9 +41,7 @@ class PrefixCache(Generic[T]):
     def find(self, key: str, items: Sequence[Item]) -> tuple[int, T] | None:
         """Return the number of first items with a result, and the result; None if there is none.
 
-        Args:
-            key: identifies the conversation.
-            items: its items. Only the same objects count, not equal ones.
+        Only the same objects count, not equal ones.
         """
         entry = self._entries.get(key)
         if entry is None:

@@ -6,11 +6,7 @@ from temporalio import activity
 
 
 def next_attempt_in(asked: timedelta | None) -> timedelta:
-    """Return how long after the present attempt the next one begins.
-
-    Args:
-        asked: the delay that the attempt's failure asks for, if any.
-    """
+    """Return how long after the present attempt the next one begins."""
     info = activity.info()
     policy = info.retry_policy
     if asked is not None or policy is None:

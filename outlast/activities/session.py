@@ -31,12 +31,7 @@ async def load_session(
 ) -> MergedInput:
     """Read a session's items, and prepare the input of a run.
 
-    Args:
-        session: the session.
-        new_items: the input of the run's start.
-        settings: the run's session settings, which outrank the session's own.
-        callback: the run's `session_input_callback`.
-        reasoning_item_id_policy: `omit` removes the ids of the history's reasoning items.
+    The run's `settings` outrank the session's own.
 
     Raises:
         UserError: the object is not a session, or the session or the callback returned something
@@ -63,11 +58,7 @@ async def save_items(
     alters them, or if another program writes to it between the attempts. A subclass that overrides
     `add_items` but not `add_items_once` counts as such a session: its own method is called.
 
-    Args:
-        session: the session.
-        key: identifies these items, and no others in this session.
-        items: the items to save.
-        attempt: the number of the attempt, from 1.
+    `key` identifies these items, and no others in this session.
 
     Returns:
         Whether the items were stored by this attempt.

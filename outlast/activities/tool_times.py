@@ -30,13 +30,7 @@ class ToolTimes:
         self._short_calls: dict[str, int] = {}
 
     def record(self, name: str, seconds: float, result: ToolResult | None) -> None:
-        """Record a call; a long, failed or large one ends the row of short calls.
-
-        Args:
-            name: the name of the tool.
-            seconds: how long the attempt took, with guardrails and hooks.
-            result: its result; None if it has none.
-        """
+        """Record a call; a long, failed or large one ends the row of short calls."""
         is_short = (
             seconds <= SHORT.total_seconds()
             and result is not None

@@ -46,13 +46,7 @@ T = TypeVar("T")
 async def traced(
     request: EffectRequest[Effect], work: Callable[[], Awaitable[T]], *, attempt: int
 ) -> T:
-    """Carry out an attempt of an effect, and trace it if a processor is registered.
-
-    Args:
-        request: the effect's request.
-        work: carries out the effect.
-        attempt: the number of the attempt, starting at 1.
-    """
+    """Carry out an attempt of an effect, and trace it if a processor is registered."""
     if not REGISTRATION.active:
         return await work()
     effect = request.effect
@@ -71,7 +65,6 @@ async def _traced_call(
     scope: TraceScope,
     span: Span[FunctionSpanData],
 ) -> T:
-    """Carry out a tool call, and set its output or error in its span."""
     try:
         result = await work()
     except EffectError as error:
@@ -128,7 +121,6 @@ def _turn(effect: Effect) -> int:
 
 
 def _output(effect: RunTool, result: ToolResult) -> Json:
-    """Return the output of a call; for built-in tools, as text if the item has some."""
     if effect.form == FUNCTION:
         return result.output
     return output_content(output_item(effect.call_id, result.output, effect.form))

@@ -113,5 +113,4 @@ class WorkerDeps:
 
 
 def _missing(context: Json, live: LiveValues) -> list[tuple[ValuePath, str]]:
-    """Return the paths of live values that are not in this process, and their types."""
     return [place for place in live_paths(context) if place[0] not in live]

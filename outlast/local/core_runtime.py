@@ -19,8 +19,6 @@ _ALWAYS_TOLD: Final = "temporalio_sdk_core::worker::activities"
 
 @dataclass(frozen=True, slots=True)
 class _Owner:
-    """A process's default runtime and the id of that process."""
-
     runtime: Runtime
     pid: int
 

@@ -149,12 +149,8 @@ class LocalEngine:
         runs when it is executed again. A run on another program's queue is hosted here once that
         program no longer hosts it.
 
-        Args:
-            agent: the run's agent; other runs may use another agent of the same name.
-            run_id: the id of the run.
-            context_type: the type of the run's context; the annotations of tools need not name it.
-            queue: the task queue of an existing run; a queue that no program owns is left to the
-                workers there.
+        Other runs may use another agent of the same name. An existing `queue` that no program owns
+        is left to the workers there.
 
         Raises:
             UserError: the agent is invalid.
@@ -215,7 +211,6 @@ class LocalEngine:
     async def _take_over(
         self, run: HostedRun, agent: Agent[Any], context_type: type[Any] | None
     ) -> None:
-        """Host a run's queue as soon as no other process does."""
         while True:
             pause = LOOK_AGAIN_SECONDS
             try:
@@ -284,8 +279,7 @@ class LocalEngine:
     async def close(self, *, keep_server: bool = False) -> None:
         """Stop the workers, and the server if this process started it.
 
-        Args:
-            keep_server: keep the server running until this process ends.
+        With `keep_server`, the server runs until this process ends.
         """
         self._forget_end()
         for waiting in self._taking_over:

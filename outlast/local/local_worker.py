@@ -48,11 +48,7 @@ def _operators_file() -> ApprovalFile | None:
 class LocalWorker:
     """Hosts the runs of a queue.
 
-    Args:
-        client: a connected client.
-        claim: the claim on the queue; released when the worker stops.
-        agent: the first agent.
-        is_own: whether the queue belongs to this program; such a queue stays hosted while idle.
+    A queue of this program (`is_own`) stays hosted while idle.
 
     Attributes:
         is_own: as passed.
@@ -122,8 +118,7 @@ class LocalWorker:
     async def stop(self, *, for_good: bool = False) -> None:
         """Stop the worker.
 
-        Args:
-            for_good: no process will ever host this queue again.
+        After `for_good`, no process hosts this queue again.
         """
         self._stopped.set()
         try:
@@ -156,10 +151,7 @@ class HostedRun:
 
     User code in the run sees the context variables of the task that makes this object.
 
-    Args:
-        queue: the queue of the run.
-        run_id: the id of the run.
-        dropped: called with a worker that the run no longer needs.
+    `dropped` is called with a worker that the run no longer needs.
 
     Attributes:
         queue: as passed.

@@ -52,9 +52,7 @@ def keep_out_no_more() -> None:
 def at_loop_end(close: Callable[[], Awaitable[None]]) -> Callable[[], None]:
     """Call a function when the running loop ends or is closed.
 
-    Args:
-        close: the function, called while the loop still works. Tasks still hidden after the
-            call are cancelled, like all tasks at the end of a loop.
+    Tasks that are still hidden after the call of `close`, while the loop still works, are cancelled.
 
     Returns:
         A function that cancels the registration.

@@ -43,12 +43,7 @@ class QueueClaim:
 
     @classmethod
     def take(cls, queue: str, directory: Path) -> "QueueClaim | None":
-        """Claim a queue, or return None if another process has claimed it.
-
-        Args:
-            queue: the queue.
-            directory: the directory of the processes' lock files.
-        """
+        """Claim a queue, or return None if another process has claimed it."""
         path = directory / f"{hashlib.sha256(queue.encode()).hexdigest()[:16]}.lock"
         with _claiming:
             if queue in _claimed_here:
@@ -63,8 +58,7 @@ class QueueClaim:
     def release(self, *, for_good: bool = False) -> None:
         """Release the claim, so that other processes can take the queue.
 
-        Args:
-            for_good: no process will claim the queue again.
+        After `for_good`, no process claims the queue again.
         """
         with _claiming:
             _claimed_here.discard(self.queue)

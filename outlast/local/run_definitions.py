@@ -19,8 +19,7 @@ KEPT_UNATTENDED: Final = 1000
 class RunDefinitions:
     """The agents of the runs of one worker.
 
-    Args:
-        registry: the worker's registry. A run without its own definitions uses the newest agents.
+    A run without its own definitions uses the newest agents of the registry.
     """
 
     def __init__(self, registry: Registry) -> None:
@@ -39,12 +38,6 @@ class RunDefinitions:
         caller: Context | None = None,
     ) -> None:
         """Set a run's agent, and keep it while the run is awaited.
-
-        Args:
-            run_id: the id of the run.
-            agent: the agent.
-            context_type: the type of the run's context.
-            caller: the context variables of the program that runs it.
 
         Raises:
             UserError: the agent, or an agent that it refers to, cannot be registered.
@@ -89,9 +82,7 @@ class RunDefinitions:
     def leave(self, run_id: str, *, ended: bool = False) -> None:
         """Stop waiting for a run.
 
-        Args:
-            run_id: the id of the run.
-            ended: whether the run has ended and no longer needs its agent.
+        A run that has `ended` no longer needs its agent.
         """
         self._attended[run_id] -= 1
         if self._attended[run_id] > 0:

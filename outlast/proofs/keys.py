@@ -46,9 +46,6 @@ async def identity_keys(client: Any) -> IdentityKeys:
     Those of the environment come first. Without them, a client of an embedded server uses the key
     of the project that the server belongs to, if this user owns it.
 
-    Args:
-        client: a connected client.
-
     Raises:
         UserError: a key is unusable, or others can read it.
         RPCError: the server does not answer now.
@@ -70,9 +67,6 @@ async def identity_keys(client: Any) -> IdentityKeys:
 
 def project_keys(folder: Path) -> IdentityKeys:
     """Return the keys of a project, made on the first call.
-
-    Args:
-        folder: the data directory of its embedded server.
 
     Raises:
         UserError: the file belongs to somebody else, others can read it, or it has no key.

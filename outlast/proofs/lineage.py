@@ -22,11 +22,7 @@ class ServerLineage:
         self._known: OrderedDict[tuple[str, str], Lineage] = OrderedDict()
 
     async def __call__(self, workflow_id: str, execution_id: str = "") -> Lineage:
-        """Return the lineage of an execution; without an id, of the newest of the workflow.
-
-        Raises:
-            RPCError: the server refused, or does not know it.
-        """
+        """Return the lineage of an execution; without an id, of the newest of the workflow."""
         known = self._known.get((workflow_id, execution_id))
         if known is not None:
             return known

@@ -48,12 +48,7 @@ def is_any_of(attribute: str, texts: Sequence[str]) -> str | None:
 
 
 def search_error(namespace: str, error: "RPCError") -> AgentsException:
-    """Return the error for a server's refusal of a search.
-
-    Args:
-        namespace: the namespace of the search.
-        error: the server's error.
-    """
+    """Return the error for a server's refusal of a search."""
     from temporalio.service import RPCStatusCode
 
     if error.status is RPCStatusCode.NOT_FOUND:

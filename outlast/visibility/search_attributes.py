@@ -36,11 +36,6 @@ async def ensure_search_attributes(client: "Client", attributes: Mapping[str, st
     when the call returns: a cluster reloads its list every few seconds and rejects them until
     then.
 
-    Args:
-        client: a client connected to the namespace.
-        attributes: types by attribute name: Bool, Datetime, Double, Int, Keyword, KeywordList or
-            Text.
-
     Raises:
         UserError: a type is unknown, or the attribute exists with another type.
         temporalio.service.RPCError: the server refuses, for instance because the limit for attributes
@@ -88,10 +83,6 @@ async def lacks_search_attributes(client: "Client", attributes: Mapping[str, str
     """Return whether the namespace lacks a search attribute; None if that is unknown.
 
     The check is a query that names the attributes. It needs no permission beyond a worker's.
-
-    Args:
-        client: a client connected to the namespace.
-        attributes: types by attribute name.
     """
     from temporalio.service import RPCError, RPCStatusCode
 

@@ -79,7 +79,6 @@ def _is_worth_a_line(error: ApplicationError) -> bool:
 
 
 def _line_of_wait(error: ApplicationError) -> str:
-    """Return the line of an effect that this worker cannot carry out."""
     info = activity.info()
     what = one_line(info.activity_type.removeprefix(names.TOOL_PREFIX))
     run_id = one_line(info.workflow_id or "")
@@ -88,7 +87,6 @@ def _line_of_wait(error: ApplicationError) -> str:
 
 
 def _line_of_timeout() -> str:
-    """Return the line of an attempt that timed out at the server."""
     most = _attempts_of_policy()
     message = "no heartbeat for too long: this process or the server stood still"
     delay = None if activity.info().attempt == most else next_attempt_in(None)
@@ -111,7 +109,6 @@ def _attempts_of_policy() -> int:
 
 
 def _most_attempts(error: BaseException) -> int:
-    """Return the maximum number of attempts, or 0 if unlimited."""
     most = _attempts_of_policy()
     fewer = error.attempts if isinstance(error, AttemptError) else None
     return most if fewer is None else min(most or fewer, fewer)

@@ -271,11 +271,7 @@ def _approvals_of(
 
 
 def _model_patience(agents: Iterable[Agent[Any]] | Registry) -> timedelta | None:
-    """Return how long a failing model is retried in a program that hosts its own runs.
-
-    Raises:
-        UserError: the environment's value is no number.
-    """
+    """Return how long a failing model is retried in a program that hosts its own runs."""
     if not isinstance(agents, Registry):
         return None
     text = os.environ.get(MODEL_PATIENCE_VARIABLE, "")

@@ -73,7 +73,6 @@ def with_defaults(config: WorkerConfig) -> WorkerConfig:
 
 
 def _cores() -> int:
-    """Return how many cores this process may use, at least one."""
     processes = int(os.environ.get(names.WORKER_PROCESSES, "1"))
     if hasattr(os, "sched_getaffinity"):
         return max(len(os.sched_getaffinity(0)) // processes, 1)

@@ -88,14 +88,7 @@ MAY_RUN: Final = Verdict()
 async def tool_verdict(
     tool: FunctionTool, invocation: Invocation, raw: JsonObject, call: GuardedCall
 ) -> Verdict:
-    """Return whether a tool's call may run.
-
-    Args:
-        tool: the tool.
-        invocation: the invocation of the call.
-        raw: the call as an item, with the arguments that it will run with.
-        call: the call.
-    """
+    """Return whether a tool's call may run."""
 
     async def problem(rule: ApprovalRule) -> str | None:
         return await _problem(invocation, rule.terms, call)
@@ -183,7 +176,6 @@ def seen_now(call: GuardedCall, terms: ApprovalTerms) -> Seen:
 
 
 async def _problem(invocation: Invocation, terms: ApprovalTerms, call: GuardedCall) -> str | None:
-    """Return why the decisions about a call do not let it run; empty if there are none."""
     evidence = call.evidence
     if evidence is None:
         return ""
@@ -207,8 +199,6 @@ async def _problem(invocation: Invocation, terms: ApprovalTerms, call: GuardedCa
 
 @dataclass(frozen=True)
 class _Check:
-    """Checks decisions about one call."""
-
     invocation: Invocation
     terms: ApprovalTerms
     call: GuardedCall
@@ -229,7 +219,6 @@ class _Check:
         return self._other_than_seen(decision) or await self._proof_problem(decision)
 
     def _other_than_seen(self, decision: Decision) -> str | None:
-        """Return what differs from what the person saw."""
         present = seen_now(self.call, self.terms)
         seen = decision.seen
         if decision.type == "edit":

@@ -76,13 +76,8 @@ async def approval_rule_of(
 
     The predicate of a tool with a remembered decision is not called.
 
-    Args:
-        tool: the tool.
-        raw: the call.
-        invocation: the invocation of the model call, or of the call itself.
-        decided: whether people have decided for the call already; None if they cannot have.
-        altered: returns the arguments that the tool's validators change; None where they must not
-            run yet.
+    `decided` returns whether people have decided for the call already; None if they cannot have.
+    `altered` returns the arguments that the tool's validators change; None where they must not run.
     """
     effect = effect_of(
         tool,
@@ -151,11 +146,6 @@ async def hosted_approval_rule(
     """Apply a hosted MCP server's policy, and its `on_approval_request`, if it has one.
 
     Without one, a person decides.
-
-    Args:
-        tool: the agent's tool for the server; None if the agent has none.
-        raw: the provider's request.
-        invocation: the invocation of the model call.
     """
     setting = True if tool is None else tool.needs_approval
     policy = invocation.approval_policy("tool", name_of(raw), setting)
@@ -204,12 +194,7 @@ async def handoff_rule(
 
 
 async def answer_rule(answer: Json, invocation: Invocation) -> ApprovalRule:
-    """Apply the approval policy of the agent's answers.
-
-    Args:
-        answer: the answer: a text, or what `output_type` describes.
-        invocation: the invocation of the model call.
-    """
+    """Apply the approval policy of the agent's answers."""
     agent = invocation.agent
     policy = invocation.approval_policy("answer", "", agent.output_approval)
     if policy is None:
@@ -237,13 +222,8 @@ async def _ruled(
 ) -> ApprovalRule:
     """Return the rule for a call: that of the first tier that applies, or of the policy itself.
 
-    Args:
-        policy: the policy.
-        raw: the call.
-        invocation: the invocation.
-        seen: returns what the predicate of a policy judges.
-        gated: returns the rule of a call that needs approval under a policy.
-        decided: whether people have decided for the call already.
+    `seen` returns what the predicate of a policy judges, `gated` the rule of a call that needs
+    approval under it.
     """
     if decided is not None and not policy.tiers and await decided(gated(policy)) is None:
         return APPROVED  # the predicate need not be called again
@@ -263,7 +243,6 @@ def _gated(
     schema: JsonObject | None,
     invocation: Invocation,
 ) -> ApprovalRule:
-    """Return the rule of a call that needs approval under a policy."""
     terms = policy.terms(effect, possible=possible)
     is_unnamed = terms.audience.exclude_requester and not invocation.settings.get("requester")
     rule = ApprovalRule(
@@ -276,7 +255,6 @@ def _gated(
 
 
 def _because(rule: ApprovalRule, problem: str) -> ApprovalRule:
-    """Return a rule with one more sentence in its reason."""
     sentences = [one for one in (rule.reason, problem) if one]
     return replace(rule, reason=" ".join(sentences) or None)
 
@@ -287,7 +265,6 @@ async def _judge(
     invocation: Invocation,
     seen: Callable[[], Subject],
 ) -> tuple[bool, str]:
-    """Return whether a call needs approval, and why if its predicate failed."""
     if policy.when is None:
         return True, ""
     try:
@@ -319,7 +296,6 @@ def _seen(
     policy: ApprovalPolicy,
     altered: Callable[[], str] | None,
 ) -> Subject:
-    """Return the call that a tool's predicate judges."""
     arguments = arguments_of(raw)
     if isinstance(tool, LocalTool):
         return tool.approval_subject(invocation.wrapper, arguments), ""
@@ -343,11 +319,7 @@ def _reads(policy: ApprovalPolicy, name: str) -> bool:
 
 
 def _fields(schema: JsonObject, raw: JsonObject, policy: ApprovalPolicy) -> Subject:
-    """Return a call's arguments, and a problem if it leaves some of them out.
-
-    Raises:
-        ValueError: the arguments are not JSON; Python's NaN would pass any limit of a rule.
-    """
+    """Return a call's arguments, and a problem if it leaves some of them out."""
     fields: Json = json.loads(arguments_of(raw) or "{}", parse_constant=_no_number)
     properties = cast("JsonObject", schema.get("properties", {}))
     missing = sorted(properties.keys() - cast("JsonObject", fields).keys())

@@ -76,12 +76,6 @@ async def call_model(
     User code before the model call may fail and be retried. A failure after the call is part of the
     reply, so that no retry pays twice.
 
-    Args:
-        worker: the worker's definitions.
-        request: the model call.
-        on_event: receives the raw events, if the run streams.
-        attempt: the attempt.
-
     Raises:
         EffectError: user code or the provider failed before there was a reply.
     """
@@ -112,7 +106,6 @@ async def _call_model(
     stream: NestedStream,
     attempt: Attempt,
 ) -> ModelReply:
-    """Call the model, and plan its reply."""
     effect = request.effect
     show_turn(invocation.wrapper, _question(request))
     if effect.starts:
@@ -196,11 +189,6 @@ def _has_readers(invocation: Invocation) -> bool:
 
 
 async def _call_start_hooks(invocation: Invocation, request: ModelRequest) -> None:
-    """Call the hooks before the model call.
-
-    Raises:
-        EffectError: a hook failed.
-    """
     if not invocation.hooked("on_llm_start", "on_llm_start"):
         return
     calls = invocation.hook_calls(
@@ -263,7 +251,6 @@ async def _request(
     offer: OfferedTools,
     model: Model,
 ) -> ModelRequest:
-    """Return the model request, after the run's input filter."""
     effect = request.effect
     instructions, prompt = await _instructions_and_prompt(invocation)
     instructions = _with_servers_away(instructions, offer)
@@ -295,7 +282,6 @@ _model_defaults = lru_cache(maxsize=256)(settings_of_model)
 
 
 def _settings(invocation: Invocation, model: Model, *, has_prompt: bool) -> ModelSettings:
-    """Return the call's settings: the run's, then the agent's or the model's."""
     own = invocation.agent.model_settings
     if own is UNSET:
         own = _model_defaults(_name_with_defaults(invocation, model, has_prompt=has_prompt))
@@ -317,7 +303,6 @@ def _name_with_defaults(invocation: Invocation, model: Model, *, has_prompt: boo
 async def _instructions_and_prompt(
     invocation: Invocation,
 ) -> tuple[str | None, JsonObject | None]:
-    """Return the agent's instructions and stored prompt; two callables run in parallel."""
     agent = invocation.agent
     if callable(agent.instructions) and callable(agent.prompt):
         return await asyncio.gather(instructions_of(invocation), stored_prompt_of(invocation))
@@ -345,7 +330,6 @@ async def instructions_of(invocation: Invocation) -> str | None:
 
 
 def _with_servers_away(instructions: str | None, offer: OfferedTools) -> str | None:
-    """Add the unavailable servers to the instructions."""
     if not offer.away:
         return instructions
     notice = f"{servers_away(offer.away)} If they are needed, say so instead of guessing."
@@ -378,7 +362,6 @@ async def stored_prompt_of(invocation: Invocation) -> JsonObject | None:
 
 
 def _output(agent: Agent[Any]) -> OutputSpec | None:
-    """Return the output type for the provider."""
     try:
         return output_spec(output_schema_of(agent.output_type))
     except Exception as error:  # a schema may be the user's own class
@@ -415,11 +398,7 @@ async def _apply_input_filter(
 
 
 def _check_filter_result(items: object, instructions: object, what: str) -> None:
-    """Refuse input that cannot be sent.
-
-    Raises:
-        EffectError: the items or the instructions have the wrong type.
-    """
+    """Refuse input that cannot be sent."""
     is_list = isinstance(items, list | tuple)
     if not is_list or not all(isinstance(item, dict) for item in cast("list[object]", items)):
         wrong, fits = cast("object", items), "input= must be a list of input items (dicts)"
@@ -432,7 +411,6 @@ def _check_filter_result(items: object, instructions: object, what: str) -> None
 
 
 def _chosen_model(invocation: Invocation) -> Any:
-    """Return the model or name that the run or the agent sets, or None."""
     return (
         invocation.reference(MODEL_REF)
         or invocation.settings.get("model")
@@ -463,7 +441,6 @@ def _model_of(invocation: Invocation) -> tuple[Model, str]:
 
 
 def _objects(invocation: Invocation, offer: OfferedTools) -> CallObjects:
-    """Return the arguments of models that take them as objects."""
     span = get_current_span()
     if span is None or not span.is_recorded:
         tracing = ModelTracing.DISABLED
@@ -486,15 +463,7 @@ async def planned_reply(
     response: ModelResponse,
     label: str,
 ) -> ModelReply:
-    """Return a model's reply with its plan; raises nothing, because the model is paid.
-
-    Args:
-        invocation: the agent and the context.
-        history: the items before the reply.
-        offer: the tools and handoffs that the model had.
-        response: the model's response.
-        label: the model's name, for people to read.
-    """
+    """Return a model's reply with its plan; raises nothing, because the model is paid."""
     invocation.usage.add(response.usage)  # user code after the call sees its usage
     plan = await plan_reply(response.output, offer, history, invocation)
     failure, changes = await _after(invocation, plan, response), ()

@@ -49,7 +49,6 @@ async def check_input(
 
 
 async def _check_words(invocation: Invocation, text: str) -> CheckResult:
-    """Run the output guardrails that judge what people say, in parallel."""
     name = invocation.agent_name
     checks = [
         (guardrail, partial(guardrail.run, invocation.wrapper, invocation.agent, text))

@@ -86,11 +86,6 @@ async def finalize_answer(
 ) -> FinalizedAnswer:
     """Finalize an answer.
 
-    Args:
-        worker: the worker's definitions.
-        request: the candidate, and the transcript.
-        attempt: the attempt.
-
     Raises:
         EffectError: user code failed.
     """
@@ -166,7 +161,6 @@ async def _end_and_check(
     request: EffectRequest[FinalizeAnswer],
     stream: NestedStream,
 ) -> tuple[list[GuardrailRecord], Failure | None]:
-    """Call the end hooks, run the output guardrails, and stream a passed answer."""
     candidate, has_guardrails = request.effect.candidate, bool(invocation.output_guardrails())
     if candidate.tool_made and not has_guardrails:
         await stream.answer(request.items)
@@ -187,7 +181,6 @@ async def _end_and_check(
 async def _output(
     invocation: Invocation, candidate: Candidate, request: EffectRequest[FinalizeAnswer]
 ) -> _Output | None:
-    """Return the answer, or None if there is no answer after all."""
     if candidate.outcomes:
         return await _apply_tool_use_behavior(invocation, candidate)
     if candidate.failure is not None:
@@ -196,7 +189,6 @@ async def _output(
 
 
 async def _apply_tool_use_behavior(invocation: Invocation, candidate: Candidate) -> _Output | None:
-    """Call the agent's own rule to decide whether the tool outputs are the answer."""
     every = [await _tool_result(invocation, outcome) for outcome in candidate.outcomes]
     results = [result for result in every if result.tool.form == FUNCTION]
     if not results:
@@ -238,7 +230,6 @@ def final_of_tool(invocation: Invocation, value: Any) -> dict[str, Any]:
 async def _call_error_handler(
     invocation: Invocation, failure: Failure, request: EffectRequest[FinalizeAnswer]
 ) -> _Output | None:
-    """Call the handler that may turn a failure into an answer."""
     if failure.code not in _HANDLED:
         return None
     kind, _ = _HANDLED[failure.code]
@@ -285,7 +276,6 @@ async def _failed_tool(
 async def _failure_output(
     invocation: Invocation, parent_call: ParentCall, error: Exception
 ) -> FinalizedAnswer:
-    """Make the output for the parent's model with the tool's `failure_error_function`."""
     function = parent_call.tool.failure_error_function
     what = f"failure_error_function of the tool {parent_call.tool.name!r}"
     text = str(await _call(what, function, parent_call.context(invocation.wrapper), error))
@@ -300,7 +290,6 @@ async def _failure_output(
 
 
 def _error_of(failure: Failure) -> AgentsException:
-    """Return a failure as a public exception."""
     if failure.code == failures.MODEL_REFUSAL:
         return ModelRefusalError(failure.message, refusal=failure.message)
     if failure.code in _HANDLED:
@@ -330,7 +319,6 @@ async def _check(
 
 
 def _value(invocation: Invocation, candidate: Candidate) -> Any:
-    """Return an answer as user code sees it, in the agent's output type."""
     schema = output_schema_of(invocation.agent.output_type)
     if schema is None or candidate.tool_made:
         return candidate.output
@@ -374,8 +362,6 @@ def _parts(request: EffectRequest[FinalizeAnswer]) -> tuple[tuple[Item, ...], tu
 
 
 def _finder(invocation: Invocation) -> Callable[[str], Agent[Any]]:
-    """Return a function that finds the agents of the transcript."""
-
     def find(name: str) -> Agent[Any]:
         try:
             return invocation.worker.registry.agent(name)

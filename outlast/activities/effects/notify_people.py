@@ -78,7 +78,6 @@ async def notify_people(
 def _delivered(
     notifiers: Sequence[Notifier], notices: Sequence[Notice], lost: Sequence[Undelivered]
 ) -> Iterator[Delivered]:
-    """Yield what each notifier has taken: the notices that it wants, and has not lost."""
     missed = {(one.notifier, one.event, one.request_id, one.at_ms) for one in lost}
     for notifier in notifiers:
         for one in notices:
@@ -94,9 +93,6 @@ async def _execution(run_id: str, *, is_last: bool) -> str:
     """Return the first run id of the run that this activity belongs to; the server says it.
 
     At the last attempt it may be unknown, and people decide without links and buttons.
-
-    Raises:
-        EffectError: the server does not answer, and a retry may help.
     """
     info = activity.info()
     if info.workflow_id != run_id or info.workflow_run_id is None:
@@ -142,8 +138,6 @@ class _Round:
     async def _try(
         self, notifier: Notifier, notice: Notice, message: Notification
     ) -> NotifierUnavailable | None:
-        """Deliver one notification, and return the failure if a retry may help."""
-
         async def notify() -> None:
             async with asyncio.timeout(notifier.timeout.total_seconds()):
                 await notifier.notify(replace(message, attempt=self._attempt.number))
@@ -204,7 +198,6 @@ deliveries: Final = Deliveries()
 
 
 def _lost(progress: Json) -> list[Undelivered]:
-    """Return the notices that earlier attempts could not deliver."""
     report = cast("dict[str, Json]", progress) if isinstance(progress, dict) else {}
     try:
         return list(records.read(tuple[Undelivered, ...], report.get("lost") or []))
@@ -213,7 +206,6 @@ def _lost(progress: Json) -> list[Undelivered]:
 
 
 def _counts(progress: Json) -> dict[str, int]:
-    """Return how many notices each notifier has dealt with, from the report of an attempt."""
     report = cast("dict[str, Json]", progress) if isinstance(progress, dict) else {}
     done = report.get("done")
     counts = cast("dict[str, Json]", done) if isinstance(done, dict) else {}

@@ -74,9 +74,6 @@ async def _check_approved(invocation: Invocation, call: ParentCall, attempt: Att
     """Refuse a nested run whose call people have not approved, if they have to.
 
     The caller's run asks them then, as it does for a tool.
-
-    Raises:
-        EffectError: they have not, or nothing proves it.
     """
     execution, identity = attempt.execution, invocation.worker.identity
     if execution is not None and identity is not None and call.evidence is not None:
@@ -107,7 +104,6 @@ async def _check_approved(invocation: Invocation, call: ParentCall, attempt: Att
 
 
 async def _content(invocation: Invocation, request: PrepareRun) -> tuple[JsonObject, ...] | None:
-    """Return the run's input; for a nested run, made from the call's arguments."""
     parent_call = invocation.parent_call
     if parent_call is None:
         return request.input

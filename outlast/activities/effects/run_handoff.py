@@ -75,7 +75,6 @@ async def _stopped(
 async def _handed_over(
     invocation: Invocation, entry: Handoff, effect: RunHandoff, items: Sequence[Item]
 ) -> tuple[HandoffResult, Agent[Any]]:
-    """Run the user code, and return its result and the next agent."""
     what = f"on_handoff of {effect.name!r} of agent {effect.agent!r}"
     bound_seconds = effect.policy.timeout_seconds
     bound = asyncio.timeout(bound_seconds)
@@ -167,7 +166,6 @@ async def _edit(
     items: Sequence[Item],
     target: Agent[Any],
 ) -> ViewEdit | None:
-    """Call the filter, and return its changes as an edit of the view."""
     chosen = filter_of(invocation, entry)
     if chosen is None:
         return None

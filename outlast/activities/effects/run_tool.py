@@ -75,8 +75,6 @@ DEFERRED = ToolResult(output=None, deferred=True)
 
 @dataclass(kw_only=True)
 class _Attempt:
-    """One attempt of a call."""
-
     invocation: Invocation
     tool: FunctionTool
     context: ToolContext[Any]
@@ -149,11 +147,7 @@ async def run_tool(
 async def _brief_attempt(
     worker: WorkerDeps, request: RunTool, attempt: Attempt
 ) -> ToolResult | None:
-    """Run an attempt inside a workflow task; return None if it needs a full activity.
-
-    Raises:
-        EffectError: the attempt failed, and a retry would not help.
-    """
+    """Run an attempt inside a workflow task; return None if it needs a full activity."""
     try:
         async with asyncio.timeout(LONGEST.total_seconds()):
             result = await _run_attempt(worker, request, attempt)
@@ -167,17 +161,7 @@ async def _brief_attempt(
 
 
 async def _run_attempt(worker: WorkerDeps, request: RunTool, made: Attempt) -> ToolResult:
-    """Run one attempt of a tool call, if its policy lets it run.
-
-    Args:
-        worker: the worker's definitions.
-        request: the call.
-        made: the attempt.
-
-    Raises:
-        EffectError: the attempt failed and needs a retry; or it was the last, and the tool does not
-        report failures to the model.
-    """
+    """Run one attempt of a tool call, if its policy lets it run."""
     attempt = made.number
     tool, away = await _tool_of(worker, request, attempt)
     if tool is None or tool.form != request.form:
@@ -217,7 +201,6 @@ def _reply_of(request: RunTool, borrowed: BorrowedContext) -> Hashable | None:
 
 
 async def _call_tool(this: _Attempt) -> ToolResult:
-    """Run the guardrails, hooks and the function of a call."""
     tool, context, invocation = this.tool, this.context, this.invocation
     try:
         checked = await check_call(tool, context)
@@ -286,11 +269,7 @@ async def _stopped(
 
 
 def _missing_tool_output(request: RunTool, made: Attempt, away: Sequence[str]) -> ToolResult:
-    """Return the output of a tool that its server no longer has or cannot list.
-
-    Raises:
-        EffectError: another worker may still have the tool.
-    """
+    """Return the output of a tool that its server no longer has or cannot list."""
     why = servers_away(away) if away else f"The tool {request.name} no longer exists."
     text = f"{why} The call was not carried out."
     has_waited = made.patient and not away  # it would be sent from worker to worker for ever
@@ -300,7 +279,6 @@ def _missing_tool_output(request: RunTool, made: Attempt, away: Sequence[str]) -
 
 
 async def _invoke(this: _Attempt) -> ToolResult:
-    """Call the function, and return its result or handle its failure."""
     tool, request = this.tool, this.request
     if isinstance(tool, MCPFunctionTool):
         record_server(tool.server_name)
@@ -331,7 +309,6 @@ async def _invoke(this: _Attempt) -> ToolResult:
 
 
 async def _finish(this: _Attempt, result: ToolResult) -> ToolResult:
-    """Run the output guardrails and the end hooks, and return the result of the call."""
     if result.failure is not None:
         return replace(result, checks=this.checks)
     tool, context, invocation = this.tool, this.context, this.invocation
@@ -429,7 +406,6 @@ def _result(this: _Attempt, value: Any) -> ToolResult:
 
 
 def _value(this: _Attempt, value: Any, output: Json) -> Json:
-    """Return the result as the answer of the run, if it may become the answer."""
     if not this.request.final:
         return None
     if not callable(this.invocation.agent.tool_use_behavior):
@@ -442,7 +418,6 @@ def _value(this: _Attempt, value: Any, output: Json) -> Json:
 
 
 async def _refuse_arguments(this: _Attempt, problem: str) -> ToolResult:
-    """Report wrong arguments to the model, unless the tool says otherwise."""
     error = ModelBehaviorError(problem)
     if this.tool.failure_error_function is default_tool_error:
         text = await formatted_failure(this.invocation, this.request, problem, error)
@@ -454,7 +429,6 @@ async def _refuse_arguments(this: _Attempt, problem: str) -> ToolResult:
 
 
 async def _handle_timeout(this: _Attempt, error: ToolTimeoutError) -> ToolResult:
-    """Retry a timed-out attempt, or report it to the model, or end the run."""
     tool = this.tool
     if this.is_last and tool.timeout_behavior == "raise_exception":
         details: JsonObject = {
@@ -474,7 +448,6 @@ async def _handle_timeout(this: _Attempt, error: ToolTimeoutError) -> ToolResult
 
 
 async def _handle_failure(this: _Attempt, error: Exception) -> ToolResult:
-    """Retry the attempt, report its failure to the model, or end the run."""
     tool, is_timeout = this.tool, isinstance(error, ToolTimeoutError)
     code = failures.TOOL_TIMEOUT if is_timeout else failures.TOOL_FAILED
     message = str(error) if is_timeout else f"{tool.name} raised {type(error).__name__}: {error}"
@@ -530,7 +503,6 @@ async def _failure_output(this: _Attempt, error: Exception, failure: Failure) ->
 
 
 def _guardrail_result(this: _Attempt, checked: ToolCheck) -> ToolResult:
-    """Return the result of a guardrail's decision: its message, or a failure."""
     failure = checked.failure
     output = checked.message if failure is None else failure.message
     value = output if this.request.final and failure is None else None
@@ -546,11 +518,7 @@ def _run_failure(this: _Attempt, what: str, error: Exception) -> ToolResult:
 
 
 def _within_bounds(request: RunTool, result: ToolResult) -> ToolResult:
-    """Return a result within its size limits.
-
-    Raises:
-        EffectError: the changes of a fast call are too large for a local activity.
-    """
+    """Return a result within its size limits."""
     fast = request.policy.fast
     limit = LARGEST_FAST_OUTPUT_BYTES if fast else LARGEST_OUTPUT_BYTES
     output, value = result.output, result.value

@@ -43,11 +43,6 @@ REFERENCE = "ref"
 def session_of(registry: Registry, settings: JsonObject, tool: AgentTool | None = None) -> Session:
     """Return the session of a run's settings.
 
-    Args:
-        registry: has the named sessions.
-        settings: the settings of the run.
-        tool: the tool of a nested run, which may have its own session.
-
     Raises:
         EffectError: this worker cannot find the session.
     """
@@ -64,11 +59,7 @@ def session_of(registry: Registry, settings: JsonObject, tool: AgentTool | None 
 
 
 def _named_session(registry: Registry, described: JsonObject) -> Session:
-    """Return a named session; a worker elsewhere may have a factory for it instead.
-
-    Raises:
-        UserError: there is none, or the name belongs to another session id.
-    """
+    """Return a named session; a worker elsewhere may have a factory for it instead."""
     name, kind = str(described[REFERENCE]), described.get("factory")
     session_id = described.get("session_id")
     if registry.unknown_references([name]) and isinstance(kind, str):
@@ -166,7 +157,6 @@ async def _compact(session: Session, rows: Sequence[JsonObject]) -> None:
 
 
 def _digest(rows: Sequence[JsonObject]) -> str:
-    """Return the digest of a save's rows, which a reset may change."""
     return hashlib.sha256(to_json(rows)).hexdigest()[:16]
 
 

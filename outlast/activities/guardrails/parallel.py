@@ -29,12 +29,7 @@ async def run_guardrails(
 ) -> tuple[list[GuardrailRecord], Exception | None]:
     """Run guardrails in parallel. The first tripwire cancels those still running.
 
-    Args:
-        checks: the guardrails, with a function that calls each.
-        stage: the stage that they check.
-        agent: the name of their agent.
-        output: the output that they check, as JSON.
-        stop_at_error: whether an exception of one guardrail cancels the others, too.
+    With `stop_at_error`, an exception of one guardrail cancels the others, too.
 
     Returns:
         The records of the guardrails that completed, in order of completion, and the first

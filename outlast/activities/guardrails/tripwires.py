@@ -78,10 +78,6 @@ def without_payload(results: Sequence[GuardrailRecord], placeholder: str) -> lis
     """Return the records of output guardrails without the blocked tool output.
 
     Logged errors and results must not reveal a blocked output.
-
-    Args:
-        results: the records of the guardrails, including the one that blocked the output.
-        placeholder: the text that replaces the output.
     """
     return [replace(record, info=None, info_type=None, output=placeholder) for record in results]
 

@@ -37,8 +37,7 @@ def heartbeat_timeout(info: activity.Info) -> timedelta:
 def sender(details: Callable[[], Any] | None = None) -> Callable[[], None]:
     """Return a function that any thread may call to heartbeat the running activity.
 
-    Args:
-        details: the heartbeat's details, which are encoded here if no codec is needed.
+    `details` are encoded here if no codec is needed.
     """
     worker = _activity_worker()
     record = _recorder(worker)
@@ -72,7 +71,6 @@ def fallback_poller_starter() -> Callable[[Beat, Heartbeats], None] | None:
 
 
 def _activity_worker() -> Any:
-    """Return the SDK's worker behind the running activity, or None."""
     outbound: Any = getattr(activity._Context.current().heartbeat, "__self__", None)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     while outbound is not None and not hasattr(outbound, "_worker"):
         outbound = getattr(outbound, "next", None)  # skip the program's own interceptors
@@ -80,7 +78,6 @@ def _activity_worker() -> Any:
 
 
 def _recorder(worker: Any) -> Callable[[ActivityHeartbeat], object] | None:
-    """Return a function that passes heartbeats to the worker's core, or None."""
     try:
         record: Any = worker._bridge_worker().record_activity_heartbeat  # noqa: SLF001
     except (AttributeError, TypeError):

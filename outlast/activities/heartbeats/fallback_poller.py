@@ -40,13 +40,7 @@ def begin_attempts_like_this() -> None:
 
 
 def start_fallback_poller(worker: Any, blocked: Beat, beats: Heartbeats) -> None:
-    """Also take a worker's attempts in a thread. A second call does nothing.
-
-    Args:
-        worker: the SDK's activity worker.
-        blocked: an attempt of the worker in the blocked loop.
-        beats: sends the heartbeats until the attempts have begun.
-    """
+    """Also take a worker's attempts in a thread. A second call does nothing."""
     if worker in _relieved:
         return
     _relieved.add(worker)
@@ -74,8 +68,6 @@ def fits_sdk(worker: Any) -> bool:
 
 
 class _Intake:
-    """Takes a worker's attempts from its core, in a thread."""
-
     def __init__(self, worker: Any, blocked: Beat, beats: Heartbeats) -> None:
         self._worker = worker
         self._core: Any = worker._bridge_worker()  # noqa: SLF001

@@ -68,12 +68,8 @@ class Cadence:
 class StreamHeartbeats:
     """Sends the heartbeats of one attempt of a streamed model call, from its event loop.
 
-    Args:
-        window: collects the events.
-        beat: the attempt's heartbeats by thread, which continue if the loop is blocked.
-        cadence: how often a text is sent.
-        is_read_here: whether a reader in this process takes the text from the window itself, so
-            that by default it is sent with the signs of life only.
+    If `is_read_here`, a reader in this process takes the text from the window itself, and by default
+    it is sent with the signs of life only.
     """
 
     def __init__(
@@ -107,7 +103,6 @@ class StreamHeartbeats:
         self._send_at(self._sent_at + interval)
 
     def __enter__(self) -> Self:
-        """Return itself."""
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -116,7 +111,6 @@ class StreamHeartbeats:
             self._timer.cancel()
 
     def _interval(self, event: JsonObject) -> float:
-        """Return the seconds between the last heartbeat and the one with this event."""
         is_text, now = event.get("type") in TEXTS, self._loop.time()
         name = event.get("type"), event.get("output_index")
         if is_text and name != self._text[0]:

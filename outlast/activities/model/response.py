@@ -29,13 +29,8 @@ async def ask(
 ) -> ModelResponse:
     """Call a model and return its response.
 
-    Args:
-        model: the model.
-        request: the request.
-        on_event: receives the raw events, if the run streams.
-        stream: receives them, too, for the `on_stream` of a nested run's tool.
-        of: the name of the model's agent.
-        objects: the arguments of models that take them as objects.
+    `stream` receives the raw events for the `on_stream` of a nested run's tool, `on_event` for
+    readers of the run.
 
     Raises:
         EffectError: the model failed, took too long, or returned no response.
@@ -96,11 +91,7 @@ async def _answer(
 
 
 def _stream(model: Model, request: ModelRequest, what: str) -> AsyncIterator[JsonObject]:
-    """Return the events of a streamed response.
-
-    Raises:
-        EffectError: the model does not stream.
-    """
+    """Return the events of a streamed response."""
     make = cast("Callable[[ModelRequest], object] | None", getattr(model, "stream_response", None))
     events = make(request) if callable(make) else None
     if isinstance(events, AsyncIterable):

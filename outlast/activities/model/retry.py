@@ -52,11 +52,6 @@ async def apply_retry_settings(
 
     Failures of other code than the model keep the engine's rule. A policy that raises an exception
     is logged, and the engine's rule applies.
-
-    Args:
-        error: the failure, which is changed.
-        attempt: the attempt.
-        policy: the policy of the settings, if any.
     """
     if error.code not in OF_THE_MODEL:
         return
@@ -78,7 +73,6 @@ async def apply_retry_settings(
 
 
 async def _own_advice(error: EffectError, attempt: FailedAttempt) -> ModelRetryAdvice | None:
-    """Ask a program's model about its error, and apply what it says."""
     ask = getattr(attempt.model, "get_retry_advice", None)
     if ask is None:
         return None

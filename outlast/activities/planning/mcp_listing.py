@@ -43,11 +43,6 @@ async def list_mcp_tools(invocation: Invocation, *, attempt: int = 1, attempts: 
     whose response is late or invalid gets two. After its last attempt, a server that is not
     required is left out.
 
-    Args:
-        invocation: the agent and the context.
-        attempt: the number of the effect's attempt.
-        attempts: the maximum number of attempts.
-
     Raises:
         EffectError: a server needs a retry, or a required server is unavailable, or the tools do
             not fit.
@@ -82,12 +77,7 @@ async def list_mcp_tools(invocation: Invocation, *, attempt: int = 1, attempts: 
 
 
 def _attempts_for(error: Exception, attempts: int) -> int | None:
-    """Return the attempts for a server after its error; None for other errors.
-
-    Args:
-        error: the error of listing.
-        attempts: the maximum number of attempts of the effect.
-    """
+    """Return the attempts for a server after its error; None for other errors."""
     if isinstance(error, MCPRefusal):  # a retry would not help
         return 1
     if isinstance(error, ConnectionError | MCPFault):
@@ -104,13 +94,6 @@ async def listed_tool(
 
     Another worker has listed the tool. Returns None if no available server has the tool, with the
     names of the servers that are unavailable.
-
-    Args:
-        invocation: the agent and the context.
-        name: the name of the tool.
-        source: the server that has to have the tool; empty for any.
-        attempt: the number of the effect's attempt.
-        attempts: the maximum number of attempts.
 
     Raises:
         EffectError: the agent has no such servers, or they need a retry. Another worker may have

@@ -65,10 +65,6 @@ async def offered_tools(invocation: Invocation, *, attempt: int = 1) -> OfferedT
 
     A handoff hides a function tool with its name; a later entry hides an earlier one.
 
-    Args:
-        invocation: the agent and the context.
-        attempt: the number of the model call's attempt.
-
     Raises:
         EffectError: a predicate or a server failed, or two entries have one name and the run
         forbids that, or one of them is no function.
@@ -108,22 +104,13 @@ async def offered_tools(invocation: Invocation, *, attempt: int = 1) -> OfferedT
 
 
 def _report_collision(invocation: Invocation, message: str) -> None:
-    """Warn that two entries have one name.
-
-    Raises:
-        EffectError: the run forbids it.
-    """
     if invocation.settings.get("tool_name_collision_policy") == "error":
         raise EffectError(failures.USER_ERROR, f"{message}. Rename one of them.", retryable=False)
     logger.warning("%s", message)
 
 
 def _check_server_managed(invocation: Invocation, handoffs: Iterable[Handoff]) -> None:
-    """Refuse features that need to take items back from the provider's server.
-
-    Raises:
-        EffectError: there are output guardrails, or a handoff has a filter.
-    """
+    """Refuse features that need to take items back from the provider's server."""
     if invocation.output_guardrails():
         message = (
             f"Agent {invocation.agent.name!r} has output guardrails, but an answer that they block "
@@ -162,7 +149,6 @@ async def is_enabled(invocation: Invocation, name: str, entry: FunctionTool | Ha
 async def _enabled(
     invocation: Invocation, tools: Sequence[FunctionTool], handoffs: Sequence[Handoff]
 ) -> tuple[list[FunctionTool], list[Handoff]]:
-    """Return the enabled entries; all predicates run in parallel."""
     conditional: list[FunctionTool | Handoff] = [
         entry for entry in [*tools, *handoffs] if not isinstance(entry.is_enabled, bool)
     ]

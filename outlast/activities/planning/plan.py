@@ -103,14 +103,7 @@ async def plan_reply(
     history: Sequence[Item],
     invocation: Invocation,
 ) -> Plan:
-    """Plan a reply.
-
-    Args:
-        output: the provider's output items.
-        offer: the tools and handoffs of the model call.
-        history: the items before the reply, to find repeated call ids.
-        invocation: the invocation, for rules in user code.
-    """
+    """Plan a reply."""
     problem = _recording_problem(output)
     if problem is not None:
         return Plan(items=(), failure=nonsense(problem))
@@ -151,8 +144,6 @@ async def plan_reply(
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """The plan of one call, a failure that ends the run, and results of guardrails."""
-
     plan: PlannedCall
     failure: Failure | None = None
     checks: tuple[GuardrailRecord, ...] = ()
@@ -213,7 +204,6 @@ async def _plan_call(
 
 
 def _of_program(plan: PlannedCall, raw: JsonObject, offer: OfferedTools) -> PlannedCall:
-    """Return the plan of a call, with the provider's program that made it."""
     if not (program := program_of(raw)):
         return plan
     tool = tool_of(raw, offer)
@@ -224,7 +214,6 @@ def _of_program(plan: PlannedCall, raw: JsonObject, offer: OfferedTools) -> Plan
 async def _plan_hosted_approval(
     index: int, raw: JsonObject, offer: OfferedTools, invocation: Invocation
 ) -> PlannedCall:
-    """Plan a provider's request to call a tool of an MCP server."""
     label = str(raw.get("server_label"))
     servers = (one for one in offer.hosted if isinstance(one, HostedMCPTool))
     server = next((one for one in servers if one.server_label == label), None)
@@ -240,7 +229,6 @@ async def _plan_hosted_approval(
 
 
 def _as_agent(planned: _Planned, tool: AgentTool, invocation: Invocation) -> _Planned:
-    """Return the plan of a call of an agent tool."""
     nested, failure = None, planned.failure
     if planned.plan.problem is None:
         try:
@@ -343,11 +331,8 @@ def policy_of_tool(tool: FunctionTool, *, is_short: bool = False, waits: bool = 
     A fast tool holds the run's workflow task while it runs, so its time-out is a few seconds at
     most.
 
-    Args:
-        tool: the tool.
-        is_short: the tool's latest calls were short.
-        waits: the call waits for a person; a tool that is fast by declaration then runs as an
-            activity, because the receipt of the decision would wait for it.
+    A call that `waits` for a person runs as an activity even if the tool is fast by declaration: the
+    receipt of the decision would wait for it.
     """
     is_fast = tool.fast is True and not waits
     timeout = min(tool.timeout, LONGEST_FAST) if is_fast else tool.timeout
@@ -371,7 +356,6 @@ def model_label(model: object) -> str:
 
 
 def _recording_problem(output: object) -> str | None:
-    """Return why a reply cannot be recorded, or None."""
     entries = cast("list[object]", output) if isinstance(output, list | tuple) else [None]
     if not all(isinstance(entry, dict) for entry in entries):
         return f"The model's reply is not a list of items: {output!r:.80}."

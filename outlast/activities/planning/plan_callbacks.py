@@ -40,14 +40,7 @@ _TOOL_TYPES: dict[str, ToolType] = {
 async def not_offered(
     invocation: Invocation, raw: JsonObject, offered: list[str], away: Sequence[str] = ()
 ) -> str:
-    """Return the output of a call of a tool that was not offered.
-
-    Args:
-        invocation: the invocation of the model call.
-        raw: the call.
-        offered: the names of the offered tools.
-        away: the MCP servers whose tools could not be listed.
-    """
+    """Return the output of a call of a tool that was not offered."""
     available = ", ".join(offered) or "none"
     default = f"There is no tool {name_of(raw)!r}. Available: {available}."
     if away:
@@ -113,7 +106,6 @@ def nested_plan(invocation: Invocation, tool: AgentTool) -> NestedPlan:
 
 
 def _nested_settings(invocation: Invocation, tool: AgentTool) -> JsonObject | None:
-    """Return the settings of a nested run; None for those of the parent."""
     own: JsonObject = {} if tool.session is None else {SETTING_SESSION: {}}
     if tool.run_config is not None:
         return write_run_config(tool.run_config) | own
@@ -154,8 +146,6 @@ async def formatted_failure(
 
 @dataclass(frozen=True, slots=True)
 class _About:
-    """The call that a formatted text describes."""
-
     name: str
     call_id: str
     form: str
@@ -168,7 +158,6 @@ async def _format(
     default: str,
     error: Exception | None = None,
 ) -> str | None:
-    """Return the text of the run's formatter, or None without one or if it fails."""
     try:
         formatter = invocation.reference(FORMATTER)
         if formatter is None:

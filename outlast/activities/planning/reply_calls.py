@@ -117,7 +117,6 @@ def program_problem(
 
 
 def _follow_program(raw: JsonObject, running: set[str]) -> None:
-    """Add a program that runs from this item on, or remove one that has ended."""
     if raw.get("type") == "program_output" and raw.get("status") == "completed":
         running.discard(call_id_of(raw))
     elif raw.get("type") in _PROGRAM_ITEMS:
