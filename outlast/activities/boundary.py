@@ -30,11 +30,10 @@ from outlast.activities.heartbeats.engine_heartbeat import (
 )
 from outlast.activities.heartbeats.heartbeats import Beat, heartbeats
 from outlast.activities.heartbeats.stream_heartbeats import Cadence, StreamHeartbeats
-from outlast.activities.late_results import late_results
 from outlast.activities.model.retry import OF_THE_MODEL
 from outlast.activities.retry_delay import next_attempt_in
 from outlast.activities.worker_deps import WorkerDeps
-from outlast.contract import claims, failures, names, policies, records
+from outlast.contract import failures, names, policies, records
 from outlast.contract.effects import EffectKind, EffectRequest, kind_of_activity
 from outlast.loop.calls import ModelReply
 from outlast.loop.effects import CallModel
@@ -87,15 +86,15 @@ class EffectActivities:
                 )
             begun = time.monotonic()
             own = (info.workflow_run_id or "", info.activity_id, info.activity_type)
-            if info.is_local and (late := late_results.find(own)) is not None:
+            if info.is_local and (late := self._deps.memory.late_results.find(own)) is not None:
                 return late
-            content, ends = self._deps.content, _ends_at(info)
-            request = await _request_of(kind, payload)
+            ends = _ends_at(info)
+            request = await self._request_of(kind, payload)
             worker = self._worker
             _see_as(worker.caller)
             attempts = kind.policy(request.effect).attempts or ATTEMPTS
             is_last = info.attempt >= min(attempts, ATTEMPTS)
-            request = await whole_request(content, request, is_last=is_last)
+            request = await whole_request(worker, request, is_last=is_last)
             if isinstance(request.effect, CallModel):
                 result = await self._call_model(worker, request, beat)
             else:
@@ -108,9 +107,11 @@ class EffectActivities:
                 )
                 result = await attempt_effect(worker, request, attempt)
             within = max(ends - time.monotonic(), 0.0)
-            written = records.write(await recorded_result(content, request, result, within=within))
+            written = records.write(
+                await recorded_result(self._deps.content, request, result, within=within)
+            )
             if info.is_local:
-                late_results.keep(own, written, time.monotonic() - begun)
+                self._deps.memory.late_results.keep(own, written, time.monotonic() - begun)
             return written
 
     @contextlib.contextmanager
@@ -133,6 +134,23 @@ class EffectActivities:
                 if tried + delay.total_seconds() > patience.total_seconds():
                     raise _impatient(error, tried_seconds=tried, delay=delay) from error.__cause__
             raise
+
+    async def _request_of(self, kind: EffectKind, payload: JsonObject) -> EffectRequest[Any]:
+        """Return an effect's request: inline, from this process, or from the workflow."""
+        if not await began_in_time(activity.info()):
+            raise _abandoned_error()
+        if "claim" not in payload:
+            if isinstance(cast("object", payload), dict) and isinstance(
+                payload.get("effect"), dict
+            ):
+                return records.read(EffectRequest[kind.effect], payload)
+            return EffectRequest(effect=records.read(kind.effect, payload))
+        effect = int(payload["claim"])
+        run_id = activity.info().workflow_run_id
+        request = self._deps.state.requests.take(run_id, effect) if run_id else None
+        if isinstance(request, EffectRequest) and isinstance(request.effect, kind.effect):
+            return request
+        return await _ask_workflow(kind, effect)
 
     async def _call_model(
         self, worker: WorkerDeps, request: EffectRequest[CallModel], beat: Beat
@@ -208,22 +226,6 @@ def _execution(info: activity.Info) -> Execution:
         workflow_id=info.workflow_id or "",
         execution_id=info.workflow_run_id or "",
     )
-
-
-async def _request_of(kind: EffectKind, payload: JsonObject) -> EffectRequest[Any]:
-    """Return an effect's request: inline, from this process, or from the workflow."""
-    if not await began_in_time(activity.info()):
-        raise _abandoned_error()
-    if "claim" not in payload:
-        if isinstance(cast("object", payload), dict) and isinstance(payload.get("effect"), dict):
-            return records.read(EffectRequest[kind.effect], payload)
-        return EffectRequest(effect=records.read(kind.effect, payload))
-    effect = int(payload["claim"])
-    run_id = activity.info().workflow_run_id
-    request = claims.take(run_id, effect) if run_id else None
-    if isinstance(request, EffectRequest) and isinstance(request.effect, kind.effect):
-        return request
-    return await _ask_workflow(kind, effect)
 
 
 async def _ask_workflow(kind: EffectKind, effect: int) -> EffectRequest[Any]:

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 from outlast.activities.attempt import FIRST, Attempt
 from outlast.activities.errors import EffectError
-from outlast.activities.prefix_cache import PrefixCache
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.logs import get_logger
 from outlast.blobs.contents import Gone, LargeContent
@@ -39,9 +38,6 @@ T = TypeVar("T")
 
 logger = get_logger(__name__)
 
-_PLAIN = PrefixCache[None]()
-"""The first items of conversations that have no content in the store."""
-
 NO_STORE = LargeContent(None, threshold=blobs.NEVER)
 
 INLINE_BYTES = 500_000
@@ -53,7 +49,7 @@ ATTEMPTS = 4
 
 
 async def whole_request(
-    content: LargeContent, request: EffectRequest[Any], *, is_last: bool = False
+    worker: WorkerDeps, request: EffectRequest[Any], *, is_last: bool = False
 ) -> EffectRequest[Any]:
     """Return a request with all of its content.
 
@@ -66,7 +62,7 @@ async def whole_request(
         EffectError: the store lacks the content, or is unavailable.
     """
     try:
-        return await _whole(content, request, "missing" if is_last else "damaged")
+        return await _whole(worker, request, "missing" if is_last else "damaged")
     except EffectError:
         raise
     except Exception as error:
@@ -132,12 +128,12 @@ def _unavailable(error: Exception) -> EffectError:
 
 
 async def _whole(
-    content: LargeContent, request: EffectRequest[Any], words_for: Gone
+    worker: WorkerDeps, request: EffectRequest[Any], words_for: Gone
 ) -> EffectRequest[Any]:
-    effect, items = request.effect, request.items
+    effect, items, content = request.effect, request.items, worker.content
     match effect:
         case CallModel():
-            items = await _whole_conversation(content, effect.run_id, items, words_for)
+            items = await _whole_conversation(worker, effect.run_id, items, words_for)
         case OffloadItems():
             pass
         case _:
@@ -157,16 +153,16 @@ async def _whole(
 
 
 async def _whole_conversation(
-    content: LargeContent, run_id: str, items: tuple[Item, ...], words_for: Gone
+    worker: WorkerDeps, run_id: str, items: tuple[Item, ...], words_for: Gone
 ) -> tuple[Item, ...]:
     """Return the items of a model call with their content; earlier items are not searched again."""
-    count, _ = _PLAIN.find(run_id, items) or (0, None)
+    count, _ = worker.memory.plain.find(run_id, items) or (0, None)
     new = items[count:]
-    whole = await _whole_items(content, new, words_for)
+    whole = await _whole_items(worker.content, new, words_for)
     if not all(map(is_, whole, new)):
         return (*items[:count], *whole)
     if new:
-        _PLAIN.keep(run_id, items, None)
+        worker.memory.plain.keep(run_id, items, None)
     return items
 
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
-from outlast.activities.judged_calls import JudgedCalls
-from outlast.activities.tool_times import ToolTimes
+from outlast.activities.worker_memory import WorkerMemory
 from outlast.agents.approvals.policy_file import ApprovalFile
 from outlast.agents.context.codec import BorrowedContext
 from outlast.agents.context.factories import ContextFactories
@@ -22,6 +21,7 @@ from outlast.agents.context.shared import SharedContexts
 from outlast.agents.errors import UserError
 from outlast.agents.registry import Registry
 from outlast.blobs.contents import LargeContent
+from outlast.contract.worker_state import WorkerState
 from outlast.loop.values import Json
 from outlast.ports.identity import Execution, WorkerIdentity
 from outlast.ports.model import ModelProvider
@@ -40,11 +40,11 @@ class WorkerDeps:
         caller: the context variables of the program that runs it in this process, if one does.
         approvals: the operators' file, which changes the policies of the definitions.
         shared_contexts: the context objects of calls that run beside each other.
-        tool_times: how long the latest calls of tools took in this process.
         notifiers: deliver notices about approvals and takeovers.
         model_patience: how long a failing model call is retried; None for all its attempts.
         identity: what proofs of people are checked with; None where there are no keys.
-        judged: the calls that this process has judged.
+        memory: what the worker remembers between effects.
+        state: what the worker shares with its workflows.
         execution: the execution that the effect is for, in the server's words; None in memory.
     """
 
@@ -57,12 +57,12 @@ class WorkerDeps:
     started_here: bool = False
     caller: Context | None = field(default=None, compare=False)
     approvals: ApprovalFile | None = None
-    tool_times: ToolTimes = field(default_factory=ToolTimes, compare=False)
     shared_contexts: SharedContexts = field(default_factory=SharedContexts, compare=False)
     notifiers: tuple[Notifier, ...] = ()
     model_patience: timedelta | None = None
     identity: WorkerIdentity | None = field(default=None, compare=False)
-    judged: JudgedCalls = field(default_factory=JudgedCalls, compare=False)
+    memory: WorkerMemory = field(default_factory=WorkerMemory, compare=False)
+    state: WorkerState = field(default_factory=WorkerState, compare=False)
     execution: Execution | None = None
 
     def of_run(self, run_id: str) -> "WorkerDeps":

@@ -112,6 +112,9 @@ VERIFIER: Final = "outlast_verifier"
 OBSERVER: Final = "outlast_observer"
 """The extern function of a worker that observes stages: see `contract/stages.py`."""
 
+WORKER_STATE: Final = "outlast_worker_state"
+"""The name under which workers lend workflows their `WorkerState`."""
+
 TRACE: Final = "trace"
 """The key of a nested run's place in its parent's trace, within `SETTING_AS_TOOL`."""
 

@@ -1,7 +1,4 @@
-"""The length of search attribute values, and which workers' namespaces lack the attributes.
-
-A worker checks its namespace and records the result here, for the workflows of its process.
-"""
+"""The length of search attribute values."""
 
 import json
 from collections.abc import Iterable
@@ -12,10 +9,6 @@ LARGEST_VALUE: Final = 255
 
 LARGEST_BYTES: Final = 2_000
 """As JSON. A server refuses values of more than 2 kB, and with them the workflow task."""
-
-_lacking: set[tuple[str, str]] = set()
-"""Namespaces and task queues. A process may have workers at two servers, and each server has a
-namespace `default`."""
 
 
 def searchable(text: str) -> str:
@@ -43,16 +36,3 @@ def searchable_list(texts: Iterable[str], rest: str) -> list[str]:
     while len(json.dumps([*kept, rest])) > LARGEST_BYTES:
         kept.pop()
     return [*kept, rest]
-
-
-def note(namespace: str, task_queue: str, *, lacks: bool) -> None:
-    """Record whether the namespace of a worker lacks any of the search attributes."""
-    if lacks:
-        _lacking.add((namespace, task_queue))
-    else:
-        _lacking.discard((namespace, task_queue))
-
-
-def is_lacking(namespace: str, task_queue: str) -> bool:
-    """Return the result of the worker's last check; False before the first."""
-    return (namespace, task_queue) in _lacking

@@ -213,7 +213,7 @@ class MemoryRun:
                 self.on_delta({"type": RESTARTED, "attempt": attempt})
             try:
                 # Convert to the wire format and back, so that tests find values that change.
-                request = await whole_request(NO_STORE, request_of(self.state, effect))
+                request = await whole_request(self.worker, request_of(self.state, effect))
                 one = Attempt(number=attempt, on_event=self.on_delta)
                 result = await attempt_effect(self.worker, request, one)
                 result = await recorded_result(NO_STORE, request, result)

@@ -7,7 +7,8 @@ from typing import Final
 
 from temporalio.client import Client
 
-from outlast.contract import names, searchability
+from outlast.contract import names
+from outlast.contract.worker_state import WorkerState
 from outlast.visibility.search_attributes import lacks_search_attributes
 
 LOOKS_EVERY: Final = timedelta(seconds=10)
@@ -16,19 +17,17 @@ LOOKS_EVERY: Final = timedelta(seconds=10)
 logger = logging.getLogger("outlast")
 
 
-async def watch_search_attributes(client: Client, task_queue: str) -> None:
+async def watch_search_attributes(client: Client, state: WorkerState) -> None:
     """Check until cancelled whether the namespace has the search attributes."""
-    lacked = False
     while True:
         lacks = await lacks_search_attributes(client, names.SEARCH_ATTRIBUTES)
         if lacks is not None:
-            searchability.note(client.namespace, task_queue, lacks=lacks)
-            if lacks and not lacked:
+            if lacks and not state.lacks_attributes:
                 logger.warning(
                     "The namespace %r lacks search attributes (%s). Runs continue without them and "
                     "cannot be found by agent and status. `outlast doctor --fix` adds them.",
                     client.namespace,
                     ", ".join(names.SEARCH_ATTRIBUTES),
                 )
-            lacked = lacks
+            state.lacks_attributes = lacks
         await asyncio.sleep(LOOKS_EVERY.total_seconds())

@@ -42,8 +42,9 @@ from outlast.contract.identity import (
     keys_from_environment,
     proof_problem,
 )
-from outlast.contract.names import OBSERVER, UPDATE_ATTACH_LINE, VERIFIER
+from outlast.contract.names import OBSERVER, UPDATE_ATTACH_LINE, VERIFIER, WORKER_STATE
 from outlast.contract.policies import MODEL_PATIENCE, MODEL_PATIENCE_VARIABLE
+from outlast.contract.worker_state import WorkerState
 from outlast.interpreter_end import wait_for_native_threads
 from outlast.loop.state import LoopState
 from outlast.models.multi_provider import MultiProvider
@@ -120,9 +121,11 @@ class OutlastPlugin(SimplePlugin):
         self.registry.add_references(references)
         _allow_sessions(sessions)
         self.models: ModelProvider = _checked_provider(model_provider) or MultiProvider()
-        self._codec, self._served = _checked_codec(codec), list[tuple[Client, str]]()
+        self._codec = _checked_codec(codec)
+        self._client: Client | None = None
         self._approvals = _approvals_of(approvals, self.registry)
         self._identity = WorkerIdentity()
+        self._state = WorkerState()
         deps = WorkerDeps(
             registry=self.registry,
             models=self.models,
@@ -132,6 +135,7 @@ class OutlastPlugin(SimplePlugin):
             notifiers=_checked_notifiers(notifiers),
             model_patience=_model_patience(agents),
             identity=self._identity,
+            state=self._state,
         )
         super().__init__(  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
             "outlast",
@@ -147,10 +151,11 @@ class OutlastPlugin(SimplePlugin):
             UserError: a key is unusable; or a policy needs proof of who decides, and the worker has
                 no key to check it with.
         """
-        for client, _ in self._served:
-            self._identity.lineage = ServerLineage(client)
-            self._identity.keys = await identity_keys(client)
-        if self._served and not self._identity.keys:
+        if self._client is None:
+            return
+        self._identity.lineage = ServerLineage(self._client)
+        self._identity.keys = await identity_keys(self._client)
+        if not self._identity.keys:
             needed = unproven_policies(self.registry, self._approvals)
             if needed:
                 raise UserError(
@@ -170,16 +175,17 @@ class OutlastPlugin(SimplePlugin):
         begin_attempts_like_this()
         records.adapter(LoopState)  # built now, because it would slow down a workflow task
         ending = asyncio.create_task(_end_surely(asyncio.current_task()))
-        watching = [
-            asyncio.create_task(watch_search_attributes(client, queue))
-            for client, queue in self._served
-        ]
+        watching = (
+            None
+            if self._client is None
+            else asyncio.create_task(watch_search_attributes(self._client, self._state))
+        )
         try:
             yield
         finally:
             ending.cancel()
-            for watch in watching:
-                watch.cancel()
+            if watching is not None:
+                watching.cancel()
             try:
                 if self._contexts is not None:
                     await self._contexts.aclose()
@@ -196,7 +202,7 @@ class OutlastPlugin(SimplePlugin):
         workflow tasks, and encodes the texts of failures where the client has a codec.
         """
         config = with_defaults(super().configure_worker(config))
-        observed = _Observed(StageSpans(self.registry), self._identity)
+        observed = _Observed(StageSpans(self.registry), self._identity, self._state)
         interceptors: list[Interceptor] = [*cast("dict[str, Any]", config).get("interceptors", ())]
         config["interceptors"] = [*interceptors, observed]
         if "client" in config and "task_queue" in config:
@@ -204,7 +210,7 @@ class OutlastPlugin(SimplePlugin):
             options["data_converter"] = readable(self._converter(options["data_converter"]))
             options["plugins"] = []  # the worker has already applied them
             config["client"] = Client(**options)
-            self._served = [(config["client"], config["task_queue"])]
+            self._client = config["client"]
         return config
 
     def configure_replayer(self, config: ReplayerConfig) -> ReplayerConfig:
@@ -221,9 +227,10 @@ class OutlastPlugin(SimplePlugin):
 class _Observed(Interceptor):
     """Gives the worker's workflows what it lends them, and their current details."""
 
-    def __init__(self, observer: StageSpans, identity: WorkerIdentity) -> None:
+    def __init__(self, observer: StageSpans, identity: WorkerIdentity, state: WorkerState) -> None:
         self._observer = observer
         self._identity = identity
+        self._state = state
 
     def _proof_problem(self, action: str, record: Signable, place: Place) -> str | None:
         """Return why an action's proof does not count, or None; never called in a replay."""
@@ -236,9 +243,11 @@ class _Observed(Interceptor):
         self,
         input: WorkflowInterceptorClassInput,  # noqa: A002  as in the base class
     ) -> type[WorkflowInboundInterceptor]:
-        """Add the observer, and the interceptor of queries."""
-        input.unsafe_extern_functions[VERIFIER] = self._proof_problem  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
-        input.unsafe_extern_functions[OBSERVER] = self._observer  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
+        """Lend the workflow what it may use, and add the interceptor of queries."""
+        lent: dict[str, Any] = cast("Any", input).unsafe_extern_functions
+        lent[VERIFIER] = self._proof_problem
+        lent[OBSERVER] = self._observer
+        lent[WORKER_STATE] = self._state
         return Details
 
 

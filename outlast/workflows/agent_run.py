@@ -24,18 +24,17 @@ from temporalio.common import RawValue, RetryPolicy, SearchAttributeUpdate
 from temporalio.exceptions import ApplicationError, FailureError, WorkflowAlreadyStartedError
 
 from outlast.contract import (
-    claims,
     failures,
     history,
     names,
     policies,
     records,
-    searchability,
     stages,
 )
 from outlast.contract.effects import activity_type, kind_of, payload_of, request_of
 from outlast.contract.refusals import proof_refusal, refusal_of
 from outlast.contract.stages import Stage, StageObserver
+from outlast.contract.worker_state import INLINE_BYTES, WorkerState
 from outlast.loop import invariants, phrases
 from outlast.loop.effects import (
     CallModel,
@@ -160,6 +159,7 @@ class AgentRun:
         self._state = LoopState()
         self._stages: tuple[Stage, ...] = ()
         self._observer: StageObserver | None = _lent(names.OBSERVER)
+        self._worker: WorkerState | None = _lent(names.WORKER_STATE)
         self._commands: list[Command] = []
         self._running: dict[int, asyncio.Task[None]] = {}
         self._requests: dict[int, Any] = {}
@@ -568,11 +568,12 @@ class AgentRun:
         """Return the request itself if it is small, else a claim on it."""
         request = request_of(self._state, effect)
         inline = kind_of(effect).inline(effect)
-        written = records.small(payload_of(request), claims.INLINE_BYTES) if inline else None
+        written = records.small(payload_of(request), INLINE_BYTES) if inline else None
         if written is not None:
             return written
         self._requests[effect.effect] = request
-        claims.offer(self._run_id, effect.effect, request)
+        if self._worker is not None:  # lent by `OutlastPlugin`; others fetch the request by query
+            self._worker.requests.offer(self._run_id, effect.effect, request)
         return {"claim": effect.effect}
 
     def _finish(self, finish: Finish) -> JsonObject:
@@ -722,10 +723,8 @@ class AgentRun:
         if not self._visibility or self._unlisted:
             return False
         self._writes += 1
-        info = workflow.info()
-        lacking = workflow.unsafe.is_replaying() or searchability.is_lacking(
-            info.namespace, info.task_queue
-        )
+        is_lacking = self._worker is not None and self._worker.lacks_attributes
+        lacking = workflow.unsafe.is_replaying() or is_lacking
         self._unlisted = lacking and workflow.patched(f"outlast-unlisted-{self._writes}")
         return not self._unlisted
 

@@ -13,12 +13,12 @@ from outlast.activities import boundary
 from outlast.agents.agent import Agent
 from outlast.agents.tools.function_tool import function_tool
 from outlast.client.handle import RunHandle
-from outlast.contract import claims, names
+from outlast.contract import names
 from outlast.contract.records import PAGE_BYTES
+from outlast.contract.worker_state import OfferedRequests
 from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelRequest
 from outlast.testing import ScriptedModel, call, say
-from tests.claims import forget_claims
 from tests.workflow.desk import Desk
 from tests.workflow.replies import outputs
 
@@ -75,7 +75,7 @@ async def test_large_requests_are_named_in_history_by_their_number_only(desk: De
     assert outputs(model.requests[1]) == {"c1": f"{len(LONG)} characters"}
 
 
-def in_another_process(run_id: str, effect: int) -> None:
+def in_another_process(_offered: OfferedRequests, run_id: str, effect: int) -> None:
     """Find what a worker finds that shares no process with the workflow: nothing."""
 
 
@@ -108,13 +108,13 @@ async def test_a_request_that_has_left_the_process_is_asked_of_the_workflow(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ):
     asked = Asked(monkeypatch)
-    take = claims.take
+    take = OfferedRequests.take
 
-    def too_late(run_id: str, effect: int) -> Any:
-        forget_claims()
-        return take(run_id, effect)
+    def too_late(offered: OfferedRequests, run_id: str, effect: int) -> Any:
+        vars(offered)["_requests"].clear()
+        return take(offered, run_id, effect)
 
-    monkeypatch.setattr(claims, "take", too_late)
+    monkeypatch.setattr(OfferedRequests, "take", too_late)
     model = ScriptedModel([call("look_up", "c1", text=LONG)], "Long.")
     await desk.open(AGENT, model=model)
     assert (await desk.run(AGENT, LONG)).final_output == "Long."
@@ -128,7 +128,7 @@ async def test_a_worker_without_workflows_asks_for_requests_in_pages(
 ):
     """Its claims never meet the workflow's: each model call of this run takes several pages."""
     asked = Asked(monkeypatch)
-    monkeypatch.setattr(claims, "take", in_another_process)
+    monkeypatch.setattr(OfferedRequests, "take", in_another_process)
     pages = 4
 
     def reply(request: ModelRequest) -> Any:
@@ -153,7 +153,7 @@ async def test_a_worker_without_workflows_asks_for_requests_in_pages(
 async def test_a_claim_waits_until_a_workflow_worker_can_answer_it(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(claims, "take", in_another_process)
+    monkeypatch.setattr(OfferedRequests, "take", in_another_process)
     monkeypatch.setattr(boundary, "CLAIM_WAIT_SECONDS", 0.01)
     failed = asyncio.Event()
     query: Any = vars(WorkflowHandle)["query"]

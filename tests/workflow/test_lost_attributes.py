@@ -14,7 +14,7 @@ from outlast.agents.agent import Agent
 from outlast.agents.tools.function_tool import function_tool
 from outlast.cli.list_runs import Filter, find_runs
 from outlast.client.handle import RunHandle
-from outlast.contract import names, searchability
+from outlast.contract import names
 from outlast.ports.model import ModelRequest
 from outlast.testing import ScriptedModel, call, say
 from outlast.visibility.search_attributes import (
@@ -48,7 +48,6 @@ async def own_desk(
     for run_id in desk.ids:
         await replays(desk, RunHandle(client, run_id))
     await desk.close_all()
-    searchability.note(client.namespace, desk.queue, lacks=False)
 
 
 async def seen(client: Client, *, lacks: bool) -> None:
@@ -62,7 +61,6 @@ async def seen(client: Client, *, lacks: bool) -> None:
 
 async def replays(desk: Desk, handle: RunHandle) -> None:
     """Replay every history of a run, as a worker does that knows nothing of what is missing."""
-    searchability.note(desk.client.namespace, desk.queue, lacks=False)
     for events in await desk.all_events(handle):
         if len(events) > 1:  # else it has only just been continued, and there is nothing yet
             await replay(desk.client, handle.id, events)
@@ -146,9 +144,9 @@ async def test_nested_runs_start_without_attributes_that_were_removed(own_desk: 
             return [call("ask_clerk", "c1", input="A?")]
         return say(str(done["c1"]))
 
-    await desk.open(outer, nested, model=ScriptedModel(*[reply] * 9))
+    worker = await desk.open(outer, nested, model=ScriptedModel(*[reply] * 9))
     await remove(desk.client)
-    searchability.note(desk.client.namespace, desk.queue, lacks=False)
+    worker._plugin._state.lacks_attributes = False
     handle = await desk.start_record(agent="Desk", input="Hello")
     assert (await desk.result(handle)).final_output == "From the clerk."
 

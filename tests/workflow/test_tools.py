@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from outlast.activities import tool_times
+from outlast.activities import worker_memory
 from outlast.agents.agent import Agent
 from outlast.agents.config.settings import RunConfig
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
@@ -397,7 +397,7 @@ async def test_a_short_tool_that_only_reads_is_a_local_activity_until_it_is_slow
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ):
     """Nothing else about its calls differs: each runs once, but for the one that was cut short."""
-    monkeypatch.setattr(tool_times, "SHORT", timedelta(seconds=30))  # on a busy machine, too
+    monkeypatch.setattr(worker_memory, "SHORT", timedelta(seconds=30))  # on a busy machine, too
     begun: list[int] = []
 
     @function_tool(effect="read")

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, NoReturn, TypeAlias, cast
 
 from outlast.activities.invocation import Invocation
-from outlast.activities.judged_calls import JudgedCall
+from outlast.activities.worker_memory import JudgedCall
 from outlast.agents.approvals.conditions import Condition
 from outlast.agents.approvals.policy import (
     ANSWER_DECISIONS,
@@ -91,12 +91,12 @@ async def approval_rule_of(
     if policy is None:
         return APPROVED
     this = _judged_call(invocation, tool, raw)
-    is_free = decided is not None and invocation.worker.judged.is_free(this)
+    is_free = decided is not None and invocation.worker.memory.judged.is_free(this)
     if is_free and (altered is None or not altered()):
         return APPROVED
     rule = await _rule_of_tool(tool, raw, invocation, policy, effect, decided, altered)
     if decided is None and not (rule.needs_approval or rule.is_refused):
-        invocation.worker.judged.keep(this)
+        invocation.worker.memory.judged.keep(this)
     return rule
 
 

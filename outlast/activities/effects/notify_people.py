@@ -1,11 +1,10 @@
 """Carries out `NotifyPeople`: passes notices to each notifier of the worker."""
 
 import asyncio
-import weakref
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Final, cast
+from typing import cast
 
 from temporalio import activity
 from temporalio.service import RPCError
@@ -13,6 +12,7 @@ from temporalio.service import RPCError
 from outlast.activities.attempt import FIRST, Attempt
 from outlast.activities.errors import EffectError
 from outlast.activities.worker_deps import WorkerDeps
+from outlast.activities.worker_memory import Deliveries
 from outlast.agents.logs import get_logger
 from outlast.contract import failures, policies, records
 from outlast.contract.effects import EffectRequest
@@ -29,9 +29,6 @@ from outlast.ports.notifier import (
 
 logger = get_logger(__name__)
 
-MOST_DELIVERIES: Final = 1_000
-"""How many deliveries of a notifier a process knows."""
-
 
 async def notify_people(
     worker: WorkerDeps, request: EffectRequest[NotifyPeople], attempt: Attempt = FIRST
@@ -45,7 +42,7 @@ async def notify_people(
         EffectError: a notifier failed, and a retry may help.
     """
     effect = request.effect
-    round_ = _Round(attempt)
+    round_ = _Round(attempt, worker.memory.deliveries)
     namespace, execution = "default", ""
     if activity.in_activity() and worker.notifiers:
         namespace = activity.info().namespace
@@ -110,8 +107,9 @@ async def _execution(run_id: str, *, is_last: bool) -> str:
 class _Round:
     """One attempt to deliver, which reports its progress to the attempts after it."""
 
-    def __init__(self, attempt: Attempt) -> None:
+    def __init__(self, attempt: Attempt, deliveries: Deliveries) -> None:
         self._attempt = attempt
+        self._deliveries = deliveries
         self._done = _counts(attempt.progress)
         self.lost = _lost(attempt.progress)
         self.is_last = attempt.number >= policies.NOTIFY.attempts
@@ -143,7 +141,7 @@ class _Round:
                 await notifier.notify(replace(message, attempt=self._attempt.number))
 
         try:
-            await deliveries.once(notifier, message.id, notify)
+            await self._deliveries.once(notifier, message.id, notify)
         except NotifierRejected as error:
             sentence = _sentence(notifier, message, "was refused", error)
             logger.warning("%s", sentence)
@@ -156,45 +154,6 @@ class _Round:
             after = error.retry_after if isinstance(error, NotifierUnavailable) else None
             return NotifierUnavailable(sentence, retry_after=_bounded(after))
         return None
-
-
-class Deliveries:
-    """The deliveries of this process, so that none is made twice at the same time or in a row.
-
-    The end of a run stops the activity that delivers its notices, and a workflow that outlives the
-    run delivers them again. If both are in one process, the second waits for the first.
-    """
-
-    def __init__(self) -> None:
-        self._made: weakref.WeakKeyDictionary[Notifier, dict[str, asyncio.Task[None]]] = (
-            weakref.WeakKeyDictionary()
-        )
-
-    async def once(
-        self, notifier: Notifier, message_id: str, deliver: Callable[[], Coroutine[Any, Any, None]]
-    ) -> None:
-        """Deliver a message, or wait for its delivery; a failed one is made again.
-
-        Raises:
-            Exception: the delivery failed.
-        """
-        made = self._made.setdefault(notifier, {})
-        task = made.get(message_id)
-        here = asyncio.get_running_loop()
-        if task is not None and (task.get_loop() is not here or _has_failed(task)):
-            task = None
-        if task is None:
-            task = made[message_id] = asyncio.ensure_future(deliver())
-            while len(made) > MOST_DELIVERIES:
-                del made[next(iter(made))]
-        await asyncio.shield(task)
-
-
-def _has_failed(task: asyncio.Task[None]) -> bool:
-    return task.done() and (task.cancelled() or task.exception() is not None)
-
-
-deliveries: Final = Deliveries()
 
 
 def _lost(progress: Json) -> list[Undelivered]:

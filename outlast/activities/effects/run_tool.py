@@ -32,8 +32,8 @@ from outlast.activities.inner_spans import record_failure, record_server
 from outlast.activities.invocation import Invocation
 from outlast.activities.planning.mcp_listing import listed_tool
 from outlast.activities.planning.plan_callbacks import formatted_failure, servers_away
-from outlast.activities.tool_times import LONGEST, SHORT_OUTPUT
 from outlast.activities.worker_deps import WorkerDeps
+from outlast.activities.worker_memory import LONGEST_BRIEF, SHORT_OUTPUT
 from outlast.agents.callables import call
 from outlast.agents.context.codec import BorrowedContext
 from outlast.agents.context.shared import Borrower
@@ -132,7 +132,7 @@ async def run_tool(
     Raises:
         EffectError: as for `_run_attempt`.
     """
-    effect, times = request.effect, worker.tool_times
+    effect, times = request.effect, worker.memory.tool_times
     started, result = time.monotonic(), None
     try:
         if effect.policy.fast and effect.policy.defers:
@@ -149,7 +149,7 @@ async def _brief_attempt(
 ) -> ToolResult | None:
     """Run an attempt inside a workflow task; return None if it needs a full activity."""
     try:
-        async with asyncio.timeout(LONGEST.total_seconds()):
+        async with asyncio.timeout(LONGEST_BRIEF.total_seconds()):
             result = await _run_attempt(worker, request, attempt)
     except TimeoutError:
         return None

@@ -1,10 +1,9 @@
 """The input items of a model call, made from the items of the transcript."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from outlast.activities.invocation import Invocation
-from outlast.activities.prefix_cache import PrefixCache
+from outlast.activities.worker_memory import SentInput
 from outlast.agents.config.session_input import (
     ItemKey,
     deduplicated,
@@ -15,17 +14,6 @@ from outlast.agents.items.raw_items import as_input
 from outlast.agents.schemas.provider_names import with_provider_names
 from outlast.loop.items import Item
 from outlast.loop.values import JsonObject
-
-
-@dataclass(frozen=True, slots=True)
-class _Sent:
-    """The input of the first items of a conversation, and the keys of its calls and outputs."""
-
-    input: Sequence[JsonObject] = ()
-    keys: frozenset[ItemKey] = frozenset()
-
-
-_SENT = PrefixCache[_Sent]()
 
 
 def shown_items(invocation: Invocation, items: Sequence[Item]) -> list[JsonObject]:
@@ -61,7 +49,8 @@ def sent_input(invocation: Invocation, items: Sequence[Item]) -> list[JsonObject
     if invocation.server_managed:  # the items are new ones only, and outputs without their calls
         return sent_items(shown_items(invocation, items))
     key = f"{invocation.run_id} {_omits_ids(invocation)}"
-    count, before = _SENT.find(key, items) or (0, _Sent())
+    cache = invocation.worker.memory.sent
+    count, before = cache.find(key, items) or (0, SentInput())
     new = items[count:]
     added = sent_items(shown_items(invocation, new))
     keys = frozenset(_keys(added))
@@ -69,7 +58,7 @@ def sent_input(invocation: Invocation, items: Sequence[Item]) -> list[JsonObject
         return sent_items(shown_items(invocation, items))
     sent = [*before.input, *added]
     if added:
-        _SENT.keep(key, items, _Sent(sent, before.keys | keys))
+        cache.keep(key, items, SentInput(sent, before.keys | keys))
     return list(sent)
 
 

@@ -195,7 +195,7 @@ async def _plan_call(
         final=final,
         policy=policy_of_tool(
             tool,
-            is_short=invocation.worker.tool_times.is_short(tool.name),
+            is_short=invocation.worker.memory.tool_times.is_short(tool.name),
             waits=needs_approval,
         ),
     )

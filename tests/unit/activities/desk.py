@@ -11,6 +11,7 @@ from outlast.agents.registry import Registry
 from outlast.agents.tools.definition import (
     FunctionTool,
 )
+from outlast.blobs.contents import LargeContent
 from outlast.contract.effects import EffectRequest
 from outlast.loop.checks import Candidate
 from outlast.loop.effects import (
@@ -37,6 +38,11 @@ class Notes:
 def worker_of(*agents: Agent[Any], model: ScriptedModel | None = None) -> WorkerDeps:
     """Return what a worker with these agents knows."""
     return WorkerDeps(registry=Registry(agents), models=model or ScriptedModel())
+
+
+def with_content(content: LargeContent) -> WorkerDeps:
+    """Return what a worker with a blob store knows."""
+    return WorkerDeps(registry=Registry(()), models=ScriptedModel(), content=content)
 
 
 def worker_with(tool: FunctionTool) -> WorkerDeps:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -32,7 +31,7 @@ from outlast.agents.guardrails.guardrail import (
 )
 from outlast.agents.handoffs.handoff import handoff
 from outlast.agents.tools.function_tool import function_tool
-from outlast.contract import claims, names, policies, records
+from outlast.contract import names, policies, records
 from outlast.contract.effects import EffectRequest
 from outlast.loop.calls import Policy
 from outlast.loop.checks import Candidate
@@ -44,7 +43,6 @@ from outlast.sessions.sqlite import SQLiteSession
 from outlast.streams.call_windows import FinishedCall, call_windows
 from outlast.testing import ScriptedModel, call, say
 from outlast.testing.scripted_model import paced
-from tests.claims import forget_claims
 from tests.unit.activities.desk import (
     HELLO,
     check_request,
@@ -99,13 +97,6 @@ def environment(run: QueriedRun | None = None, **info: Any) -> ActivityEnvironme
     return env
 
 
-@pytest.fixture(autouse=True)
-def no_claims() -> Iterator[None]:
-    forget_claims()
-    yield
-    forget_claims()
-
-
 def activities(agent: Agent[Any] | None = None, model: ScriptedModel | None = None) -> Any:
     return EffectActivities(worker_of(agent or Agent(name="A"), model=model))
 
@@ -148,10 +139,10 @@ async def test_a_small_request_comes_with_the_activity() -> None:
 
 async def test_a_claim_is_taken_from_this_process() -> None:
     request = model_request()
-    claims.offer("run-1", 2, request)
     run = QueriedRun()
-    model = ScriptedModel("Hello")
-    answer = await perform(environment(run), activities(model=model), "call_model", {"claim": 2})
+    effects = activities(model=ScriptedModel("Hello"))
+    effects._deps.state.requests.offer("run-1", 2, request)
+    answer = await perform(environment(run), effects, "call_model", {"claim": 2})
     assert answer["items"][0]["content"][0]["text"] == "Hello"
     assert run.asked == []
 
@@ -172,10 +163,11 @@ async def test_a_claim_that_is_elsewhere_is_asked_of_the_run_page_by_page(
 
 
 async def test_a_request_of_another_kind_under_the_same_number_is_not_taken() -> None:
-    claims.offer("run-1", 2, other := tool_request("look_up"))
     run = QueriedRun({"data": records.dump(model_request()), "more": False})
     model = ScriptedModel("Hello")
-    await perform(environment(run), activities(model=model), "call_model", {"claim": 2})
+    effects = activities(model=model)
+    effects._deps.state.requests.offer("run-1", 2, other := tool_request("look_up"))
+    await perform(environment(run), effects, "call_model", {"claim": 2})
     assert model.calls == 1
     assert other.effect.name == "look_up"
 

@@ -30,7 +30,7 @@ from outlast.loop.items import Item
 from outlast.loop.stored import OFFLOAD_ABOVE
 from outlast.loop.values import is_reference, reference
 from outlast.loop.view import ViewEdit
-from tests.unit.activities.desk import worker_of
+from tests.unit.activities.desk import with_content, worker_of
 
 LONG = "x" * 2_000
 FIELDS: dict[str, Any] = {"effect": 1, "agent": "A", "turn": 1, "run_id": "r"}
@@ -164,23 +164,27 @@ async def test_requests_get_their_content_back(content: LargeContent):
     stored = (await recorded_result(content, TOOL, ToolResult(output=LONG))).output
     whole, referring = (Item("input", item(text)) for text in (LONG, stored))
     check = CheckInput(**FIELDS, stage="added", items=(referring,))
-    assert (await whole_request(content, EffectRequest(effect=check))).effect.items == (whole,)
+    assert (
+        await whole_request(with_content(content), EffectRequest(effect=check))
+    ).effect.items == (whole,)
     prepare = PrepareRun(effect=1, agent="A", input=(item(stored),))
-    assert (await whole_request(content, EffectRequest(effect=prepare))).effect.input == (item(),)
+    assert (
+        await whole_request(with_content(content), EffectRequest(effect=prepare))
+    ).effect.input == (item(),)
     outcome = ToolOutcome(name="t", call_id="c", output=stored, value=stored)
     candidate = Candidate(output=stored, outcomes=(outcome,))
     call = FinalizeAnswer(**FIELDS, candidate=candidate, input_length=1)
     asked = EffectRequest(effect=call, items=(referring, whole))
-    got = await whole_request(content, asked)
+    got = await whole_request(with_content(content), asked)
     assert got.items == (whole, whole)
     assert got.items[1] is whole
     assert got.effect.candidate.output == LONG
     assert got.effect.candidate.outcomes[0].value == LONG
-    assert await whole_request(content, got) == got
+    assert await whole_request(with_content(content), got) == got
     offload = EffectRequest(
         effect=OffloadItems(effect=1, start=0, stop=1, run_id="r"), items=(referring,)
     )
-    assert await whole_request(content, offload) == offload
+    assert await whole_request(with_content(content), offload) == offload
 
 
 async def test_each_turn_of_a_conversation_gets_its_content_back(content: LargeContent):
@@ -190,7 +194,9 @@ async def test_each_turn_of_a_conversation_gets_its_content_back(content: LargeC
     more = Item("input", item("more"))
     effect = CallModel(**FIELDS, input_length=1)
     for items in ((), plain[:1], plain, (*plain, stored), (*plain, stored, more), (*plain, more)):
-        whole = await whole_request(content, EffectRequest(effect=effect, items=items))
+        whole = await whole_request(
+            with_content(content), EffectRequest(effect=effect, items=items)
+        )
         outputs = [one.raw["output"] for one in whole.items if one.kind == "tool_output"]
         assert outputs == [LONG] * items.count(stored)
         assert [one.kind for one in whole.items] == [one.kind for one in items]
@@ -206,7 +212,9 @@ async def test_each_outcome_that_a_rule_judges_gets_its_own_content_back(content
         for at in range(3)
     )
     call = FinalizeAnswer(**FIELDS, candidate=Candidate(outcomes=outcomes), input_length=0)
-    got = (await whole_request(content, EffectRequest(effect=call))).effect.candidate.outcomes
+    got = (
+        await whole_request(with_content(content), EffectRequest(effect=call))
+    ).effect.candidate.outcomes
     assert [(one.output, one.value) for one in got] == list(zip(texts[:3], texts[3:], strict=True))
 
 
@@ -215,7 +223,7 @@ async def test_a_store_that_is_away_or_missing_is_tried_again(content: LargeCont
     check = CheckInput(**FIELDS, stage="added", items=(Item("input", item(stored)),))
     for other in (LargeContent(Away()), LargeContent(None)):
         with pytest.raises(EffectError) as raised:
-            await whole_request(other, EffectRequest(effect=check))
+            await whole_request(with_content(other), EffectRequest(effect=check))
         assert (raised.value.code, raised.value.retryable) == ("content_unavailable", True)
 
 
@@ -254,20 +262,20 @@ async def test_a_conversation_continues_without_content_that_is_gone(tmp_path: P
     call = EffectRequest(effect=CallModel(**FIELDS, input_length=1), items=(Item("input", raw),))
     path = only_file(tmp_path)
     path.write_bytes(b"y" * 2_000)
-    (item_,) = (await whole_request(content, call)).items
+    (item_,) = (await whole_request(with_content(content), call)).items
     words = "[2,000 bytes of content were here and are lost: the stored copy is damaged.]"
     assert item_.raw == {"role": "user", "content": [{"type": "input_text", "text": words}]}
     path.unlink()
     other = LargeContent(FileBlobStore(tmp_path), cache_bytes=0)
     with pytest.raises(EffectError, match="BlobNotFound") as raised:
-        await whole_request(other, call)
+        await whole_request(with_content(other), call)
     assert (raised.value.retryable, raised.value.attempts) == (True, None)
-    (item_,) = (await whole_request(other, call, is_last=True)).items
+    (item_,) = (await whole_request(with_content(other), call, is_last=True)).items
     assert "the store no longer has it" in item_.raw["content"][0]["text"]
     with pytest.raises(EffectError, match="OUTLAST_BLOB_STORE"):
-        await whole_request(LargeContent(None), call, is_last=True)
+        await whole_request(with_content(LargeContent(None)), call, is_last=True)
     await recorded_result(content, TOOL, ToolResult(output=LONG))
-    (item_,) = (await whole_request(other, call)).items
+    (item_,) = (await whole_request(with_content(other), call)).items
     assert item_.raw["content"] == [part], "the same content has healed it"
 
 
@@ -292,5 +300,5 @@ async def test_a_store_that_hangs_holds_up_nothing_for_long():
     raw = item(reference(key_of(LONG.encode()), 2_000))
     call = EffectRequest(effect=CallModel(**FIELDS, input_length=1), items=(Item("input", raw),))
     with pytest.raises(EffectError, match="StoreTimeout") as raised:
-        await whole_request(content, call)
+        await whole_request(with_content(content), call)
     assert (raised.value.retryable, raised.value.attempts) == (True, 4)

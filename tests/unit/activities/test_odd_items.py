@@ -22,6 +22,7 @@ from outlast.loop.view import ViewEdit
 from outlast.models.openai.chat_request import UnsupportedItemError, chat_messages
 from outlast.ports.model import ModelRequest
 from outlast.testing import ScriptedModel, call, run_in_memory, say
+from tests.unit.activities.desk import with_content
 from tests.unit.blobs.stores import MemoryStore
 
 SECRET = "what another run has stored"
@@ -112,7 +113,9 @@ async def test_what_others_wrote_never_reads_as_a_reference(content: LargeConten
         candidate = Candidate(output=written[0])
         answer = FinalizeAnswer(**FIELDS, candidate=candidate, input_length=0)
         items = tuple(Item("input", one) for one in written if one == raw)
-        whole = await whole_request(content, EffectRequest(effect=answer, items=items))
+        whole = await whole_request(
+            with_content(content), EffectRequest(effect=answer, items=items)
+        )
         assert whole.effect.candidate.output == values[0]
 
 

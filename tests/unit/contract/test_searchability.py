@@ -1,4 +1,4 @@
-"""What search attributes can hold, and the note of a namespace that lacks them."""
+"""What search attributes can hold."""
 
 import json
 
@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 from outlast.contract.searchability import (
     LARGEST_BYTES,
     LARGEST_VALUE,
-    is_lacking,
-    note,
     searchable,
     searchable_list,
 )
@@ -53,19 +51,3 @@ def test_a_list_that_is_too_long_ends_with_what_stands_for_the_rest() -> None:
     assert searchable_list(names[:19], "*") == names[:19]
     assert searchable_list(names, "*") == [*names[:19], "*"]
     assert searchable_list(["b", "*", "b", "a"], "*") == ["b", "*", "a"]
-
-
-def test_a_namespace_lacks_attributes_until_they_are_seen_again() -> None:
-    assert not is_lacking("one", "queue")
-    note("one", "queue", lacks=True)
-    assert is_lacking("one", "queue")
-    assert not is_lacking("another", "queue")
-    note("one", "queue", lacks=False)
-    assert not is_lacking("one", "queue")
-
-
-def test_workers_of_one_process_at_two_servers_do_not_hear_of_each_other() -> None:
-    note("default", "here", lacks=True)
-    note("default", "there", lacks=False)
-    assert is_lacking("default", "here")
-    note("default", "here", lacks=False)

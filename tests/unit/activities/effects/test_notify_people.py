@@ -16,6 +16,7 @@ from outlast.activities.effects.notify_people import notify_people
 from outlast.activities.errors import EffectError
 from outlast.activities.heartbeats.heartbeats import Beat
 from outlast.activities.worker_deps import WorkerDeps
+from outlast.activities.worker_memory import WorkerMemory
 from outlast.agents.agent import Agent
 from outlast.agents.registry import Registry
 from outlast.contract import policies
@@ -91,11 +92,18 @@ class Effect:
 
 
 async def deliver(
-    *notifiers: Notifier, number: int = 1, progress: Json = None, effect: Effect | None = None
+    *notifiers: Notifier,
+    number: int = 1,
+    progress: Json = None,
+    effect: Effect | None = None,
+    memory: WorkerMemory | None = None,
 ) -> Json:
     """Make one attempt, and return the progress that the next attempt gets."""
     worker = WorkerDeps(
-        registry=Registry([Agent[Any](name="A")]), models=ScriptedModel(), notifiers=notifiers
+        registry=Registry([Agent[Any](name="A")]),
+        models=ScriptedModel(),
+        notifiers=notifiers,
+        memory=memory or WorkerMemory(),
     )
     reported: list[Json] = [progress]
     attempt = Attempt(number=number, progress=progress, report=reported.append)
@@ -185,21 +193,21 @@ async def test_a_worker_without_notifiers_says_what_it_did_not_deliver() -> None
 
 async def test_what_is_being_delivered_is_not_delivered_a_second_time() -> None:
     """The end of a run stops the attempt that delivers its notices, and another one begins."""
-    chat = Recorder("chat", 0.2)
-    first = asyncio.create_task(deliver(chat))
+    chat, memory = Recorder("chat", 0.2), WorkerMemory()
+    first = asyncio.create_task(deliver(chat, memory=memory))
     async with asyncio.timeout(10):
         await chat.called.wait()
     first.cancel()
-    await deliver(chat)
+    await deliver(chat, memory=memory)
     assert chat.delivered == ["created 1", "reminder 2"]
-    await deliver(chat)
+    await deliver(chat, memory=memory)
     assert len(chat.attempts) == 2
 
 
 async def test_a_delivery_that_failed_is_made_again() -> None:
-    chat = Recorder("chat", RuntimeError("down"))
-    await deliver(chat, number=2)
-    await deliver(chat, number=3)
+    chat, memory = Recorder("chat", RuntimeError("down")), WorkerMemory()
+    await deliver(chat, number=2, memory=memory)
+    await deliver(chat, number=3, memory=memory)
     assert (chat.attempts, chat.delivered) == ([2, 3, 3], ["created 1", "reminder 2"])
 
 

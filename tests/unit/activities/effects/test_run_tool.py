@@ -18,7 +18,7 @@ from outlast.activities.effects.run_tool import (
     run_tool,
 )
 from outlast.activities.errors import EffectError
-from outlast.activities.tool_times import SHORT_CALLS, ToolTimes
+from outlast.activities.worker_memory import SHORT_CALLS, ToolTimes
 from outlast.agents.agent import Agent
 from outlast.agents.config.run_config import RunConfig
 from outlast.agents.config.settings import write_run_config
@@ -389,7 +389,7 @@ async def test_a_short_tool_is_found_by_its_latest_calls() -> None:
     worker, short = worker_with(look_up), list[bool]()
     while pause:
         await run_tool(worker, tool_request("look_up"))
-        short.append(worker.tool_times.is_short("look_up"))
+        short.append(worker.memory.tool_times.is_short("look_up"))
     assert short == [False, False, True, False, False, False, True]
 
 

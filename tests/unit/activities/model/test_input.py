@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from outlast.activities.invocation import Invocation
 from outlast.activities.model.input import sent_input, sent_items, shown_items
-from outlast.activities.prefix_cache import PrefixCache
+from outlast.activities.worker_memory import PrefixCache
 from outlast.loop.items import Item, ItemKind
 from tests.unit.activities.desk import invocation_of
 

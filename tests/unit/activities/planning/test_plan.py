@@ -17,7 +17,7 @@ from outlast.activities.planning.plan import (
     plan_reply,
     policy_of_tool,
 )
-from outlast.activities.tool_times import SHORT_CALLS
+from outlast.activities.worker_memory import SHORT_CALLS
 from outlast.agents.agent import Agent
 from outlast.agents.approvals.policy import ApprovalPolicy
 from outlast.agents.config.run_config import RunConfig
@@ -403,7 +403,7 @@ async def test_a_short_call_that_waits_for_a_person_runs_within_a_moment_or_as_a
     tool = by_hand(needs_approval=True, effect="read")
     invocation = invocation_of(Agent(name="A"))
     for _ in range(SHORT_CALLS):
-        invocation.worker.tool_times.record("free", 0.01, ToolResult(output="found"))
+        invocation.worker.memory.tool_times.record("free", 0.01, ToolResult(output="found"))
     plan = await only_call(offered_tools(tool), raw_call("free", "c1", "{}"), invocation=invocation)
     assert plan.needs_approval
     assert (plan.policy.fast, plan.policy.defers) == (True, True)

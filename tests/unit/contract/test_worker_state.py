@@ -1,22 +1,13 @@
 """Requests by claim: handed over in the process, and never kept alive by the table."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from outlast.contract import claims
 from outlast.contract.effects import EffectRequest, request_of
+from outlast.contract.worker_state import INLINE_BYTES, OfferedRequests
 from outlast.loop.effects import CallModel
-from tests.claims import forget_claims
 from tests.laws.driver import BUSY, Play, play_in
-
-
-@pytest.fixture(autouse=True)
-def empty_table() -> Iterator[None]:
-    forget_claims()
-    yield
-    forget_claims()
 
 
 def two_requests() -> list[EffectRequest[Any]]:
@@ -26,6 +17,7 @@ def two_requests() -> list[EffectRequest[Any]]:
 
 @pytest.mark.parametrize("situation", [name for name in BUSY if name != "waiting"])
 def test_every_request_can_be_offered_and_is_the_very_same_object(situation: str) -> None:
+    claims = OfferedRequests()
     play = play_in(situation)
     for effect in play.state.pending:
         request = request_of(play.state, effect)
@@ -36,10 +28,11 @@ def test_every_request_can_be_offered_and_is_the_very_same_object(situation: str
 
 def test_small_requests_are_those_that_people_can_read() -> None:
     """Recorded histories depend on the number."""
-    assert claims.INLINE_BYTES == 2_000
+    assert INLINE_BYTES == 2_000
 
 
 def test_a_claim_does_not_keep_a_request_alive() -> None:
+    claims = OfferedRequests()
     play = Play.ready()
     request: Any = request_of(play.state, play.only(CallModel))
     claims.offer("run", 2, request)
@@ -48,6 +41,7 @@ def test_a_claim_does_not_keep_a_request_alive() -> None:
 
 
 def test_claims_of_other_runs_and_effects_are_others() -> None:
+    claims = OfferedRequests()
     first, second = two_requests()
     claims.offer("run", 1, first)
     claims.offer("other run", 1, second)
@@ -58,14 +52,8 @@ def test_claims_of_other_runs_and_effects_are_others() -> None:
 
 
 def test_a_second_offer_replaces_the_first() -> None:
+    claims = OfferedRequests()
     first, second = two_requests()
     claims.offer("run", 1, first)
     claims.offer("run", 1, second)
     assert claims.take("run", 1) is second
-
-
-def test_a_miss_can_be_forced() -> None:
-    request, _ = two_requests()
-    claims.offer("run", 1, request)
-    forget_claims()
-    assert claims.take("run", 1) is None

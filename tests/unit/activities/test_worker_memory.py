@@ -2,8 +2,8 @@
 
 import pytest
 
-from outlast.activities import late_results
-from outlast.activities.late_results import LateResults
+from outlast.activities import worker_memory
+from outlast.activities.worker_memory import LateResults
 
 KEY = ("run", "7", "tool:look")
 
@@ -24,11 +24,11 @@ def test_a_result_in_time_is_not_kept():
 
 def test_results_are_dropped_by_number_and_by_age(monkeypatch: pytest.MonkeyPatch):
     results, now = LateResults(), 1_000.0
-    monkeypatch.setattr(late_results.time, "monotonic", lambda: now)
+    monkeypatch.setattr(worker_memory.time, "monotonic", lambda: now)
     for number in range(150):
         results.keep(("run", f"{number}", "t"), {"n": number}, 3.0)
     assert [results.find(("run", f"{number}", "t")) for number in (49, 50)] == [None, {"n": 50}]
-    now += late_results.KEPT_SECONDS + 1
+    now += worker_memory.LATE_KEPT_SECONDS + 1
     assert results.find(("run", "149", "t")) is None
     results.keep(KEY, {}, 3.0)
     assert results.find(KEY) == {}
