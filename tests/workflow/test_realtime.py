@@ -322,7 +322,7 @@ async def test_a_line_that_dies_without_a_word_is_given_up(desk: Desk) -> None:
 async def die(session: RealtimeSession) -> None:
     """End a line as the death of its process does: without a word to anybody."""
     line: Any = vars(session)["_line"]
-    beating: asyncio.Task[None] = line._case._line._beating
+    beating: asyncio.Task[None] = line._run._beating
     session.model.remove_listener(session)
     tasks = [beating, *line._tasks]
     for task in tasks:
