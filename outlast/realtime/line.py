@@ -9,7 +9,7 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final, TypeAlias, cast
 
@@ -47,7 +47,11 @@ from outlast.realtime.line_events import (
 )
 from outlast.realtime.line_run import LineRun
 from outlast.realtime.live_agent import LiveAgent, live_agent, live_reply
-from outlast.realtime.port.config import RealtimeRunConfig, RealtimeSessionModelSettings
+from outlast.realtime.port.config import (
+    RealtimeClientMessage,
+    RealtimeRunConfig,
+    RealtimeSessionModelSettings,
+)
 from outlast.realtime.port.item_ids import PREFIX
 from outlast.realtime.port.model import RealtimeModel, RealtimeModelConfig
 from outlast.realtime.port.model_events import (
@@ -65,7 +69,7 @@ from outlast.realtime.port.model_inputs import (
 )
 from outlast.realtime.seed import new_id, output_text, session_item, session_items
 from outlast.realtime.speech_checks import records_of
-from outlast.realtime.turns import FinishedTurn, Turns
+from outlast.realtime.turns import FinishedTurn, Turns, call_raw
 
 logger = get_logger(__name__)
 
@@ -111,7 +115,7 @@ class LineOptions:
         session_limit: when a connection is replaced, at the end of a turn; None for never.
     """
 
-    model_config: RealtimeModelConfig
+    model_config: RealtimeModelConfig = field(default_factory=RealtimeModelConfig)
     run_config: RealtimeRunConfig
     notice_after: timedelta | None = timedelta(seconds=10)
     session_limit: timedelta | None = SESSION_LIMIT
@@ -657,13 +661,7 @@ class Line:
         """
         name = self._worker.registry.agent(agent.name).name
         call_id = f"update-{secrets.token_hex(6)}"
-        raw: JsonObject = {
-            "type": "function_call",
-            "call_id": call_id,
-            "name": "update_agent",
-            "arguments": "{}",
-            "status": "completed",
-        }
+        raw = call_raw(call_id, "update_agent")
         live = await self._live(name)
         plan = PlannedCall(
             item=0, kind="handoff", target=name, target_steps=live.invocation.required_steps()
@@ -676,12 +674,8 @@ class Line:
     # --- Sending ----------------------------------------------------------------------------------
 
     async def _send_output(self, call_id: str, text: str, *, respond: bool) -> None:
-        call = self._calls.get(call_id) or RealtimeModelToolCallEvent(
-            name="", call_id=call_id, arguments=""
-        )
-        await self._send(
-            RealtimeModelSendToolOutput(tool_call=call, output=text, start_response=respond)
-        )
+        call = self._calls.get(call_id) or RealtimeModelToolCallEvent("", call_id, "")
+        await self._send(RealtimeModelSendToolOutput(call, text, respond))
 
     async def _create(self, item: JsonObject) -> None:
         self._turns.ignore_item(str(item["id"]))
@@ -691,11 +685,10 @@ class Line:
         await self._raw("response.create", {})
 
     async def _raw(self, kind: str, other_data: JsonObject) -> None:
-        await self._send(
-            RealtimeModelSendRawMessage(
-                message={"type": kind, "other_data": other_data} if other_data else {"type": kind}
-            )
-        )
+        message: RealtimeClientMessage = {"type": kind}
+        if other_data:
+            message["other_data"] = other_data
+        await self._send(RealtimeModelSendRawMessage(message))
 
     async def _send(self, event: RealtimeModelSendEvent) -> None:
         """Send something to the model; a lost connection gets it again when it is renewed."""

@@ -81,8 +81,9 @@ class RealtimeRunner:
         self._model = model if model is not None else OpenAIRealtimeWebSocketModel()
         self._config: RealtimeRunConfig = {} if config is None else config
         self._label = label
-        self._notice_after = notice_after
-        self._session_limit = session_limit
+        self._options = LineOptions(
+            run_config=self._config, notice_after=notice_after, session_limit=session_limit
+        )
 
     @classmethod
     def using(
@@ -194,12 +195,7 @@ class RealtimeRunner:
     def _session(
         self, run: SessionRun, worker: WorkerDeps, model_config: RealtimeModelConfig
     ) -> RealtimeSession:
-        options = LineOptions(
-            model_config=model_config,
-            run_config=self._config,
-            notice_after=self._notice_after,
-            session_limit=self._session_limit,
-        )
+        options = replace(self._options, model_config=model_config)
 
         async def open_line(tell: Listener) -> Line:
             line_run = TemporalLineRun(await run.open(), self._label)

@@ -250,17 +250,22 @@ class Turns:
         if event.call_id in self._calls:
             return []
         self._calls.add(event.call_id)
-        raw: JsonObject = {
-            "type": "function_call",
-            "call_id": event.call_id,
-            "name": event.name,
-            "arguments": event.arguments,
-            "status": "completed",
-        }
+        raw = call_raw(event.call_id, event.name, event.arguments)
         # Where a model sends no turns, the call is a turn of its own.
         is_turn = self._open is None
         self._response(f"call-{event.call_id}").parts[f"call {event.call_id}"] = raw
         return self.end() if is_turn else []
+
+
+def call_raw(call_id: str, name: str, arguments: str = "{}") -> JsonObject:
+    """Return a tool call as a Responses item."""
+    return {
+        "type": "function_call",
+        "call_id": call_id,
+        "name": name,
+        "arguments": arguments,
+        "status": "completed",
+    }
 
 
 def user_raw(item: UserMessageItem) -> JsonObject | None:

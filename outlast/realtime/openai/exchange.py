@@ -3,7 +3,7 @@
 import asyncio
 from base64 import b64decode
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, cast
 
 from openai.types.realtime.realtime_error import RealtimeError
@@ -22,30 +22,17 @@ from outlast.realtime.port import model_events as events
 
 logger = get_logger(__name__)
 
-_PASSED_ON: dict[str, tuple[Callable[..., events.RealtimeModelEvent], tuple[str, ...]]] = {
-    "conversation.item.deleted": (events.RealtimeModelItemDeletedEvent, ("item_id",)),
+_PASSED_ON: dict[str, type[events.RealtimeModelEvent]] = {
+    "conversation.item.deleted": events.RealtimeModelItemDeletedEvent,
     "conversation.item.input_audio_transcription.completed": (
-        events.RealtimeModelInputAudioTranscriptionCompletedEvent,
-        ("item_id", "transcript"),
+        events.RealtimeModelInputAudioTranscriptionCompletedEvent
     ),
-    "input_audio_buffer.timeout_triggered": (
-        events.RealtimeModelInputAudioTimeoutTriggeredEvent,
-        ("item_id", "audio_start_ms", "audio_end_ms"),
-    ),
-    "response.output_audio.done": (
-        events.RealtimeModelAudioDoneEvent,
-        ("item_id", "content_index"),
-    ),
-    "response.output_audio_transcript.delta": (
-        events.RealtimeModelTranscriptDeltaEvent,
-        ("item_id", "delta", "response_id"),
-    ),
-    "response.output_text.delta": (
-        events.RealtimeModelOutputTextDeltaEvent,
-        ("item_id", "delta", "response_id"),
-    ),
+    "input_audio_buffer.timeout_triggered": events.RealtimeModelInputAudioTimeoutTriggeredEvent,
+    "response.output_audio.done": events.RealtimeModelAudioDoneEvent,
+    "response.output_audio_transcript.delta": events.RealtimeModelTranscriptDeltaEvent,
+    "response.output_text.delta": events.RealtimeModelOutputTextDeltaEvent,
 }
-"""The provider's events that reach listeners with the fields as they are."""
+"""The provider's events whose fields reach listeners under the same names."""
 
 
 @dataclass
@@ -90,15 +77,15 @@ class Exchange:
             await self.emit(events.RealtimeModelExceptionEvent(error, context))
             return
         await self.emit(events.RealtimeModelRawServerEvent(data=event))
-        fields = as_object(event)
-        kind = None if fields is None else as_text(fields.get("type"))
+        message = as_object(event)
+        kind = None if message is None else as_text(message.get("type"))
         if kind != "error":
             self.opened.set()
-        if fields is None or kind is None or kind not in messages.event_records():
+        if message is None or kind is None or kind not in messages.event_records():
             await self.emit(events.RealtimeModelOtherEvent(data=event))
             return
         try:
-            await self._receive(kind, fields)
+            await self._receive(kind, message)
         except ValidationError as error:
             logger.warning("The realtime provider sent a malformed event: %s", kind)
             await self.emit(events.RealtimeModelErrorEvent(error=error))
@@ -128,7 +115,8 @@ class Exchange:
                 | "conversation.item.created"
                 | "conversation.item.retrieved"
             ):
-                await self._receive_item(event)
+                before = as_text(event.get("previous_item_id"))
+                await self._receive_message(_part(event, "item"), "in_progress", before)
             case _:
                 record = messages.event_records()[kind]
                 await self._receive_record(record.model_validate({"event_id": "", **event}))
@@ -147,7 +135,8 @@ class Exchange:
             case _:
                 pass
         if event.type in _PASSED_ON:
-            kind, names = _PASSED_ON[event.type]
+            kind = _PASSED_ON[event.type]
+            names = [one.name for one in fields(kind) if one.name != "type"]
             await self.emit(kind(**{name: getattr(event, name) for name in names}))
 
     async def _receive_session(self, kind: str, event: JsonObject) -> None:
@@ -191,22 +180,17 @@ class Exchange:
 
     async def _receive_output(self, kind: str, item: JsonObject) -> None:
         is_done = kind == "response.output_item.done"
-        if item.get("type") == "message":
-            message = messages.message_item(item, status="completed" if is_done else "in_progress")
-            await self.emit(events.RealtimeModelItemUpdatedEvent(item=message))
-        elif item.get("type") == "function_call" and item.get("status") == "completed":
+        await self._receive_message(item, "completed" if is_done else "in_progress")
+        if item.get("type") == "function_call" and item.get("status") == "completed":
             record, call = messages.started_call(item)
             await self.emit(events.RealtimeModelItemUpdatedEvent(item=record))
             await self.emit(call)
 
-    async def _receive_item(self, event: JsonObject) -> None:
-        item = _part(event, "item")
+    async def _receive_message(
+        self, item: JsonObject, status: str, before: str | None = None
+    ) -> None:
         if item.get("type") == "message":
-            message = messages.message_item(
-                item,
-                status="in_progress",
-                previous_item_id=as_text(event.get("previous_item_id")),
-            )
+            message = messages.message_item(item, status=status, previous_item_id=before)
             await self.emit(events.RealtimeModelItemUpdatedEvent(item=message))
 
     async def _receive_audio(self, event: Any) -> None:

@@ -4,6 +4,7 @@ from array import array
 from dataclasses import dataclass
 
 from outlast.loop.values import JsonObject
+from outlast.realtime.port.audio import audio_ms
 
 WORD_MS = 100
 """The duration of one word of the scripted model's speech."""
@@ -14,19 +15,11 @@ _LOUD = 500
 _G711_SILENCE = frozenset({0xFF, 0x7F, 0xD5, 0x55})
 """The bytes of silence in the two G.711 formats."""
 
-_PCM_BYTES_PER_MS = 48
-_G711_BYTES_PER_MS = 8
-
-
-def bytes_per_ms(audio_format: JsonObject) -> int:
-    """Return the bytes for a millisecond in one of the provider's formats."""
-    return _PCM_BYTES_PER_MS if audio_format.get("type") == "audio/pcm" else _G711_BYTES_PER_MS
-
 
 def silence(audio_format: JsonObject, ms: int) -> bytes:
     """Return silence in one of the provider's formats."""
     empty = {"audio/pcmu": b"\xff", "audio/pcma": b"\xd5"}.get(str(audio_format.get("type")), b"\0")
-    return empty * (bytes_per_ms(audio_format) * ms)
+    return empty * round(ms / audio_ms(audio_format, b"\0"))
 
 
 def is_speech(audio_format: JsonObject, data: bytes) -> bool:
@@ -48,7 +41,7 @@ class InputBuffer:
 
     def append(self, audio_format: JsonObject, data: bytes, silence_ms: float) -> str | None:
         """Add audio; return `started` or `stopped` if speech begins or ends with it."""
-        ms = len(data) / bytes_per_ms(audio_format)
+        ms = audio_ms(audio_format, data)
         self.total_ms += ms
         self.buffered_ms += ms
         if is_speech(audio_format, data):
