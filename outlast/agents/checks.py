@@ -4,6 +4,7 @@ A rule gets the place for its error message, such as `Agent(name=...)`, and the 
 the error. A definition has a table of rules, one for each field; `check_fields` applies it.
 """
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeAlias, cast
@@ -43,6 +44,15 @@ def check_options(maker: str, options: Mapping[str, Any], kind: type) -> None:
             f"{maker} has no option {', '.join(unknown)}. "
             f"Its options are {', '.join(kind.__annotations__)}."
         )
+
+
+def json_problem(value: object) -> Exception | None:
+    """Return why a value cannot be written as JSON, or None."""
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        return error
+    return None
 
 
 def optional(rule: Rule) -> Rule:

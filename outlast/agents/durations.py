@@ -2,7 +2,9 @@
 
 import re
 from datetime import timedelta
-from typing import Any, Final, Generic, TypeVar, overload
+from typing import Any, Final, TypeAlias, TypeVar
+
+from outlast.agents.converted_field import ConvertedField
 
 LONGEST_DURATION_TEXT: Final = 40
 
@@ -46,39 +48,10 @@ def is_positive(duration: object) -> bool:
     return isinstance(duration, timedelta) and duration > timedelta(0)
 
 
-class DurationField(Generic[Default]):
-    """A dataclass field for a duration; make one with `duration_field`.
-
-    The field takes a `timedelta` or seconds, and returns a `timedelta` or the default. It does not
-    check the value: the dataclass does in `__post_init__`, where it can name the owner.
-    """
-
-    def __init__(self, default: Default) -> None:
-        self._default = default
-        self._place = ""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._place = f"_{name}"
-
-    @overload
-    def __get__(self, instance: None, owner: type) -> Default: ...
-
-    @overload
-    def __get__(self, instance: object, owner: type) -> timedelta | Default: ...
-
-    def __get__(self, instance: object | None, owner: type) -> timedelta | Default:
-        """Return the duration; on the class, return the default."""
-        return self._default if instance is None else getattr(instance, self._place)
-
-    def __set__(self, instance: Any, value: timedelta | float | Default) -> None:
-        """Store a duration as a `timedelta`; the dataclass may be frozen."""
-        object.__setattr__(instance, self._place, as_duration(value))
+DurationField: TypeAlias = ConvertedField[timedelta, float, Default]
+"""A field that takes a `timedelta` or seconds, and returns a `timedelta` or the default."""
 
 
 def duration_field(default: timedelta | None) -> Any:
-    """Make a dataclass field for a duration, with a default.
-
-    The return type is Any, because type checkers would take a `DurationField` for the default
-    value, which must be a duration.
-    """
-    return DurationField(default)
+    """Make a dataclass field for a duration, with a default."""
+    return ConvertedField[Any, Any, Any](as_duration, default)

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias, cast
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final, TypeAlias
 
 from outlast.loop import values
 from outlast.loop.values import InputTokensDetails, JsonObject, OutputTokensDetails
@@ -92,10 +92,8 @@ class Usage:
 
         A usage of one request without entries is added as an entry.
         """
-        self.requests += other.requests
-        self.input_tokens += other.input_tokens
-        self.output_tokens += other.output_tokens
-        self.total_tokens += other.total_tokens
+        for name in ("requests", "input_tokens", "output_tokens", "total_tokens"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
         self.input_tokens_details = InputTokensDetails(
             cached_tokens=self.cached_tokens + other.input_tokens_details.cached_tokens,
             cache_write_tokens=(
@@ -126,36 +124,35 @@ def serialize_usage(usage: Usage) -> JsonObject:
 
 def deserialize_usage(data: Mapping[str, Any]) -> Usage:
     """Read a usage from `serialize_usage`; missing details count as 0."""
-    fields: dict[str, Any] = {**data, "request_usage_entries": []}
+    known: dict[str, Any] = {**data, "request_usage_entries": []}
     for name in _DETAILS:
-        fields[name] = (data.get(name) or [{}])[0]
+        known[name] = (data.get(name) or [{}])[0]
     entries = [RequestUsage(**entry) for entry in data.get("request_usage_entries") or ()]
-    return replace(Usage(**fields), request_usage_entries=entries)
+    return replace(Usage(**known), request_usage_entries=entries)
 
 
-_DETAILS = ("input_tokens_details", "output_tokens_details")
+_DETAILS: Final[dict[str, type[Any]]] = {
+    "input_tokens_details": InputTokensDetails,
+    "output_tokens_details": OutputTokensDetails,
+}
 
 
 def _convert_details(usage: Usage | RequestUsage) -> None:
-    counts = _convert(usage.input_tokens_details, "cached_tokens", "cache_write_tokens")
-    if counts is not None:
-        usage.input_tokens_details = InputTokensDetails(**counts)
-    counts = _convert(usage.output_tokens_details, "reasoning_tokens")
-    if counts is not None:
-        usage.output_tokens_details = OutputTokensDetails(**counts)
+    """Convert details that are dicts or that lack numbers, which count as 0.
 
-
-def _convert(details: object, *names: str) -> dict[str, int] | None:
-    """Return the numbers of details that need conversion, or None.
-
-    A missing number counts as 0: providers send None for a number or for all details.
+    Providers send None for a number or for all details.
     """
-    if isinstance(details, Mapping):
-        numbers = cast("Mapping[str, int | None]", details)
-        return {name: numbers.get(name) or 0 for name in names}
-    if all(getattr(details, name, None) is not None for name in names):
-        return None
-    return {name: getattr(details, name, None) or 0 for name in names}
+    for name, kind in _DETAILS.items():
+        details: Any = getattr(usage, name)
+        is_mapping = isinstance(details, Mapping)
+        counts: dict[str, Any] = {
+            field.name: details.get(field.name)
+            if is_mapping
+            else getattr(details, field.name, None)
+            for field in fields(kind)
+        }
+        if is_mapping or None in counts.values():
+            setattr(usage, name, kind(**{name: count or 0 for name, count in counts.items()}))
 
 
 def plain_usage(usage: AnyUsage) -> values.Usage:

@@ -4,7 +4,6 @@ A definition's `needs_approval` is True, a predicate or a policy; the first two 
 default policy. `ApprovalPolicy.terms` makes the record that a request keeps.
 """
 
-import json
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, fields
 from datetime import timedelta
@@ -18,6 +17,7 @@ from outlast.agents.checks import (
     check_list,
     check_name,
     check_type,
+    json_problem,
 )
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.durations import DurationField, as_duration, duration_field, is_positive
@@ -419,12 +419,7 @@ def _tiers(place: str, value: object) -> tuple[ApprovalPolicy, ...]:
 
 
 def _check_schema(place: str, value: object) -> None:
-    try:
-        json.dumps(value)
-        is_schema = isinstance(value, dict)
-    except (TypeError, ValueError, RecursionError):
-        is_schema = False
-    if not is_schema:
+    if not isinstance(value, dict) or json_problem(value) is not None:
         raise UserError(f"{place} must be a JSON Schema: a dict of data.")
 
 

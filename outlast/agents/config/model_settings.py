@@ -1,15 +1,16 @@
 """The settings of model calls. A run's settings override those of its agents."""
 
-import json
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import timedelta
 from functools import wraps
-from typing import Any, Final, Protocol, TypeAlias, cast, overload
+from typing import Any, Final, Protocol, TypeAlias, cast
 
+from outlast.agents.checks import json_problem
 from outlast.agents.config.retry import ModelRetrySettings
-from outlast.agents.config.settings_field import as_settings
+from outlast.agents.config.settings_field import as_settings, read_settings
+from outlast.agents.converted_field import ConvertedField
 from outlast.agents.durations import DurationField, duration_field, is_positive
 from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
@@ -107,37 +108,21 @@ class _ReasoningDict(dict[str, Any]):
         return self.get(name)
 
 
-class _ReasoningField:
-    """The field `reasoning`: reads as a dict, also if set to `openai.types.Reasoning`."""
-
-    @overload
-    def __get__(self, instance: None, owner: type) -> None: ...
-
-    @overload
-    def __get__(self, instance: object, owner: type) -> dict[str, Any] | None: ...
-
-    def __get__(self, instance: object | None, owner: type) -> dict[str, Any] | None:
-        return None if instance is None else instance.__dict__["_reasoning"]
-
-    def __set__(self, instance: object, value: "dict[str, Any] | _Reasoning | None") -> None:
-        if value is not None and not isinstance(value, _ReasoningDict):
-            value = _ReasoningDict(value if isinstance(value, dict) else _dump(value))
-        instance.__dict__["_reasoning"] = value
+def _as_reasoning(value: Any) -> Any:
+    if value is None or isinstance(value, _ReasoningDict):
+        return value
+    if isinstance(value, dict):
+        return _ReasoningDict(cast("dict[str, Any]", value))
+    if not callable(getattr(value, "model_dump", None)):
+        raise UserError(
+            "ModelSettings(reasoning=...) must be a dict such as {'effort': 'low'}, or Reasoning, "
+            f"not {value!r}."
+        )
+    return _ReasoningDict(value.model_dump(mode="json", exclude_none=True))
 
 
 def _reasoning_field() -> Any:
-    """Make the field; see `duration_field` for why this is a function."""
-    return _ReasoningField()
-
-
-def _dump(reasoning: _Reasoning) -> dict[str, Any]:
-    dump = getattr(reasoning, "model_dump", None)
-    if not callable(dump):
-        raise UserError(
-            "ModelSettings(reasoning=...) must be a dict such as {'effort': 'low'}, or Reasoning, "
-            f"not {reasoning!r}."
-        )
-    return reasoning.model_dump(mode="json", exclude_none=True)
+    return ConvertedField[Any, Any, Any](_as_reasoning, None)
 
 
 @dataclass(frozen=True)
@@ -186,7 +171,7 @@ class ModelSettings:
     parallel_tool_calls: bool | None = None
     truncation: str | None = None
     max_tokens: int | None = None
-    reasoning: _ReasoningField = _reasoning_field()  # noqa: RUF009  likewise
+    reasoning: ConvertedField[dict[str, Any], _Reasoning, None] = _reasoning_field()  # noqa: RUF009  likewise
     verbosity: str | None = None
     metadata: dict[str, str] | None = None
     store: bool | None = None
@@ -337,12 +322,8 @@ def write_model_settings(settings: ModelSettings) -> JsonSettings:
     if isinstance(settings.tool_choice, MCPToolChoice):
         written["tool_choice"] = asdict(settings.tool_choice)
     for name, value in written.items():
-        try:
-            json.dumps(value)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise UserError(
-                f"ModelSettings of a run must be plain data (JSON): {name}: {error}."
-            ) from None
+        if (problem := json_problem(value)) is not None:
+            raise UserError(f"ModelSettings of a run must be plain data (JSON): {name}: {problem}.")
     return written
 
 
@@ -367,29 +348,11 @@ def read_model_settings(written: JsonSettings | None) -> ModelSettings | None:
     seconds = settings.get("timeout_seconds")
     if isinstance(seconds, int | float) and 0 < seconds < 10**6:
         values["timeout"] = timedelta(seconds=seconds)
-    if (retry := _read_retry(settings.get("retry"))) is not None:
+    if (retry := read_settings(ModelRetrySettings, settings.get("retry"))) is not None:
         values["retry"] = retry
-    if (choice := _read_tool_of_server(settings.get("tool_choice"))) is not None:
+    if (choice := read_settings(MCPToolChoice, settings.get("tool_choice"))) is not None:
         values["tool_choice"] = choice
     return ModelSettings(**values)
-
-
-def _read_retry(written: object) -> ModelRetrySettings | None:
-    if not isinstance(written, dict):
-        return None
-    try:
-        return as_settings(ModelRetrySettings, cast("object", written))
-    except UserError:
-        return None
-
-
-def _read_tool_of_server(written: object) -> MCPToolChoice | None:
-    if not isinstance(written, dict):
-        return None
-    try:
-        return MCPToolChoice(**cast(JsonObject, written))
-    except (TypeError, UserError):
-        return None
 
 
 def _set_fields(record: Any) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, cast
 
 from outlast.agents.callables import call, callable_name
+from outlast.agents.checks import json_problem
 from outlast.agents.config.settings_field import as_settings
 from outlast.agents.errors import UserError
 from outlast.agents.items.raw_items import NO_ID
@@ -177,13 +178,11 @@ def plain_item(item: object, *, what: str) -> JsonObject:
     if not isinstance(plain, dict):
         raise UserError(f"An item in {what} must be a dict, not {type(item).__name__}.")
     raw = cast("JsonObject", plain)
-    try:
-        json.dumps(raw)
-    except (TypeError, ValueError, RecursionError) as error:
+    if (problem := json_problem(raw)) is not None:
         raise UserError(
             f"An item of type {raw.get('type', 'message')!r} in {what} cannot be written as JSON: "
-            f"{error}."
-        ) from None
+            f"{problem}."
+        )
     return raw
 
 

@@ -4,11 +4,11 @@ Writes a `RunConfig`, and finds the names in the JSON. The named objects are reg
 process (see `references`); a worker elsewhere has its own table.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any, cast
 
+from outlast.agents.checks import json_problem
 from outlast.agents.config.model_settings import (
     ModelSettings,
     read_model_settings,
@@ -22,6 +22,7 @@ from outlast.agents.config.run_config import (
 )
 from outlast.agents.config.secret_settings import secret_in
 from outlast.agents.config.session_input import SessionSettings
+from outlast.agents.config.settings_field import read_settings
 from outlast.agents.errors import UserError
 from outlast.agents.references import register
 from outlast.agents.tools.use_behavior import ToolExecutionConfig
@@ -153,30 +154,13 @@ def references_in(settings: Mapping[str, Any] | None) -> list[str]:
 
 def read_session_settings(settings: Mapping[str, Any] | None) -> SessionSettings | None:
     """Return the session settings in a run's settings; invalid ones count as unset."""
-    written = (settings or {}).get("session_settings")
-    if not isinstance(written, Mapping):
-        return None
-    try:
-        return SessionSettings(limit=cast("Mapping[str, Any]", written).get("limit"))
-    except UserError:
-        return None
+    return read_settings(SessionSettings, (settings or {}).get("session_settings"))
 
 
 def read_tool_execution(settings: Mapping[str, Any] | None) -> ToolExecutionConfig:
     """Return the tool execution settings of a run; invalid ones get their defaults."""
     written = (settings or {}).get("tool_execution")
-    if not isinstance(written, Mapping):
-        return ToolExecutionConfig()
-    values = cast("Mapping[str, Any]", written)
-    try:
-        return ToolExecutionConfig(
-            max_function_tool_concurrency=values.get("max_function_tool_concurrency"),
-            pre_approval_tool_input_guardrails=values.get(
-                "pre_approval_tool_input_guardrails", False
-            ),
-        )
-    except UserError:
-        return ToolExecutionConfig()
+    return read_settings(ToolExecutionConfig, written) or ToolExecutionConfig()
 
 
 def _write_models(config: RunConfig) -> JsonObject:
@@ -220,8 +204,6 @@ def _plain(name: str, value: object) -> object:
     """Return a field's value, or refuse it if it is not JSON."""
     if isinstance(value, tuple):
         value = list(cast("tuple[object, ...]", value))
-    try:
-        json.dumps(value)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise UserError(f"RunConfig({name}=...) must be plain data (JSON): {error}.") from None
+    if (problem := json_problem(value)) is not None:
+        raise UserError(f"RunConfig({name}=...) must be plain data (JSON): {problem}.")
     return value

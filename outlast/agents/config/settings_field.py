@@ -5,9 +5,12 @@ The field of a dataclass accepts both and always returns a record.
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, Generic, TypeVar, cast, overload
+from functools import partial
+from typing import Any, TypeAlias, TypeVar, cast
 
 from outlast.agents.checks import InvalidType
+from outlast.agents.converted_field import ConvertedField
+from outlast.agents.errors import UserError
 
 Settings = TypeVar("Settings")
 Default = TypeVar("Default")
@@ -38,34 +41,25 @@ def as_settings(kind: type[Settings], settings: object) -> Settings:
     return kind(**values)
 
 
-class SettingsField(Generic[Settings, Default]):
-    """A dataclass's field for settings; make one with `settings_field`."""
+def read_settings(kind: type[Settings], written: object) -> Settings | None:
+    """Return a record from the JSON of a run, which somebody may have typed by hand.
 
-    def __init__(self, kind: type[Settings], default: Default) -> None:
-        self._kind = kind
-        self._default = default
-        self._name = ""
+    Unknown keys are ignored; None if there are no valid settings.
+    """
+    if not isinstance(written, Mapping):
+        return None
+    values = cast("Mapping[str, Any]", written)
+    names = {field.name for field in fields(cast("Any", kind))}
+    try:
+        return kind(**{name: value for name, value in values.items() if name in names})
+    except (TypeError, UserError):
+        return None
 
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
 
-    @overload
-    def __get__(self, instance: None, owner: type) -> Default: ...
-
-    @overload
-    def __get__(self, instance: object, owner: type) -> Settings | Default: ...
-
-    def __get__(self, instance: object | None, owner: type) -> Settings | Default:
-        """Return the settings, or the default."""
-        if instance is None:
-            return self._default
-        return instance.__dict__.get(self._name, self._default)
-
-    def __set__(self, instance: object, value: Settings | Mapping[str, Any] | Default) -> None:
-        """Store settings, as a record if possible."""
-        instance.__dict__[self._name] = as_settings(self._kind, value)
+SettingsField: TypeAlias = ConvertedField[Settings, Mapping[str, Any], Default]
+"""A field that takes a record or a dict of its fields, and returns the record or the default."""
 
 
 def settings_field(kind: type[Any], default: object) -> Any:
-    """Make a dataclass field with a default; see `duration_field` for the reason."""
-    return SettingsField(kind, default)
+    """Make a dataclass field for settings, with a default."""
+    return ConvertedField[Any, Any, Any](partial(as_settings, kind), default)

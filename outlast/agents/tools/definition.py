@@ -1,6 +1,5 @@
 """Tools as records: their description for the model, and how a worker runs them."""
 
-import json
 from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from datetime import timedelta
@@ -18,6 +17,7 @@ from outlast.agents.checks import (
     check_count,
     check_fields,
     duration,
+    json_problem,
     one_of,
     optional,
 )
@@ -324,12 +324,8 @@ def _retry_policy(retry: ToolRetry | int, owner: str) -> ToolRetry:
         raise UserError(f"{owner}: retry={retry!r}: {error.message}") from error
 
 
-def _check_schema(place: str, schema: object) -> None:
-    problem = None if isinstance(schema, dict) else f"it is {type(schema).__name__}"
-    try:
-        json.dumps(schema)
-    except (TypeError, ValueError, RecursionError) as error:
-        problem = str(error)
+def _check_schema(place: str, schema: Any) -> None:
+    problem = json_problem(schema) if isinstance(schema, dict) else f"it is {type(schema).__name__}"
     if problem is not None:
         raise UserError(f"{place} must be a JSON Schema, a dict of plain data: {problem}.")
 

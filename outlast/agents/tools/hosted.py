@@ -4,7 +4,6 @@ Hosted tools have no guardrails or hooks: a worker sees a call only after it has
 for MCP servers, where the provider requests them.
 """
 
-import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import (
@@ -25,6 +24,7 @@ from outlast.agents.approvals.policy import (
     check_needs_approval,
 )
 from outlast.agents.callables import check_callable
+from outlast.agents.checks import json_problem
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import UserError
 from outlast.agents.tools.definition import FunctionTool
@@ -315,8 +315,6 @@ def _plain(value: Any) -> Any:
     if callable(dump):
         return dump(mode="json", exclude_none=True)
     plain = dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else value
-    try:
-        json.dumps(plain)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise UserError(f"{value!r} in a tool cannot be sent: {error}.") from None
+    if (problem := json_problem(plain)) is not None:
+        raise UserError(f"{value!r} in a tool cannot be sent: {problem}.")
     return plain
