@@ -16,5 +16,6 @@ top; each may import those below it, and import-linter enforces the order:
     context/                   the context of callables, and its storage
     items/                     the items of a run, and the events of its stream
     references.py callables.py checks.py errors.py durations.py usage.py threads.py logs.py
+    converted_field.py
                                used by all of them
 """

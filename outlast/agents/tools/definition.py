@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from datetime import timedelta
-from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, Final, Literal, TypeAlias, cast, get_args
 
 from outlast.agents.approvals.policy import (
     WITHOUT_ARGUMENTS,
@@ -325,7 +325,8 @@ def _retry_policy(retry: ToolRetry | int, owner: str) -> ToolRetry:
 
 
 def _check_schema(place: str, schema: Any) -> None:
-    problem = json_problem(schema) if isinstance(schema, dict) else f"it is {type(schema).__name__}"
+    is_dict = isinstance(schema, dict)
+    problem = json_problem(cast("object", schema)) if is_dict else f"it is {type(schema).__name__}"
     if problem is not None:
         raise UserError(f"{place} must be a JSON Schema, a dict of plain data: {problem}.")
 
