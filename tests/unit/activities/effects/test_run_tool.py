@@ -404,7 +404,7 @@ async def test_a_large_or_structured_output_is_not_that_of_a_short_call(output: 
 async def test_a_brief_call_that_is_slow_runs_again_as_an_activity(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tool_module, "LONGEST", timedelta(milliseconds=20))
+    monkeypatch.setattr(tool_module, "LONGEST_BRIEF", timedelta(milliseconds=20))
     cancelled: list[bool] = []
 
     @function_tool(effect="read")
