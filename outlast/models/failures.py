@@ -60,7 +60,11 @@ _BY_ERROR_CODE: Mapping[str, str] = {
     "vector_store_timeout": "timeout",
     "websocket_connection_limit_reached": "overloaded",
 }
-"""The provider's error code takes precedence over the status, which can be ambiguous."""
+"""The provider's error code takes precedence over the status, which can be ambiguous.
+
+So a status 400 with the code `server_error` is retried as status 500 is: the code is the more
+specific of the two, and to repeat a request that was refused costs only the wait.
+"""
 
 _UNKNOWN_KEY_TYPE = "no_db_connection"
 """The type of error of a LiteLLM proxy without a database, with status 400, for an unknown key."""
@@ -259,6 +263,17 @@ def missing_key(target: Target) -> ModelError:
         " OPENAI_BASE_URL to a server on this machine, which needs none. Without a model, pass the"
         " worker scripted answers: model_provider=ScriptedModel(...) of outlast.testing.",
         code="no_api_key",
+        retryable=False,
+    )
+
+
+def shared_client(target: Target) -> ModelError:
+    """Return the failure for a program's client that another open event loop uses."""
+    return ModelError(
+        f"The client for {target.base_url} is used in another event loop, to which its connections"
+        " belong. Make a client and its models in each event loop, or pass api_key and base_url"
+        " instead of a client.",
+        code="invalid_request",
         retryable=False,
     )
 

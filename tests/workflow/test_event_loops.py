@@ -1,4 +1,4 @@
-"""One client in several event loops: each question is one request, however the loops come and go."""
+"""Several event loops: each question is one request, however the loops come and go."""
 
 from collections import Counter
 from pathlib import Path
@@ -75,19 +75,22 @@ LOOPS = {
 async def test_a_question_is_one_request_in_whichever_loop_it_is_asked(
     loops: str, tmp_path: Path, server: TemporalServer
 ):
+    # A program's own client stays in one loop; a connection that outlast opens may be in any.
+    ways = WAYS if loops == "run_sync" else {"no_client": WAYS["no_client"]}
     async with ModelServer() as models:
-        for way in WAYS:
+        for way in ways:
             for _ in range(RUNS):
                 is_chat = way == "chat"
                 yes = completion({"content": "Yes."}) if is_chat else response(message("Yes."))
                 models.answer(yes)
         script = (
-            MAKE.format(url=models.base_url, ways=", ".join(WAYS.values())) + f"    {LOOPS[loops]}"
+            MAKE.format(url=models.base_url, ways=", ".join(ways.values()) + ",")
+            + f"    {LOOPS[loops]}"
         )
         answers = await output_of(script, tmp_path, address=server.address)
-        assert Counter(one.body["model"] for one in models.requests) == dict.fromkeys(WAYS, RUNS)
-        assert answers == ["Yes."] * RUNS * len(WAYS)
+        assert Counter(one.body["model"] for one in models.requests) == dict.fromkeys(ways, RUNS)
+        assert answers == ["Yes."] * RUNS * len(ways)
         desks = {
             one.headers.get("x-desk") for one in models.requests if one.body["model"] == "own_pool"
         }
-        assert desks == {"7"}, "the client's own headers stay"
+        assert desks == ({"7"} if "own_pool" in ways else set()), "the client's own headers stay"

@@ -7,6 +7,5 @@
 - `responses_websocket.py`: the SDK's names for the Responses API over WebSocket;
   `socket_connection.py` sends and receives, and `sockets.py` keeps the sockets open
 - `connection.py`: HTTP, by `http_session.py`, which uses aiohttp, or by the `openai` package;
-  `body_encoding.py` and `item_encoding.py` write the JSON, `server_events.py` splits streams, and
-  `pools.py` has connection pools per event loop
+  `body_encoding.py` and `item_encoding.py` write the JSON, and `server_events.py` splits streams
 """

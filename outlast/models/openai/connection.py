@@ -16,6 +16,7 @@ from functools import lru_cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, cast
 from urllib.parse import SplitResult, urlsplit
+from weakref import WeakKeyDictionary
 
 from outlast.agents.config.settings import ModelSettings
 from outlast.hosts import is_this_machine
@@ -32,6 +33,7 @@ from outlast.models.failures import (
     missing_key,
     reported_failure,
     request_failure,
+    shared_client,
     status_failure,
     timeout_failure,
     unsendable_key,
@@ -46,7 +48,6 @@ from outlast.models.openai.http_session import (
     is_direct,
     read_whole,
 )
-from outlast.models.openai.pools import split_pools
 from outlast.models.openai.server_events import EventData
 from outlast.models.openai.stand_in_client import StandInClient
 from outlast.ports.model import ModelError
@@ -186,8 +187,8 @@ class OpenAIConnection:
         Args:
             api_key: None means the process's default, else OPENAI_API_KEY, read at each call.
             base_url: None means OPENAI_BASE_URL, else OpenAI.
-            client: a client to use unchanged, for proxies, Azure or other transports. Only its
-                connection pools are split by event loop. The caller closes it; `aclose` does not.
+            client: a client to use unchanged, for proxies, Azure or other transports, in one event
+                loop at a time. The caller closes it; `aclose` does not.
             organization: the OpenAI organization that is billed; None means OPENAI_ORG_ID.
             project: the OpenAI project that is billed; None means OPENAI_PROJECT_ID.
             websocket_base_url: the URL of WebSockets that its client opens; None means
@@ -342,8 +343,7 @@ class OpenAIConnection:
             ModelError: the key is missing, or the URL is invalid.
         """
         if self._own_client is None and self._is_plain and defaults.client is not None:
-            split_pools(defaults.client)
-            return defaults.client
+            return _in_its_loop(defaults.client, self.target(path, ""))
         return await self._client(self.target(path, ""))
 
     async def aclose(self) -> None:
@@ -358,8 +358,7 @@ class OpenAIConnection:
 
     async def _open(self, target: Target) -> _Opened:
         if self._own_client is not None:
-            split_pools(self._own_client)
-            return _Opened(self._own_client, None)
+            return _Opened(_in_its_loop(self._own_client, target), None)
         access = self._access()
         _check(access.base_url, access.api_key, target)
         return await self._open_once(access, target)
@@ -428,6 +427,25 @@ def _open(access: _Access, target: Target) -> _Opened:
     if not is_direct(access.base_url, trust_env=trust_env):
         return _Opened(client, None)
     return _Opened(client, HttpSession(client, certificates))
+
+
+_loop_of_client: WeakKeyDictionary[object, asyncio.AbstractEventLoop] = WeakKeyDictionary()
+"""The event loop in which each of the program's clients is used."""
+
+
+def _in_its_loop(client: "AsyncOpenAI", target: Target) -> "AsyncOpenAI":
+    """Return a program's client, unless it is used in another event loop that is still open.
+
+    A pooled connection belongs to the loop that opened it. Another loop can still send a request
+    on it, but never gets the response: the call would hang, be billed and then be repeated.
+    """
+    loop = asyncio.get_running_loop()
+    used_in = _loop_of_client.setdefault(client, loop)
+    if used_in is not loop:
+        if not used_in.is_closed():
+            raise shared_client(target)
+        _loop_of_client[client] = loop
+    return client
 
 
 def has_failed(opened: asyncio.Task[Any]) -> bool:

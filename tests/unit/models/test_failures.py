@@ -32,6 +32,7 @@ TABLE = [
     (400, error(), "invalid_request", False),
     (400, error("context_length_exceeded"), "invalid_request", False),
     (400, error("conversation_locked"), "conversation_locked", True),
+    (400, error("server_error"), "server_error", True),
     (400, error("billing_hard_limit_reached"), "quota_exceeded", False),
     (400, error("400", type="no_db_connection"), "unauthorized", False),
     (401, error("invalid_api_key"), "unauthorized", False),
