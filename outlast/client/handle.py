@@ -50,7 +50,7 @@ from outlast.client.transport.reset import reset_to_failed_step
 from outlast.client.transport.run_address import RunAddress
 from outlast.contract import names, records
 from outlast.interpreter_end import wait_for_native_threads
-from outlast.loop.approvals import ApprovalRequest, Decision
+from outlast.loop.approvals import ApprovalRequest, Decision, VoteType
 from outlast.loop.events import HoldMode
 from outlast.loop.items import SendMode
 from outlast.loop.notices import Undelivered
@@ -188,12 +188,8 @@ class RunHandle:
         return (await self.present())[0]
 
     async def present(self) -> tuple[RunSnapshot, Place]:
-        """Return the run's current state, and the place of its history to read on from.
-
-        Raises:
-            RunNotFound: there is no such run.
-        """
-        reader = RunReader(self.client, self.id, self._patience)
+        """Return the run's current state, and the place of its history to read on from."""
+        reader = self._reader()
         try:
             state = await reader.catch_up()
         except RPCError as error:
@@ -249,15 +245,7 @@ class RunHandle:
     async def wait_until_settled(
         self, since: Place | None, *, without: frozenset[Request] = frozenset()
     ) -> RunResult:
-        """Like `wait_for_people`, but ignore earlier waits.
-
-        Args:
-            since: the place of the history up to which earlier waits are over.
-            without: requests that were decided and no longer wait.
-
-        Raises:
-            AgentsException: as for `wait_for_people`.
-        """
+        """Like `wait_for_people`, but ignore waits before `since` and decided requests."""
         state = await self._until(lambda one: is_settled(one, without), since)
         if not is_settled(state, without):  # ended by the engine
             return await self.result()
@@ -271,9 +259,9 @@ class RunHandle:
         self, condition: Callable[[RunSnapshot], bool], since: Place | None = None
     ) -> RunSnapshot:
         """Return the first state that satisfies a condition, or the last state."""
-        reader = RunReader(self.client, self.id, self._patience)
+        reader = self._reader()
         present = CaughtUp(since, from_start=False)
-        async with aclosing(self._follow(reader, from_start=False)) as following:
+        async with aclosing(self._translated(reader.follow(from_start=False))) as following:
             async for _ in following:
                 if present.is_reached(reader.place) and condition(reader.state):
                     break
@@ -283,15 +271,14 @@ class RunHandle:
     async def follow(self, *, from_start: bool = True) -> AsyncGenerator[Progress]:
         """Yield every event of the run with the state after it, until it is closed.
 
-        Args:
-            from_start: begin with the run's first event; otherwise with its state when it last
-                continued as new, which is faster for a long conversation.
+        Without `from_start`, begin with the run's state when it last continued as new, which is
+        faster for a long conversation.
 
         Raises:
             RunNotFound: there is no such run.
         """
-        reader = RunReader(self.client, self.id, self._patience)
-        async with aclosing(self._follow(reader, from_start=from_start)) as following:
+        following = self._translated(self._reader().follow(from_start=from_start))
+        async with aclosing(following):
             async for progress in following:
                 yield progress
 
@@ -301,37 +288,35 @@ class RunHandle:
         Raises:
             RunNotFound: there is no such run.
         """
-        reader = RunReader(self.client, self.id, self._patience)
+        async with aclosing(self._translated(self._reader().read_all())) as reading:
+            async for progress in reading:
+                yield progress
+
+    def _reader(self) -> RunReader:
+        return RunReader(self.client, self.id, self._patience)
+
+    async def _translated(self, reading: AsyncGenerator[Progress]) -> AsyncGenerator[Progress]:
         try:
-            async with aclosing(reader.read_all()) as reading:
+            async with aclosing(reading):
                 async for progress in reading:
                     yield progress
         except RPCError as error:
             raise await self._address.translate(error) from error
 
-    async def _follow(self, reader: RunReader, *, from_start: bool) -> AsyncGenerator[Progress]:
-        try:
-            async with aclosing(reader.follow(from_start=from_start)) as following:
-                async for progress in following:
-                    yield progress
-        except RPCError as error:
-            raise await self._address.translate(error) from error
-
     async def read_states(self, read_range: ReadRange) -> AsyncGenerator[RunSnapshot | RawEvent]:
-        """Yield the run's states and the models' events, until the run is settled.
-
-        Args:
-            read_range: the part of the run to read; the first state is the one where it begins.
+        """Yield the states of a range and the models' events, until the run is settled.
 
         Raises:
             RunNotFound: there is no such run.
             AgentsException: the engine ended the run.
         """
         from_start = read_range.begins is None
-        reader = RunReader(self.client, self.id, self._patience)
+        reader = self._reader()
         begun = CaughtUp(read_range.begins, from_start=from_start)
         present = CaughtUp(read_range.settles, from_start=from_start)
-        following = with_deltas(self._follow(reader, from_start=from_start), self.client, self.id)
+        following = with_deltas(
+            self._translated(reader.follow(from_start=from_start)), self.client, self.id
+        )
         seen = 0
         if from_start:
             yield RunSnapshot()
@@ -367,11 +352,7 @@ class RunHandle:
                     yield event
 
     async def stream_answer(self, message_id: str) -> AsyncGenerator[StreamEvent]:
-        """Yield the events from a message to its answer; see `SentMessage.stream_events`.
-
-        Raises:
-            AgentsException: as for `wait_for_answer`.
-        """
+        """Yield the events from a message to its answer; see `SentMessage.stream_events`."""
 
         def has_arrived(state: RunSnapshot) -> bool:
             return has_message(state, message_id)
@@ -411,11 +392,8 @@ class RunHandle:
     ) -> AsyncGenerator[StreamEvent]:
         """Yield the events between two states of the run.
 
-        Args:
-            progress: the events of the loop.
-            before: the state to begin with; None for the first one that `begins` accepts.
-            begins: see `before`.
-            ends: accepts the last state.
+        It begins with `before`, or else with the first state that `begins` accepts, and ends after
+        the first one that `ends` accepts.
         """
         number = 0
         async with aclosing(with_deltas(progress, self.client, self.id)) as events:
@@ -547,7 +525,7 @@ class RunHandle:
             DecisionRefused: the request is unknown, already settled, for other people, or for
                 other arguments; nothing has changed.
         """
-        decision = decision_of(
+        return await self._decide(
             request,
             "approve",
             by=by,
@@ -555,7 +533,6 @@ class RunHandle:
             remember=always,
             idempotency_key=idempotency_key,
         )
-        return await self._people.decide(decision, request=request)
 
     async def edit(
         self,
@@ -570,21 +547,15 @@ class RunHandle:
         """Approve a call with other arguments; the model reads that a person changed them.
 
         Earlier approvals of the request are void: where several people have to agree, they have to
-        agree to these arguments.
-
-        Args:
-            request: as for `approve`.
-            arguments: all arguments of the call; `[redacted]` stands for a value that stays.
-            message: the reason, for the model and the audit.
-            by: who decides: a name or a `Person`.
-            args_digest: as for `approve`.
-            idempotency_key: as for `approve`.
+        agree to these arguments. `arguments` are all arguments of the call, with `[redacted]` for a
+        value that stays; `message` is the reason, for the model and the audit. The rest is as for
+        `approve`.
 
         Raises:
             DecisionRefused: as for `approve`, or the arguments do not fit the tool's schema.
             UserError: the arguments are no JSON object.
         """
-        decision = decision_of(
+        return await self._decide(
             request,
             "edit",
             by=by,
@@ -593,7 +564,6 @@ class RunHandle:
             args_digest=args_digest,
             idempotency_key=idempotency_key,
         )
-        return await self._people.decide(decision, request=request)
 
     async def reject(
         self,
@@ -610,7 +580,7 @@ class RunHandle:
         Raises:
             DecisionRefused: as for `approve`.
         """
-        decision = decision_of(
+        return await self._decide(
             request,
             "reject",
             message=message,
@@ -619,7 +589,6 @@ class RunHandle:
             remember=always,
             idempotency_key=idempotency_key,
         )
-        return await self._people.decide(decision, request=request)
 
     async def respond(
         self,
@@ -632,18 +601,14 @@ class RunHandle:
     ) -> DecisionReceipt:
         """Answer in place of a call: it does not run, and `response` is its output.
 
-        Args:
-            request: as for `approve`.
-            response: a text, or what the response schema of the request describes.
-            by: who decides: a name or a `Person`.
-            args_digest: as for `approve`.
-            idempotency_key: as for `approve`.
+        The response is a text, or what the response schema of the request describes. The rest is as
+        for `approve`.
 
         Raises:
             DecisionRefused: as for `approve`, or the response does not fit its schema.
             UserError: the response is no JSON.
         """
-        decision = decision_of(
+        return await self._decide(
             request,
             "respond",
             response=response,
@@ -651,21 +616,19 @@ class RunHandle:
             args_digest=args_digest,
             idempotency_key=idempotency_key,
         )
-        return await self._people.decide(decision, request=request)
 
     async def withdraw_vote(self, request: RequestOrId, *, by: By) -> DecisionReceipt:
         """Take one's votes about a request back, while it still needs others.
 
         An edit that is withdrawn gives the call the arguments back that the model wrote.
 
-        Args:
-            request: as for `approve`.
-            by: who takes them back: a name or a `Person`.
-
         Raises:
             DecisionRefused: the request is settled, or this person has no vote.
         """
-        decision = decision_of(request, "withdraw", by=by)
+        return await self._decide(request, "withdraw", by=by)
+
+    async def _decide(self, request: RequestOrId, kind: VoteType, **fields: Any) -> DecisionReceipt:
+        decision = decision_of(request, kind, **fields)
         return await self._people.decide(decision, request=request)
 
     async def ask_back(self, request: RequestOrId, question: str, *, by: By) -> DecisionReceipt:
@@ -675,11 +638,6 @@ class RunHandle:
         answers it or asks the user, and calls the tool again if that is still right: then there is
         a new request.
 
-        Args:
-            request: as for `approve`.
-            question: the question.
-            by: who asks: a name or a `Person`.
-
         Raises:
             DecisionRefused: as for `approve`, or the request cannot be rejected.
         """
@@ -688,9 +646,7 @@ class RunHandle:
     async def decide(self, decision: Decision, *, nested_id: str | None = None) -> DecisionReceipt:
         """Send a decision to the run that made the request.
 
-        Args:
-            decision: the decision.
-            nested_id: the nested run, if it is known; empty for this run itself.
+        `nested_id` is the nested run, if it is known; empty for this run itself.
 
         Raises:
             DecisionRefused: as for `approve`.
@@ -707,14 +663,10 @@ class RunHandle:
         force: bool = False,
         to: By = None,
     ) -> ClaimReceipt:
-        """Keep a request to one person for some minutes; nobody else decides it meanwhile.
+        """Keep a request to one person for some minutes, up to a day; nobody else decides it.
 
-        Args:
-            request: as for `approve`.
-            by: who works on it: a name or a `Person`.
-            minutes: for how long, up to a day.
-            force: take the request from whoever else has claimed it.
-            to: to whom this person hands their own claim over.
+        With `force`, the request is taken from whoever else has claimed it; with `to`, this person
+        hands their own claim over.
 
         Raises:
             DecisionRefused: the request is settled, for other people, or claimed by somebody else.
@@ -722,12 +674,7 @@ class RunHandle:
         return await self._people.claim(request, by, minutes, force=force, to=to)
 
     async def unclaim(self, request: RequestOrId, *, by: By, force: bool = False) -> ClaimReceipt:
-        """End a claim; everybody may decide the request again.
-
-        Args:
-            request: as for `approve`.
-            by: who claimed it: a name or a `Person`.
-            force: end somebody else's claim.
+        """End a claim; everybody may decide the request again. `force` ends somebody else's.
 
         Raises:
             DecisionRefused: the request is settled, or claimed by somebody else.
@@ -740,13 +687,9 @@ class RunHandle:
         """Take the conversation over: the agent does nothing until `release`.
 
         Messages that arrive meanwhile are for the person, who answers with `say`. Requests for a
-        person, of policies with `takeover=True`, are approved by it.
-
-        Args:
-            by: who takes it: a name or a `Person`.
-            mode: `finish` lets a model call under way, and what it leads to, end first; `cancel`
-                cancels the model call.
-            force: take it from whoever else has it.
+        person, of policies with `takeover=True`, are approved by it. `finish` lets a model call
+        under way, and what it leads to, end first; `cancel` cancels the model call. `force` takes
+        the conversation from whoever else has it.
 
         Raises:
             UserError: the run has ended, somebody else has the conversation, or this person may not
@@ -757,10 +700,6 @@ class RunHandle:
     async def hand_over(self, *, by: By, to: By) -> TakeoverReceipt:
         """Hand a conversation that one holds over to a colleague, who then speaks in it.
 
-        Args:
-            by: who holds it: a name or a `Person`.
-            to: the colleague: a name or a `Person`.
-
         Raises:
             UserError: this person does not hold the conversation.
         """
@@ -769,10 +708,7 @@ class RunHandle:
     async def say(self, text: str, *, by: By, message_id: str | None = None) -> TakeoverReceipt:
         """Answer the user as a person, while the conversation is held.
 
-        Args:
-            text: what the user reads.
-            by: who says it: a name or a `Person`.
-            message_id: makes a repeated call the same message; default: a new id.
+        A `message_id` makes a repeated call the same message.
 
         Raises:
             UserError: this person does not hold the conversation, or may not speak in it.
@@ -784,10 +720,8 @@ class RunHandle:
     ) -> TakeoverReceipt:
         """Give the conversation back to an agent, which reads what was said.
 
-        Args:
-            by: who releases it: a name or a `Person`.
-            note: what the agent should know; the user does not read it.
-            to: the agent that goes on; default: the one that was active.
+        The agent also reads `note`, which the user does not. `to` is the agent that goes on;
+        default: the one that was active.
 
         Raises:
             UserError: this person does not hold the conversation, or may not release it.

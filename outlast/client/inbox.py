@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Literal, TypeAlias, cast, get_args
+from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack, cast, get_args
 
 from temporalio.api.workflow.v1 import WorkflowExecutionInfo
 from temporalio.api.workflowservice.v1 import ListWorkflowExecutionsRequest
@@ -195,6 +195,16 @@ class BulkOutcome:
     refused: str | None = None
 
 
+class InboxCriteria(TypedDict, total=False):
+    """Which entries of the inbox are listed; see `Inbox.list`."""
+
+    group: str | None
+    risk: Risk | None
+    mine: By
+    due_before: datetime | None
+    held: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Filter:
     """The criteria of a listing; None means any."""
@@ -263,123 +273,70 @@ class Inbox:
     async def list(
         self,
         *,
-        group: str | None = None,
-        risk: Risk | None = None,
-        mine: By = None,
-        due_before: datetime | None = None,
-        held: bool = False,
         limit: int = PAGE,
         page: bytes | None = None,
+        **criteria: Unpack[InboxCriteria],
     ) -> InboxPage:
         """Return the runs that wait for people, newest first; visibility is a moment behind.
 
         Args:
-            group: only what this group, or this person, may decide and not everybody may.
-            risk: only runs whose highest risk is this one.
-            mine: only what this person may decide: as this person, as a member of the person's
-                groups, or because anybody may. The run checks it again.
-            due_before: only what expires or goes to further people before this time.
-            held: also conversations that a person has taken over, without requests; with `mine`
-                those of this person.
             limit: the most entries of a page, up to 1,000.
             page: `InboxPage.next` of the page before.
+            **criteria: `group`: only what this group, or this person, may decide and not everybody
+                may. `risk`: only runs whose highest risk is this one. `mine`: only what this person
+                may decide, also as a member of a group, or because anybody may; the run checks it
+                again. `due_before`: only what expires or goes to further people before this time.
+                `held=True`: also conversations that a person has taken over; with `mine` theirs.
 
         Raises:
             UserError: an argument does not fit, or the namespace lacks the search attributes.
             ServerUnavailable: the server does not answer.
         """
-        criteria = _filter(group, risk, mine, due_before, held=held)
+        wanted = _filter(**criteria)
         _check_limit(limit)
         while True:
-            listed, page = await self._fetch(criteria.query(), limit, page)
+            listed, page = await self._fetch(wanted.query(), limit, page)
             found = (
                 (_entry(execution, attributes, self._client), _texts(attributes))
                 for execution in listed
                 if not _is_nested(execution)
                 for attributes in (_attributes(execution),)
             )
-            entries = tuple(entry for entry, texts in found if criteria.accepts(entry, texts))
+            entries = tuple(entry for entry, texts in found if wanted.accepts(entry, texts))
             if entries or page is None:
                 return InboxPage(entries, page)
 
-    async def all(
-        self,
-        *,
-        group: str | None = None,
-        risk: Risk | None = None,
-        mine: By = None,
-        due_before: datetime | None = None,
-        held: bool = False,
-    ) -> AsyncGenerator[InboxEntry]:
-        """Yield every entry, page by page; the arguments are those of `list`."""
+    async def all(self, **criteria: Unpack[InboxCriteria]) -> AsyncGenerator[InboxEntry]:
+        """Yield every entry, page by page."""
         page: bytes | None = None
         while True:
-            found = await self.list(
-                group=group,
-                risk=risk,
-                mine=mine,
-                due_before=due_before,
-                held=held,
-                limit=LARGEST_PAGE,
-                page=page,
-            )
+            found = await self.list(limit=LARGEST_PAGE, page=page, **criteria)
             for entry in found:
                 yield entry
             if (page := found.next) is None:
                 return
 
     async def urgent(
-        self,
-        *,
-        group: str | None = None,
-        risk: Risk | None = None,
-        mine: By = None,
-        due_before: datetime | None = None,
-        held: bool = False,
-        limit: int = PAGE,
+        self, *, limit: int = PAGE, **criteria: Unpack[InboxCriteria]
     ) -> tuple[InboxEntry, ...]:
         """Return the most urgent entries, however old: what is due first, then what is held.
 
         Entries without a deadline follow by risk, and then by age. Every entry is listed for that,
-        but no history is read.
-
-        Args:
-            group: as for `list`.
-            risk: as for `list`.
-            mine: as for `list`.
-            due_before: as for `list`.
-            held: as for `list`.
-            limit: the most entries, up to 1,000.
-
-        Raises:
-            UserError: as for `list`.
-            ServerUnavailable: the server does not answer.
+        but no history is read. Arguments and errors are those of `list`.
         """
         _check_limit(limit)
-        entries = self.all(group=group, risk=risk, mine=mine, due_before=due_before, held=held)
-        async with aclosing(entries) as found:
+        async with aclosing(self.all(**criteria)) as found:
             every = [entry async for entry in found]
         return tuple(heapq.nsmallest(limit, every, key=_urgency))
 
     async def watch(
-        self,
-        *,
-        group: str | None = None,
-        risk: Risk | None = None,
-        mine: By = None,
-        due_before: datetime | None = None,
-        held: bool = False,
-        every: timedelta = timedelta(seconds=2),
+        self, *, every: timedelta = timedelta(seconds=2), **criteria: Unpack[InboxCriteria]
     ) -> AsyncGenerator[InboxChange]:
         """Yield every entry as added, and then each change, without end.
 
         Args:
-            group: as for `list`.
-            risk: as for `list`.
-            mine: as for `list`.
-            due_before: as for `list`.
-            held: as for `list`.
             every: the time between two looks at visibility.
+            **criteria: as for `list`.
 
         Raises:
             UserError: as for `list`.
@@ -391,11 +348,8 @@ class Inbox:
             )
         known: dict[str, InboxEntry] = {}
         while True:
-            present: dict[str, InboxEntry] = {}
-            entries = self.all(group=group, risk=risk, mine=mine, due_before=due_before, held=held)
-            async with aclosing(entries) as found:
-                async for entry in found:
-                    present[entry.run_id] = entry
+            async with aclosing(self.all(**criteria)) as found:
+                present = {entry.run_id: entry async for entry in found}
             for change in _changes(known, present):
                 yield change
             known = present
@@ -419,14 +373,7 @@ class Inbox:
         return await self.decide_all(await self.plan_bulk(entries), "approve", by=by)
 
     async def plan_bulk(self, entries: Sequence[InboxEntry] | InboxPage) -> tuple[BulkStep, ...]:
-        """Return the requests of several entries, and which may be decided together.
-
-        Args:
-            entries: the entries.
-
-        Returns:
-            A step for each request, in the order of the entries.
-        """
+        """Return the requests of several entries, in order, and which may be decided together."""
         turn = asyncio.Semaphore(AT_ONCE)
 
         async def read(entry: InboxEntry) -> list[BulkStep]:
@@ -530,18 +477,13 @@ def _urgency(entry: InboxEntry) -> tuple[bool, float, bool, int, datetime]:
 
 
 def _filter(
-    group: str | None,
-    risk: Risk | None,
-    mine: By,
-    due_before: datetime | None,
     *,
+    group: str | None = None,
+    risk: Risk | None = None,
+    mine: By = None,
+    due_before: datetime | None = None,
     held: bool = False,
 ) -> _Filter:
-    """Return the criteria.
-
-    Raises:
-        UserError: an argument does not fit.
-    """
     if group is not None and (not isinstance(cast("object", group), str) or not group):
         raise UserError(f"group= must be the name of a group, not {group!r:.80}.")
     if risk is not None and risk not in get_args(Risk):

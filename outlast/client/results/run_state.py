@@ -188,21 +188,8 @@ class RunState(Generic[TContext, TAgent]):
         ]
         return (*exact, *(self._decisions[key] for key in newest.values()))
 
-    def to_json(
-        self,
-        *,
-        context_serializer: Callable[[Any], Mapping[str, Any]] | None = None,
-        strict_context: bool = False,
-        include_tracing_api_key: bool = False,
-    ) -> JsonObject:
-        """Return the state as JSON: the run's id, its pending requests, and the decisions.
-
-        Args:
-            context_serializer: not used, because the run keeps its context itself.
-            strict_context: has no effect, for the same reason.
-            include_tracing_api_key: has no effect; a run has no such key.
-        """
-        del context_serializer, strict_context, include_tracing_api_key
+    def to_json(self) -> JsonObject:
+        """Return the state as JSON: the run's id, its pending requests, and the decisions."""
         data: JsonObject = {
             "schema_version": SCHEMA_VERSION,
             "run_id": self.run_id,
@@ -218,15 +205,8 @@ class RunState(Generic[TContext, TAgent]):
             data["snapshot"] = records.write_state(self.snapshot)
         return data
 
-    def to_string(
-        self,
-        *,
-        context_serializer: Callable[[Any], Mapping[str, Any]] | None = None,
-        strict_context: bool = False,
-        include_tracing_api_key: bool = False,
-    ) -> str:
-        """Return the JSON as text; the arguments are those of `to_json`."""
-        del context_serializer, strict_context, include_tracing_api_key
+    def to_string(self) -> str:
+        """Return the JSON of `to_json` as text."""
         return json.dumps(self.to_json())
 
     @classmethod
@@ -237,7 +217,6 @@ class RunState(Generic[TContext, TAgent]):
         *,
         context_override: Any = None,
         context_deserializer: Callable[[Mapping[str, Any]], Any] | None = None,
-        strict_context: bool = False,
     ) -> "RunState":
         """Read a state that `to_json` wrote, perhaps in another process.
 
@@ -248,12 +227,10 @@ class RunState(Generic[TContext, TAgent]):
                 `RunContextWrapper` of it. It must equal the run's own.
             context_deserializer: makes `result.context_wrapper.context` from the context's JSON, if
                 its type is not known from `context_override`.
-            strict_context: has no effect; the run keeps its context itself.
 
         Raises:
             UserError: it is no such JSON, or a newer version wrote it.
         """
-        del strict_context
         state = cls._read(initial_agent, state_json, context_deserializer)
         if isinstance(context_override, RunContextWrapper):
             context_override = cast("RunContextWrapper[Any]", context_override).context
@@ -268,7 +245,6 @@ class RunState(Generic[TContext, TAgent]):
         *,
         context_override: Any = None,
         context_deserializer: Callable[[Mapping[str, Any]], Any] | None = None,
-        strict_context: bool = False,
     ) -> "RunState":
         """Read a state that `to_string` wrote, perhaps in another process.
 
@@ -286,7 +262,6 @@ class RunState(Generic[TContext, TAgent]):
             data,
             context_override=context_override,
             context_deserializer=context_deserializer,
-            strict_context=strict_context,
         )
 
     @classmethod

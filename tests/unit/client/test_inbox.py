@@ -39,10 +39,10 @@ def test_a_query_has_a_condition_for_each_criterion() -> None:
 def test_what_no_server_can_search_for_is_compared_here() -> None:
     odd = 'the "team"'
     assert query(group=odd) == query()
-    criteria = module._filter(odd, None, None, None)
+    criteria = module._filter(group=odd)
     assert criteria.accepts(B, [odd, "x"])
     assert not criteria.accepts(B, ["the 'team'"])
-    mine = module._filter(None, None, Person(subject="ann", groups=(odd,)), None)
+    mine = module._filter(mine=Person(subject="ann", groups=(odd,)))
     assert mine.accepts(B, ["*"])
     assert mine.accepts(B, [odd])
     assert not mine.accepts(B, ["billing"])
@@ -51,14 +51,14 @@ def test_what_no_server_can_search_for_is_compared_here() -> None:
 def test_held_conversations_are_listed_where_no_criterion_is_about_requests() -> None:
     held = replace(B, status="held", held_by="ann", pending=0)
     ann, bob = Person(subject="ann"), Person(subject="bob")
-    everybodys = module._filter(None, None, None, None, held=True)
+    everybodys = module._filter(held=True)
     assert "OR OutlastStatus = 'held')" in everybodys.query()
     assert everybodys.accepts(held, [])
-    assert module._filter(None, None, ann, None, held=True).accepts(held, [])
-    assert not module._filter(None, None, bob, None, held=True).accepts(held, [])
-    high = module._filter(None, "high", None, None, held=True)
+    assert module._filter(mine=ann, held=True).accepts(held, [])
+    assert not module._filter(mine=bob, held=True).accepts(held, [])
+    high = module._filter(risk="high", held=True)
     assert "held" not in high.query()
-    assert "held" not in module._filter(None, None, None, None).query()
+    assert "held" not in module._filter().query()
 
 
 def test_the_most_urgent_entry_is_first_however_old() -> None:
