@@ -158,46 +158,15 @@ class AuditRecord:
     seen: Seen | None = None
 
     def record(self) -> JsonObject:
-        """Return the entry as JSON, with every field."""
-        return {
-            "at": _written(self.at_ms),
-            "event": self.event,
-            "run_id": self.run_id,
-            "root_run_id": self.root_run_id,
-            "request_id": self.request_id,
-            "kind": self.kind,
-            "agent": self.agent,
-            "tool": self.tool,
-            "call_id": self.call_id,
-            "args_digest": self.args_digest,
-            "effect": self.effect,
-            "risk": self.risk,
-            "policy": self.policy,
-            "status": self.status,
-            "decision": self.decision,
-            "by": self.by,
-            "display": self.display,
-            "groups": list(self.groups),
-            "method": self.method,
-            "verified": self.verified,
-            "channel": self.channel,
-            "remember": self.remember,
-            "seconds_to_decide": self.seconds_to_decide,
-            "note": self.note,
-            "made_at": _written(self.made_at_ms),
-            "arrived_at": _written(self.arrived_at_ms),
-            "due_at": _written(self.due_at_ms),
-            "requester": self.requester,
-            "audience": None if self.audience is None else _fields(self.audience),
-            "quorum": self.quorum,
-            "arguments": self.arguments,
-            "text": self.text,
-            "seen": None if self.seen is None else _fields(self.seen),
-        }
+        """Return the entry as JSON, with every field, and times as text."""
+        written: JsonObject = {}
+        for name, value in _json_fields(self).items():
+            is_time = name.endswith("at_ms")
+            written[name.removesuffix("_ms")] = _written(value) if is_time else value
+        return written
 
 
-def _fields(record: Audience | Seen) -> Json:
-    """Return a record with every field, also those that have their default."""
+def _json_fields(record: AuditRecord) -> JsonObject:
     fields: JsonObject = json.loads(json.dumps(asdict(record)))
     return fields
 

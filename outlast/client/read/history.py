@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final, Literal, TypeAlias
 
 from temporalio.api.common.v1 import Payloads
 from temporalio.api.enums.v1 import EventType, StartChildWorkflowExecutionFailedCause
@@ -51,6 +51,30 @@ CLOSING = {
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED,
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW,
 }
+
+_TIMERS: Final = {EventType.EVENT_TYPE_TIMER_STARTED, EventType.EVENT_TYPE_TIMER_FIRED}
+
+_End: TypeAlias = Literal["completed", "failed", "timeout", "cancelled", "other"]
+
+_OF_NESTED: Final[dict[Any, _End]] = {
+    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_COMPLETED: "completed",
+    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_FAILED: "failed",
+    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_TIMED_OUT: "timeout",
+    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_CANCELED: "cancelled",
+    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_TERMINATED: "other",
+    EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_FAILED: "other",
+}
+"""How nested runs end."""
+
+_OF_ACTIVITIES: Final[dict[Any, _End]] = {
+    EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED: "completed",
+    EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED: "failed",
+    EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT: "timeout",
+    EventType.EVENT_TYPE_ACTIVITY_TASK_CANCELED: "cancelled",
+}
+
+_ENDS: Final = _OF_NESTED | _OF_ACTIVITIES
+"""How effects end; the words of failures are those of `EngineFailure`."""
 
 
 @dataclass
@@ -175,35 +199,25 @@ class HistoryReader:
 
     async def _take_result(self, event: HistoryEvent) -> None:
         """Record the end of an activity, of a nested run or of a wait's timer."""
-        match event.event_type:
-            case EventType.EVENT_TYPE_TIMER_STARTED | EventType.EVENT_TYPE_TIMER_FIRED:
-                self._take_timer(event)
-                return
-            case EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
-                done = event.activity_task_completed_event_attributes
-                payload, failure = await self._first(done.result), None
-                scheduled = done.scheduled_event_id
-                if scheduled in self._freeing:
-                    return  # the id of a nested run is free, and it starts again
-            case EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED:
-                lost = event.activity_task_failed_event_attributes
-                payload, failure = None, await self._failure(lost.failure)
-                scheduled = lost.scheduled_event_id
-            case EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT:
-                payload, failure = None, EngineFailure(kind="timeout")
-                scheduled = event.activity_task_timed_out_event_attributes.scheduled_event_id
-            case EventType.EVENT_TYPE_ACTIVITY_TASK_CANCELED:
-                payload, failure = None, EngineFailure(kind="cancelled")
-                scheduled = event.activity_task_canceled_event_attributes.scheduled_event_id
-            case EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_COMPLETED:
-                ended = event.child_workflow_execution_completed_event_attributes
-                payload, failure = await self._first(ended.result), None
-                scheduled = ended.initiated_event_id
+        if event.event_type in _TIMERS:
+            self._take_timer(event)
+        if (kind := _ENDS.get(event.event_type)) is None:
+            return
+        attributes: Any = getattr(event, str(event.WhichOneof("attributes")))
+        is_nested = event.event_type in _OF_NESTED
+        scheduled = attributes.initiated_event_id if is_nested else attributes.scheduled_event_id
+        if scheduled in self._freeing and kind == "completed":
+            return  # the id of a nested run is free, and it starts again
+        if getattr(attributes, "cause", None) == ID_IN_USE:
+            return  # an activity looks who has it
+        payload, failure = None, None
+        match kind:
+            case "completed":
+                payload = await self._first(attributes.result)
+            case "failed":
+                failure = await self._failure(attributes.failure, nested=is_nested)
             case _:
-                scheduled, failure = await self._failure_of_nested(event)
-                payload = None
-                if failure is None:
-                    return
+                failure = EngineFailure(kind=kind)
         effect = self._effects.pop(scheduled, 0)
         self._note(event, history.Resolved(effect=effect, payload=payload, failure=failure))
 
@@ -224,28 +238,6 @@ class HistoryReader:
         error = await decode_failure(self.converter, failure)
         failure.message = getattr(error, "message", failure.message)
         return event
-
-    async def _failure_of_nested(self, event: HistoryEvent) -> tuple[int, EngineFailure | None]:
-        match event.event_type:
-            case EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_FAILED:
-                lost = event.child_workflow_execution_failed_event_attributes
-                return lost.initiated_event_id, await self._failure(lost.failure, nested=True)
-            case EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_CANCELED:
-                stopped = event.child_workflow_execution_canceled_event_attributes
-                return stopped.initiated_event_id, EngineFailure(kind="cancelled")
-            case EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_TIMED_OUT:
-                late = event.child_workflow_execution_timed_out_event_attributes
-                return late.initiated_event_id, EngineFailure(kind="timeout")
-            case EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_TERMINATED:
-                ended = event.child_workflow_execution_terminated_event_attributes
-                return ended.initiated_event_id, EngineFailure(kind="other")
-            case EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_FAILED:
-                refused = event.start_child_workflow_execution_failed_event_attributes
-                if refused.cause == ID_IN_USE:
-                    return 0, None  # an activity looks who has it
-                return refused.initiated_event_id, EngineFailure(kind="other")
-            case _:
-                return 0, None
 
     def _note(self, event: HistoryEvent, entry: history.HistoryEntry) -> None:
         self._waiting.append((event.event_id, entry))
@@ -477,7 +469,8 @@ def ended_by_engine(state: LoopState, closed_by: HistoryEvent) -> RunEnded | Non
         case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED:
             why = closed_by.workflow_execution_terminated_event_attributes
             text = f"The run was terminated: {why.reason or 'no reason stated'}"
-            failure = Failure(code=failures.TERMINATED, message=_with_name(text, why.identity))
+            text += f" (by {why.identity})" if why.identity else ""
+            failure = Failure(code=failures.TERMINATED, message=text)
             return RunEnded(at_ms=at_ms, outcome="terminated", failure=failure)
         case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED:
             return RunEnded(at_ms=at_ms, outcome="cancelled")
@@ -499,10 +492,6 @@ def failure_before_the_start(state: LoopState, failure: Failure) -> Failure:
         return failure
     message = f"The run's input is unreadable: {failure.message}"
     return replace(failure, code=failures.USER_ERROR, message=message)
-
-
-def _with_name(message: str, identity: str) -> str:
-    return f"{message} (by {identity})" if identity else message
 
 
 def _successor(closed_by: HistoryEvent | None) -> str | None:

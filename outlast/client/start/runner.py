@@ -4,6 +4,7 @@ import asyncio
 import secrets
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import cached_property
 from typing import Any, ClassVar, Self, Unpack, cast
 
 from temporalio.client import Client, WorkflowHandle
@@ -67,8 +68,9 @@ class AgentRunner:
     ) -> RunResult:
         """Carry out `Runner.run`."""
         check_names(options, RunOptions, caller="Runner")
-        with _host_of(starting_agent, input, options) as host:
-            handle, read_range = await _open(starting_agent, input, options, host)
+        call = _Call(starting_agent, input, options)
+        with call.host() as host:
+            handle, read_range = await call.open(host)
             async with warned_without_worker(handle.client, handle.id):
                 result = await handle.wait_until_settled(
                     read_range.settles, without=read_range.without
@@ -104,7 +106,6 @@ class AgentRunner:
     ) -> RunResultStreaming:
         """Carry out `Runner.run_streamed`."""
         check_names(options, RunOptions, caller="Runner")
-        definitions = _definitions(starting_agent, input, options)
         if not isinstance(input, RunState):
             # Raise errors here, and read the input once, before the caller can change it.
             record = run_input(starting_agent, input, keep_open=keep_open, **start_options(options))
@@ -113,24 +114,15 @@ class AgentRunner:
             raise RuntimeError(
                 "Runner.run_streamed needs a running event loop: call it in async code."
             )
-        named = RemoteAgent(starting_agent) if isinstance(starting_agent, str) else starting_agent
-        host = _host_of(starting_agent, input, options)
+        call = _Call(starting_agent, input, options, keep_open=keep_open, stream=True)
+        host = call.host()
         return RunResultStreaming(
-            RunReading(
-                lambda: _open(
-                    starting_agent,
-                    input,
-                    options,
-                    host,
-                    definitions=definitions,
-                    keep_open=keep_open,
-                    stream=True,
-                ),
-                at_end=host.end_reading,
-            ),
-            starting_agent=named,
+            RunReading(lambda: call.open(host), at_end=host.end_reading),
+            starting_agent=RemoteAgent(starting_agent)
+            if isinstance(starting_agent, str)
+            else starting_agent,
             run_input=[] if isinstance(input, RunState) else input,
-            definitions=definitions,
+            definitions=call.definitions,
             max_turns=options.get("max_turns", DEFAULT_MAX_TURNS),
         )
 
@@ -311,17 +303,9 @@ class Runner:
             ServerUnavailable: no Temporal server answers.
         """
         options = cls._with_defaults(options)
-        definitions = _definitions(agent, input, options)
-        with _host_of(agent, input, options) as host:
-            return await _begin(
-                agent,
-                input,
-                options,
-                host,
-                definitions=definitions,
-                keep_open=keep_open,
-                stream=stream,
-            )
+        call = _Call(agent, input, options, keep_open=keep_open, stream=stream)
+        with call.host() as host:
+            return await call.begin(host, input)
 
     @classmethod
     async def attach(
@@ -351,7 +335,7 @@ class Runner:
         place = RunOptions(client=client, patience=patience, blob_store=blob_store)
         options = cls._with_defaults(place)
         check_place(id or "", options.get("client"))
-        with _host_of(agent, "", options) as host:
+        with _Call(agent, "", options).host() as host:
             handle = await host.handle(id, LocalDefinitions(agent))
             await handle.check()
             await host.follow(handle)
@@ -366,105 +350,94 @@ def _is_in_loop() -> bool:
     return True
 
 
-async def _open(
-    agent: Any,
-    input: str | list[JsonObject] | RunState,
-    options: RunOptions,
-    host: RunHost,
-    *,
-    definitions: LocalDefinitions | None = None,
-    keep_open: bool = False,
-    stream: bool = False,
-) -> tuple[RunHandle, ReadRange]:
-    """Start a run, or send a waiting run its decisions; return the range to read."""
-    definitions = definitions or _definitions(agent, input, options)
-    if isinstance(input, RunState):
-        handle = await host.handle(input.run_id, definitions)
-        definitions.keep_live_values(input.run_id)
-        if input.snapshot is None:
-            await host.follow(handle)
-        return handle, await resume(handle, input, context=_context(input, options))
-    handle = await _begin(
-        agent,
-        input,
-        options,
-        host,
-        definitions=definitions,
-        keep_open=keep_open,
-        stream=stream,
-    )
-    if options.get("id") is None:
-        return handle, ReadRange()
-    _, place = await handle.present()  # a run with this id may have waited and resumed before
-    return handle, ReadRange(settles=place)
+@dataclass(frozen=True)
+class _Call:
+    """What a program asked a runner to do."""
 
+    agent: Any
+    input: str | list[JsonObject] | RunState
+    options: RunOptions
+    keep_open: bool = False
+    stream: bool = False
 
-async def _begin(
-    agent: Any,
-    input: str | list[JsonObject],
-    options: RunOptions,
-    host: RunHost,
-    *,
-    definitions: LocalDefinitions,
-    keep_open: bool = False,
-    stream: bool = False,
-) -> RunHandle:
-    is_new_session = not is_open(options.get("session"))
-    await open_session(options.get("session"))
-    record = run_input(agent, input, keep_open=keep_open, stream=stream, **start_options(options))
-    record = replace(record, settings=join_current_trace(record.settings))
-    run_id = options.get("id") or f"run-{secrets.token_hex(6)}"
-    handle = await host.handle(run_id, definitions)
-    new = NewRun(
-        id=run_id,
-        record=record,
-        queue=await host.queue(run_id),
-        tenant=as_tenant(options.get("tenant")),
-        is_new_session=is_new_session,
-    )
-    with definitions.live_values_of(run_id):
-        if not await _start(handle.client, new, host.patience):
-            await host.follow(handle)
-    return handle
+    @cached_property
+    def definitions(self) -> LocalDefinitions:
+        agent_name(self.agent)
+        earlier = self.input.definitions if isinstance(self.input, RunState) else None
+        return LocalDefinitions(
+            self.agent,
+            run_config=self.options.get("run_config"),
+            context=self._context,
+            context_type=earlier and earlier.context_type,
+            program_context=earlier and earlier.program_context,
+            make_context=earlier and earlier.make_context,
+            input_is_list=is_list_input(self.input),
+        )
 
+    @property
+    def _context(self) -> Any:
+        """The program's context, from the call or from the resumed state."""
+        context = self.options.get("context")
+        if context is None and isinstance(self.input, RunState):
+            return self.input.context_override
+        return context
 
-def _definitions(
-    agent: Any, input: str | list[JsonObject] | RunState, options: RunOptions
-) -> LocalDefinitions:
-    agent_name(agent)
-    return LocalDefinitions(
-        agent,
-        run_config=options.get("run_config"),
-        context=_context(input, options),
-        context_type=input.definitions.context_type if isinstance(input, RunState) else None,
-        program_context=input.definitions.program_context if isinstance(input, RunState) else None,
-        make_context=input.definitions.make_context if isinstance(input, RunState) else None,
-        input_is_list=is_list_input(input),
-    )
+    def host(self) -> RunHost:
+        client, store = self.options.get("client"), self.options.get("blob_store")
+        check_place(self.options.get("id"), client, self.options.get("task_queue"), is_new=True)
+        as_tenant(self.options.get("tenant"))  # raises its errors before anything is sent
+        if client is None and isinstance(self.input, RunState) and self.input.client != ENGINE:
+            client = self.input.client
+        check_blob_store(store)
+        return RunHost(
+            self.agent,
+            client,
+            self.options.get("task_queue"),
+            self._context,
+            self.options.get("patience"),
+            blob_store=store,
+        )
 
+    async def open(self, host: RunHost) -> tuple[RunHandle, ReadRange]:
+        """Start a run, or send a waiting run its decisions; return the range to read."""
+        if isinstance(self.input, RunState):
+            handle = await host.handle(self.input.run_id, self.definitions)
+            self.definitions.keep_live_values(self.input.run_id)
+            if self.input.snapshot is None:
+                await host.follow(handle)
+            return handle, await resume(handle, self.input, context=self._context)
+        handle = await self.begin(host, self.input)
+        if self.options.get("id") is None:
+            return handle, ReadRange()
+        _, place = await handle.present()  # a run with this id may have waited and resumed before
+        return handle, ReadRange(settles=place)
 
-def _host_of(agent: Any, input: str | list[JsonObject] | RunState, options: RunOptions) -> RunHost:
-    client = options.get("client")
-    check_place(options.get("id"), client, options.get("task_queue"), is_new=True)
-    as_tenant(options.get("tenant"))  # raises its errors before anything is sent
-    if client is None and isinstance(input, RunState) and input.client != ENGINE:
-        client = input.client
-    store = options.get("blob_store")
-    check_blob_store(store)
-    return RunHost(
-        agent,
-        client,
-        options.get("task_queue"),
-        _context(input, options),
-        options.get("patience"),
-        blob_store=store,
-    )
-
-
-def _context(input: object, options: RunOptions) -> Any:
-    """Return the program's context, from the call or from the resumed state."""
-    context = options.get("context")
-    return input.context_override if context is None and isinstance(input, RunState) else context
+    async def begin(self, host: RunHost, input: str | list[JsonObject]) -> RunHandle:
+        """Start the run, unless it is there already."""
+        definitions = self.definitions
+        is_new_session = not is_open(self.options.get("session"))
+        await open_session(self.options.get("session"))
+        record = run_input(
+            self.agent,
+            input,
+            keep_open=self.keep_open,
+            stream=self.stream,
+            **start_options(self.options),
+        )
+        record = replace(record, settings=join_current_trace(record.settings))
+        run_id = self.options.get("id") or f"run-{secrets.token_hex(6)}"
+        handle = await host.handle(run_id, definitions)
+        new = NewRun(
+            id=run_id,
+            record=record,
+            queue=await host.queue(run_id),
+            tenant=as_tenant(self.options.get("tenant")),
+            is_new_session=is_new_session,
+        )
+        with definitions.live_values_of(run_id):
+            if not await _start(handle.client, new, host.patience):
+                await host.follow(handle)
+        return handle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
