@@ -133,13 +133,7 @@ def overrides(hooks: AnyHooks | None, name: str) -> bool:
 
 
 class HookCall:
-    """One call of one hook; `call_hooks` makes the call.
-
-    Attributes:
-        hooks: the object with the method, or None.
-        name: the method's name.
-        arguments: the method's arguments, in the order of its parameters.
-    """
+    """One call of one hook, with arguments in the order of its parameters."""
 
     def __init__(self, hooks: AnyHooks | None, name: str, *arguments: Any) -> None:
         self.hooks = hooks

@@ -26,12 +26,7 @@ class Prompt(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class GenerateDynamicPromptData:
-    """The argument of a `DynamicPromptFunction`.
-
-    Attributes:
-        context: the run's context.
-        agent: the agent that is about to call its model.
-    """
+    """The argument of a `DynamicPromptFunction`; `agent` is about to call its model."""
 
     context: RunContextWrapper[Any]
     agent: Any

@@ -35,9 +35,7 @@ logger = get_logger(__name__)
 class OfRun(NamedTuple):
     """What a process that hosts its own runs keeps for one of them.
 
-    Attributes:
-        registry: the run's own definitions.
-        caller: the context variables of the program that runs it.
+    That is the run's own definitions, and the context variables of the program that runs it.
     """
 
     registry: "Registry"
@@ -178,11 +176,7 @@ class Registry:
     def tool(self, agent: str, name: str, source: str = "") -> FunctionTool:
         """Return a tool of an agent, including agent tools and listed MCP tools.
 
-        Args:
-            agent: the agent's name.
-            name: the tool's name in calls.
-            source: the MCP server of the tool; a tool of this name elsewhere is another tool. Empty
-                for any tool.
+        A tool of this name from another MCP server than `source` is another tool.
         """
         listed = self._listed.get(agent, {})
         tools = [*listed.values(), *function_tools(self.agent(agent).tools)]
@@ -231,11 +225,7 @@ class Registry:
     def handoff(self, agent: str, name: str, target: str = "") -> Handoff:
         """Return a handoff of an agent by its tool name.
 
-        Args:
-            agent: the agent's name.
-            name: the handoff's tool name. Several handoffs may share it if only one is enabled at a
-                time.
-            target: the name of the wanted handoff's agent.
+        Several may share it if only one is enabled at a time; `target` is the wanted agent.
         """
         named = [entry for entry in handoffs_of(self.agent(agent)) if entry.tool_name == name]
         meant = [entry for entry in named if self.target_name(entry) == target]

@@ -124,26 +124,14 @@ _RULES: Final[dict[str, Rule]] = {
 class AgentToolOptions(TypedDict, total=False):
     """The options of `Agent.as_tool`; all are optional.
 
+    They have the meaning and the default of the fields of `AgentTool`.
+
     Attributes:
-        on_stream: called by the worker with each event of the nested run, in order, as an
-            `AgentToolStreamEvent`; its exceptions are logged.
-        run_config: settings of the nested run; default: the outer run's settings.
-        max_turns: the maximum number of model calls of the nested run, independent of the outer
-            run's limit; default 10.
-        hooks: `RunHooks` of the nested run, which does not call the outer run's hooks.
-        session: the nested run's session; default none.
-        conversation_id: the nested run's conversation at the provider.
-        previous_response_id: the provider's response that the nested run continues.
+        run_config: settings of the nested run, also as a dict.
+        max_turns: independent of the outer run's limit; default 10.
         failure_error_function: returns the tool's output for the outer model when the nested run
             fails; None lets the failure end the outer run. Default `default_tool_error`.
-        needs_approval: whether a person decides before each call: a flag, a predicate called with
-            (context, arguments, call id), or an `ApprovalPolicy`; default false.
         parameters: a pydantic model, dataclass or TypedDict for the arguments; default: one string.
-        input_builder: builds the nested run's input from the arguments.
-        include_input_schema: whether that input contains the JSON Schema of the arguments; default
-            false.
-        on_stream_max_pending_events: how many events may wait for `on_stream` before the nested
-            model's stream is read more slowly; None for no limit; default 1024.
     """
 
     on_stream: OnStream | None

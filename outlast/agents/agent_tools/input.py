@@ -14,12 +14,9 @@ from outlast.loop.values import JsonObject
 
 
 class StructuredToolInputBuilderOptions(TypedDict):
-    """The argument of an `input_builder`.
+    """The argument of an `input_builder`: a call's arguments, and what describes them.
 
-    Attributes:
-        params: the arguments of the call.
-        summary: the descriptions of the tool's parameters; None if there are none.
-        json_schema: the JSON Schema of the parameters; None unless `include_input_schema` is set.
+    `json_schema` is None unless `include_input_schema` is set.
     """
 
     params: JsonObject
@@ -65,11 +62,7 @@ async def resolve_agent_tool_input(
 ) -> NestedInput:
     """Return the input of a nested run for the arguments of a call.
 
-    Args:
-        params: the arguments.
-        schema_info: what the run reads about them.
-        input_builder: builds the input; by default, a single text `input` is the input itself.
-        owner: the tool, for the error.
+    By default, a single text `input` is the input itself.
 
     Raises:
         UserError: the `input_builder` returned an invalid input.

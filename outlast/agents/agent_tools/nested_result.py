@@ -11,13 +11,7 @@ from outlast.loop.values import JsonObject
 
 @dataclass(frozen=True, slots=True)
 class AgentToolInvocation:
-    """The call of an agent tool that a nested run answers.
-
-    Attributes:
-        tool_name: the name of the tool.
-        tool_call_id: the id of the call.
-        tool_arguments: the arguments as JSON text, as the model wrote them.
-    """
+    """The call of an agent tool that a nested run answers, as the model wrote it."""
 
     tool_name: str
     tool_call_id: str
@@ -29,12 +23,10 @@ class AgentToolResult:
     """The result of a nested run.
 
     Attributes:
-        input: the input of the nested run.
         new_items: the items that the nested run added.
         final_output: the answer, of the agent's output type.
         last_agent: the agent that answered.
         context_wrapper: the context, which the nested run shares with the outer run.
-        agent_tool_invocation: the call that the nested run answers.
     """
 
     input: str | list[JsonObject]

@@ -135,7 +135,6 @@ class Condition:
     """A condition; a predicate for `ApprovalPolicy(when=...)`.
 
     Attributes:
-        text: the condition as the operator wrote it.
         names: the arguments that it reads.
         compared: the arguments by path, and the literals that they are compared with.
     """

@@ -18,12 +18,8 @@ class Tally:
     """The effect of a policy file on the recorded calls of a tool or handoff, or on answers.
 
     Attributes:
-        kind: a tool, a handoff, or an agent's answers.
-        agent: the agent.
-        name: the tool or handoff; empty for answers.
         table: the table of the file; empty if the code decides.
-        calls: how many calls or answers were recorded.
-        asked: how many of them would have waited for a person; 0 if the code decides.
+        asked: how many of the calls would have waited for a person; 0 if the code decides.
         at_most: the code's rule, which is not applied, may let some of these run.
         unclear: how many of these would have waited because the condition could not judge them.
         were_asked: how many did wait for a person.

@@ -334,10 +334,6 @@ class ApprovalPolicy:
             owner: what it is for, for the message.
             possible: the types of decision that fit its calls.
             schema: JSON Schema of the arguments; None if they have no names.
-
-        Raises:
-            UserError: the policy allows a decision that does not fit, or redacts an argument
-                that does not exist.
         """
         wrong = [one for one in self.allow or () if one not in possible]
         if wrong:

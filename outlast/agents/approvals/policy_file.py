@@ -68,17 +68,13 @@ _DURATIONS: Final = "a duration such as '90s', '45m', '2h' or '3d'"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalPoint:
-    """Something that a person can decide about.
+    """Something that a person can decide about: calls of a tool or handoff, or answers.
 
     Attributes:
-        kind: a tool, a handoff, or an agent's answers.
-        agent: the name of the agent.
-        name: the name of the tool or handoff; empty for answers.
         decisions: the types of decision that fit.
         schema: JSON Schema of the arguments; None if they have no names.
         problem: why a policy does not fit it; empty if one does.
         setting: what the code says.
-        effect: what the tool declares that its calls change.
     """
 
     kind: PointKind
@@ -100,10 +96,7 @@ class ApprovalPoint:
 class ApprovalPoints:
     """Everything that policies can be about on a worker.
 
-    Attributes:
-        agents: the names of all agents.
-        points: the tools, handoffs and answers of the agents.
-        open_agents: the agents with MCP servers, whose tools are listed when they run.
+    The tools of `open_agents` are listed when they run: they have MCP servers.
     """
 
     agents: tuple[str, ...]
@@ -171,7 +164,6 @@ class Change:
     """What a table makes of the policy of one tool, handoff or answer.
 
     Attributes:
-        table: the table.
         policy: the policy after it; None: nobody is asked.
         loosened: what it allows more than the policy before it, by field.
         problem: why its fields contradict that policy; empty if they do not.
@@ -185,12 +177,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileReport:
-    """What an operators' file does to the policies of a worker's agents.
-
-    Attributes:
-        loosened: what each table allows more than the code, by the table's title.
-        warnings: what is probably a mistake, with line and column.
-    """
+    """What each table allows more than the code, by title, and probable mistakes."""
 
     loosened: Mapping[str, tuple[str, ...]]
     warnings: tuple[str, ...] = ()
@@ -198,14 +185,7 @@ class FileReport:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalFile:
-    """The policies of an operators' file.
-
-    Attributes:
-        source: the name of the file, for messages.
-        text: its text.
-        entries: its tables by what they are about.
-        groups: the people of its groups.
-    """
+    """The policies and groups of an operators' file, whose mistakes are a `UserError`."""
 
     source: str
     text: str = field(repr=False)

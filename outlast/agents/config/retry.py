@@ -5,12 +5,22 @@ The engine carries out every retry: it survives the worker, and the number of at
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import asdict, dataclass, field
-from typing import Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias
 
 from outlast.agents.callables import call, check_callable
+from outlast.agents.checks import Rule, a, check_fields, optional
 from outlast.agents.config.settings_field import as_settings
 from outlast.agents.errors import UserError
 from outlast.loop.values import JsonObject
+
+
+def _check_wait(place: str, value: Any) -> None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not 0 <= value < float("inf"):
+        raise UserError(f"{place} must be a number from 0, not {value!r}.")
+
+
+_WAIT: Final = optional(_check_wait)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +42,7 @@ class ModelRetryBackoffSettings:
     jitter: bool | None = None
 
     def __post_init__(self) -> None:
-        for name in ("initial_delay", "max_delay", "multiplier"):
-            value = getattr(self, name)
-            is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if value is not None and not (is_number and 0 <= value < float("inf")):
-                raise UserError(
-                    f"ModelRetryBackoffSettings({name}=...) must be a number from 0, not {value!r}."
-                )
+        check_fields(self, dict.fromkeys(("initial_delay", "max_delay", "multiplier"), _WAIT))
 
     def delay_seconds(self, attempt: int, random: float) -> float:
         """Return the wait after a failed attempt.
@@ -59,14 +63,10 @@ class ModelRetryNormalizedError:
     """A failure of a model call, in the same form for every provider.
 
     Attributes:
-        status_code: the HTTP status, if there was one.
         error_code: the reason, as in `ModelError.code`.
-        message: the provider's message.
-        request_id: the provider's id of the request, if it is known.
         retry_after: the delay that the provider asked for, in seconds.
-        is_abort: the call was cancelled; always false, because no such call is retried.
+        is_abort: always false, because no cancelled call is retried.
         is_network_error: the server could not be reached.
-        is_timeout: the server took too long.
     """
 
     status_code: int | None = None
@@ -86,11 +86,8 @@ class ModelRetryAdvice:
     Attributes:
         suggested: whether the same request may work later.
         retry_after: the delay that the provider asked for, in seconds.
-        reason: the reason, as in `ModelError.code`.
-        normalized: the failure itself.
         replay_safety: whether a second request repeats effects at the provider: `safe` if not,
             `unsafe` if so, None if that is unknown.
-        response_started: whether the response had begun.
     """
 
     suggested: bool | None = None
@@ -105,14 +102,7 @@ class ModelRetryAdvice:
 class ModelRetryAdviceRequest:
     """A failed call, about which a program's own model is asked for advice.
 
-    It is the argument of the model's method `get_retry_advice`.
-
-    Attributes:
-        error: the exception.
-        attempt: the number of the failed attempt, from 1.
-        stream: whether the call was streamed.
-        previous_response_id: the response that the request continued, if any.
-        conversation_id: the provider's conversation of the request, if any.
+    It is the argument of the model's method `get_retry_advice`. The first attempt is number 1.
     """
 
     error: Exception
@@ -124,13 +114,9 @@ class ModelRetryAdviceRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicyContext:
-    """The argument of a retry policy: a failed attempt.
+    """The argument of a retry policy: a failed attempt, the first of which is number 1.
 
     Attributes:
-        error: the exception.
-        attempt: the number of the failed attempt, from 1.
-        max_retries: how many retries are allowed.
-        stream: whether the call was streamed.
         normalized: the failure in the same form for every provider.
         provider_advice: what the provider's error says about a retry.
         previous_response_id: the response that the request continued, if any.
@@ -210,26 +196,32 @@ class ModelRetrySettings:
     policy: RetryPolicy | str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        tries = cast("object", self.max_retries)
-        is_count = isinstance(tries, int) and not isinstance(tries, bool) and tries >= 0
-        if tries is not None and not is_count:
-            raise UserError(
-                f"ModelRetrySettings(max_retries=...) must be a whole number from 0, not {tries!r}."
-            )
-        backoff = cast("object", as_settings(ModelRetryBackoffSettings, self.backoff))
-        object.__setattr__(self, "backoff", backoff)
-        if backoff is not None and not isinstance(backoff, ModelRetryBackoffSettings):
-            raise UserError(
-                "ModelRetrySettings(backoff=...) must be ModelRetryBackoffSettings or a dict of "
-                f"its fields, not {backoff!r}."
-            )
-        if self.policy is not None and not isinstance(self.policy, str):
-            check_callable(self.policy, ("context",), what="ModelRetrySettings(policy=...)")
+        object.__setattr__(self, "backoff", as_settings(ModelRetryBackoffSettings, self.backoff))
+        check_fields(self, _RULES)
 
     def to_json_dict(self) -> JsonObject:
         """Return the settings as JSON, without the policy."""
         backoff = None if self.backoff is None else asdict(self.backoff)
         return {"max_retries": self.max_retries, "backoff": backoff}
+
+
+def _check_retries(place: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise UserError(f"{place} must be a whole number from 0, not {value!r}.")
+
+
+def _check_policy(place: str, value: object) -> None:
+    if not isinstance(value, str):
+        check_callable(value, ("context",), what=place)
+
+
+_RULES: Final[dict[str, Rule]] = {
+    "max_retries": optional(_check_retries),
+    "backoff": optional(
+        a(ModelRetryBackoffSettings, "ModelRetryBackoffSettings or a dict of its fields")
+    ),
+    "policy": optional(_check_policy),
+}
 
 
 async def decision_of(policy: RetryPolicy, context: RetryPolicyContext) -> RetryDecision:

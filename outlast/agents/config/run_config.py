@@ -90,15 +90,11 @@ ToolType: TypeAlias = Literal["function", "computer", "shell", "apply_patch", "c
 
 @dataclass(frozen=True, kw_only=True)
 class ToolErrorFormatterArgs(Generic[TContext]):
-    """The argument of `tool_error_formatter`.
+    """The argument of `tool_error_formatter`: why a call was rejected or failed.
 
     Attributes:
-        kind: the reason: the call was rejected, the tool does not exist, or it failed.
-        tool_type: the type of the tool.
-        tool_name: the tool's name.
-        call_id: the id of the call.
+        kind: the call was rejected, the tool does not exist, or it failed.
         default_message: the default text for the model.
-        run_context: the run's context.
         error: the tool's exception, if it raised one.
     """
 
@@ -124,13 +120,7 @@ Called with (args); None means the default text.
 class OutputGuardrailBlockedMessageArgs(Generic[TContext]):
     """The argument of a callable `output_guardrail_blocked_message`.
 
-    It never holds the blocked output.
-
-    Attributes:
-        default_message: the default placeholder.
-        guardrail_name: the name of the triggered guardrail.
-        agent: the agent whose output is blocked.
-        run_context: the run's context.
+    It names the triggered guardrail and the agent, and never holds the blocked output.
     """
 
     default_message: str

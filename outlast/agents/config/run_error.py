@@ -24,16 +24,7 @@ from outlast.loop.values import JsonObject
 class RunErrorDetails:
     """The run up to its failure; the type of `error.run_data`.
 
-    Attributes:
-        input: the input of the run.
-        new_items: the items that the run added.
-        raw_responses: the models' responses.
-        last_agent: the active agent.
-        context_wrapper: the run's context and usage.
-        input_guardrail_results: results of input guardrails, including a tripwire's.
-        output_guardrail_results: results of output guardrails, including a tripwire's.
-        tool_input_guardrail_results: results of tool input guardrails.
-        tool_output_guardrail_results: results of tool output guardrails.
+    The results of guardrails include those of a tripwire.
     """
 
     input: str | list[JsonObject]
@@ -60,12 +51,8 @@ class RunErrorData:
     """The run up to its failure, for an error handler.
 
     Attributes:
-        input: the input of the run.
-        new_items: the items that the run added.
         history: the input and the added items, as input items.
         output: the added items, as input items.
-        raw_responses: the models' responses.
-        last_agent: the active agent.
     """
 
     input: str | list[JsonObject]
@@ -78,13 +65,7 @@ class RunErrorData:
 
 @dataclass
 class RunErrorHandlerInput(Generic[TContext]):
-    """The argument of an error handler.
-
-    Attributes:
-        error: why the run cannot go on.
-        context: the run's context.
-        run_data: the run so far.
-    """
+    """The argument of an error handler: why the run cannot go on, and the run so far."""
 
     error: MaxTurnsExceeded | ModelRefusalError | ModelBehaviorError
     context: RunContextWrapper[TContext]

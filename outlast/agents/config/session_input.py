@@ -90,13 +90,7 @@ class SessionSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergedInput:
-    """The merged input of a run.
-
-    Attributes:
-        items: the model's input.
-        new: for each of `items`, whether it is new; the others come from the session.
-        to_save: the items that the session does not have yet.
-    """
+    """The input of a run, which of its items are new, and those that the session lacks."""
 
     items: tuple[JsonObject, ...]
     new: tuple[bool, ...]

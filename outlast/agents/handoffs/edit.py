@@ -27,12 +27,9 @@ from outlast.loop.view import Segment, ViewEdit
 
 @dataclass(frozen=True, kw_only=True)
 class HandoffView:
-    """The view before a handoff, and the filter's argument.
+    """The view before a handoff, to whose positions an edit refers, and the filter's argument.
 
-    Attributes:
-        raws: the view; an edit refers to its positions.
-        handed: the object that the filter gets for each position: a copy, or a run item.
-        data: the filter's argument.
+    `handed` is the object that the filter gets for each position: a copy, or a run item.
     """
 
     raws: tuple[JsonObject, ...]

@@ -14,13 +14,7 @@ logger = get_logger(__name__)
 
 @dataclass
 class ToolFilterContext:
-    """The run, agent and server for which tools are listed.
-
-    Attributes:
-        run_context: the run's context.
-        agent: the agent whose model will be offered the tools.
-        server_name: the name of the server.
-    """
+    """The run, agent and server for which tools are listed."""
 
     run_context: RunContextWrapper[Any]
     agent: Any

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 from types import TracebackType
-from typing import Any, ClassVar, Self, TypeAlias, TypedDict
+from typing import Any, ClassVar, Final, Self, TypeAlias, TypedDict
 
-from outlast.agents.callables import check_callable
-from outlast.agents.checks import check_flag
+from outlast.agents.callables import called_with, check_callable
+from outlast.agents.checks import Rule, check_fields, check_flag, optional
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import AgentsException, UserError
 from outlast.agents.guardrails.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
@@ -79,14 +79,7 @@ class MCPConfig(TypedDict, total=False):
 
 @dataclass
 class MCPToolMetaContext:
-    """The argument of a `tool_meta_resolver`.
-
-    Attributes:
-        run_context: the run's context.
-        server_name: the name of the called server.
-        tool_name: the server's name of the tool.
-        arguments: the model's arguments.
-    """
+    """The argument of a `tool_meta_resolver`; the tool has the server's name of it."""
 
     run_context: RunContextWrapper[Any]
     server_name: str
@@ -105,18 +98,14 @@ Called before each tool call. None stands for no metadata.
 
 @dataclass(frozen=True, kw_only=True)
 class MCPToolCustomDataContext:
-    """The argument of a server's `custom_data_extractor`.
+    """The argument of a server's `custom_data_extractor`; data of the call are copies.
 
     Attributes:
-        run_context: the context of the call.
-        server_name: the name of the called server.
         tool_name: the server's name of the tool.
         tool_display_name: the tool's name for the model.
-        arguments: a copy of the model's arguments.
-        result_meta: a copy of the result's metadata (`_meta`), if it has any.
-        structured_content: a copy of the result's structured content, if it has any.
+        result_meta: the result's metadata (`_meta`), if it has any.
         is_error: whether the server says that the call failed.
-        tool_output: a copy of the output for the model.
+        tool_output: the output for the model.
     """
 
     run_context: RunContextWrapper[Any]
@@ -182,38 +171,25 @@ class MCPServer(ABC):
         required: bool = False,
         custom_data_extractor: MCPToolCustomDataExtractor | None = None,
     ) -> None:
-        """Set the options that all servers have.
+        """Set the options that all servers have; see also the attributes.
 
-        Args:
-            use_structured_content: see the attribute.
-            require_approval: which tools need an approval before each call: `always`, `never`, a
-                bool, a dict by tool, `{"always": {"tool_names": [...]}}`, or a callable that
-                takes (context, agent, tool).
-            failure_error_function: returns the tool's output for the model when a call fails; None
-                lets the failure end the run. Default: the agent's function.
-            tool_meta_resolver: see the attribute.
-            tool_input_guardrails: see the attribute.
-            tool_output_guardrails: see the attribute.
-            required: see the attribute.
-            custom_data_extractor: see the attribute.
+        `require_approval` says which tools need an approval before each call: `always`, `never`, a
+        bool, a dict by tool, `{"always": {"tool_names": [...]}}`, or a callable that takes
+        (context, agent, tool). `failure_error_function` returns the tool's output for the model
+        when a call fails; None lets the failure end the run. Default: the agent's function.
         """
-        check_flag("An MCP server's required=", required)
         self.required = required
         self.use_structured_content = use_structured_content
         self._approval = server_approval(require_approval)
-        if callable(failure_error_function):
-            check_callable(
-                failure_error_function, ("context", "error"), what="failure_error_function"
-            )
         self._failure_error_function = failure_error_function
-        if tool_meta_resolver is not None:
-            check_callable(tool_meta_resolver, ("context",), what="tool_meta_resolver")
         self.tool_meta_resolver = tool_meta_resolver
-        if custom_data_extractor is not None:
-            check_callable(custom_data_extractor, ("context",), what="custom_data_extractor")
         self.custom_data_extractor = custom_data_extractor
         self.tool_input_guardrails = tool_input_guardrails
         self.tool_output_guardrails = tool_output_guardrails
+        check_fields(self, _RULES, type(self).__name__)
+        if callable(failure_error_function):
+            what = "failure_error_function"
+            check_callable(failure_error_function, ("context", "error"), what=what)
 
     @property
     @abstractmethod
@@ -324,3 +300,10 @@ class MCPServer(ABC):
     ) -> None:
         """Close the connection."""
         await self.cleanup()
+
+
+_RULES: Final[dict[str, Rule]] = {
+    "required": check_flag,
+    "tool_meta_resolver": optional(called_with("context")),
+    "custom_data_extractor": optional(called_with("context")),
+}

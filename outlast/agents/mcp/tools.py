@@ -40,13 +40,7 @@ class ServedAgent(Protocol):
 
 @dataclass(eq=False)
 class MCPFunctionTool(FunctionTool):
-    """A tool of an MCP server.
-
-    Attributes:
-        tool_origin: the server.
-        mcp_title: the tool's name for people.
-        mcp_annotations: the server's description of the tool's effects.
-    """
+    """A tool of an MCP server; `mcp_title` is its name for people."""
 
     _: KW_ONLY
     tool_origin: ToolOrigin | None = None

@@ -15,12 +15,7 @@ DocstringStyle: TypeAlias = Literal["auto", "google", "numpy", "sphinx"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionDocs:
-    """The content of a docstring.
-
-    Attributes:
-        description: the text before the sections; empty without a docstring.
-        parameters: the descriptions of the parameters, by name without stars.
-    """
+    """The text before a docstring's sections, and what it says about parameters."""
 
     description: str = ""
     parameters: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))

@@ -20,13 +20,7 @@ from outlast.loop.values import JsonObject
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FuncDocumentation:
-    """The content of a function's docstring.
-
-    Attributes:
-        name: the function's name.
-        description: the text before the sections; None without a docstring.
-        param_descriptions: the descriptions of the parameters, by name; None without any.
-    """
+    """The content of a function's docstring; None is what it does not have."""
 
     name: str
     description: str | None
@@ -37,15 +31,7 @@ class FuncDocumentation:
 class FuncSchema:
     """The schema of a function, and the conversion of arguments.
 
-    Attributes:
-        name: the tool's name.
-        description: the tool's description; None without one.
-        params_pydantic_model: the pydantic model of the arguments.
-        params_json_schema: the JSON Schema of the arguments.
-        signature: the function's signature.
-        takes_context: whether the first parameter is the context.
-        strict_json_schema: whether the schema is strict.
-        return_annotation: the return type.
+    `takes_context` says whether the first parameter is the context.
     """
 
     name: str
@@ -133,12 +119,7 @@ def function_schema(
 def generate_func_documentation(
     func: Callable[..., Any], style: DocstringStyle | None = None
 ) -> FuncDocumentation:
-    """Return the content of a function's docstring.
-
-    Args:
-        func: the function.
-        style: the style of the docstring; None to find out.
-    """
+    """Return the content of a function's docstring, of a style or of any."""
     docs = read_docs(func, style or "auto")
     return FuncDocumentation(
         name=_name_of(func),

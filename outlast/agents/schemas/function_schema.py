@@ -39,10 +39,7 @@ class FunctionSchema:
     """The description and schema of a function, and the validation of its arguments.
 
     Attributes:
-        name: the tool's name.
-        description: the function's description; empty if it has none.
         params_json_schema: JSON Schema of the arguments, not yet strict.
-        signature: the function's signature.
         model: the pydantic model of the arguments, with one field for each of
             `signature.parameters`, in their order.
         shape: the model without the validators of users' types; None if there are none.
@@ -156,13 +153,9 @@ class FunctionSchema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadArguments:
-    """The arguments of a call as its function gets them.
+    """The values of a call's arguments as its function gets them.
 
-    Attributes:
-        schema: the schema that has read them.
-        text: the arguments as JSON text.
-        values: a value for each parameter.
-        find_altered: returns the names of the arguments that parsing changed from the text.
+    `find_altered` returns the names of the arguments that parsing changed from the text.
     """
 
     schema: FunctionSchema

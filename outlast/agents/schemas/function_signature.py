@@ -20,9 +20,7 @@ class FunctionSignature:
     """The parameters and the return type of a function.
 
     Attributes:
-        parameters: the parameters that the model supplies, in the order of the signature, with
-            resolved annotations; `Parameter.empty` if there is no annotation.
-        context: the parameter that receives the context, or None.
+        parameters: those that the model supplies, in order, with resolved annotations.
         context_type: the type argument of the context's annotation, or None.
         names: the names of all parameters, including those that the model does not supply.
         result_type: the annotated return type; None for any type.

@@ -49,12 +49,7 @@ _INSTEAD: Final[dict[str, Callable[..., Any]]] = {
 
 
 class Shape:
-    """A schema without user code, in which classes are dicts.
-
-    Attributes:
-        validator: validates arguments.
-        serializer: writes what the validator returns.
-    """
+    """A schema without user code, in which classes are dicts."""
 
     def __init__(self, schema: Any) -> None:
         self.validator = SchemaValidator(schema)

@@ -47,6 +47,8 @@ _NOT_FIELDS = frozenset({
 class ToolOptions(TypedDict, total=False):
     """The options of `function_tool`; all are optional.
 
+    The others have the meaning and the default of the fields of `FunctionTool`.
+
     Attributes:
         name_override: the tool's name for the model; default the function's name.
         description_override: the tool's description for the model; default the docstring.
@@ -55,34 +57,9 @@ class ToolOptions(TypedDict, total=False):
         strict_mode: whether the provider enforces the schema; default true. A dict with free keys
             is an error in strict mode. With values of any type, as without an annotation, the
             tool is offered without strict mode, and the log has a warning.
-        needs_approval: whether a human decides before each call: a flag, a predicate that is
-            called with (context, arguments, call id), or an `ApprovalPolicy`; default false.
-        timeout: the time-out of one attempt; a number is in seconds. Default, and None: 2 minutes.
-        timeout_behavior: after the last time-out, `error_as_result`, the default, reports to the
-            model, and `raise_exception` ends the run with `ToolTimeoutError`.
-        timeout_error_function: makes the output after a time-out; called with (context, error).
-            Default: `failure_error_function`.
         retry: how calls are retried, also those that raised; a number is the total number of
-            attempts. Default: a call that raised is retried only if `effect` is `read`, and one
-            whose worker was lost or that took too long has three attempts.
-        fast: runs as a local activity: for idempotent work well under a second, without approval.
-            Default: where `effect` is `read` and the latest calls were short.
-        effect: what a call changes: `read` for nothing, `reversible`, `external_reversible` or
-            `irreversible`; default undeclared. A call of a `read` tool may be repeated, and
-            cancelled while it runs.
-        is_enabled: whether the agent offers the tool, or a predicate that is called with (context,
-            agent); default true.
-        failure_error_function: makes the output from the last attempt's failure; called with
-            (context, error). None lets the failure end the run. Default `default_tool_error`.
-        tool_input_guardrails: run before the function, in order.
-        tool_output_guardrails: run on its result, in order.
-        defer_loading: whether the model only reads the tool after a `ToolSearchTool` found it;
-            default false.
-        custom_data_extractor: makes the `custom_data` of the output's item, which the program
-            reads and no model does; called with a `CustomDataContext`.
-        allowed_callers: who may call the tool: the model (`direct`), the programs that it writes
-            (`programmatic`), or both; default the model. Programs know the output by the return
-            annotation.
+            attempts. Default: see `FunctionTool`.
+        allowed_callers: as in `FunctionTool`. Programs know the output by the return annotation.
         output_type: the type of the output for programs, instead of the annotation.
         output_json_schema: the schema of the output for programs, instead of a type.
     """

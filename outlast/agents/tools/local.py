@@ -50,22 +50,11 @@ OnApproval: TypeAlias = Callable[
 
 
 class LocalToolOptions(TypedDict, total=False):
-    """The keyword options of all local tools, as in `function_tool`.
+    """The keyword options of all local tools, as in `FunctionTool`.
 
     Attributes:
-        timeout: the time-out of one attempt; a number is in seconds. Default 2 minutes.
-        timeout_behavior: after the last time-out, report to the model or end the run.
-        timeout_error_function: makes the output after a time-out.
         retry: how calls are retried, also those that raised. Default one attempt; for a
             `CustomTool`, as for a function.
-        fast: runs as a local activity: for idempotent work well under a second, without approval.
-        is_enabled: whether the agent offers the tool, or a predicate.
-        failure_error_function: makes the output from the last attempt's failure; None lets the
-            failure end the run.
-        tool_input_guardrails: run before the tool, in order.
-        tool_output_guardrails: run on its result, in order.
-        custom_data_extractor: makes the `custom_data` of the output's item.
-        allowed_callers: who may call the tool, as in `FunctionTool`.
     """
 
     timeout: timedelta | float
@@ -86,9 +75,7 @@ class LocalTool(FunctionTool):
 
     Calls of a local tool are planned, approved, run and traced as those of a function tool. Its
     `on_invoke_tool` returns the content of the output item: a text, or a dict of the item's fields.
-
-    Attributes:
-        on_approval: called first for a call that needs approval; may decide instead of a person.
+    For a call that needs approval, `on_approval` is called first and may decide.
     """
 
     on_approval: OnApproval | None

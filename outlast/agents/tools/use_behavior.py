@@ -43,7 +43,6 @@ class FunctionToolResult:
     """The result of one tool call of a turn.
 
     Attributes:
-        tool: the tool.
         output: the tool's result, as the model would read it.
         run_item: the run's item with the output.
     """

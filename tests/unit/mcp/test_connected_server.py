@@ -466,7 +466,7 @@ def test_a_connection_that_nobody_closes_ends_with_its_event_loop() -> None:
         ({"max_list_pages": 0}, "'shelf': max_list_pages"),
         ({"client_session_timeout_seconds": -1}, "'shelf': client_session_timeout_seconds"),
         ({"require_approval": "perhaps"}, "require_approval is 'perhaps'"),
-        ({"required": "yes"}, "required= must be True or False, not 'yes'"),
+        ({"required": "yes"}, "required must be True or False, not 'yes'"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(options: Any, problem: str) -> None:
