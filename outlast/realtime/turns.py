@@ -87,7 +87,7 @@ class Turns:
         self._sent: dict[str, str] = {}
         self._claimed: set[str] = set()
         self._taken: set[str] = set()
-        self._known: set[str] = set()
+        self._ignored: set[str] = set()
         self._calls: set[str] = set()
 
     @property
@@ -97,7 +97,7 @@ class Turns:
 
     def ignore_item(self, item_id: str) -> None:
         """Leave out an item that the transcript has already, such as a message sent to the run."""
-        self._known.add(item_id)
+        self._ignored.add(item_id)
 
     def send(self, message: RealtimeModelUserInput) -> None:
         """Record a message that the program sends to the model.
@@ -125,7 +125,8 @@ class Turns:
             case RealtimeModelInputAudioTranscriptionCompletedEvent():
                 self._transcribe(event.item_id, event.transcript)
             case RealtimeModelTranscriptDeltaEvent() | RealtimeModelOutputTextDeltaEvent():
-                self._grow(event.response_id, event.item_id, event.delta)
+                texts = self._response(event.response_id).texts
+                texts[event.item_id] = texts.get(event.item_id, "") + event.delta
             case RealtimeModelAudioEvent():
                 self._response(event.response_id)
             case RealtimeModelToolCallEvent():
@@ -177,7 +178,7 @@ class Turns:
         said = [(item_id, self._said.pop(item_id)) for item_id in ids]
         for item_id, item in said:
             self._claimed.discard(item_id)
-            self._known.add(item_id)
+            self._ignored.add(item_id)
             if _is_silent(item):
                 self._taken.add(item_id)
         return tuple(raw for _, item in said if (raw := user_raw(item)) is not None)
@@ -206,14 +207,14 @@ class Turns:
         if isinstance(item, UserMessageItem):
             self._take_user_item(item)
         elif isinstance(item, AssistantMessageItem) and self._open is not None:
-            if item.item_id in self._known:
+            if item.item_id in self._ignored:
                 return
             existing = self._open.parts.get(item.item_id)
             is_known = isinstance(existing, AssistantMessageItem)
             self._open.parts[item.item_id] = merged(existing, item) if is_known else item
 
     def _take_user_item(self, item: UserMessageItem) -> None:
-        if item.item_id in self._known:
+        if item.item_id in self._ignored:
             if item.item_id in self._taken and not _is_silent(item):
                 self._late(item.item_id, item)
             return
@@ -224,7 +225,7 @@ class Turns:
         for sent_id, fingerprint in self._sent.items():
             if fingerprint == echo:
                 del self._sent[sent_id]
-                self._known.add(item.item_id)
+                self._ignored.add(item.item_id)
                 return
         self._said[item.item_id] = item
 
@@ -234,17 +235,13 @@ class Turns:
             self._said[item_id] = with_transcript(self._said[item_id], transcript)
         elif item_id in self._taken:
             self._late(item_id, spoken)
-        elif item_id not in self._known:
+        elif item_id not in self._ignored:
             self._said[item_id] = spoken
 
     def _late(self, item_id: str, item: UserMessageItem) -> None:
         """Keep a transcript that came after its turn: the next turn reports it."""
         self._taken.discard(item_id)
         self._said[item_id] = item
-
-    def _grow(self, response_id: str, item_id: str, delta: str) -> None:
-        response = self._response(response_id)
-        response.texts[item_id] = response.texts.get(item_id, "") + delta
 
     def _take_call(self, event: RealtimeModelToolCallEvent) -> list[FinishedTurn]:
         if event.call_id in self._calls:
