@@ -7,10 +7,9 @@ from functools import cache, partial
 from pkgutil import resolve_name
 from typing import Any
 
-from outlast.activities.errors import EffectError, lacking
+from outlast.activities.errors import EffectError, worker_lookup
 from outlast.activities.tracing import traced
 from outlast.activities.worker_deps import WorkerDeps
-from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
 from outlast.contract.effects import EffectRequest, kind_of
 from outlast.loop.calls import ModelReply, ToolResult
@@ -66,10 +65,8 @@ async def attempt_effect(
     if isinstance(effect, AgentEffect):
         if attempt.execution is not None:
             worker = replace(worker, execution=attempt.execution)
-        try:
+        with worker_lookup():
             worker = await worker.with_live_values(effect.context)
-        except UserError as error:
-            raise lacking(str(error)) from error
     work = partial(_function(kind_of(effect).function), worker, request, attempt)
     if not logger.isEnabledFor(logging.DEBUG):
         return await traced(request, work, attempt=attempt.number)

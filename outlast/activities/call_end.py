@@ -6,7 +6,7 @@ parent's hooks.
 
 from dataclasses import replace
 
-from outlast.activities.errors import failure_of, of_user_code
+from outlast.activities.errors import failure_of, user_code
 from outlast.activities.guardrails.tool_checks import ToolCheck, check_result
 from outlast.activities.invocation import Invocation
 from outlast.activities.parent_call import ParentCall
@@ -31,8 +31,6 @@ async def end_call(invocation: Invocation, parent_call: ParentCall, result: str)
         details = {**(checked.failure.details or {}), ENDS_CALLER: True}
         return replace(checked, failure=replace(checked.failure, details=details))
     read = result if checked.message is None else checked.message
-    try:
+    with user_code(f"on_tool_end of agent {parent_call.agent.name!r}"):
         await call_hooks(*parent_call.hook_calls("on_tool_end", invocation.wrapper, read))
-    except Exception as error:
-        raise of_user_code(f"on_tool_end of agent {parent_call.agent.name!r}", error) from error
     return checked

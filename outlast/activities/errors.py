@@ -4,9 +4,11 @@ Has the one table from exceptions of user code to retry or not.
 """
 
 import json
+from collections.abc import Generator
+from contextlib import contextmanager
 from datetime import timedelta
 
-from outlast.agents.errors import AgentsException
+from outlast.agents.errors import AgentsException, UserError
 from outlast.contract import failures
 from outlast.loop.values import Failure, JsonObject
 from outlast.ports.model import ModelError
@@ -73,6 +75,31 @@ def lacking(message: str) -> EffectError:
     Another worker may have it: during a deploy, old and new workers share a queue.
     """
     return EffectError(failures.WORKER_LACKS, message, retryable=True)
+
+
+@contextmanager
+def worker_lookup() -> Generator[None]:
+    """Turn the error of a name that this worker does not know into `lacking`."""
+    try:
+        yield
+    except UserError as error:
+        raise lacking(str(error)) from error
+
+
+@contextmanager
+def user_code(what: str) -> Generator[None]:
+    """Turn an exception of the user code `what` into the failure of the effect."""
+    try:
+        yield
+    except EffectError:
+        raise
+    except Exception as error:
+        raise of_user_code(what, error) from error
+
+
+def mistake(message: str) -> EffectError:
+    """Return the failure of an effect that no retry helps, because user code is wrong."""
+    return EffectError(failures.USER_ERROR, message, retryable=False)
 
 
 def of_model(error: ModelError) -> EffectError:

@@ -6,9 +6,9 @@ Every attempt of an effect makes one `Invocation` from its request and the worke
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
-from outlast.activities.errors import EffectError, lacking, of_user_code
+from outlast.activities.errors import mistake, user_code, worker_lookup
 from outlast.activities.parent_call import ParentCall, parent_call_of
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
@@ -22,50 +22,11 @@ from outlast.agents.errors import UserError
 from outlast.agents.guardrails.guardrail import InputGuardrail, OutputGuardrail
 from outlast.agents.hooks import AgentHookContext, HookCall, RunHooks, call_hooks, overrides
 from outlast.agents.usage import Usage
-from outlast.contract import failures, names
-from outlast.loop import values
+from outlast.contract import names
 from outlast.loop.changes import Change
 from outlast.loop.checks import RequiredStep
-from outlast.loop.values import Json, JsonObject
-
-
-class EffectRequest(Protocol):
-    """The fields that the requests of all effects with an agent share."""
-
-    @property
-    def agent(self) -> str:
-        """The agent's name."""
-        ...
-
-    @property
-    def context(self) -> Json:
-        """The run's context as JSON."""
-        ...
-
-    @property
-    def context_type(self) -> str | None:
-        """The name of its type."""
-        ...
-
-    @property
-    def settings(self) -> JsonObject | None:
-        """The run's settings."""
-        ...
-
-    @property
-    def usage(self) -> values.Usage:
-        """The usage of the run so far."""
-        ...
-
-    @property
-    def turn(self) -> int:
-        """The number of model calls for the current answer."""
-        ...
-
-    @property
-    def run_id(self) -> str:
-        """The workflow id."""
-        ...
+from outlast.loop.effects import AgentEffect
+from outlast.loop.values import NO_USAGE, JsonObject
 
 
 @dataclass(kw_only=True)
@@ -113,25 +74,23 @@ class Invocation:
         return self.worker.registry.name_of(self.agent)
 
     @classmethod
-    def of(cls, worker: WorkerDeps, request: EffectRequest, annotated: Any = None) -> "Invocation":
+    def of(cls, worker: WorkerDeps, request: AgentEffect, annotated: Any = None) -> "Invocation":
         """Return the invocation for a request.
 
         Raises:
             EffectError: the worker lacks the agent, or the context does not fit. Another worker may
             have it: during a deploy, old and new workers share a queue.
         """
-        try:
+        with worker_lookup():
             return cls(
                 worker=worker,
                 agent=worker.registry.agent(request.agent),
                 settings=request.settings or {},
                 borrowed=worker.borrow(request.context, request.context_type, annotated),
-                usage=Usage.of(request.usage),
-                turn=request.turn,
+                usage=Usage.of(getattr(request, "usage", NO_USAGE)),  # a preparation has none
+                turn=getattr(request, "turn", 0),
                 run_id=request.run_id,
             )
-        except UserError as error:
-            raise lacking(str(error)) from error
 
     def reference(self, key: str) -> Any:
         """Return the object that a setting names, or None if the run has no such setting.
@@ -153,10 +112,8 @@ class Invocation:
         Raises:
             EffectError: this worker does not have the name.
         """
-        try:
+        with worker_lookup():
             return self.worker.registry.reference(name)
-        except UserError as error:
-            raise lacking(str(error)) from error
 
     @cached_property
     def parent_call(self) -> ParentCall | None:
@@ -206,11 +163,11 @@ class Invocation:
         """The hooks of the run."""
         return self.tool.hooks if self.tool is not None else self.reference(HOOKS)
 
-    def hook_calls(self, run_method: str, agent_method: str, *arguments: Any) -> list[HookCall]:
-        """Return the calls of the run's and the agent's hooks at one step."""
+    def hook_calls(self, step: str, *arguments: Any, agent_step: str = "") -> list[HookCall]:
+        """Return the calls of the run's and the agent's hooks, which may name the step otherwise."""
         return [
-            HookCall(self.run_hooks, run_method, *arguments),
-            HookCall(self.agent.hooks, agent_method, *arguments),
+            HookCall(self.run_hooks, step, *arguments),
+            HookCall(self.agent.hooks, agent_step or step, *arguments),
         ]
 
     async def call_agent_hooks(
@@ -235,17 +192,17 @@ class Invocation:
             turn_input=turn_input(),
             tool_input=self.wrapper.tool_input,
         )
-        try:
-            await call_hooks(
-                *self.hook_calls(run_method, agent_method, context, self.agent, *arguments)
+        with user_code(f"{run_method} of agent {self.agent.name!r}"):
+            calls = self.hook_calls(
+                run_method, context, self.agent, *arguments, agent_step=agent_method
             )
-        except Exception as error:
-            raise of_user_code(f"{run_method} of agent {self.agent.name!r}", error) from error
+            await call_hooks(*calls)
         self.wrapper.context = context.context
 
-    def hooked(self, run_method: str, agent_method: str) -> bool:
+    def hooked(self, step: str, agent_step: str = "") -> bool:
         """Whether the run or the agent has a hook for a step."""
-        return overrides(self.run_hooks, run_method) or overrides(self.agent.hooks, agent_method)
+        own = self.agent.hooks
+        return overrides(self.run_hooks, step) or overrides(own, agent_step or step)
 
     def input_guardrails(self, agent: Agent[Any] | None = None) -> list[InputGuardrail[Any]]:
         """Return the input guardrails of an agent and of the run, in this order."""
@@ -289,7 +246,7 @@ class Invocation:
         try:
             return self.borrowed.changes(self.wrapper)
         except UserError as error:
-            raise EffectError(failures.USER_ERROR, str(error), retryable=False) from error
+            raise mistake(str(error)) from error
 
     def _named_list(self, key: str) -> Iterable[Any]:
         names: Any = self.settings.get(key)

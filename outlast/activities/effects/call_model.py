@@ -12,7 +12,15 @@ from typing import Any, cast
 
 from outlast.activities.attempt import FIRST, Attempt
 from outlast.activities.cost import cost_micros, price_for
-from outlast.activities.errors import EffectError, failure_of, lacking, of_model, of_user_code
+from outlast.activities.errors import (
+    EffectError,
+    failure_of,
+    mistake,
+    of_model,
+    of_user_code,
+    user_code,
+    worker_lookup,
+)
 from outlast.activities.inner_spans import model_span
 from outlast.activities.invocation import Invocation
 from outlast.activities.model.input import sent_input, sent_items, shown_items
@@ -31,7 +39,6 @@ from outlast.agents.config.run_config import CallModelData, ModelInputData
 from outlast.agents.config.settings import MODEL_REF, read_model_settings, read_tool_execution
 from outlast.agents.context.codec import context_type_of
 from outlast.agents.context.wrapper import show_turn
-from outlast.agents.errors import UserError
 from outlast.agents.hooks import call_hooks
 from outlast.agents.items.raw_items import copies
 from outlast.agents.prompt import prompt_of
@@ -44,7 +51,6 @@ from outlast.agents.schemas.provider_names import (
 from outlast.agents.tools.hosted import function_tools
 from outlast.agents.tools.use_behavior import JUDGED
 from outlast.agents.usage import plain_usage
-from outlast.contract import failures
 from outlast.contract.effects import EffectRequest
 from outlast.contract.names import SETTING_STREAM
 from outlast.loop.call_forms import FUNCTION, MCP_APPROVAL, form_of
@@ -189,20 +195,17 @@ def _has_readers(invocation: Invocation) -> bool:
 
 
 async def _call_start_hooks(invocation: Invocation, request: ModelRequest) -> None:
-    if not invocation.hooked("on_llm_start", "on_llm_start"):
+    if not invocation.hooked("on_llm_start"):
         return
     calls = invocation.hook_calls(
-        "on_llm_start",
         "on_llm_start",
         invocation.wrapper,
         invocation.agent,
         request.instructions,
         list(request.input),
     )
-    try:
+    with user_code(f"on_llm_start of agent {invocation.agent.name!r}"):
         await call_hooks(*calls)
-    except Exception as error:
-        raise of_user_code(f"on_llm_start of agent {invocation.agent.name!r}", error) from error
 
 
 def _with_own_names(response: ModelResponse, offer: OfferedTools) -> ModelResponse:
@@ -232,13 +235,11 @@ def invocation_of(worker: WorkerDeps, effect: CallModel) -> Invocation:
     Raises:
         EffectError: the worker lacks the agent, or an agent that it hands over to.
     """
-    try:
+    with worker_lookup():
         agent = worker.registry.agent(effect.agent)
         for entry in handoffs_of(agent):
             if not entry.picks_agent:
                 target_of(entry)  # fails now, before the model call is paid for
-    except UserError as error:
-        raise lacking(str(error)) from error
     invocation = Invocation.of(worker, effect, annotated_type(agent))
     invocation.server_managed = effect.conversation_id is not None or effect.chained
     invocation.decided = effect.decided
@@ -319,13 +320,11 @@ async def instructions_of(invocation: Invocation) -> str | None:
     if agent.instructions is None or isinstance(agent.instructions, str):
         return agent.instructions
     what = f"The instructions of agent {agent.name!r}"
-    try:
+    with user_code(what):
         text: object = await call(agent.instructions, invocation.wrapper, agent)
-    except Exception as error:
-        raise of_user_code(what, error) from error
     if not isinstance(text, str):
         message = f"{what} returned {type(text).__name__} instead of a string."
-        raise EffectError(failures.USER_ERROR, message, retryable=False)
+        raise mistake(message)
     return text
 
 
@@ -355,10 +354,8 @@ async def stored_prompt_of(invocation: Invocation) -> JsonObject | None:
     Raises:
         EffectError: the callable that chooses it failed.
     """
-    try:
+    with user_code(f"The prompt of agent {invocation.agent.name!r}"):
         return await prompt_of(invocation.agent.prompt, invocation.wrapper, invocation.agent)
-    except Exception as error:
-        raise of_user_code(f"The prompt of agent {invocation.agent.name!r}", error) from error
 
 
 def _output(agent: Agent[Any]) -> OutputSpec | None:
@@ -378,7 +375,7 @@ async def _apply_input_filter(
     chosen = invocation.reference("call_model_input_filter")
     if chosen is None:
         sent = sent_input(invocation, items)
-        is_seen = invocation.hooked("on_llm_start", "on_llm_start")
+        is_seen = invocation.hooked("on_llm_start")
         return instructions, copies(sent) if is_seen else sent
     what = "call_model_input_filter"
     shown = copies(shown_items(invocation, items))
@@ -386,13 +383,11 @@ async def _apply_input_filter(
     call_data = CallModelData[Any](
         model_data=copied, agent=invocation.agent, context=invocation.wrapper.context
     )
-    try:
+    with user_code(what):
         changed: object = await call(chosen, call_data)
-    except Exception as error:
-        raise of_user_code(what, error) from error
     if not isinstance(changed, ModelInputData):
         message = f"{what} returned {type(changed).__name__}: return ModelInputData(...)."
-        raise EffectError(failures.USER_ERROR, message, retryable=False)
+        raise mistake(message)
     _check_filter_result(changed.input, changed.instructions, what)
     return changed.instructions, sent_items(changed.input)
 
@@ -407,7 +402,7 @@ def _check_filter_result(items: object, instructions: object, what: str) -> None
     else:
         return
     message = f"{what} returned ModelInputData with {wrong!r:.80}: {fits}."
-    raise EffectError(failures.USER_ERROR, message, retryable=False)
+    raise mistake(message)
 
 
 def _chosen_model(invocation: Invocation) -> Any:
@@ -436,7 +431,7 @@ def _model_of(invocation: Invocation) -> tuple[Model, str]:
             f"{invocation.agent.name!r}, returned {type(found).__name__}: get_model must return a "
             "model, which is an object with get_response."
         )
-        raise EffectError(failures.USER_ERROR, message, retryable=False)
+        raise mistake(message)
     return cast("Model", found), model_label(model)
 
 
@@ -505,11 +500,9 @@ def _at_once(invocation: Invocation, plan: Plan) -> int | None:
 
 async def _after(invocation: Invocation, plan: Plan, response: ModelResponse) -> Failure | None:
     """Call the hooks after the model call, and return why the run cannot go on, if so."""
-    if not plan.reuses_call_id and invocation.hooked("on_llm_end", "on_llm_end"):
+    if not plan.reuses_call_id and invocation.hooked("on_llm_end"):
         seen = RunResponse.of(response)
-        calls = invocation.hook_calls(
-            "on_llm_end", "on_llm_end", invocation.wrapper, invocation.agent, seen
-        )
+        calls = invocation.hook_calls("on_llm_end", invocation.wrapper, invocation.agent, seen)
         try:
             await call_hooks(*reversed(calls))  # the agent's first, as in the SDK
         except Exception as error:  # noqa: BLE001  a hook's error fails the run without a retry

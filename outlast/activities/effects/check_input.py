@@ -30,36 +30,30 @@ async def check_input(
     del attempt
     effect = request.effect
     invocation = Invocation.of(worker, effect)
-    if effect.stage == "said":
-        return await _check_words(invocation, text_of(effect.items[0].raw))
-    content = as_input(effect.items, invocation)
-    checks = [
-        (guardrail, partial(guardrail.run, invocation.agent, content, invocation.wrapper))
-        for guardrail in _chosen(invocation.input_guardrails(), effect.stage)
-    ]
-    name = invocation.agent_name
-    records, error = await run_guardrails(checks, stage="input", agent=name, stop_at_error=True)
+    agent, wrapper, name = invocation.agent, invocation.wrapper, invocation.agent_name
+    if effect.stage == "said":  # output guardrails judge what people say
+        text = text_of(effect.items[0].raw)
+        judges = [one for one in invocation.output_guardrails() if one.judges_people]
+        what = f"An output guardrail of agent {name!r}"
+        records, error = await run_guardrails(
+            [(one, partial(one.run, wrapper, agent, text)) for one in judges],
+            stage="output",
+            agent=name,
+            output=text,
+            stop_at_error=True,
+        )
+    else:
+        content = as_input(effect.items, invocation)
+        checks = _chosen(invocation.input_guardrails(), effect.stage)
+        what = f"An input guardrail of agent {name!r}"
+        records, error = await run_guardrails(
+            [(one, partial(one.run, agent, content, wrapper)) for one in checks],
+            stage="input",
+            agent=name,
+            stop_at_error=True,
+        )
     if error is not None:
-        raise of_user_code(f"An input guardrail of agent {name!r}", error) from error
-    return CheckResult(
-        results=tuple(records),
-        failure=tripwire(invocation, records),
-        changes=invocation.changes(),
-    )
-
-
-async def _check_words(invocation: Invocation, text: str) -> CheckResult:
-    name = invocation.agent_name
-    checks = [
-        (guardrail, partial(guardrail.run, invocation.wrapper, invocation.agent, text))
-        for guardrail in invocation.output_guardrails()
-        if guardrail.judges_people
-    ]
-    records, error = await run_guardrails(
-        checks, stage="output", agent=name, output=text, stop_at_error=True
-    )
-    if error is not None:
-        raise of_user_code(f"An output guardrail of agent {name!r}", error) from error
+        raise of_user_code(what, error) from error
     failure = tripwire(invocation, records)
     return CheckResult(results=tuple(records), failure=failure, changes=invocation.changes())
 

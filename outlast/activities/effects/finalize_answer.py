@@ -13,7 +13,15 @@ from typing import Any, cast
 from outlast.activities.attempt import FIRST, Attempt
 from outlast.activities.call_end import end_call
 from outlast.activities.effects.check_input import as_input
-from outlast.activities.errors import EffectError, failure_of, is_retryable, lacking, of_user_code
+from outlast.activities.errors import (
+    EffectError,
+    failure_of,
+    is_retryable,
+    lacking,
+    of_user_code,
+    user_code,
+    worker_lookup,
+)
 from outlast.activities.guardrails.parallel import run_guardrails
 from outlast.activities.guardrails.tripwires import (
     guardrail_result_of,
@@ -195,15 +203,11 @@ async def _apply_tool_use_behavior(invocation: Invocation, candidate: Candidate)
         return None
     rule = cast("ToolsToFinalOutputFunction", invocation.agent.tool_use_behavior)
     owner = f"Agent {invocation.agent.name!r}"
-    try:
+    with user_code(f"tool_use_behavior of agent {invocation.agent.name!r}"):
         verdict = await judge(rule, invocation.wrapper, results, owner=owner)
         if not verdict.is_final_output:
             return None
         return _Output(**final_of_tool(invocation, verdict.final_output), replaced=True)
-    except Exception as error:
-        raise of_user_code(
-            f"tool_use_behavior of agent {invocation.agent.name!r}", error
-        ) from error
 
 
 async def _tool_result(invocation: Invocation, outcome: ToolOutcome) -> FunctionToolResult:
@@ -322,10 +326,8 @@ def _value(invocation: Invocation, candidate: Candidate) -> Any:
     schema = output_schema_of(invocation.agent.output_type)
     if schema is None or candidate.tool_made:
         return candidate.output
-    try:
+    with worker_lookup():
         return read_output(schema, candidate.output)
-    except UserError as error:
-        raise lacking(str(error)) from error
 
 
 def _run_data(invocation: Invocation, request: EffectRequest[FinalizeAnswer]) -> RunErrorData:
@@ -363,10 +365,8 @@ def _parts(request: EffectRequest[FinalizeAnswer]) -> tuple[tuple[Item, ...], tu
 
 def _finder(invocation: Invocation) -> Callable[[str], Agent[Any]]:
     def find(name: str) -> Agent[Any]:
-        try:
+        with worker_lookup():
             return invocation.worker.registry.agent(name)
-        except UserError as error:
-            raise lacking(str(error)) from error
 
     return find
 
@@ -377,7 +377,5 @@ def _message(text: str) -> JsonObject:
 
 
 async def _call(what: str, function: Any, *arguments: Any) -> Any:
-    try:
+    with user_code(what):
         return await call(function, *arguments)
-    except Exception as error:
-        raise of_user_code(what, error) from error

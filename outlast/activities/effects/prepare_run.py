@@ -10,7 +10,7 @@ from outlast.activities.approvals.gate import GuardedCall, tool_digest, tool_ver
 from outlast.activities.attempt import FIRST, Attempt
 from outlast.activities.effects.call_model import annotated_type
 from outlast.activities.effects.save_session import load
-from outlast.activities.errors import EffectError, of_user_code
+from outlast.activities.errors import EffectError, mistake, user_code
 from outlast.activities.invocation import Invocation
 from outlast.activities.parent_call import ParentCall, parent_call_of
 from outlast.activities.planning.plan import model_label
@@ -27,7 +27,7 @@ from outlast.loop.call_forms import FUNCTION, call_item
 from outlast.loop.calls import PreparedRun
 from outlast.loop.checks import LACKS_APPROVAL
 from outlast.loop.effects import PrepareRun
-from outlast.loop.values import NO_USAGE, JsonObject, Usage
+from outlast.loop.values import JsonObject
 
 
 async def prepare_run(
@@ -48,8 +48,8 @@ async def prepare_run(
         for name in worker.registry.unknown_references(references_in(settings)):
             worker.registry.reference(name)
     except UserError as error:
-        raise EffectError(failures.USER_ERROR, str(error), retryable=False) from error
-    invocation = Invocation.of(worker, _Request(effect), annotated_type(agent))
+        raise mistake(str(error)) from error
+    invocation = Invocation.of(worker, effect, annotated_type(agent))
     if invocation.parent_call is not None:
         await _check_approved(invocation, invocation.parent_call, attempt)
     content = await _content(invocation, effect)
@@ -107,25 +107,8 @@ async def _content(invocation: Invocation, request: PrepareRun) -> tuple[JsonObj
     parent_call = invocation.parent_call
     if parent_call is None:
         return request.input
-    what = f"The input of the tool {parent_call.tool.name!r}"
-    try:
+    with user_code(f"The input of the tool {parent_call.tool.name!r}"):
         built = await nested_input(parent_call.tool, parent_call.arguments)
-        what = f"on_tool_start of agent {parent_call.agent.name!r}"
+    with user_code(f"on_tool_start of agent {parent_call.agent.name!r}"):
         await call_hooks(*parent_call.hook_calls("on_tool_start", invocation.wrapper))
-    except Exception as error:
-        raise of_user_code(what, error) from error
     return messages_of(built)
-
-
-class _Request:
-    """A `PrepareRun` as an effect's request, without usage."""
-
-    usage: Usage = NO_USAGE
-    turn = 0
-
-    def __init__(self, request: PrepareRun) -> None:
-        self.agent = request.agent
-        self.context = request.context
-        self.context_type = request.context_type
-        self.settings = request.settings
-        self.run_id = request.run_id

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from outlast.activities.approvals.gate import GuardedCall, handoff_digest, handoff_verdict
 from outlast.activities.attempt import FIRST, Attempt
-from outlast.activities.errors import EffectError, lacking, of_user_code
+from outlast.activities.errors import EffectError, of_user_code, worker_lookup
 from outlast.activities.invocation import Invocation
 from outlast.activities.nested_stream import nested_events
 from outlast.activities.planning.plan import model_label
@@ -41,10 +41,8 @@ async def run_handoff(
         EffectError: user code failed, or the callback's input does not fit.
     """
     effect, items = request.effect, request.items
-    try:
+    with worker_lookup():
         entry = worker.registry.handoff(effect.agent, effect.name, effect.target)
-    except UserError as error:
-        raise lacking(str(error)) from error
     annotated = context_type_of(entry.on_handoff) if entry.on_handoff is not None else None
     invocation = Invocation.of(worker, effect, annotated)
     stopped = await _stopped(entry, invocation, effect, attempt)

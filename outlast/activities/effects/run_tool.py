@@ -207,11 +207,9 @@ async def _call_tool(this: _Attempt) -> ToolResult:
         this.checks = checked.records
         if checked.message is not None or checked.failure is not None:
             return _guardrail_result(this, checked)
-        if tool.tool_input_guardrails or invocation.hooked("on_tool_start", "on_tool_start"):
+        if tool.tool_input_guardrails or invocation.hooked("on_tool_start"):
             await call_hooks(
-                *invocation.hook_calls(
-                    "on_tool_start", "on_tool_start", context, invocation.agent, tool
-                )
+                *invocation.hook_calls("on_tool_start", context, invocation.agent, tool)
             )
             this.changes = this.borrower.changes(context)
     except Exception as error:  # noqa: BLE001  a guardrail or hook that raises ends the run
@@ -318,7 +316,7 @@ async def _finish(this: _Attempt, result: ToolResult) -> ToolResult:
         context.context = lent.context
     try:
         returned = result.output
-        is_observed = tool.tool_output_guardrails or invocation.hooked("on_tool_end", "on_tool_end")
+        is_observed = tool.tool_output_guardrails or invocation.hooked("on_tool_end")
         has_data = tool.custom_data_extractor is not None or context.custom_data is not None
         is_observed = is_observed or has_data
         if not is_observed and not result.failed:
@@ -338,9 +336,7 @@ async def _finish(this: _Attempt, result: ToolResult) -> ToolResult:
             returned = checked.message
         result = replace(result, custom_data=await _custom_data(this, result.output, returned))
         await call_hooks(
-            *invocation.hook_calls(
-                "on_tool_end", "on_tool_end", context, invocation.agent, tool, returned
-            )
+            *invocation.hook_calls("on_tool_end", context, invocation.agent, tool, returned)
         )
         changes = (
             this.borrower.changes(context)

@@ -11,7 +11,7 @@ from typing import Any, cast
 from pydantic_core import to_json
 
 from outlast.activities.attempt import FIRST, Attempt
-from outlast.activities.errors import lacking, of_user_code
+from outlast.activities.errors import of_user_code, user_code, worker_lookup
 from outlast.activities.parent_call import parent_call_of
 from outlast.activities.session import has_lost_items, load_session, save_items, to_session_item
 from outlast.activities.worker_deps import WorkerDeps
@@ -50,12 +50,10 @@ def session_of(registry: Registry, settings: JsonObject, tool: AgentTool | None 
     if tool is not None and tool.session is not None:
         return cast("Session", tool.session)
     described = cast("JsonObject", setting) if isinstance(setting, dict) else {}
-    try:
+    with worker_lookup():
         if REFERENCE in described:
             return _named_session(registry, described)
         return session_from_description(described)
-    except UserError as error:
-        raise lacking(str(error)) from error
 
 
 def _named_session(registry: Registry, described: JsonObject) -> Session:
@@ -90,7 +88,7 @@ async def load(
     """
     session = session_of(registry, settings, tool)
     callback = settings.get("session_input_callback")
-    try:
+    with user_code(_label(session)):
         return await load_session(
             session,
             new_items,
@@ -98,8 +96,6 @@ async def load(
             callback=registry.reference(callback) if isinstance(callback, str) else None,
             reasoning_item_id_policy=settings.get("reasoning_item_id_policy"),
         )
-    except Exception as error:
-        raise of_user_code(_label(session), error) from error
 
 
 async def save_session(

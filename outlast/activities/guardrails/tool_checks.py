@@ -41,14 +41,7 @@ async def check_call(tool: FunctionTool, context: ToolContext[Any]) -> ToolCheck
         Exception: any error of a guardrail.
     """
     data = ToolInputGuardrailData(context=context, agent=context.agent)
-    records: list[GuardrailRecord] = []
-    for guardrail in tool.tool_input_guardrails:
-        name = guardrail.get_name()
-        verdict = await traced_guardrail(name, partial(guardrail.run, data), tripped=_is_tripped)
-        records.append(_record("tool_input", name, context, verdict))
-        if verdict.behavior["type"] != "allow":
-            return _decision(records, verdict, failures.TOOL_INPUT_GUARDRAIL)
-    return ToolCheck(tuple(records))
+    return await _check("tool_input", tool.tool_input_guardrails, data)
 
 
 async def check_result(tool: FunctionTool, context: ToolContext[Any], output: Any) -> ToolCheck:
@@ -58,13 +51,19 @@ async def check_result(tool: FunctionTool, context: ToolContext[Any], output: An
         Exception: any error of a guardrail.
     """
     data = ToolOutputGuardrailData(context=context, agent=context.agent, output=output)
+    return await _check("tool_output", tool.tool_output_guardrails, data)
+
+
+async def _check(stage: GuardrailStage, guardrails: Sequence[Any], data: Any) -> ToolCheck:
     records: list[GuardrailRecord] = []
-    for guardrail in tool.tool_output_guardrails:
+    for guardrail in guardrails:
         name = guardrail.get_name()
-        verdict = await traced_guardrail(name, partial(guardrail.run, data), tripped=_is_tripped)
-        records.append(_record("tool_output", name, context, verdict))
+        verdict: ToolGuardrailFunctionOutput = await traced_guardrail(
+            name, partial(guardrail.run, data), tripped=_is_tripped
+        )
+        records.append(_record(stage, name, data.context, verdict))
         if verdict.behavior["type"] != "allow":
-            return _decision(records, verdict, failures.TOOL_OUTPUT_GUARDRAIL)
+            return _decision(records, verdict)
     return ToolCheck(tuple(records))
 
 
@@ -93,10 +92,12 @@ def _record(
 
 
 def _decision(
-    records: Sequence[GuardrailRecord], verdict: ToolGuardrailFunctionOutput, code: str
+    records: Sequence[GuardrailRecord], verdict: ToolGuardrailFunctionOutput
 ) -> ToolCheck:
     if verdict.behavior["type"] == "reject_content":
         return ToolCheck(tuple(records), message=verdict.behavior["message"])
     last = records[-1]
+    is_input = last.stage == "tool_input"
+    code = failures.TOOL_INPUT_GUARDRAIL if is_input else failures.TOOL_OUTPUT_GUARDRAIL
     message = f"The guardrail {last.name!r} of the tool {last.tool!r} triggered its tripwire."
     return ToolCheck(tuple(records), failure=Failure(code=code, message=message))

@@ -4,12 +4,11 @@ import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable
 from typing import TypeAlias, cast
 
-from outlast.activities.errors import EffectError, of_model, of_user_code
+from outlast.activities.errors import EffectError, mistake, of_model, of_user_code
 from outlast.activities.nested_stream import NestedStream
 from outlast.agents.callables import call
 from outlast.agents.errors import ModelTimeoutError
 from outlast.agents.usage import AnyUsage
-from outlast.contract import failures
 from outlast.loop.values import JsonObject
 from outlast.ports.model import Model, ModelError, ModelRequest, ModelResponse, response_of_stream
 from outlast.ports.model_arguments import CallObjects, by_record
@@ -76,7 +75,7 @@ async def _answer(
         raise
     except SystemExit as error:  # would end the worker's task, and be retried for ever
         message = f"{what} raised SystemExit: {error}"
-        raise EffectError(failures.USER_ERROR, message, retryable=False) from error
+        raise mistake(message) from error
     except Exception as error:
         raise of_user_code(what, error) from error
     if isinstance(answer, ModelResponse) and isinstance(cast("object", answer.usage), AnyUsage):
@@ -87,7 +86,7 @@ async def _answer(
         f"{what}: get_response returned{part}{returned}: "
         "return ModelResponse(output=[...], usage=Usage(...))."
     )
-    raise EffectError(failures.USER_ERROR, message, retryable=False)
+    raise mistake(message)
 
 
 def _stream(model: Model, request: ModelRequest, what: str) -> AsyncIterator[JsonObject]:
@@ -103,4 +102,4 @@ def _stream(model: Model, request: ModelRequest, what: str) -> AsyncIterator[Jso
         f"{what} cannot be streamed: make its stream_response an async generator of raw events "
         "(`async def` with `yield`), or run without streaming (Runner.run)."
     )
-    raise EffectError(failures.USER_ERROR, message, retryable=False)
+    raise mistake(message)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from outlast.activities.errors import EffectError, lacking, of_user_code
+from outlast.activities.errors import lacking, of_user_code, user_code
 from outlast.activities.failure_words import failure_words
 from outlast.activities.inner_spans import traced_listing
 from outlast.activities.invocation import Invocation
@@ -66,12 +66,8 @@ async def list_mcp_tools(invocation: Invocation, *, attempt: int = 1, attempts: 
             away.append(server.name)
             return None
 
-    try:
+    with user_code(f"Listing the MCP tools of agent {agent.name!r}"):
         tools = await mcp_tools_of(agent, invocation.wrapper, ask)
-    except EffectError:
-        raise
-    except Exception as error:
-        raise of_user_code(f"Listing the MCP tools of agent {agent.name!r}", error) from error
     invocation.worker.registry.keep_listed(invocation.agent_name, tools)
     return Listing(tools, away)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from outlast.activities.errors import EffectError, of_user_code
+from outlast.activities.errors import EffectError, mistake, user_code
 from outlast.activities.invocation import Invocation
 from outlast.activities.planning.mcp_listing import list_mcp_tools
 from outlast.agents.callables import call
@@ -84,7 +84,7 @@ async def offered_tools(invocation: Invocation, *, attempt: int = 1) -> OfferedT
     for name in sorted(tools.keys() & handoffs.keys()):
         if isinstance(tools[name], LocalTool):  # the handoff was added after the worker started
             message = handoff_clash(agent.name, name)
-            raise EffectError(failures.USER_ERROR, message, retryable=False)
+            raise mistake(message)
         _report_collision(
             invocation, f"Agent {agent.name!r}: the handoff {name!r} hides a tool of that name"
         )
@@ -117,7 +117,7 @@ def _check_server_managed(invocation: Invocation, handoffs: Iterable[Handoff]) -
             "would stay in the server-managed conversation history. Leave them out, or "
             "run without conversation_id and previous_response_id."
         )
-        raise EffectError(failures.USER_ERROR, message, retryable=False)
+        raise mistake(message)
     of_run = "handoff_input_filter" in invocation.settings
     filtered = [
         handoff.tool_name for handoff in handoffs if handoff.input_filter is not None or of_run
@@ -128,7 +128,7 @@ def _check_server_managed(invocation: Invocation, handoffs: Iterable[Handoff]) -
             f"{filtered[0]!r} of agent {invocation.agent.name!r}: no filter can change it there. Leave "
             "the filter out, or run without conversation_id and previous_response_id."
         )
-        raise EffectError(failures.USER_ERROR, message, retryable=False)
+        raise mistake(message)
 
 
 async def is_enabled(invocation: Invocation, name: str, entry: FunctionTool | Handoff) -> bool:
@@ -139,11 +139,8 @@ async def is_enabled(invocation: Invocation, name: str, entry: FunctionTool | Ha
     """
     if isinstance(entry.is_enabled, bool):
         return entry.is_enabled
-    try:
+    with user_code(f"is_enabled of {name!r} of agent {invocation.agent.name!r}"):
         return bool(await call(entry.is_enabled, invocation.wrapper, invocation.agent))
-    except Exception as error:
-        what = f"is_enabled of {name!r} of agent {invocation.agent.name!r}"
-        raise of_user_code(what, error) from error
 
 
 async def _enabled(

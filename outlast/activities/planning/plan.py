@@ -374,9 +374,7 @@ def _argument_problem(tool: FunctionTool, arguments: str, invocation: Invocation
     If hooks or guardrails observe the call, or the tool or run has its own error messages, the call
     runs and reports the problem then.
     """
-    is_hooked = invocation.hooked("on_tool_start", "on_tool_start") or invocation.hooked(
-        "on_tool_end", "on_tool_end"
-    )
+    is_hooked = invocation.hooked("on_tool_start") or invocation.hooked("on_tool_end")
     is_agent = isinstance(tool, AgentTool)
     has_own_text = (
         tool.failure_error_function is not default_tool_error or FORMATTER in invocation.settings
