@@ -117,17 +117,14 @@ class Target:
         return line if len(line) <= _LONGEST_QUOTE else line[:_LONGEST_QUOTE] + "…"
 
 
+def _failure(code: str, message: str, *, status: int | None = None) -> ModelError:
+    return ModelError(message, code=code, retryable=code in _RETRYABLE, status=status)
+
+
 def status_failure(
     report: object, target: Target, status: int, headers: Mapping[str, str]
 ) -> ModelError:
-    """Return the failure for a response with an HTTP error status.
-
-    Args:
-        report: the body's JSON, or its `error` field if there is one, or its text.
-        target: the destination of the call.
-        status: the HTTP status.
-        headers: the response's headers.
-    """
+    """Return the failure for a response with an HTTP error status, and this JSON or text."""
     if isinstance(report, str):
         report = _first_event(report)
     return reported_failure(report, target, status=status, headers=headers)
@@ -142,11 +139,8 @@ def reported_failure(
 ) -> ModelError:
     """Return the failure for an error that the provider reports.
 
-    Args:
-        report: the error object, in the provider's own format.
-        target: the destination of the call.
-        status: the HTTP status, unless it says nothing about the error.
-        headers: the response's headers; `retry-after` and `x-should-retry` are respected.
+    The report is in the provider's own format; `retry-after` and `x-should-retry` of the headers
+    are respected.
     """
     code = _code(report, status)
     headers = headers or {}
@@ -176,43 +170,30 @@ def connection_failure(cause: BaseException, target: Target) -> ModelError:
     if kind in {"DecodingError", "TooManyRedirects"}:
         return bad_response(target, f"{kind}: {cause}")
     root = _root(cause)
-    return ModelError(
+    return _failure(
+        "unreachable",
         f"Cannot reach the model provider at {target.base_url}: {type(root).__name__}"
         f" ({target.quote(str(root)) or 'no details'})."
         f" Check {target.address_from}, that a server runs there, and the network, proxies and"
         " certificates on the way.",
-        code="unreachable",
-        retryable=True,
     )
 
 
 def closed_socket(target: Target, closing: str) -> ModelError:
-    """Return the failure for a WebSocket that ended before the response was complete.
-
-    Args:
-        target: the destination of the call.
-        closing: how the connection ended: its code and reason.
-    """
-    return ModelError(
+    """Return the failure for a WebSocket that ended before the response was complete."""
+    return _failure(
+        "unreachable",
         f"The model provider at {target.base_url} closed the WebSocket before the response was"
         f" complete: {target.quote(closing)}.",
-        code="unreachable",
-        retryable=True,
     )
 
 
 def foreign_event(target: Target, kind: str | None) -> ModelError:
-    """Return the failure for an event of another response than the one in progress.
-
-    Args:
-        target: the destination of the call.
-        kind: the type of the event.
-    """
-    return ModelError(
+    """Return the failure for an event of another response than the one in progress."""
+    return _failure(
+        "bad_response",
         f"The model provider at {target.base_url} sent an event of an earlier response"
         f" ({target.quote(kind or 'without a type')}) over the WebSocket, which was closed.",
-        code="bad_response",
-        retryable=True,
     )
 
 
@@ -225,66 +206,60 @@ def oversized_frame(target: Target, *, is_request: bool) -> ModelError:
         else "an event of the response is larger than max_size of"
         " OpenAIResponsesWebSocketOptions. Raise it, or leave it out for no limit"
     )
-    return ModelError(
+    return _failure(
+        "invalid_request",
         f"The WebSocket to {target.base_url} was closed, because {problem}.",
-        code="invalid_request",
-        retryable=False,
     )
 
 
 def timeout_failure(target: Target) -> ModelError:
     """Return the failure for a call that took longer than its settings allow."""
-    return ModelError(_message("timeout", target, None, None), code="timeout", retryable=True)
+    return _failure("timeout", _message("timeout", target, None, None))
 
 
 def request_failure(error: Exception, target: Target) -> ModelError:
     """Return the failure for a request that cannot be encoded as JSON or headers."""
-    return ModelError(
+    return _failure(
+        "invalid_request",
         f"The request to {target.model} cannot be sent: {target.quote(str(error))}."
         " Check the items, tools and model settings for values that JSON or HTTP cannot express.",
-        code="invalid_request",
-        retryable=False,
     )
 
 
 def refused_request(target: Target, problem: str) -> ModelError:
     """Return the failure for a request that the provider cannot support."""
-    return ModelError(
+    return _failure(
+        "invalid_request",
         f"{target.path} at {target.base_url} does not support this request: {target.quote(problem)}",
-        code="invalid_request",
-        retryable=False,
     )
 
 
 def missing_key(target: Target) -> ModelError:
     """Return the failure for a call without an API key to a server that needs one."""
-    return ModelError(
+    return _failure(
+        "no_api_key",
         f"There is no API key for the model provider at {target.base_url}. Set OPENAI_API_KEY, or"
         " OPENAI_BASE_URL to a server on this machine, which needs none. Without a model, pass the"
         " worker scripted answers: model_provider=ScriptedModel(...) of outlast.testing.",
-        code="no_api_key",
-        retryable=False,
     )
 
 
 def shared_client(target: Target) -> ModelError:
     """Return the failure for a program's client that another open event loop uses."""
-    return ModelError(
+    return _failure(
+        "invalid_request",
         f"The client for {target.base_url} is used in another event loop, to which its connections"
         " belong. Make a client and its models in each event loop, or pass api_key and base_url"
         " instead of a client.",
-        code="invalid_request",
-        retryable=False,
     )
 
 
 def unsendable_key(target: Target) -> ModelError:
     """Return the failure for a key that is invalid as a header value."""
-    return ModelError(
+    return _failure(
+        "unauthorized",
         f"The API key for {target.base_url} holds characters that no key has, such as a line"
         " break or a typographic quote. Check OPENAI_API_KEY.",
-        code="unauthorized",
-        retryable=False,
     )
 
 
@@ -293,21 +268,19 @@ def bad_address(target: Target) -> ModelError:
     schemes, setting = "an http:// or https://", "OPENAI_BASE_URL or base_url="
     if target.address_from == SOCKET_ADDRESS:
         schemes, setting = "a ws:// or wss://", SOCKET_ADDRESS
-    return ModelError(
+    return _failure(
+        "not_found",
         f"The address of the model provider is not {schemes} URL with a host."
         f" Check {setting} (for {target.model!r}).",
-        code="not_found",
-        retryable=False,
     )
 
 
 def bad_response(target: Target, problem: str, *, status: int | None = None) -> ModelError:
     """Return the failure for a response that violates the API."""
-    return ModelError(
+    return _failure(
+        "bad_response",
         f"{_message('bad_response', target, status, problem)}"
         f" Check that {target.address_from} is the base URL of {target.path}.",
-        code="bad_response",
-        retryable=True,
         status=status,
     )
 
@@ -352,13 +325,7 @@ def _duration(seconds: float) -> timedelta | None:
 
 
 def wrong_redirect(target: Target, location: str, status: int) -> ModelError:
-    """Return the failure for a WebSocket's handshake that is redirected to what is no WebSocket.
-
-    Args:
-        target: the destination of the call.
-        location: the address that the server named.
-        status: the HTTP status.
-    """
+    """Return the failure for a WebSocket's handshake that is redirected to what is no WebSocket."""
     address = location.partition("?")[0]  # its query may hold secrets
     return bad_response(
         target, f"a redirect to {address}, which is no WebSocket, such as to a login", status=status
@@ -419,10 +386,7 @@ def _as_status(code: object) -> int | None:
 
 
 def _first_event(body: str) -> object:
-    """Return the error in a body of server-sent events, as some proxies send it.
-
-    Any other body is returned as it is.
-    """
+    """Return the error in a body of server-sent events, as some proxies send it, or the body."""
     from pydantic_core import from_json
 
     first = body.lstrip().partition("\n")[0]

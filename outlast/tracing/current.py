@@ -307,16 +307,7 @@ class NoSpan(Span[D]):
     __slots__ = ()
 
     def __init__(self, span_data: D) -> None:
-        self.trace = NO_TRACE
-        self.span_id = NO_ID
-        self.parent_id = None
-        self.span_data = span_data
-        self.error = None
-        self.started_at = None
-        self.ended_at = None
-        self.sensitive = False
-        self.durable = False
-        self._receivers = ()
+        super().__init__(NO_TRACE, span_data, span_id=NO_ID, sensitive=False)
 
     def start(
         self,

@@ -8,7 +8,7 @@ attempt and has a span of its own; an attempt that is reported twice has the sam
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from outlast.agents.config.run_config import DEFAULT_WORKFLOW_NAME
 from outlast.contract.names import SETTING_AS_TOOL, TRACE, question_key, tells_turns
@@ -173,15 +173,10 @@ class OuterCall:
 
 def outer_call(settings: JsonObject | None) -> OuterCall | None:
     """Return the call that started a nested run, or None for a run without a parent."""
-    settings_of_run: Any = (settings or {}).get(SETTING_AS_TOOL)
-    place: Any = (
-        cast("JsonObject", settings_of_run).get(TRACE)
-        if isinstance(settings_of_run, dict)
-        else None
-    )
-    if not isinstance(place, dict):
+    as_tool = _object((settings or {}).get(SETTING_AS_TOOL)) or {}
+    call = _object(as_tool.get(TRACE))
+    if call is None:
         return None
-    call = cast("JsonObject", place)
     key, effect = str(call.get("key")), call.get("effect")
     return OuterCall(
         key=key,

@@ -2,8 +2,8 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, TypedDict
 
 from outlast.loop.values import JsonObject
 
@@ -39,33 +39,56 @@ class SpanData(ABC):
         """Remove inputs and outputs; keep names and counts."""
 
 
+class _FieldsData(SpanData):
+    """The data of a kind whose fields are exported as they are."""
+
+    kind: ClassVar[str]
+    content: ClassVar[tuple[str, ...]] = ()
+    """The fields with inputs and outputs."""
+
+    @property
+    def type(self) -> str:
+        """The kind of work."""
+        return self.kind
+
+    def export(self) -> dict[str, Any]:
+        """Return the data as an exporter sends it."""
+        return {"type": self.kind, **self._fields()}
+
+    def drop_content(self) -> None:
+        """Remove inputs and outputs; keep names and counts."""
+        for name in self.content:
+            setattr(self, name, None)
+
+    def _fields(self) -> dict[str, Any]:
+        return {one.name: getattr(self, one.name) for one in fields(self)}  # pyright: ignore[reportArgumentType]  dataclasses
+
+
 @dataclass
-class AgentSpanData(SpanData):
+class AgentSpanData(_FieldsData):
     """The data of a span of an agent's work, up to its answer or handoff."""
 
+    kind = "agent"
     name: str
     handoffs: list[str] | None = None
     tools: list[str] | None = None
     output_type: str | None = None
 
-    @property
-    def type(self) -> str:
-        """`agent`."""
-        return "agent"
+
+class _StageData(_FieldsData):
+    """The data of a kind that backends only support as a custom span."""
 
     def export(self) -> dict[str, Any]:
-        """Return the data as an exporter sends it."""
-        return {
-            "type": self.type,
-            "name": self.name,
-            "handoffs": self.handoffs,
-            "tools": self.tools,
-            "output_type": self.output_type,
-        }
+        """Return the data as an exporter sends it, without the program's metadata."""
+        data = {"sdk_span_type": self.kind, **self._fields()}
+        del data["metadata"]
+        if data["usage"] is None:
+            del data["usage"]
+        return {"type": "custom", "name": self.kind, "data": data}
 
 
 @dataclass
-class TaskSpanData(SpanData):
+class TaskSpanData(_StageData):
     """The data of a span from a question to its answer.
 
     Attributes:
@@ -74,137 +97,85 @@ class TaskSpanData(SpanData):
         metadata: further data from the program; not exported.
     """
 
+    kind = "task"
     name: str
     usage: dict[str, Any] | None = None
     metadata: dict[str, Any] | None = None
 
-    @property
-    def type(self) -> str:
-        """`task`."""
-        return "task"
-
-    def export(self) -> dict[str, Any]:
-        """Return the data as an exporter sends it: as a custom span's."""
-        return _as_custom(self.type, self.usage, name=self.name)
-
 
 @dataclass
-class TurnSpanData(SpanData):
+class TurnSpanData(_StageData):
     """The data of a span of one turn: a model call and its tool calls.
 
     Attributes:
         turn: the number of the turn since the question, starting at 1.
-        agent_name: the agent that takes the turn.
         usage: the tokens used, including nested runs.
         metadata: further data from the program; not exported.
     """
 
+    kind = "turn"
     turn: int
     agent_name: str
     usage: dict[str, Any] | None = None
     metadata: dict[str, Any] | None = None
 
-    @property
-    def type(self) -> str:
-        """`turn`."""
-        return "turn"
-
-    def export(self) -> dict[str, Any]:
-        """Return the data as an exporter sends it: as a custom span's."""
-        return _as_custom(self.type, self.usage, turn=self.turn, agent_name=self.agent_name)
-
 
 @dataclass
-class FunctionSpanData(SpanData):
-    """The data of a span of a tool call."""
+class FunctionSpanData(_FieldsData):
+    """The data of a span of a tool call; the output is exported as a string."""
 
+    kind = "function"
+    content = ("input", "output", "mcp_data")
     name: str
     input: str | None = None
     output: Any = None
     mcp_data: JsonObject | None = None
 
-    @property
-    def type(self) -> str:
-        """`function`."""
-        return "function"
-
     def export(self) -> dict[str, Any]:
-        """Return the data as an exporter sends it; the output is a string."""
-        return {
-            "type": self.type,
-            "name": self.name,
-            "input": self.input,
-            "output": None if self.output is None else str(self.output),
-            "mcp_data": self.mcp_data,
-        }
-
-    def drop_content(self) -> None:
-        """Remove the arguments, the result and the MCP data."""
-        self.input = self.output = self.mcp_data = None
+        """Return the data as an exporter sends it."""
+        output = None if self.output is None else str(self.output)
+        return {**super().export(), "output": output}
 
 
 @dataclass
-class GenerationSpanData(SpanData):
+class GenerationSpanData(_FieldsData):
     """The data of a span of a model call.
 
     Attributes:
         input: the items of the request.
         output: the items of the response.
-        model: the model's name.
         model_config: the model's settings, without headers and request bodies: they may hold keys.
         usage: the tokens of this call.
     """
 
+    kind = "generation"
+    content = ("input", "output")
     input: Sequence[Mapping[str, Any]] | None = None
     output: Sequence[Mapping[str, Any]] | None = None
     model: str | None = None
     model_config: Mapping[str, Any] | None = None
     usage: dict[str, Any] | None = None
 
-    @property
-    def type(self) -> str:
-        """`generation`."""
-        return "generation"
-
-    def export(self) -> dict[str, Any]:
-        """Return the data as an exporter sends it."""
-        return {
-            "type": self.type,
-            "input": self.input,
-            "output": self.output,
-            "model": self.model,
-            "model_config": self.model_config,
-            "usage": self.usage,
-        }
-
-    def drop_content(self) -> None:
-        """Remove the items; keep model and usage."""
-        self.input = self.output = None
-
 
 @dataclass
-class ResponseSpanData(SpanData):
+class ResponseSpanData(_FieldsData):
     """The data of a span of a model call with a stored response.
 
     Attributes:
-        response: the response, as the provider sent it.
+        response: the response, as the provider sent it; its id, model and usage are exported.
         input: the input of the request.
     """
 
+    kind = "response"
     response: JsonObject | None = None
     input: str | Sequence[Mapping[str, Any]] | None = None
 
-    @property
-    def type(self) -> str:
-        """`response`."""
-        return "response"
-
     def export(self) -> dict[str, Any]:
-        """Return the data as an exporter sends it: the response's id, model and usage."""
+        """Return the data as an exporter sends it."""
         response = self.response or {}
         model = {"model": response["model"]} if "model" in response else {}
         return {
-            "type": self.type,
+            "type": self.kind,
             "response_id": response.get("id"),
             **model,
             "usage": response.get("usage"),
@@ -219,87 +190,42 @@ class ResponseSpanData(SpanData):
 
 
 @dataclass
-class GuardrailSpanData(SpanData):
+class GuardrailSpanData(_FieldsData):
     """The data of a span of a guardrail's check."""
 
+    kind = "guardrail"
     name: str
     triggered: bool = False
 
-    @property
-    def type(self) -> str:
-        """`guardrail`."""
-        return "guardrail"
-
-    def export(self) -> dict[str, Any]:
-        """Return the data as an exporter sends it."""
-        return {"type": self.type, "name": self.name, "triggered": self.triggered}
-
 
 @dataclass
-class HandoffSpanData(SpanData):
+class HandoffSpanData(_FieldsData):
     """The data of a span of a handoff."""
 
+    kind = "handoff"
     from_agent: str | None = None
     to_agent: str | None = None
 
-    @property
-    def type(self) -> str:
-        """`handoff`."""
-        return "handoff"
-
-    def export(self) -> dict[str, Any]:
-        """Return the data as an exporter sends it."""
-        return {"type": self.type, "from_agent": self.from_agent, "to_agent": self.to_agent}
-
 
 @dataclass
-class MCPListToolsSpanData(SpanData):
-    """The data of a span of listing an MCP server's tools.
+class MCPListToolsSpanData(_FieldsData):
+    """The data of a span of listing an MCP server's tools, by name."""
 
-    Attributes:
-        server: the name of the server.
-        result: the names of its tools.
-    """
-
+    kind = "mcp_tools"
     server: str | None = None
     result: list[str] | None = None
 
-    @property
-    def type(self) -> str:
-        """`mcp_tools`."""
-        return "mcp_tools"
-
-    def export(self) -> dict[str, Any]:
-        """Return the data as an exporter sends it."""
-        return {"type": self.type, "server": self.server, "result": self.result}
-
 
 @dataclass
-class CustomSpanData(SpanData):
+class CustomSpanData(_FieldsData):
     """The data of a custom span.
 
     The program chose to report `data`, so a run that leaves out inputs and outputs keeps it.
     """
 
+    kind = "custom"
     name: str
     data: dict[str, Any] = field(default_factory=dict[str, Any])
-
-    @property
-    def type(self) -> str:
-        """`custom`."""
-        return "custom"
-
-    def export(self) -> dict[str, Any]:
-        """Return the data as an exporter sends it."""
-        return {"type": self.type, "name": self.name, "data": self.data}
-
-
-def _as_custom(kind: str, usage: dict[str, Any] | None, **fields: Any) -> dict[str, Any]:
-    """Return the export of a kind that backends only support as a custom span."""
-    data = {"sdk_span_type": kind, **fields}
-    if usage is not None:
-        data["usage"] = usage
-    return {"type": "custom", "name": kind, "data": data}
 
 
 class DiscardedData(SpanData):

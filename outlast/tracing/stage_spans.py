@@ -60,18 +60,22 @@ class StageSpans:
         receivers = (Inline(receiver),)
         for change in changes:
             scope = _scope(run_id, start, change.stage)
+            if scope.disabled:
+                continue
             is_whole = change.stage.kind == "question" and not scope.is_joined
-            span = None if scope.disabled else self._span(scope, change.stage, receivers)
+            trace = scope.trace(receivers) if is_whole else None
+            span = self._span(scope, change.stage, receivers)
             if isinstance(change, StageBegun):
-                if is_whole and not scope.disabled:
-                    scope.trace(receivers).start()
+                if trace is not None:
+                    trace.start()
                 if span is not None:
                     span.start(at_seconds=change.stage.since_ms / 1000)
             else:
                 if span is not None:
                     _end(span, scope, change)
-                if is_whole and not scope.disabled:
-                    _end_trace(scope, receivers)
+                if trace is not None:
+                    trace.restore()
+                    trace.finish()
 
     def _span(self, scope: TraceScope, stage: Stage, receivers: Receivers) -> Span[Any] | None:
         """Return the span of a stage, or None if tracing is off for this kind of stage."""
@@ -145,9 +149,9 @@ def _end(span: Span[Any], scope: TraceScope, over: StageEnded) -> None:
     span.restore(started_at_seconds=over.stage.since_ms / 1000)
     data = span.span_data
     if isinstance(data, TaskSpanData):
-        data.usage = _task_usage(over.usage)
+        data.usage = _usage(over.usage, of_task=True)
     elif isinstance(data, TurnSpanData):
-        data.usage = _turn_usage(over.usage)
+        data.usage = _usage(over.usage)
     elif isinstance(data, HandoffSpanData):
         data.to_agent = over.target
     elif isinstance(data, FunctionSpanData):
@@ -157,30 +161,20 @@ def _end(span: Span[Any], scope: TraceScope, over: StageEnded) -> None:
     span.finish(at_seconds=over.at_ms / 1000)
 
 
-def _end_trace(scope: TraceScope, receivers: Receivers) -> None:
-    trace = scope.trace(receivers)
-    trace.restore()
-    trace.finish()
-
-
 def _error(failure: Failure, scope: TraceScope) -> SpanError:
     message = failure.message if scope.sensitive else failure.code
     return SpanError(message=message, data={"code": failure.code})
 
 
-def _turn_usage(usage: Usage) -> JsonObject | None:
-    """Return a turn's usage in the format of span data, or None without usage."""
+def _usage(usage: Usage, *, of_task: bool = False) -> JsonObject | None:
+    """Return usage in the format of span data, or None without usage."""
     if usage == NO_USAGE:
         return None
-    return {
+    counts: JsonObject = {
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
         "cached_input_tokens": usage.cached_tokens,
     }
-
-
-def _task_usage(usage: Usage) -> JsonObject | None:
-    turn = _turn_usage(usage)
-    if turn is None:
-        return None
-    return {**turn, "requests": usage.requests, "total_tokens": usage.total_tokens}
+    if of_task:
+        counts |= {"requests": usage.requests, "total_tokens": usage.total_tokens}
+    return counts
