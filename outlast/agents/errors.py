@@ -1,4 +1,35 @@
-"""The exceptions that users see, each with a stable code, which is the same on the wire."""
+"""The exceptions that users see: one tree of classes, each with a stable code.
+
+    AgentsException
+    ├── UserError                     the program is wrong: fix the code or the call
+    │   ├── RunNotFound               no run has this id
+    │   ├── RunAlreadyStarted         the id belongs to a run that was started differently
+    │   ├── RunBusy                   the run has too many unanswered messages
+    │   ├── RunClosed                 the run has ended and takes no more messages
+    │   └── ToolFailed                a tool failed, and its error is not shown to the model
+    ├── RunTerminated                 an operator or a limit of the server ended the run
+    ├── MaxTurnsExceeded              the run reached its limit of model calls
+    ├── ModelBehaviorError            the model's reply is invalid
+    ├── ModelRefusalError             the model refused to answer
+    ├── ModelCallFailed               the provider refused the request or failed on every attempt
+    ├── ModelTimeoutError             the model exceeded its timeout on every attempt
+    ├── ToolTimeoutError              a tool exceeded its timeout, which is not shown to the model
+    ├── InputGuardrailTripwireTriggered       a guardrail refused the input of the run
+    ├── OutputGuardrailTripwireTriggered      a guardrail refused the final output
+    ├── ToolInputGuardrailTripwireTriggered   a guardrail refused a tool call
+    ├── ToolOutputGuardrailTripwireTriggered  a guardrail refused a tool's output
+    ├── SessionFailed                 the session could not be written
+    ├── ConversationFull              the run is too large to take more
+    ├── ContentUnavailable            the store of large content cannot be reached
+    ├── RunCancelled                  somebody cancelled the run
+    ├── ApprovalExpired               nobody decided an approval in time
+    ├── BudgetExceeded                a budget is used up, and nobody extended it
+    ├── DecisionRefused               an approval decision was late, unknown or forged
+    ├── IdentityRefused               nothing proves who a person is
+    └── ServerUnavailable             no Temporal server answers
+
+A code is the same in the program and on the wire.
+"""
 
 from typing import Any, ClassVar, Self
 

@@ -14,7 +14,7 @@ from outlast.loop.values import JsonObject
 
 
 class StructuredToolInputBuilderOptions(TypedDict):
-    """The argument of an `input_builder`: a call's arguments, and what describes them.
+    """The argument of an `input_builder`: arguments and what describes them.
 
     `json_schema` is None unless `include_input_schema` is set.
     """

@@ -114,7 +114,7 @@ class ModelRetryAdviceRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicyContext:
-    """The argument of a retry policy: a failed attempt, the first of which is number 1.
+    """The argument of a retry policy: a failed attempt, counted from 1.
 
     Attributes:
         normalized: the failure in the same form for every provider.
