@@ -272,7 +272,7 @@ class RealtimeCall:
 
     async def _create_response(self, message: JsonObject) -> None:
         if self.is_responding:
-            words = "ScriptedConversation already has an active response in progress."
+            words = "Conversation already has an active response in progress."
             raise RefusedMessage("conversation_already_has_active_response", words)
         self._respond(message.get("response") or {})
 
