@@ -122,9 +122,6 @@ class DeltaReader:
         If the reply does not continue the seen events, it came from an attempt that this reader has
         not seen: all its events are returned, after a restart. Events that fill a gap are marked
         with `outlast.filled`.
-
-        Args:
-            response: a response object with its items under `output`.
         """
         if self.is_complete:
             return []

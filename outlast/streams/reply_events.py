@@ -65,15 +65,7 @@ def response_object(
     model: str = "",
     created_at: float = 0,
 ) -> JsonObject:
-    """Return a response object with these items and this usage.
-
-    Args:
-        output: the output items.
-        usage: the usage of the call.
-        response_id: the provider's id of the response, if any.
-        model: the name of the model.
-        created_at: seconds since 1970.
-    """
+    """Return a response object with these items and usage; `created_at` in seconds since 1970."""
     return {
         "id": response_id or "",
         "object": "response",
@@ -97,12 +89,7 @@ def response_object(
 
 
 def reply_events(response: JsonObject, split: Split = whole) -> Iterator[JsonObject]:
-    """Yield the stream events of a complete response, from `response.created` on.
-
-    Args:
-        response: a response object with its items under `output`.
-        split: cuts the texts into deltas.
-    """
+    """Yield the stream events of a complete response, from `response.created` on."""
     begun: JsonObject = {**response, "status": "in_progress", "output": [], "usage": None}
     if "completed_at" in begun:
         begun["completed_at"] = None
@@ -114,12 +101,9 @@ def reply_events(response: JsonObject, split: Split = whole) -> Iterator[JsonObj
 
 
 def item_events(item: JsonObject, index: int, split: Split = whole) -> Iterator[JsonObject]:
-    """Yield the stream events of one item of a reply.
+    """Yield the stream events of one item of a reply, whose texts `split` cuts into deltas.
 
-    Args:
-        item: the item. If it has no id, its events have an id made from its index.
-        index: the index of the item in the reply.
-        split: cuts the texts into deltas.
+    Without an id of the item, its events have one made from its index.
     """
     item = {"id": f"item_{index}", **item}
     place: JsonObject = {"item_id": item["id"], "output_index": index}

@@ -103,13 +103,7 @@ class DeltaWindow:
     """
 
     def __init__(self, *, effect: int, attempt: int, limit_bytes: int = BURST_BYTES) -> None:
-        """Create an empty window.
-
-        Args:
-            effect: the number of the model call's effect.
-            attempt: the number of the attempt, from 1.
-            limit_bytes: the maximum size of `details` as JSON.
-        """
+        """Create an empty window of at most `limit_bytes` as JSON; attempts count from 1."""
         self.effect = effect
         self._attempt = attempt
         self._usual = min(WINDOW_BYTES, limit_bytes)
@@ -152,11 +146,7 @@ class DeltaWindow:
         return self._size // WINDOW_BYTES + 1
 
     def note_sent(self, now: float) -> None:
-        """Record that the window is being sent.
-
-        Args:
-            now: the time in seconds, on any clock.
-        """
+        """Record that the window is being sent at a time in seconds, on any clock."""
         self.has_news = False
         self._sends.append((now, self.fed_bytes))
         while len(self._sends) > KEPT_SENDS and self._sends[1][0] <= now - KEPT_SECONDS:

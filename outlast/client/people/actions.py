@@ -130,11 +130,7 @@ class MessageReceipt:
 
 
 def person_of(by: By) -> Person:
-    """Return who acts.
-
-    Raises:
-        UserError: the value is neither a name nor a `Person`.
-    """
+    """Return who acts."""
     if by is None:
         return Person()
     if isinstance(by, Person):
@@ -145,13 +141,7 @@ def person_of(by: By) -> Person:
 
 
 def decision_of(request: RequestOrId, kind: VoteType, **fields: Any) -> Decision:
-    """Return a decision about a request, by somebody.
-
-    Args:
-        request: the request; with the request itself, the decision has its digest.
-        kind: the type of the decision.
-        **fields: `by`, which is a name or a `Person`, and further fields of the decision.
-    """
+    """Return a decision about a request; with the request itself, the decision has its digest."""
     person = person_of(fields.pop("by", None))
     seen = seen_request(request)
     if seen is not None and fields.get("args_digest") is None:
@@ -177,11 +167,7 @@ def seen_request(request: RequestOrId) -> ApprovalRequest | None:
 
 
 def id_of(request: RequestOrId) -> str:
-    """Return the id of a request.
-
-    Raises:
-        UserError: the value is neither a request nor an id.
-    """
+    """Return the id of a request."""
     if isinstance(request, Interruption | ApprovalRequest):
         return request.id
     if not isinstance(cast("object", request), str) or not request:
@@ -193,13 +179,7 @@ def id_of(request: RequestOrId) -> str:
 
 
 class People:
-    """Sends the actions of people to a run.
-
-    Args:
-        client: connected to the run's server.
-        address: the run.
-        state: reads the run's current state.
-    """
+    """Sends the actions of people to a run."""
 
     def __init__(
         self, client: Client, address: RunAddress, state: Callable[[], Awaitable[LoopState]]
@@ -469,11 +449,7 @@ def _message_status(state: LoopState, message_id: str) -> MessageStatus:
 
 
 def _earlier_receipt(request: ApprovalRequest, decision: Decision, run_id: str) -> DecisionReceipt:
-    """Return the receipt of a decision that was made before its run ended.
-
-    Raises:
-        DecisionRefused: the request was settled otherwise.
-    """
+    """Return the receipt of a decision that was made before its run ended."""
     made = [(vote.decision.type, vote.decision.by) for vote in request.votes]
     if (decision.type, decision.by) not in made:
         raise DecisionRefused(f"Approval {request.id}{settled_problem(request)}")
@@ -499,11 +475,7 @@ def _fields(person: Person) -> dict[str, Any]:
 
 
 def _check_json(decision: Decision) -> None:
-    """Refuse edited arguments and responses that cannot be sent.
-
-    Raises:
-        UserError: they are no JSON.
-    """
+    """Refuse edited arguments and responses that cannot be sent."""
     edited = cast("object", decision.edited_arguments)
     if edited is not None and not isinstance(edited, dict):
         raise UserError(

@@ -22,13 +22,6 @@ async def present_requests(root: LoopState, client: Client) -> tuple[ApprovalReq
     Reports of nested runs are not read: one may be late, and anybody who reaches the server may
     send one. The nested runs are those that the run waits for, if the server says that they are
     nested in it.
-
-    Args:
-        root: the run that lists the requests.
-        client: the client.
-
-    Raises:
-        AgentsException: the server refused, or a nested run cannot be read.
     """
     found = list(root.own_requests)
     waiting = _nested_ids(root)
@@ -66,16 +59,9 @@ async def is_nested_in(run_id: str, root_id: str, client: Client) -> bool:
 async def run_of_request(
     request_id: str, root: LoopState, client: Client
 ) -> tuple[str, ApprovalRequest | None]:
-    """Return the nested run that made a request, and the request if that run has ended.
+    """Return the id of the nested run that made a request; empty if the root run handles it.
 
-    Args:
-        request_id: the id of the request, such as `e3.a1`.
-        root: the run that received the decision.
-        client: the client.
-
-    Returns:
-        The nested run's id, or an empty string if the root run handles the request; and the request
-        itself, settled, if the nested run has ended.
+    With it comes the request, settled, if the nested run has ended.
     """
     for one in root.pending_approvals:
         if one.id == request_id:
@@ -90,11 +76,7 @@ async def run_of_request(
 
 
 async def state_of(run_id: str, client: Client) -> LoopState | None:
-    """Return the state of a run, or None if there is no such run any more.
-
-    Raises:
-        AgentsException: the server refused.
-    """
+    """Return the state of a run, or None if there is no such run any more."""
     try:
         return await RunReader(client, run_id).catch_up()
     except RPCError as error:

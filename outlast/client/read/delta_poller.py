@@ -48,11 +48,6 @@ async def with_deltas(
     Before the `Progress` with a model's reply come all events of the reply that were not yielded
     before, so the deltas of each reply add up to its text for every reader, live or late. The
     server is polled while the reader is busy, too, so that a slow reader misses nothing.
-
-    Args:
-        progress: the run's progress, from `RunHandle.follow`.
-        client: connected to the run's server.
-        run_id: the run's workflow id.
     """
     poller = DeltaPoller(client, run_id)
     polling = asyncio.create_task(poller.poll_repeatedly())

@@ -93,18 +93,11 @@ def changes(
     *,
     internal: bool = False,
 ) -> Iterator[NumberedEvent]:
-    """Yield the events between two consecutive states, in order.
+    """Yield the events between two consecutive states, in order, numbered from `next_id`.
 
     An answer that needs output guardrails comes after they pass; a blocked answer comes as its
-    placeholder.
-
-    Args:
-        before: the state before an event of the loop.
-        after: the state after it.
-        next_id: the number of the first event.
-        definitions: the agents that this process has.
-        internal: whether notes to the model, and answers that were not approved, are among them.
-            Users must not read these.
+    placeholder. With `internal`, notes to the model and answers that were not approved are among
+    the events: users must not read these.
     """
     for entry in after.items[released(before) : released(after)]:
         if entry.kind in INTERNAL_KINDS and not internal:

@@ -294,10 +294,7 @@ class RunReader:
     closed_by: HistoryEvent | None = None
 
     async def catch_up(self, run: str | None = None) -> LoopState:
-        """Read everything there is, and return the state. Does not wait.
-
-        Args:
-            run: the id of one of the run's executions; default: the newest.
+        """Read everything there is, of the newest execution or of `run`. Does not wait for more.
 
         Raises:
             RPCError: there is no such run.
@@ -311,15 +308,7 @@ class RunReader:
         return self.state
 
     async def read_all(self, run: str | None = None) -> AsyncGenerator[Progress]:
-        """Read everything there is from the run's first event on. Does not wait for more.
-
-        Args:
-            run: the id of one of the run's executions; default: the newest.
-
-        Raises:
-            RPCError: there is no such run.
-            ServerUnavailable: the server did not answer for too long.
-        """
+        """Read everything from the run's first event on; otherwise like `catch_up`."""
         if run is None:
             run = (
                 await retry_during_outage(self.client, self._handle(None).describe, self.patience)
@@ -336,9 +325,8 @@ class RunReader:
     async def follow(self, *, from_start: bool) -> AsyncGenerator[Progress]:
         """Read everything there is, and wait for more until the run is closed.
 
-        Args:
-            from_start: begin with the run's first history, if it is still retained, instead of the
-                newest, which holds the whole state.
+        Begin with the first history that is retained, or else with the newest, which holds the whole
+        state.
 
         Raises:
             RPCError: there is no such run.
@@ -430,11 +418,7 @@ class RunReader:
             yield Progress(ended, self.state, self.place)
 
     def _check_readable(self, reader: HistoryReader) -> None:
-        """Refuse a history if this client cannot decode its start.
-
-        Raises:
-            UserError: this client lacks the codec or the key.
-        """
+        """Refuse a history if this client lacks the codec or the key of its start."""
         start, closed = reader.start_payload, reader.closed_by
         failed = closed is not None and closed.HasField(
             "workflow_execution_failed_event_attributes"

@@ -23,13 +23,9 @@ Request: TypeAlias = tuple[str, str]
 
 
 def is_settled(state: LoopState, without: frozenset[Request] = frozenset()) -> bool:
-    """Whether the run only continues after a message or a decision.
+    """Whether the run only continues after a message or a decision, with its session saved.
 
-    Its session is saved by then.
-
-    Args:
-        state: the state of the run.
-        without: requests that were decided, although the run's state may not show it yet.
+    `without` are requests that were decided, although the state may not show it yet.
     """
     if state.phase == "closed":
         return True
@@ -77,7 +73,10 @@ class ReadRange:
     without: frozenset[Request] = frozenset()
 
     def is_settled(self, state: LoopState) -> bool:
-        """Whether a reader stops: a stream goes on while a person has the conversation."""
+        """Whether the run only continues after a message or a decision, with its session saved.
+
+        `without` are requests that were decided, although the state may not show it yet.
+        """
         return state.status != "held" and is_settled(state, self.without)
 
 
@@ -101,12 +100,7 @@ class ReadableRun(Protocol):
 class RunReading:
     """Opens a run when it is first read, and reads it live.
 
-    Args:
-        open_run: starts the run, or sends it decisions; returns the run and the range to read.
-        at_end: gets the last state when reading ends; None if the run did not settle.
-
-    Attributes:
-        client: the client for results to keep, once the run is open.
+    At the end, `at_end` gets the state in which the run settled, or None if it did not.
     """
 
     def __init__(
@@ -121,11 +115,7 @@ class RunReading:
         self._tried = asyncio.Event()
 
     async def states(self) -> AsyncGenerator[LoopState | RawEvent]:
-        """Yield the states of the run, beginning with the first of the range.
-
-        Raises:
-            AgentsException: the run cannot be opened, or the engine ended it.
-        """
+        """Yield the states of the run, beginning with the first of the range."""
         settled: LoopState | None = None
         try:
             try:

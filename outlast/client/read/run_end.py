@@ -15,13 +15,7 @@ from outlast.loop.values import Failure
 
 
 def result_or_raise(state: LoopState, definitions: LocalDefinitions, client: Any) -> RunResult:
-    """Return the result of a settled run, and update the program's context.
-
-    Raises:
-        RunCancelled: the run was cancelled.
-        AgentsException: the question has no answer; the subclass says why.
-        Exception: an exception of user code in the run.
-    """
+    """Return the result of a settled run, or raise its error; update the program's context."""
     definitions.update_context(state.context)
     if state.outcome == "cancelled":
         run_data = run_details(state, definitions)

@@ -13,13 +13,6 @@ async def notices_after_end(client: Client, execution: str) -> NoticeReceipt:
     """Return what became of the notices that the end of an execution left.
 
     What is still on its way is not part of it.
-
-    Args:
-        client: the client.
-        execution: Temporal's run id of the execution.
-
-    Raises:
-        RPCError: the server refused.
     """
     lost: list[Undelivered] = []
     delivered: list[Delivered] = []

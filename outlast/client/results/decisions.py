@@ -20,9 +20,7 @@ _OUTCOMES: Final[dict[ApprovalStatus, bool]] = {
 class ResultDecisions:
     """Implements `outlast.agents.context.wrapper.Decisions` for a result.
 
-    Args:
-        waiting: receives new decisions; `result.to_state()` starts with them.
-        snapshot: the state of the run.
+    `waiting` receives new decisions; `result.to_state()` starts with them.
     """
 
     def __init__(self, waiting: RunState, snapshot: loop.LoopState) -> None:

@@ -91,13 +91,7 @@ class Interruption(ToolApprovalItem):
 def interruption(
     request: ApprovalRequest, items: Sequence[Item], definitions: LocalDefinitions
 ) -> Interruption:
-    """Return an approval request as a public object.
-
-    Args:
-        request: the request.
-        items: the run's transcript; the calls of nested runs are elsewhere.
-        definitions: finds the calling agent.
-    """
+    """Return an approval request as a public object."""
     at = None if request.run_id else place_of_call(request, items)
     hides = bool(request.terms.redact)
     raw = _rebuilt_call(request, definitions) if at is None or hides else items[at].raw

@@ -3,7 +3,7 @@
 Agents, tools and guardrails that only the worker has are represented by stand-ins.
 """
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn, cast
@@ -52,20 +52,11 @@ class RemoteAgent:
 class LocalDefinitions:
     """The agents reachable from the program's starting agent, and the run's settings.
 
-    Args:
-        starting_agent: an `Agent`; of anything else only the name is used.
-        run_config: the settings of the run, for its guardrails.
-        context: the program's context.
-        context_type: the type of the context, if it is set separately.
-        lent: the context of an earlier call, for a run that resumes.
-        items_given: the program passed a list of items, even one with a single text.
-        make_context: makes the context from its JSON, if its type is not set.
-
     Attributes:
         context_type: the type of the run's context, or None.
-        make_context: makes the context from its JSON; or None.
-        lent: the program's context; None for none.
-        items_given: the program passed a list of items.
+        make_context: makes the context from its JSON, if its type is not set.
+        program_context: the program's own context, also of an earlier call for a run that resumes.
+        input_is_list: the program passed a list of items, even one with a single text.
         content: puts stored content back into values read from the run.
     """
 
@@ -188,34 +179,29 @@ class LocalDefinitions:
 
     def input_guardrail(self, agent: str, name: str) -> InputGuardrail[Any]:
         """Return an input guardrail of an agent or of the run's settings."""
-        definition = self.find_agent(agent)
-        own = [] if definition is None else definition.input_guardrails
-        found = _find([*own, *(self._config.input_guardrails or ())], name)
-        return found or InputGuardrail(_Elsewhere(name).check_input, name=name)
+        found = _find("input_guardrails", name, self.find_agent(agent), self._config)
+        return found or InputGuardrail(_Elsewhere(name).check, name=name)
 
     def output_guardrail(self, agent: str, name: str) -> OutputGuardrail[Any]:
         """Return an output guardrail of an agent or of the run's settings."""
-        definition = self.find_agent(agent)
-        own = [] if definition is None else definition.output_guardrails
-        found = _find([*own, *(self._config.output_guardrails or ())], name)
-        return found or OutputGuardrail(_Elsewhere(name).check_output, name=name)
+        found = _find("output_guardrails", name, self.find_agent(agent), self._config)
+        return found or OutputGuardrail(_Elsewhere(name).check, name=name)
 
     def tool_input_guardrail(self, agent: str, tool: str, name: str) -> ToolInputGuardrail[Any]:
         """Return a guardrail on the calls of a tool."""
-        definition = self.tool(agent, tool)
-        own = [] if definition is None else definition.tool_input_guardrails
-        return _find(own, name) or ToolInputGuardrail(_Elsewhere(name).check_call, name=name)
+        found = _find("tool_input_guardrails", name, self.tool(agent, tool))
+        return found or ToolInputGuardrail(_Elsewhere(name).check, name=name)
 
     def tool_output_guardrail(self, agent: str, tool: str, name: str) -> ToolOutputGuardrail[Any]:
         """Return a guardrail on the results of a tool."""
-        definition = self.tool(agent, tool)
-        own = [] if definition is None else definition.tool_output_guardrails
-        return _find(own, name) or ToolOutputGuardrail(_Elsewhere(name).check_call, name=name)
+        found = _find("tool_output_guardrails", name, self.tool(agent, tool))
+        return found or ToolOutputGuardrail(_Elsewhere(name).check, name=name)
 
 
-def _find(guardrails: Iterable[Any], name: str) -> Any:
-    """Return the guardrail object with a name, or None."""
-    objects = (guardrail for guardrail in guardrails if not isinstance(guardrail, str))
+def _find(kind: str, name: str, *definitions: object) -> Any:
+    """Return the first guardrail object of a kind with a name, or None."""
+    listed = [one for definition in definitions for one in getattr(definition, kind, None) or ()]
+    objects = (guardrail for guardrail in listed if not isinstance(guardrail, str))
     return next((guardrail for guardrail in objects if guardrail.get_name() == name), None)
 
 
@@ -225,19 +211,7 @@ class _Elsewhere:
 
     name: str
 
-    def check_input(self, context: Any, agent: Any, input: Any) -> NoReturn:
-        del context, agent, input
-        self._refuse()
-
-    def check_output(self, context: Any, agent: Any, agent_output: Any) -> NoReturn:
-        del context, agent, agent_output
-        self._refuse()
-
-    def check_call(self, data: Any) -> NoReturn:
-        del data
-        self._refuse()
-
-    def _refuse(self) -> NoReturn:
+    def check(self, *_arguments: object) -> NoReturn:
         raise UserError(
             f"The guardrail {self.name!r} is defined at the worker; this process only has its name "
             "and cannot run it."

@@ -10,13 +10,7 @@ from outlast.ports.run_response import RunResponse
 
 
 def run_responses(state: LoopState, *, after: int, until: int | None = None) -> list[ModelResponse]:
-    """Return the responses of a range of turns.
-
-    Args:
-        state: the state of the run.
-        after: the turn before the first one wanted.
-        until: the last turn wanted; default: the newest.
-    """
+    """Return the responses of the turns after `after`, up to `until` or the newest."""
     chosen = [
         response
         for response in state.responses

@@ -80,33 +80,14 @@ class MadeResult(RunResult):
     tool_output_guardrail_results: Any = None
     max_turns: Any = None
 
-    def __init__(
-        self,
-        *,
-        input: str | list[Any],
-        new_items: list[Any] | None = None,
-        raw_responses: list[Any] | None = None,
-        final_output: Any = None,
-        context_wrapper: Any = None,
-        _last_agent: Any = None,
-        last_agent: Any = None,
-        interruptions: list[Any] | None = None,
-        max_turns: int | None = None,
-        **guardrail_results: list[Any],
-    ) -> None:
-        unknown = guardrail_results.keys() - set(_RESULTS_OF_GUARDRAILS)
+    def __init__(self, *, input: str | list[Any], _last_agent: Any = None, **parts: Any) -> None:
+        unknown = parts.keys() - MadeResult.__annotations__.keys()
         if unknown:
             raise UserError(f"RunResult: there is no argument {', '.join(sorted(unknown))}.")
-        self.input = input
-        self.new_items = new_items or []
-        self.raw_responses = raw_responses or []
-        self.final_output = final_output
-        self.context_wrapper = context_wrapper
-        self.last_agent = last_agent if _last_agent is None else _last_agent
-        self.interruptions = interruptions or []
-        self.max_turns = max_turns
-        for name in _RESULTS_OF_GUARDRAILS:
-            setattr(self, name, guardrail_results.get(name) or [])
+        lists = dict.fromkeys(_LISTS, ()) | parts
+        vars(self).update(parts, input=input, **{name: lists[name] or [] for name in _LISTS})
+        if _last_agent is not None:
+            self.last_agent = _last_agent
 
     def to_input_list(self, mode: ToInputListMode = "preserve_all") -> list[Any]:
         """Return the input and the new items as input items."""
@@ -137,7 +118,10 @@ class MadeResult(RunResult):
         return f"RunResult(input={self.input!r}, final_output={self.final_output!r})"
 
 
-_RESULTS_OF_GUARDRAILS = (
+_LISTS = (
+    "new_items",
+    "raw_responses",
+    "interruptions",
     "input_guardrail_results",
     "output_guardrail_results",
     "tool_input_guardrail_results",
@@ -231,13 +215,7 @@ def run_details(state: RunSnapshot, definitions: LocalDefinitions = NOBODY) -> F
 def error_of(
     failure: Failure, state: RunSnapshot | None = None, definitions: LocalDefinitions = NOBODY
 ) -> Exception:
-    """Return the exception of a failure.
-
-    Args:
-        failure: the failure.
-        state: the run up to the failure, if it had started.
-        definitions: the agents that this process defines.
-    """
+    """Return the exception of a failure."""
     if state is None:
         return exception_of(failure)
     stage = code_of_tripwire(failure.code)

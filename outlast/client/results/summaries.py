@@ -9,13 +9,7 @@ from outlast.rendering import visible
 
 
 def result_summary(title: str, result: RunResultBase, *progress: str) -> str:
-    """Return the summary of a result.
-
-    Args:
-        title: the name of the result's class.
-        result: the result.
-        progress: lines about a run that may still be running; default: its last agent.
-    """
+    """Return the summary of a result."""
     lines = progress or (_agent_line("Last agent", result),)
     return _summary(title, [*lines, _output_text(result), *_counts(result)])
 

@@ -28,12 +28,7 @@ logger = get_logger(__name__)
 
 @asynccontextmanager
 async def warned_without_worker(client: Client, run_id: str) -> AsyncGenerator[None]:
-    """Log a warning if the block takes long and no worker polls the task queue.
-
-    Args:
-        client: a connected Temporal client.
-        run_id: the run that the block waits for.
-    """
+    """Log a warning if the block takes long and no worker polls the task queue."""
     watching = asyncio.create_task(_warn_if_unserved(client, run_id))
     try:
         yield
@@ -61,9 +56,6 @@ async def pollers(client: Client, task_queue: str) -> list[str]:
     """Return the identities of the workers that poll a task queue for workflows.
 
     A killed worker is listed until its last poll would have ended, about a minute.
-
-    Raises:
-        RPCError: the server refused.
     """
     answer = await client.workflow_service.describe_task_queue(
         DescribeTaskQueueRequest(

@@ -94,11 +94,7 @@ class RunOptions(StartOptions, total=False):
 
 
 def check_names(options: Mapping[str, Any], kind: type[Any], *, caller: str) -> None:
-    """Refuse unknown options, as Python does for a plain list of parameters.
-
-    Raises:
-        TypeError: one of them is not in the TypedDict `kind`.
-    """
+    """Refuse unknown options, as Python does for a plain list of parameters."""
     for name in options:
         if name not in kind.__optional_keys__:
             raise TypeError(f"{caller}() got an unexpected keyword argument {name!r}")
@@ -112,20 +108,7 @@ def run_input(
     stream: bool = False,
     **options: Unpack[StartOptions],
 ) -> records.RunInput:
-    """Return the input of the run's workflow.
-
-    Args:
-        starting_agent: an `Agent`, its name, or an object with its `name`.
-        input: a text, or Responses items.
-        keep_open: stay open after the answer and accept further messages.
-        stream: the run's model calls stream.
-        **options: those of `StartOptions`.
-
-    Raises:
-        UserError: an argument is invalid, or arguments exclude each other; the message says what to
-        do.
-        TypeError: the hooks are not run hooks.
-    """
+    """Return the input of the run's workflow; refuse invalid arguments and combinations."""
     context, session = options.get("context"), options.get("session")
     max_turns = options.get("max_turns", DEFAULT_MAX_TURNS)
     name = agent_name(starting_agent)
@@ -172,11 +155,7 @@ def place_options(
     blob_store: BlobStore | None,
     tenant: Tenant | str | None,
 ) -> RunOptions:
-    """Return the options for the place of runs; `Runner.using` explains them.
-
-    Raises:
-        UserError: an argument does not fit.
-    """
+    """Return the options for the place of runs; `Runner.using` explains them."""
     check_place(client=client, task_queue=task_queue)
     check_blob_store(blob_store)
     patience = None if patience is None else patience_of(patience)
@@ -194,11 +173,7 @@ _OF_NESTED: Final = re.compile(r".*/[^/]*-[0-9]+", re.DOTALL)
 
 
 def _check_new_id(id: object) -> None:
-    """Refuse an id for a new run that belongs to a nested run of another.
-
-    Raises:
-        UserError: the id ends like one of a nested run.
-    """
+    """Refuse an id for a new run that belongs to a nested run of another."""
     if isinstance(id, str) and _OF_NESTED.fullmatch(id):
         raise UserError(
             f"id={id!r:.200} has the form of the id of a nested run, which its parent may end. "
@@ -209,11 +184,7 @@ def _check_new_id(id: object) -> None:
 def check_place(
     id: object = None, client: object = None, task_queue: object = None, *, is_new: bool = False
 ) -> None:
-    """Refuse invalid values of the options that locate a run, or place a new one.
-
-    Raises:
-        UserError: a value is invalid; the message names the option.
-    """
+    """Refuse invalid values of the options that locate a run, or place a new one."""
     for name, value in (("id", id), ("task_queue", task_queue)):
         if value is None:
             continue
@@ -235,11 +206,7 @@ def check_place(
 
 
 def agent_name(agent: object) -> str:
-    """Return the name of the starting agent.
-
-    Raises:
-        UserError: the value is neither an agent nor a name.
-    """
+    """Return the name of the starting agent."""
     name = agent if isinstance(agent, str) else getattr(agent, "name", None)
     if not isinstance(name, str) or not name.strip():
         raise UserError(f"A run starts with an Agent or an agent's name, not {agent!r}.")

@@ -18,11 +18,6 @@ from outlast.loop import state as loop
 async def resume(handle: RunHandle, staged: RunState, *, context: Any = None) -> ReadRange:
     """Send a run its decisions and messages, and return the range to read now.
 
-    Args:
-        handle: the run.
-        staged: the decisions and messages.
-        context: the program's context, which must be the run's own.
-
     Raises:
         DecisionRefused: somebody else has decided differently in the meantime.
         RunClosed: the run was cancelled, or has ended and takes no more messages.
@@ -65,11 +60,7 @@ async def resume(handle: RunHandle, staged: RunState, *, context: Any = None) ->
 
 
 async def _send(handle: RunHandle, state: loop.LoopState, one: StagedDecision) -> None:
-    """Send a decision, unless it was sent before.
-
-    Raises:
-        DecisionRefused: the run has another decision.
-    """
+    """Send a decision, unless it was sent before."""
     if not one.run_id:
         if not _is_made(state, one):
             await handle.decide(one.decision, nested_id="")
@@ -83,11 +74,7 @@ async def _send(handle: RunHandle, state: loop.LoopState, one: StagedDecision) -
 
 
 def _is_made(state: loop.LoopState, one: StagedDecision) -> bool:
-    """Whether a run has this very decision, because it was sent before.
-
-    Raises:
-        DecisionRefused: the run has another decision.
-    """
+    """Whether a run has this very decision, because it was sent before."""
     request = request_in(state, one.decision.request_id)
     if request is None or request.status == "pending":
         return False

@@ -22,16 +22,8 @@ from outlast.ports.engine import Engine, Serving, local_engine
 class RunHost:
     """Hosts one run while a program starts it and waits for it.
 
-    Leaving the `with` block ends the wait, whatever the run does.
-
-    Args:
-        agent: an `Agent`, which this process can host, or a stand-in with its name.
-        client: the program's client; without one, the process has an engine.
-        task_queue: the task queue of the workers, if the program chose one.
-        context: the context of the run.
-        patience: how long to wait for a server that does not answer; by default, not as long where
-            this process hosts the run.
-        blob_store: the store for large content, if the program chose one.
+    Leaving the `with` block ends the wait, whatever the run does. An `Agent` is hosted by this
+    process, unless the program chose a client or a task queue.
     """
 
     def __init__(
@@ -75,30 +67,18 @@ class RunHost:
                 serving.leave()
 
     def release(self, *, ended: bool) -> None:
-        """Record that the run is settled, and that the program no longer waits for it.
-
-        Args:
-            ended: whether it has ended; otherwise it waits for people.
-        """
+        """Record that the run has ended, or waits for people; the program no longer waits for it."""
         while self._serving:
             self._serving.pop().release(ended=ended)
 
     def end_reading(self, state: LoopState | None) -> None:
-        """Record that reading has ended.
-
-        Args:
-            state: the state in which the run settled; None if it did not, or was not read.
-        """
+        """Record that reading has ended, in the state in which the run settled, if it did."""
         if state is not None:
             self.release(ended=state.phase == "closed")
         self.__exit__(None, None, None)
 
     async def client(self) -> Client:
-        """Return the client.
-
-        Raises:
-            ServerUnavailable: there is no server, and none can be started.
-        """
+        """Return the client."""
         client = self._client
         if client is None:
             if self._engine is None:
@@ -109,23 +89,14 @@ class RunHost:
         return client
 
     async def queue(self, run_id: str) -> str:
-        """Return the task queue for a new run.
-
-        Raises:
-            ServerUnavailable: as for `client`.
-            UserError: the agent cannot be hosted here.
-        """
+        """Return the task queue for a new run."""
         await self.client()
         if not self._is_here:
             return self._queue or names.TASK_QUEUE
         return (await self._serve(run_id)).queue
 
     async def handle(self, run_id: str, definitions: LocalDefinitions) -> RunHandle:
-        """Return a handle on the run.
-
-        Raises:
-            ServerUnavailable: as for `client`.
-        """
+        """Return a handle on the run."""
         return RunHandle(
             await self.client(),
             run_id,
@@ -135,12 +106,7 @@ class RunHost:
         )
 
     async def follow(self, handle: RunHandle) -> None:
-        """Host a run that was started before, here or by another program.
-
-        Raises:
-            RunNotFound: there is no such run.
-            UserError: the agent cannot be hosted here.
-        """
+        """Host a run that was started before, here or by another program."""
         if not self._is_here:
             return
         description = await handle.check()

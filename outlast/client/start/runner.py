@@ -483,11 +483,7 @@ async def _start(client: Client, run: NewRun, patience: timedelta) -> bool:
 
 
 async def _is_replaced(client: Client, run: NewRun, patience: timedelta) -> bool:
-    """Whether a new run replaces the run with this id; not if it is the same run.
-
-    Raises:
-        RunAlreadyStarted: the existing run was started differently and has not ended.
-    """
+    """Whether a new run replaces the run with this id; not if it is the same run."""
     address = RunAddress(client, run.id, patience)
     description = await address.ask(address.workflow.describe)
     other = difference(await description.memo_value(names.MEMO_INPUT_DIGEST, ""), run.digest)
@@ -502,13 +498,7 @@ async def _is_replaced(client: Client, run: NewRun, patience: timedelta) -> bool
 async def start_workflow(
     client: Client, run: NewRun, reuse: WorkflowIDReusePolicy
 ) -> WorkflowHandle[Any, Any]:
-    """Start the workflow, with search attributes if the namespace has them.
-
-    Raises:
-        RPCError: the server refuses, or does not answer.
-        UserError: the input is too large.
-        WorkflowAlreadyStartedError: the id is in use.
-    """
+    """Start the workflow, with search attributes if the namespace has them."""
     record, tenant = run.record, run.tenant
     payload = records.write(await with_content_stored(client, record))
     await check_size(client, payload)

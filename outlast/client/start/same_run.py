@@ -21,11 +21,8 @@ _LENGTH: Final = 16
 def start_digest(record: RunInput, tenant: Tenant | None, *, is_new_session: bool = False) -> str:
     """Return the digest of a start: one for each part, joined with dots.
 
-    Args:
-        record: the input of the run's workflow.
-        tenant: whose run it is.
-        is_new_session: the session got its id from a server for this start, so a second start of
-            the same program has another one, which says nothing.
+    A new session got its id from a server for this start, so a second start of the same program
+    has another one, which says nothing.
     """
     settings = record.settings or {}
     parts: list[Json] = [

@@ -18,24 +18,15 @@ CODEC_VARIABLE: Final = "OUTLAST_CODEC"
 
 
 def configured_converter() -> DataConverter | None:
-    """Return the data converter that the environment names, or None.
-
-    Raises:
-        UserError: there is no such codec.
-    """
+    """Return the data converter that the environment names, or None."""
     target = os.environ.get(CODEC_VARIABLE, "")
     return load_converter(target) if target else None
 
 
 def load_converter(target: str) -> DataConverter:
-    """Return the data converter at an address.
+    """Return the data converter at an address, `MODULE:NAME`, also of the current directory.
 
-    Args:
-        target: `MODULE:NAME` of a `PayloadCodec`, of a `DataConverter`, or of a class or function
-            that makes one of them. The module may be in the current directory.
-
-    Raises:
-        UserError: there is none.
+    The name is that of a `PayloadCodec`, of a `DataConverter`, or of a function that makes one.
     """
     module_name, _, name = target.partition(":")
     if not module_name or not name:

@@ -26,11 +26,7 @@ DEFAULT_ADDRESS = "localhost:7233"
 
 
 def is_configured() -> bool:
-    """Whether the environment or the profile file names a server.
-
-    Raises:
-        UserError: the configuration cannot be read.
-    """
+    """Whether the environment or the profile file names a server."""
     return bool(configuration())
 
 
@@ -94,11 +90,7 @@ def _reason(error: Exception) -> str:
 
 
 def configuration() -> dict[str, Any]:
-    """Return the arguments of `Client.connect` that the environment and the profile file name.
-
-    Raises:
-        UserError: the configuration cannot be read.
-    """
+    """Return the arguments of `Client.connect` that the environment and the profile file name."""
     try:
         return dict(ClientConfig.load_client_connect_config())
     except Exception as error:  # noqa: BLE001  the core raises different types

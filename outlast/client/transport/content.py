@@ -53,11 +53,7 @@ async def with_content_stored(client: Any, record: R) -> R:
 
 
 class ContentReader:
-    """Puts stored content back into values read from a run.
-
-    Args:
-        content: the store.
-    """
+    """Puts stored content back into values read from a run."""
 
     def __init__(self, content: LargeContent) -> None:
         self._content = content
@@ -98,11 +94,7 @@ class ContentReader:
         return self._read([value], self._content.joined_all)[0]
 
     def whole_raws(self, raws: list[JsonObject]) -> list[JsonObject]:
-        """Return raw items with their content; words take the place of damaged content.
-
-        Raises:
-            ContentUnavailable: as for `whole`.
-        """
+        """Return raw items with their content; words take the place of damaged content."""
         return self._read(raws, partial(self._content.whole_items, words_for="damaged"))
 
     def whole_item(self, item: Item) -> Item:

@@ -38,11 +38,6 @@ def exception_of(
     has imported. Its cause is outlast's own exception, which has the run. An exception of a tool is
     instead the cause of `ToolFailed`; but one of outlast's, such as `MaxTurnsExceeded` of a run that
     the tool started, is raised again.
-
-    Args:
-        failure: the failure.
-        run_data: the run up to the failure.
-        tripwire: the result of the guardrail that ended the run.
     """
     ours = as_openai_error(_ours(failure, run_data, tripwire))
     if isinstance(ours, errors.ToolFailed) and (own := _raised_by_tool(failure)) is not None:

@@ -10,11 +10,7 @@ from outlast.loop.values import JsonObject
 
 
 def check_input(value: object) -> str | list[JsonObject]:
-    """Return the input as plain data; refuse anything else before it is sent.
-
-    Raises:
-        UserError: the input is neither a text nor a list of items, or cannot be written as JSON.
-    """
+    """Return the input as plain data; refuse anything else before it is sent."""
     if isinstance(value, str):
         return value
     try:
@@ -31,21 +27,13 @@ def check_input(value: object) -> str | list[JsonObject]:
 
 
 def check_cancel_mode(mode: object) -> None:
-    """Refuse an unknown cancel mode, which the run would ignore.
-
-    Raises:
-        UserError: the mode is neither of the two.
-    """
+    """Refuse an unknown cancel mode, which the run would ignore."""
     if mode not in ("immediate", "after_turn"):
         raise UserError(f"cancel(mode=...) must be 'immediate' or 'after_turn', not {mode!r}.")
 
 
 def check_send_mode(mode: object) -> None:
-    """Refuse an unknown send mode.
-
-    Raises:
-        UserError: the mode is none of the three.
-    """
+    """Refuse an unknown send mode."""
     if mode not in get_args(SendMode):
         raise UserError(
             f"send(mode=...) must be 'queue', 'steer' or 'interrupt', not {mode!r:.80}."

@@ -70,15 +70,7 @@ _gone: "WeakSet[Client]" = WeakSet()
 
 
 def patience_of(patience: timedelta | None, default: timedelta = PATIENCE) -> timedelta:
-    """Return how long to wait for a server that does not answer.
-
-    Args:
-        patience: the user's value; None for that of the environment.
-        default: the value where the environment has none.
-
-    Raises:
-        UserError: the value is no duration.
-    """
+    """Return how long to wait for a server that does not answer: as passed, or of the environment."""
     if patience is not None:
         if not isinstance(patience, timedelta) or patience < timedelta(0):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UserError(f"patience= must be a timedelta of at least zero, not {patience!r}.")
@@ -117,11 +109,7 @@ def wait_seconds(attempt: int) -> float:
 
 
 class Outage:
-    """Measures how long a server has not answered.
-
-    Args:
-        patience: the longest outage to wait for.
-    """
+    """Measures how long a server has not answered."""
 
     def __init__(self, patience: timedelta) -> None:
         self._patience = patience
@@ -137,10 +125,8 @@ class Outage:
     async def wait(self, error: RPCError, *, since: float | None = None) -> None:
         """Wait until the next attempt is due.
 
-        Args:
-            error: the error of the failed attempt.
-            since: when the attempt began, by the event loop's clock; None if it may have been
-                answered in between.
+        `since` is when the failed attempt began, by the event loop's clock; None if the server may
+        have answered in between.
 
         Raises:
             RPCError: the error will not pass.
@@ -168,11 +154,6 @@ async def retry_during_outage(
 ) -> T:
     """Call a function, and repeat the call while the server does not answer.
 
-    Args:
-        client: the client of the call.
-        call: the function, which may be repeated safely.
-        patience: the longest outage to wait for.
-
     Raises:
         RPCError: the server refused.
         ServerUnavailable: the outage took too long.
@@ -191,10 +172,6 @@ async def watched(client: Client, call: Awaitable[T], outage: Outage) -> T:
 
     A connection to a server that is gone may stay silent for minutes. So a server that has answered
     no call of the client for a while is asked whether it is there.
-
-    Raises:
-        RPCError: the call failed.
-        ServerUnavailable: the outage took too long.
     """
     clock = asyncio.get_running_loop().time
     poll = asyncio.ensure_future(call)

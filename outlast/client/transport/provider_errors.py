@@ -44,9 +44,6 @@ def as_openai_error(error: AgentsException) -> AgentsException:
 
     It is returned unchanged if the package is not imported, and so nobody can catch its exceptions.
     Its `response` has the status and the `retry-after` of the provider's, but no body.
-
-    Args:
-        error: the exception, with its details.
     """
     openai = sys.modules.get("openai")
     if openai is None or not isinstance(error, ModelCallFailed | ModelTimeoutError):
@@ -71,12 +68,7 @@ def as_openai_error(error: AgentsException) -> AgentsException:
 def openai_error(kind: type[Exception], message: str) -> Exception | None:
     """Create an exception of the `openai` package that a program's own model raised.
 
-    Args:
-        kind: the class.
-        message: its message.
-
-    Returns:
-        The exception; None if the class is none of a provider's answer.
+    None if the class is none of a provider's answer.
     """
     openai = sys.modules.get("openai")
     if openai is None or not issubclass(kind, openai.APIError):

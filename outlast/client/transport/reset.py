@@ -20,10 +20,6 @@ async def reset_to_failed_step(client: Client, state: LoopState) -> None:
 
     Earlier steps keep their results; those of that workflow task are carried out again.
 
-    Args:
-        client: connected to the run's server.
-        state: the last state of the run.
-
     Raises:
         UserError: the run has not failed, or a retry cannot help.
         RPCError: the server refused.

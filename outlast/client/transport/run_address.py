@@ -58,9 +58,6 @@ async def check_size(client: Client, payload: JsonObject) -> None:
     """Refuse a payload that the server would refuse, measured after encoding.
 
     With external storage in the client, large payloads go there and are not measured.
-
-    Raises:
-        UserError: the payload is too large.
     """
     converter = client.data_converter
     if converter.external_storage is not None:
@@ -77,16 +74,8 @@ async def check_size(client: Client, payload: JsonObject) -> None:
 class RunAddress:
     """The address of a run, with calls to its server.
 
-    Args:
-        client: connected to the run's server.
-        run_id: the workflow id.
-        patience: how long to wait for a server that does not answer, or for a run that accepts
-            nothing; None for the default.
-
-    Attributes:
-        run_id: the workflow id.
-        patience: how long to wait.
-        workflow: the engine's handle.
+    `patience` is how long to wait for a server that does not answer, or for a run that accepts
+    nothing.
     """
 
     def __init__(self, client: Client, run_id: str, patience: timedelta | None = None) -> None:
@@ -184,11 +173,7 @@ class RunAddress:
         return AgentsException(f"The Temporal server refused: {error.message}")
 
     def checked(self, description: WorkflowExecutionDescription) -> WorkflowExecutionDescription:
-        """Return the server's description of a run, if the workflow is a run.
-
-        Raises:
-            RunNotFound: it is another workflow.
-        """
+        """Return the server's description of a run, if the workflow is a run."""
         if description.workflow_type != names.WORKFLOW:
             raise RunNotFound(
                 f"{self.run_id!r} is not a run of an agent, but a workflow of the type "
