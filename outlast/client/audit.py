@@ -306,7 +306,6 @@ def _of_request(
 
 
 def _audience(request: ApprovalRequest) -> Audience:
-    """Return everybody who may decide a request now, as one audience."""
     audiences, excludes = request.audiences, request.terms.audience.exclude_requester
     if any(not (one.subjects or one.groups) for one in audiences):
         return Audience(exclude_requester=excludes)
@@ -318,7 +317,6 @@ def _audience(request: ApprovalRequest) -> Audience:
 
 
 def _with_action(one: AuditRecord, event: Event | None) -> AuditRecord:
-    """Return a record with the times of what a person sent."""
     if not isinstance(event, HumanAction):
         return one  # a remembered decision, or the history is gone
     # The worker took an update while its sender waited; a signal waits for a worker.
@@ -399,7 +397,6 @@ def _newly_ignored(before: LoopState, event: Event | None, after: LoopState) -> 
 
 
 def _of_ignored(ignored: Ignored, event: Event | None, blank: AuditRecord) -> AuditRecord:
-    """Return the record of a refused attempt, with the claims of its sender."""
     one = replace(blank, at_ms=ignored.at_ms, note=f"{ignored.what}: {ignored.why}")
     one = _with_action(one, event)
     match event:
@@ -453,7 +450,6 @@ def _with_decision(one: AuditRecord, decision: Decision) -> AuditRecord:
 
 
 def _answer(response: Json) -> str:
-    """Return the answer of a `respond` decision as text; empty if there is none."""
     if response is None or isinstance(response, str):
         return response or ""
     return json.dumps(response, ensure_ascii=False)
@@ -629,7 +625,7 @@ class _Reading:
 
 
 async def _executions(client: Client, term: str, limit: int) -> tuple[list[_Execution], bool]:
-    """Return executions that match a query term, and whether there are more."""
+    """Return executions that match a query, and whether there are more."""
     query = f"WorkflowType = '{names.WORKFLOW}' AND ExecutionStatus != 'ContinuedAsNew' AND {term}"
     found: list[_Execution] = []
     try:

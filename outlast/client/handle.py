@@ -94,11 +94,7 @@ class SentMessage:
                 yield event
 
     async def outcome(self) -> MessageReceipt:
-        """Return the current outcome of the message; needs no worker.
-
-        Raises:
-            RunNotFound: there is no such run any more.
-        """
+        """Return the current outcome of the message; needs no worker."""
         return outcome_of(await self.handle.state(), self.id)
 
     async def withdraw(self) -> MessageReceipt:
@@ -112,9 +108,10 @@ class SentMessage:
 
 
 class RunHandle:
-    """A handle on one run, found by its id.
+    """A handle on one run, found by its id. Cheap to make; any number may exist.
 
-    Cheap to make; any number may exist.
+    Its methods raise `RunNotFound` if there is no such run, and `ServerUnavailable` if the server
+    does not answer for too long.
 
     Args:
         client: connected to the run's server.
@@ -123,13 +120,11 @@ class RunHandle:
         from_engine: the client belongs to this process's own engine, which may be another one by
             the time the run resumes.
         patience: how long calls wait for a server that does not answer, or for a run that accepts
-            nothing, before they raise `ServerUnavailable`; default: OUTLAST_PATIENCE_SECONDS, or
-            five minutes.
+            nothing; default: OUTLAST_PATIENCE_SECONDS, or five minutes.
 
     Attributes:
         id: the workflow id.
         client: the client.
-        kept_client: what results keep: the client, or `ENGINE`.
     """
 
     def __init__(
@@ -156,11 +151,7 @@ class RunHandle:
         return f"RunHandle({self.id!r})"
 
     async def check(self) -> WorkflowExecutionDescription:
-        """Check that the run exists, and return the server's description of it.
-
-        Raises:
-            RunNotFound: there is no such run, or it is another workflow.
-        """
+        """Check that the run exists, and return the server's description of it."""
         return self._address.checked(await self._address.ask(self._workflow.describe))
 
     async def result(self) -> RunResult:
@@ -180,11 +171,7 @@ class RunHandle:
         raise raised
 
     async def state(self) -> RunSnapshot:
-        """Return the run's current state, read from its history; needs no worker.
-
-        Raises:
-            RunNotFound: there is no such run.
-        """
+        """Return the run's current state, read from its history; needs no worker."""
         return (await self.present())[0]
 
     async def present(self) -> tuple[RunSnapshot, Place]:
@@ -234,12 +221,7 @@ class RunHandle:
         )
 
     async def wait_for_people(self) -> RunResult:
-        """Wait until the run is closed, or needs a person or a message.
-
-        Raises:
-            RunCancelled: the run was cancelled.
-            AgentsException: the question has no answer; the subclass says why.
-        """
+        """Wait until the run is closed, or needs a person or a message."""
         return await self.wait_until_settled((await self.present())[1])
 
     async def wait_until_settled(
@@ -258,7 +240,6 @@ class RunHandle:
     async def _until(
         self, condition: Callable[[RunSnapshot], bool], since: Place | None = None
     ) -> RunSnapshot:
-        """Return the first state that satisfies a condition, or the last state."""
         reader = self._reader()
         present = CaughtUp(since, from_start=False)
         async with aclosing(self._translated(reader.follow(from_start=False))) as following:
@@ -273,9 +254,6 @@ class RunHandle:
 
         Without `from_start`, begin with the run's state when it last continued as new, which is
         faster for a long conversation.
-
-        Raises:
-            RunNotFound: there is no such run.
         """
         following = self._translated(self._reader().follow(from_start=from_start))
         async with aclosing(following):
@@ -283,11 +261,7 @@ class RunHandle:
                 yield progress
 
     async def past(self) -> AsyncGenerator[Progress]:
-        """Yield every event of the run so far with the state after it; wait for no further one.
-
-        Raises:
-            RunNotFound: there is no such run.
-        """
+        """Yield every event of the run so far with the state after it; wait for no further one."""
         async with aclosing(self._translated(self._reader().read_all())) as reading:
             async for progress in reading:
                 yield progress
@@ -304,12 +278,7 @@ class RunHandle:
             raise await self._address.translate(error) from error
 
     async def read_states(self, read_range: ReadRange) -> AsyncGenerator[RunSnapshot | RawEvent]:
-        """Yield the states of a range and the models' events, until the run is settled.
-
-        Raises:
-            RunNotFound: there is no such run.
-            AgentsException: the engine ended the run.
-        """
+        """Yield the states of a range and the models' events, until the run is settled."""
         from_start = read_range.begins is None
         reader = self._reader()
         begun = CaughtUp(read_range.begins, from_start=from_start)
@@ -342,9 +311,6 @@ class RunHandle:
 
         Args:
             from_event: the number of the first event wanted: the last number seen plus one.
-
-        Raises:
-            RunNotFound: there is no such run.
         """
         async with aclosing(self._stream(self.follow(), RunSnapshot())) as events:
             async for event in events:
@@ -370,7 +336,7 @@ class RunHandle:
     async def _follow_since(
         self, begins: Callable[[RunSnapshot], bool]
     ) -> AsyncGenerator[Progress]:
-        """Follow from the newest history on, or from the first if `begins` held before it."""
+        """Follow from the newest history, or from the first if `begins` held before it."""
         async with aclosing(self.follow(from_start=False)) as following:
             async for first in following:
                 if begins(first.state):
@@ -486,11 +452,7 @@ class RunHandle:
         return await present_requests(await self.state(), self.client)
 
     async def undelivered(self) -> tuple[Undelivered, ...]:
-        """Return the newest notices about this run that nobody has heard of; needs no worker.
-
-        Raises:
-            RunNotFound: there is no such run.
-        """
+        """Return the newest notices about this run that nobody has heard of; needs no worker."""
         state, description = await self.state(), await self.check()
         execution = description.run_id
         if state.outcome is None or not execution:

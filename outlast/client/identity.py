@@ -367,7 +367,6 @@ def _check_arguments(
 
 
 def _key_of(token: str, jwks: Mapping[str, Any], jwt: Any) -> "PyJWK":
-    """Return the key of the set that the token names."""
     try:
         keys: list[PyJWK] = jwt.PyJWKSet.from_dict(dict(jwks)).keys
     except (jwt.PyJWTError, ValueError, TypeError, AttributeError):
@@ -410,7 +409,6 @@ def _text_or_none(value: object) -> str | None:
 
 
 def _groups_of(value: object, claim: str) -> Iterator[str]:
-    """Yield the groups of a claim: a list of texts, or one text that is one group."""
     entries = cast("list[object]", value) if isinstance(value, list) else [value]
     for entry in entries:
         if isinstance(entry, str):

@@ -24,7 +24,7 @@ from outlast.client.people.actions import By, DecisionReceipt, person_of
 from outlast.client.transport.outages import patience_of, retry_during_outage
 from outlast.contract import names
 from outlast.contract.searchability import searchable
-from outlast.loop.approvals import ApprovalRequest, Risk
+from outlast.loop.approvals import ApprovalRequest, Person, Risk
 from outlast.loop.state import LoopState
 from outlast.ports.engine import check_client
 from outlast.visibility.queries import equals, is_any_of, search_error
@@ -209,12 +209,32 @@ class InboxCriteria(TypedDict, total=False):
 class _Filter:
     """The criteria of a listing; None means any."""
 
-    group: str | None
-    risk: Risk | None
-    mine: tuple[str, ...] | None
-    due_before: datetime | None
+    group: str | None = None
+    risk: Risk | None = None
+    mine: By = None
+    due_before: datetime | None = None
     held: bool = False
-    person: str = ""
+    person: Person = field(init=False)
+    their_names: tuple[str, ...] = field(init=False)
+    """What a run may list for this person to decide it."""
+
+    def __post_init__(self) -> None:
+        group, risk, due_before = self.group, self.risk, self.due_before
+        if group is not None and (not isinstance(cast("object", group), str) or not group):
+            raise UserError(f"group= must be the name of a group, not {group!r:.80}.")
+        if risk is not None and risk not in get_args(Risk):
+            raise UserError(f"risk= must be 'low', 'medium' or 'high', not {risk!r:.80}.")
+        if due_before is not None and (
+            not isinstance(cast("object", due_before), datetime) or due_before.tzinfo is None
+        ):
+            raise UserError(
+                f"due_before= must be a datetime with a time zone, not {due_before!r:.80}. Write "
+                "such as datetime.now(UTC) + timedelta(hours=1)."
+            )
+        person = person_of(self.mine)
+        mentioned = dict.fromkeys((names.ANYBODY_MAY, person.subject, *person.groups))
+        object.__setattr__(self, "person", person)
+        object.__setattr__(self, "their_names", tuple(searchable(one) for one in mentioned if one))
 
     def query(self) -> str:
         """Return the filter in Temporal's query language; `accepts` is stricter."""
@@ -234,7 +254,7 @@ class _Filter:
         if self.group is not None:
             terms.append(is_any_of(names.ATTRIBUTE_GROUPS, [searchable(self.group)]))
         if self.mine is not None:
-            terms.append(is_any_of(names.ATTRIBUTE_GROUPS, self.mine))
+            terms.append(is_any_of(names.ATTRIBUTE_GROUPS, self.their_names))
         if self.risk is not None:
             terms.append(equals(names.ATTRIBUTE_RISK, self.risk))
         if self.due_before is not None:
@@ -245,12 +265,12 @@ class _Filter:
     def accepts(self, entry: InboxEntry, listed: Sequence[str]) -> bool:
         """Whether a run fits, with its groups and people as the server lists them."""
         if self._lists_held and entry.status == "held":
-            is_theirs = self.mine is None or searchable(self.person) == entry.held_by
+            is_theirs = self.mine is None or searchable(self.person.subject) == entry.held_by
             if is_theirs or not entry.pending:
                 return is_theirs
         if self.group is not None and searchable(self.group) not in listed:
             return False
-        return self.mine is None or not set(self.mine).isdisjoint(listed)
+        return self.mine is None or not set(self.their_names).isdisjoint(listed)
 
 
 class Inbox:
@@ -292,7 +312,7 @@ class Inbox:
             UserError: an argument does not fit, or the namespace lacks the search attributes.
             ServerUnavailable: the server does not answer.
         """
-        wanted = _filter(**criteria)
+        wanted = _Filter(**criteria)
         _check_limit(limit)
         while True:
             listed, page = await self._fetch(wanted.query(), limit, page)
@@ -469,44 +489,11 @@ async def _vote(
 
 
 def _urgency(entry: InboxEntry) -> tuple[bool, float, bool, int, datetime]:
-    """Return a sort key of an entry; the smallest is the most urgent."""
+    """Return a sort key; the smallest is the most urgent."""
     due = entry.due.timestamp() if entry.due is not None else 0.0
     risks: tuple[Risk, ...] = get_args(Risk)
     harm = -risks.index(entry.risk)
     return entry.due is None, due, entry.status != "held", harm, entry.started
-
-
-def _filter(
-    *,
-    group: str | None = None,
-    risk: Risk | None = None,
-    mine: By = None,
-    due_before: datetime | None = None,
-    held: bool = False,
-) -> _Filter:
-    if group is not None and (not isinstance(cast("object", group), str) or not group):
-        raise UserError(f"group= must be the name of a group, not {group!r:.80}.")
-    if risk is not None and risk not in get_args(Risk):
-        raise UserError(f"risk= must be 'low', 'medium' or 'high', not {risk!r:.80}.")
-    if due_before is not None and (
-        not isinstance(cast("object", due_before), datetime) or due_before.tzinfo is None
-    ):
-        raise UserError(
-            f"due_before= must be a datetime with a time zone, not {due_before!r:.80}. Write such as "
-            "datetime.now(UTC) + timedelta(hours=1)."
-        )
-    listed, person = None, person_of(mine)
-    if mine is not None:
-        mentioned = (names.ANYBODY_MAY, person.subject, *person.groups)
-        listed = tuple(searchable(one) for one in dict.fromkeys(mentioned) if one)
-    return _Filter(
-        group=group,
-        risk=risk,
-        mine=listed,
-        due_before=due_before,
-        held=held,
-        person=person.subject,
-    )
 
 
 def _check_limit(limit: object) -> None:
@@ -519,7 +506,6 @@ _Attributes: TypeAlias = dict[str, Any]
 
 
 def _attributes(execution: WorkflowExecutionInfo) -> _Attributes:
-    """Return our own search attributes of a run; the server writes them as JSON."""
     fields = execution.search_attributes.indexed_fields
     found: _Attributes = {
         name: json.loads(fields[name].data) for name in names.SEARCH_ATTRIBUTES if name in fields

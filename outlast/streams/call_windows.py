@@ -26,13 +26,7 @@ through a change."""
 
 @dataclass(frozen=True, slots=True)
 class FinishedCall:
-    """A model call that has ended with a reply.
-
-    Attributes:
-        run_id: the workflow id of its run.
-        effect: the number of its effect.
-        response_id: the provider's id of the reply.
-    """
+    """A model call that has ended with a reply."""
 
     run_id: str
     effect: int

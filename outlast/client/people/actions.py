@@ -210,8 +210,8 @@ class People:
                 address, names.UPDATE_DECIDE, decision, update_id(decision, again)
             )
         except RunClosed:
-            settled = await self._settled_in(address, decision.request_id)
-            if settled is None:
+            settled = await self._request(address, decision.request_id)
+            if address is self._address or settled is None or settled.status == "pending":
                 raise
             return _earlier_receipt(settled, decision, address.run_id)
         return DecisionReceipt(
@@ -230,9 +230,7 @@ class People:
         """
         if decision.seen is not None or decision.proof is not None:
             return decision
-        is_own = address is self._address
-        state = await self._state() if is_own else await state_of(address.run_id, self._client)
-        request = None if state is None else request_in(state, decision.request_id)
+        request = await self._request(address, decision.request_id)
         return decision if request is None else replace(decision, seen=request.seen)
 
     async def _withdrawals(
@@ -243,19 +241,14 @@ class People:
             return 0
         seen = seen_request(request)
         if seen is None:
-            is_own = address is self._address
-            state = await self._state() if is_own else await state_of(address.run_id, self._client)
-            seen = None if state is None else request_in(state, decision.request_id)
+            seen = await self._request(address, decision.request_id)
         made = (vote.decision for vote in seen.votes) if seen is not None else ()
         return sum((one.type, one.by) == ("withdraw", decision.by) for one in made)
 
-    async def _settled_in(self, address: RunAddress, request_id: str) -> ApprovalRequest | None:
-        """Return the request of a nested run that has ended."""
-        if address is self._address:
-            return None
-        nested = await state_of(address.run_id, self._client)
-        request = None if nested is None else request_in(nested, request_id)
-        return None if request is None or request.status == "pending" else request
+    async def _request(self, address: RunAddress, request_id: str) -> ApprovalRequest | None:
+        is_own = address is self._address
+        state = await self._state() if is_own else await state_of(address.run_id, self._client)
+        return None if state is None else request_in(state, request_id)
 
     async def ask_back(self, request: RequestOrId, question: str, by: By) -> DecisionReceipt:
         """Ask the agent something before a decision; see `RunHandle.ask_back`."""
@@ -464,7 +457,6 @@ def _earlier_receipt(request: ApprovalRequest, decision: Decision, run_id: str) 
 
 
 def _fields(person: Person) -> dict[str, Any]:
-    """Return the fields of a record that say who sends it."""
     return {
         "by": person.subject,
         "display": person.display,
@@ -475,7 +467,6 @@ def _fields(person: Person) -> dict[str, Any]:
 
 
 def _check_json(decision: Decision) -> None:
-    """Refuse edited arguments and responses that cannot be sent."""
     edited = cast("object", decision.edited_arguments)
     if edited is not None and not isinstance(edited, dict):
         raise UserError(

@@ -36,7 +36,6 @@ async def present_requests(root: LoopState, client: Client) -> tuple[ApprovalReq
 
 
 def _nested_ids(run: LoopState) -> list[str]:
-    """Return the ids of the nested runs that a run waits for."""
     return [one.nested_id for one in run.pending if isinstance(one, RunAgent)]
 
 

@@ -87,12 +87,7 @@ def _next(progress: AsyncIterator[Progress]) -> asyncio.Task[Progress | None]:
 
 @dataclass
 class DeltaPoller:
-    """Polls the server for the models' output in one run.
-
-    Attributes:
-        state: the run's state, as last passed to `take`.
-        has_events: set while there are events for `take_events`.
-    """
+    """Polls for the models' output in one run, whose state `take` has seen."""
 
     client: Client
     run_id: str

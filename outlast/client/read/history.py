@@ -256,7 +256,6 @@ class HistoryReader:
         return values[0] if values else None
 
     async def _failure(self, failure: FailureRecord, *, nested: bool = False) -> EngineFailure:
-        """Return the failure of an activity or a nested run, as the workflow reads it."""
         if failure.HasField("activity_failure_info") and failure.HasField("cause"):
             failure = failure.cause  # the SDK wraps the cause
         return failure_of_cause(await decode_failure(self.converter, failure), nested=nested)

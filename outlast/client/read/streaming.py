@@ -34,11 +34,7 @@ from outlast.tracing.receivers import REGISTRATION
 
 
 class RunSource(Protocol):
-    """The source of a run's states.
-
-    Attributes:
-        client: the client for results to keep, once the run is open; None without a server.
-    """
+    """The source of a run's states; `client` is for results to keep, once the run is open."""
 
     client: Any
 
@@ -60,13 +56,6 @@ class RunResultStreaming(RunResultBase):
 
     The run continues even if its events are not read. All members of a result can be read in the
     meantime, up to the run's current state.
-
-    Args:
-        source: the source of the run's states; it is opened in the background.
-        starting_agent: an `Agent`, or an object with its `name`.
-        run_input: the input of the run.
-        definitions: the agents that this process has.
-        max_turns: the maximum number of model calls for the answer.
 
     Attributes:
         max_turns: the maximum number of model calls for the answer; None for no limit.
@@ -225,7 +214,6 @@ class RunResultStreaming(RunResultBase):
             raise self._error
 
     def _end(self, reading: "asyncio.Task[None]") -> None:
-        """End the events, however the reading ended."""
         if not reading.cancelled():
             reading.exception()  # mark it as retrieved: `stream_events` raises it
         self.is_complete = True

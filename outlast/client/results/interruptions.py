@@ -119,7 +119,6 @@ def pending_in_order(state: LoopState) -> list[ApprovalRequest]:
 
 
 def _rebuilt_call(request: ApprovalRequest, definitions: LocalDefinitions) -> JsonObject:
-    """Return the call of a nested run's request, rebuilt from the request."""
     tool = definitions.tool(request.agent, request.name)
     return call_item(
         FUNCTION if tool is None else tool.form,

@@ -199,7 +199,6 @@ class LocalDefinitions:
 
 
 def _find(kind: str, name: str, *definitions: object) -> Any:
-    """Return the first guardrail object of a kind with a name, or None."""
     listed = [one for definition in definitions for one in getattr(definition, kind, None) or ()]
     objects = (guardrail for guardrail in listed if not isinstance(guardrail, str))
     return next((guardrail for guardrail in objects if guardrail.get_name() == name), None)

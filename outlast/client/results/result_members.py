@@ -60,12 +60,6 @@ NOBODY = LocalDefinitions()
 class RunResultBase:
     """The readable members of a run that has ended, waits, or is still running.
 
-    Args:
-        state: the state of the run.
-        definitions: the agents that this process defines.
-        answer: one of a conversation's answers; default: the newest question's.
-        client: the client that the run was read with; None for a run without a server.
-
     Attributes:
         snapshot: the state of the run.
     """
@@ -328,7 +322,6 @@ class RunResultBase:
 
     @cached_property
     def _decisions(self) -> ResultDecisions:
-        """The decisions made through the context of this result."""
         return ResultDecisions(self._waiting_state(), self.snapshot)
 
     def _waiting_state(self) -> RunState:
@@ -360,7 +353,6 @@ class RunResultBase:
         return replace(item, agent=next(later, self.snapshot.agent))
 
     def _forget(self) -> None:
-        """Forget cached members after the state has changed."""
         for name in _MADE & vars(self).keys():
             delattr(self, name)
 
@@ -406,7 +398,6 @@ class RunResultBase:
 
     @cached_property
     def _own(self) -> dict[int, RunItem]:
-        """The items that the run added to its input, by index in the transcript."""
         hidden = set(self.snapshot.hidden)
         return {
             at: self._definitions.run_item(self._attributed_item(at))

@@ -173,7 +173,6 @@ _OF_NESTED: Final = re.compile(r".*/[^/]*-[0-9]+", re.DOTALL)
 
 
 def _check_new_id(id: object) -> None:
-    """Refuse an id for a new run that belongs to a nested run of another."""
     if isinstance(id, str) and _OF_NESTED.fullmatch(id):
         raise UserError(
             f"id={id!r:.200} has the form of the id of a nested run, which its parent may end. "
@@ -216,7 +215,6 @@ def agent_name(agent: object) -> str:
 def _further_settings(
     hooks: object, handlers: dict[str, str], session: Session | None, *, stream: bool
 ) -> JsonObject:
-    """Return the settings that are passed beside the `RunConfig`."""
     settings: JsonObject = {
         HOOKS: hooks if hooks is None or isinstance(hooks, str) else _hooks_name(hooks),
         ERROR_HANDLERS: handlers,
@@ -257,7 +255,6 @@ def _thread(
 
 
 def _check_thread(thread: ServerThread, agent: object, config: RunConfig, session: object) -> None:
-    """Refuse options that conflict with a conversation on the provider's server."""
     if thread.conversation_id is not None:
         option, without = "conversation_id=", "without conversation_id="
     else:

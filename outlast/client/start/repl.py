@@ -77,7 +77,6 @@ async def _answer(
 
 
 async def _ask_decisions(result: RunResult | RunResultStreaming) -> RunState:
-    """Return the run's state with the decisions typed in the terminal."""
     state = result.to_state()
     for call in result.interruptions:
         answer = await _line(f"Allow {call.name}({call.arguments})? [y/N] ")

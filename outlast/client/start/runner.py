@@ -198,7 +198,6 @@ class Runner:
 
     @classmethod
     def _with_defaults(cls, options: RunOptions) -> RunOptions:
-        """Return the options of a call, with the defaults of `using`."""
         check_names(options, RunOptions, caller="Runner")
         passed = {name: value for name, value in options.items() if value is not None}
         return cast("RunOptions", {**options, **cls._place, **passed})
@@ -376,7 +375,6 @@ class _Call:
 
     @property
     def _context(self) -> Any:
-        """The program's context, from the call or from the resumed state."""
         context = self.options.get("context")
         if context is None and isinstance(self.input, RunState):
             return self.input.context_override
@@ -442,15 +440,7 @@ class _Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewRun:
-    """A run to start.
-
-    Attributes:
-        id: its id.
-        record: the input of its workflow.
-        queue: the task queue of its workers.
-        tenant: whose run it is.
-        is_new_session: its session got its id for this start.
-    """
+    """A run to start. A new session got its id for this start."""
 
     id: str
     record: records.RunInput

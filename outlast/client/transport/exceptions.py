@@ -116,7 +116,6 @@ def _raised_by_users(failure: Failure) -> Exception | None:
 
 
 def _imported_class(name: object) -> type[Exception] | None:
-    """Return the exception class with a name, if its module is already imported."""
     module_name, _, qualname = name.partition(":") if isinstance(name, str) else ("", "", "")
     found: Any = builtins if module_name == "builtins" else sys.modules.get(module_name)
     for part in qualname.split("."):

@@ -113,7 +113,6 @@ def _both(ours: type[AgentsException], theirs: type[Exception]) -> type[AgentsEx
 
 
 def _fill(error: Any, openai: ModuleType, status: int | None, details: JsonObject) -> None:
-    """Set what handlers of the package's exceptions read."""
     import httpx2
 
     error.request = httpx2.Request("POST", "https://model-provider.invalid")

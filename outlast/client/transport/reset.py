@@ -54,7 +54,6 @@ async def reset_to_failed_step(client: Client, state: LoopState) -> None:
 
 
 def _task_of_step(event: HistoryEvent, *, saves: bool) -> int | None:
-    """Return the number of the workflow task that scheduled a step, or None."""
     match event.event_type:
         case EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
             scheduled = event.activity_task_scheduled_event_attributes

@@ -19,7 +19,7 @@ B, C = replace(A, run_id="b"), replace(A, run_id="c")
 
 def query(**criteria: Any) -> str:
     options: dict[str, Any] = dict.fromkeys(("group", "risk", "mine", "due_before")) | criteria
-    return module._filter(**options).query()
+    return module._Filter(**options).query()
 
 
 def test_a_query_has_a_condition_for_each_criterion() -> None:
@@ -39,10 +39,10 @@ def test_a_query_has_a_condition_for_each_criterion() -> None:
 def test_what_no_server_can_search_for_is_compared_here() -> None:
     odd = 'the "team"'
     assert query(group=odd) == query()
-    criteria = module._filter(group=odd)
+    criteria = module._Filter(group=odd)
     assert criteria.accepts(B, [odd, "x"])
     assert not criteria.accepts(B, ["the 'team'"])
-    mine = module._filter(mine=Person(subject="ann", groups=(odd,)))
+    mine = module._Filter(mine=Person(subject="ann", groups=(odd,)))
     assert mine.accepts(B, ["*"])
     assert mine.accepts(B, [odd])
     assert not mine.accepts(B, ["billing"])
@@ -51,14 +51,14 @@ def test_what_no_server_can_search_for_is_compared_here() -> None:
 def test_held_conversations_are_listed_where_no_criterion_is_about_requests() -> None:
     held = replace(B, status="held", held_by="ann", pending=0)
     ann, bob = Person(subject="ann"), Person(subject="bob")
-    everybodys = module._filter(held=True)
+    everybodys = module._Filter(held=True)
     assert "OR OutlastStatus = 'held')" in everybodys.query()
     assert everybodys.accepts(held, [])
-    assert module._filter(mine=ann, held=True).accepts(held, [])
-    assert not module._filter(mine=bob, held=True).accepts(held, [])
-    high = module._filter(risk="high", held=True)
+    assert module._Filter(mine=ann, held=True).accepts(held, [])
+    assert not module._Filter(mine=bob, held=True).accepts(held, [])
+    high = module._Filter(risk="high", held=True)
     assert "held" not in high.query()
-    assert "held" not in module._filter().query()
+    assert "held" not in module._Filter().query()
 
 
 def test_the_most_urgent_entry_is_first_however_old() -> None:
