@@ -1,1 +1,0 @@
-"""Approval requests and decisions in the shapes of other systems, both ways."""
