@@ -21,7 +21,7 @@ from outlast.agents.usage import AnyUsage
 from outlast.loop.values import JsonObject
 from outlast.ports.session import item_limit
 from outlast.sessions.rows import read_rows
-from outlast.sessions.sqlite import MEMORY, SQLiteSession, Statements, quoted, transaction
+from outlast.sessions.sqlite import MEMORY, SQLiteSession, Statements, quoted
 
 MAIN = "main"
 """The branch that every session has."""
@@ -132,12 +132,11 @@ class AdvancedSQLiteSession(SQLiteSession):
         """
 
         def clear(connection: sqlite3.Connection) -> None:
-            with transaction(connection):
-                for _, key, _ in self._branches(connection):
-                    self._delete(connection, key)
-                connection.execute(self._more.delete_branches, (self.session_id, None, None))
+            for _, key, _ in self._branches(connection):
+                self._delete(connection, key)
+            connection.execute(self._more.delete_branches, (self.session_id, None, None))
 
-        await self._do(clear)
+        await self._do_in_transaction(clear)
         self._branch, self._key = MAIN, self.session_id
 
     # --- Turns ----------------------------------------------------------------------------------
@@ -293,22 +292,19 @@ class AdvancedSQLiteSession(SQLiteSession):
             raise BranchError("Branch name cannot be empty: leave it out, or choose one.")
 
         def copy(connection: sqlite3.Connection) -> tuple[str, str]:
-            with transaction(connection):
-                entries = self._read(connection, self._key)
-                first = next(
-                    (one for one in entries if one.is_users and one.turn == turn_number), None
+            entries = self._read(connection, self._key)
+            first = next((one for one in entries if one.is_users and one.turn == turn_number), None)
+            if first is None:
+                raise BranchError(
+                    f"Turn {turn_number} does not contain a user message in branch "
+                    f"{self._branch!r}, which has {_last_turn(entries)} turns."
                 )
-                if first is None:
-                    raise BranchError(
-                        f"Turn {turn_number} does not contain a user message in branch "
-                        f"{self._branch!r}, which has {_last_turn(entries)} turns."
-                    )
-                branch, key = self._add_branch(connection, branch_name, turn_number)
-                connection.execute(self._sql.touch, (key,))
-                connection.execute(self._more.copy, (key, self._key, first.row))
-                return branch, key
+            branch, key = self._add_branch(connection, branch_name, turn_number)
+            connection.execute(self._sql.touch, (key,))
+            connection.execute(self._more.copy, (key, self._key, first.row))
+            return branch, key
 
-        self._branch, self._key = await self._do(copy)
+        self._branch, self._key = await self._do_in_transaction(copy)
         return self._branch
 
     async def create_branch_from_content(
@@ -353,12 +349,11 @@ class AdvancedSQLiteSession(SQLiteSession):
             )
 
         def delete(connection: sqlite3.Connection) -> None:
-            with transaction(connection):
-                self._delete(connection, self._key_of(connection, branch_id))
-                names = (self.session_id, branch_id, branch_id)
-                connection.execute(self._more.delete_branches, names)
+            self._delete(connection, self._key_of(connection, branch_id))
+            names = (self.session_id, branch_id, branch_id)
+            connection.execute(self._more.delete_branches, names)
 
-        await self._do(delete)
+        await self._do_in_transaction(delete)
         if branch_id == self._branch:
             self._branch, self._key = MAIN, self.session_id
 

@@ -24,12 +24,10 @@ except ModuleNotFoundError as error:
     ) from error
 
 from outlast.agents.config.session_input import SessionSettings
-from outlast.agents.config.settings_field import as_settings
 from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
 from outlast.loop.values import JsonObject
-from outlast.ports.session import item_limit
-from outlast.sessions.rows import RowSession, read_rows, rows_after, write_row
+from outlast.sessions.rows import ClientSession, RowsToKeep
 
 logger = get_logger(__name__)
 
@@ -43,7 +41,7 @@ _INDEXED: "WeakKeyDictionary[Any, set[tuple[str, str]]]" = WeakKeyDictionary()
 """The collections whose index each client has made, as database and name."""
 
 
-class MongoDBSession(RowSession):
+class MongoDBSession(ClientSession):
     """A session in MongoDB.
 
     Any number of sessions and processes may use the same server at the same time. The items of one
@@ -79,17 +77,13 @@ class MongoDBSession(RowSession):
         messages_collection: str = "agent_messages",
         session_settings: SessionSettings | Mapping[str, Any] | None = None,
     ) -> None:
-        if not isinstance(cast("object", session_id), str) or not session_id:
-            raise UserError("MongoDBSession: session_id must be a non-empty string.")
+        super().__init__(session_id, session_settings)
         if not isinstance(cast("object", client), AsyncMongoClient):
             raise UserError(
                 "MongoDBSession: client must be a pymongo.AsyncMongoClient, not "
                 f"{type(client).__name__}."
             )
-        self.session_id = session_id
-        self.session_settings = as_settings(SessionSettings, session_settings or {})
         self._client = client
-        self._owns_client = False
         self._place = (database, sessions_collection)
         safe: dict[str, Any] = {
             "read_preference": ReadPreference.PRIMARY,
@@ -136,77 +130,8 @@ class MongoDBSession(RowSession):
             session_settings=session_settings,
             **kwargs,
         )
-        session._owns_client = True
+        session._close_client = client.close
         return session
-
-    @property
-    def client(self) -> "AsyncMongoClient[Any]":
-        """The client, for other sessions."""
-        return self._client
-
-    async def get_items(self, limit: int | None = None) -> list[Any]:
-        """Return the newest items, at most `limit` of them, oldest first.
-
-        Rows that are no JSON objects are skipped with a warning in the log, and not counted.
-
-        Args:
-            limit: the maximum number of items; None for the limit of the session's settings, if
-                any, else for all items.
-        """
-        count = item_limit(limit, self.session_settings)
-        if count == 0:
-            return []
-        while True:
-            batches = await self._batches(await self._find())
-            at_most = count or len(batches)
-            while (rows := await self._rows(batches[-at_most:])) is not None:
-                items = read_rows(rows, session_id=self.session_id)
-                if count is None:
-                    return items
-                if len(items) >= count or at_most >= len(batches):
-                    return items[-count:]
-                at_most *= 2
-
-    async def replace_items(self, old: list[Any], new: list[Any]) -> bool:
-        """Replace the oldest items in one step, and keep the newer ones.
-
-        The keys of saved items stay, so that a repeated save stays without effect.
-
-        Args:
-            old: the oldest items, as `get_items` returned them.
-            new: the items to put in their place.
-
-        Returns:
-            Whether they were replaced; false if the session no longer begins with the old items.
-        """
-        added = [write_row(item) for item in new]
-        while True:
-            record = await self._record()
-            rows = await self._rows(record["batches"])
-            if rows is None:
-                continue
-            newer = rows_after(rows, old, session_id=self.session_id)
-            if newer is None:
-                return False
-            if await self._swap(record, 0, [*added, *newer]):
-                return True
-
-    async def pop_item(self) -> Any | None:
-        """Remove and return the newest item; None if the session is empty.
-
-        Newer rows that are no JSON objects are removed, too.
-        """
-        while await self._find() is not None:
-            record = await self._record()
-            kept = len(record["batches"]) - 1
-            if kept < 0:
-                return None
-            rows = await self._rows(record["batches"][kept:])
-            if rows is None or not await self._swap(record, kept, rows[:-1]):
-                continue  # another writer came first
-            if items := read_rows(rows[-1:], session_id=self.session_id):
-                return items[0]
-        return None
 
     async def clear_session(self) -> None:
         """Delete all items of the session and the keys of saved items."""
@@ -228,11 +153,6 @@ class MongoDBSession(RowSession):
         except PyMongoError:
             return False
         return True
-
-    async def close(self) -> None:
-        """Close the client, if `from_uri` created it."""
-        if self._owns_client:
-            await self._client.close()
 
     # --- The documents ----------------------------------------------------------------------------
 
@@ -299,6 +219,38 @@ class MongoDBSession(RowSession):
         if done.matched_count == 0:
             await self._delete(added)
         return bool(done.matched_count)
+
+    async def _newest(self, at_most: int | None) -> tuple[list[str], bool]:
+        while True:
+            batches = await self._batches(await self._find())
+            count = len(batches) if at_most is None else at_most
+            rows = await self._rows(batches[-count:] if count else [])
+            if rows is not None:
+                return rows, count >= len(batches)
+
+    async def _replace(self, added: list[str], rows_to_keep: RowsToKeep) -> bool:
+        while True:
+            record = await self._record()
+            rows = await self._rows(record["batches"])
+            if rows is None:
+                continue
+            kept = rows_to_keep(rows)
+            if kept is None:
+                return False
+            if await self._swap(record, 0, [*added, *kept]):
+                return True
+
+    async def _pop(self) -> str | None:
+        while await self._find() is not None:
+            record = await self._record()
+            kept = len(record["batches"]) - 1
+            if kept < 0:
+                return None
+            rows = await self._rows(record["batches"][kept:])
+            # Otherwise, another writer came first, or the document is lost.
+            if rows is not None and await self._swap(record, kept, rows[:-1]) and rows:
+                return rows[-1]
+        return None
 
     async def _swap(self, record: JsonObject, kept: int, rows: Sequence[str]) -> bool:
         """Replace all documents but the first ones by others; return False if one was added."""

@@ -20,10 +20,8 @@ except ModuleNotFoundError as error:
     ) from error
 
 from outlast.agents.config.session_input import SessionSettings
-from outlast.agents.config.settings_field import as_settings
 from outlast.agents.errors import UserError
-from outlast.ports.session import item_limit
-from outlast.sessions.rows import RowSession, read_rows, rows_after, write_row
+from outlast.sessions.rows import ClientSession, RowsToKeep
 
 REPEATS_FOR = timedelta(minutes=10)
 """How long a call of `add_items` is remembered. The client repeats commands whose reply was lost."""
@@ -47,7 +45,7 @@ return 1
 """Add rows and their key in one step. KEYS: the session, its rows, its keys, this call."""
 
 
-class RedisSession(RowSession):
+class RedisSession(ClientSession):
     """A session in Redis.
 
     Any number of sessions and processes may use the same server at the same time. The items of one
@@ -81,8 +79,7 @@ class RedisSession(RowSession):
         ttl: int | None = None,
         session_settings: SessionSettings | Mapping[str, Any] | None = None,
     ) -> None:
-        if not isinstance(cast("object", session_id), str) or not session_id:
-            raise UserError("RedisSession: session_id must be a non-empty string.")
+        super().__init__(session_id, session_settings)
         if not callable(getattr(redis_client, "register_script", None)):
             raise UserError(
                 "RedisSession: redis_client must be a client of redis.asyncio, not "
@@ -91,10 +88,7 @@ class RedisSession(RowSession):
         is_ttl = isinstance(ttl, int) and not isinstance(ttl, bool) and ttl > 0
         if ttl is not None and not is_ttl:
             raise UserError(f"RedisSession: ttl must be a positive number of seconds, not {ttl!r}.")
-        self.session_id = session_id
-        self.session_settings = as_settings(SessionSettings, session_settings or {})
         self._client: Any = redis_client
-        self._owns_client = False
         self._ttl = ttl
         self._key = f"{key_prefix}:{session_id}"
         self._rows = f"{self._key}:messages"
@@ -132,74 +126,8 @@ class RedisSession(RowSession):
                 "redis://, rediss:// and unix://."
             ) from None
         session = cls(session_id, redis_client=client, session_settings=session_settings, **kwargs)
-        session._owns_client = True
+        session._close_client = client.aclose
         return session
-
-    @property
-    def client(self) -> Any:
-        """The client, for other sessions."""
-        return self._client
-
-    async def get_items(self, limit: int | None = None) -> list[Any]:
-        """Return the newest items, at most `limit` of them, oldest first.
-
-        Rows that are no JSON objects are skipped with a warning in the log, and not counted.
-
-        Args:
-            limit: the maximum number of items; None for the limit of the session's settings, if
-                any, else for all items.
-        """
-        count = item_limit(limit, self.session_settings)
-        if count == 0:
-            return []
-        at_most = count or 0
-        while True:
-            rows = await self._client.lrange(self._rows, -at_most, -1)
-            items = read_rows(map(_text, rows), session_id=self.session_id)
-            if count is None:
-                return items
-            if len(items) >= count or len(rows) < at_most:
-                return items[-count:]
-            at_most *= 2
-
-    async def replace_items(self, old: list[Any], new: list[Any]) -> bool:
-        """Replace the oldest items in one step, and keep the newer ones.
-
-        The keys of saved items stay, so that a repeated save stays without effect.
-
-        Args:
-            old: the oldest items, as `get_items` returned them.
-            new: the items to put in their place.
-
-        Returns:
-            Whether they were replaced; false if the session no longer begins with the old items.
-        """
-        added = [write_row(item) for item in new]
-        while True:
-            async with self._watching() as pipeline:
-                rows = [_text(row) for row in await pipeline.lrange(self._rows, 0, -1)]
-                newer = rows_after(rows, old, session_id=self.session_id)
-                if newer is None:
-                    return False
-                pipeline.multi()
-                pipeline.delete(self._rows)
-                for row in [*added, *newer]:
-                    pipeline.rpush(self._rows, row)
-                if self._ttl is not None:
-                    pipeline.expire(self._rows, self._ttl)
-                with contextlib.suppress(WatchError):  # another writer came first
-                    await pipeline.execute()
-                    return True
-
-    async def pop_item(self) -> Any | None:
-        """Remove and return the newest item; None if the session is empty.
-
-        Newer rows that are no JSON objects are removed, too.
-        """
-        while (row := await self._client.rpop(self._rows)) is not None:
-            if items := read_rows([_text(row)], session_id=self.session_id):
-                return items[0]
-        return None
 
     async def clear_session(self) -> None:
         """Delete all items of the session and the keys of saved items."""
@@ -212,11 +140,6 @@ class RedisSession(RowSession):
         except RedisError:
             return False
 
-    async def close(self) -> None:
-        """Close the client, if `from_url` created it."""
-        if self._owns_client:
-            await self._client.aclose()
-
     async def _append(self, rows: list[str], *, key: str | None) -> bool:
         call = f"{self._key}:call:{secrets.token_hex(8)}"
         seconds = int(REPEATS_FOR.total_seconds())
@@ -224,6 +147,32 @@ class RedisSession(RowSession):
         keys = [self._key, self._rows, self._saved, call]
         arguments = [self._ttl or 0, way, name, seconds, self.session_id, *rows]
         return bool(await self._add(keys=keys, args=arguments))
+
+    async def _newest(self, at_most: int | None) -> tuple[list[str], bool]:
+        rows = await self._client.lrange(self._rows, -(at_most or 0), -1)
+        return list(map(_text, rows)), at_most is None or len(rows) < at_most
+
+    async def _replace(self, added: list[str], rows_to_keep: RowsToKeep) -> bool:
+        while True:
+            async with self._watching() as pipeline:
+                kept = rows_to_keep(
+                    [_text(row) for row in await pipeline.lrange(self._rows, 0, -1)]
+                )
+                if kept is None:
+                    return False
+                pipeline.multi()
+                pipeline.delete(self._rows)
+                for row in [*added, *kept]:
+                    pipeline.rpush(self._rows, row)
+                if self._ttl is not None:
+                    pipeline.expire(self._rows, self._ttl)
+                with contextlib.suppress(WatchError):  # another writer came first
+                    await pipeline.execute()
+                    return True
+
+    async def _pop(self) -> str | None:
+        row = await self._client.rpop(self._rows)
+        return None if row is None else _text(row)
 
     @contextlib.asynccontextmanager
     async def _watching(self) -> AsyncGenerator["Pipeline"]:

@@ -18,6 +18,7 @@ try:
         Index,
         Integer,
         MetaData,
+        Select,
         String,
         Table,
         Text,
@@ -39,10 +40,8 @@ except ModuleNotFoundError as error:
     ) from error
 
 from outlast.agents.config.session_input import SessionSettings
-from outlast.agents.config.settings_field import as_settings
 from outlast.agents.errors import UserError
-from outlast.ports.session import SessionABC, item_limit
-from outlast.sessions.rows import read_rows, rows_after, write_row
+from outlast.sessions.rows import RowSession, RowsToKeep
 
 SQLITE_WAIT_SECONDS = 30.0
 """How long a writer to a SQLite database waits for others; sqlite3 would give up after 5 seconds,
@@ -53,7 +52,7 @@ _locks: "WeakKeyDictionary[Engine, _Locks]" = WeakKeyDictionary()
 """The locks of SQLite's engines, one for each event loop."""
 
 
-class SQLAlchemySession(SessionABC):
+class SQLAlchemySession(RowSession):
     """A session in a database.
 
     Any number of sessions, threads and processes may use the same database at the same time. The
@@ -85,15 +84,12 @@ class SQLAlchemySession(SessionABC):
         session_settings: SessionSettings | Mapping[str, Any] | None = None,
         ensure_ascii: bool = True,
     ) -> None:
-        if not isinstance(cast("object", session_id), str) or not session_id or "\0" in session_id:
-            raise UserError("SQLAlchemySession: session_id must be a non-empty string.")
+        super().__init__(session_id, session_settings)
         if not isinstance(cast("object", engine), AsyncEngine):
             raise UserError(
                 "SQLAlchemySession: engine must come from sqlalchemy.ext.asyncio's "
                 f"create_async_engine, not {type(engine).__name__}."
             )
-        self.session_id = session_id
-        self.session_settings = as_settings(SessionSettings, session_settings or {})
         self._engine = engine
         self._ensure_ascii = ensure_ascii
         self._tables = _Tables(sessions_table, messages_table)
@@ -142,123 +138,11 @@ class SQLAlchemySession(SessionABC):
         """The engine, for disposal or for other sessions."""
         return self._engine
 
-    async def get_items(self, limit: int | None = None) -> list[Any]:
-        """Return the newest items, at most `limit` of them, oldest first.
-
-        Rows that are no JSON objects are skipped with a warning in the log, and not counted.
-
-        Args:
-            limit: the maximum number of items; None for the limit of the session's settings, if
-                any, else for all items.
-        """
-        count = item_limit(limit, self.session_settings)
-        if count == 0:
-            return []
-        messages = self._tables.messages
-        newest = (
-            select(messages.c.message_data)
-            .where(messages.c.session_id == self.session_id)
-            .order_by(messages.c.id.desc())
-        )
-        at_most = count
-        while True:
-            async with self._transaction() as connection:
-                rows = (await connection.execute(newest.limit(at_most))).scalars().all()
-            items = read_rows(reversed(rows), session_id=self.session_id)
-            if count is None or at_most is None:
-                return items
-            if len(items) >= count or len(rows) < at_most:
-                return items[-count:]
-            at_most *= 2
-
-    async def add_items(self, items: list[Any]) -> None:
-        """Append items, all of them or none.
-
-        Raises:
-            UserError: an item is no JSON object.
-        """
-        rows = [write_row(item, ensure_ascii=self._ensure_ascii) for item in items]
-        if not rows:
-            return
-        async with self._transaction() as connection:
-            await self._hold(connection)
-            await self._insert(connection, rows)
-
-    async def add_items_once(self, key: str, items: list[Any]) -> bool:
-        """Append items, unless items were saved with this key before.
-
-        The items and the key are written in one transaction.
-
-        Returns:
-            Whether the items were stored now.
-
-        Raises:
-            UserError: an item is no JSON object.
-        """
-        rows = [write_row(item, ensure_ascii=self._ensure_ascii) for item in items]
-        keys = self._tables.keys
-        mine = (keys.c.session_id == self.session_id) & (keys.c.save_key == key)
-        async with self._transaction() as connection:
-            await self._hold(connection)
-            if (await connection.execute(select(keys.c.save_key).where(mine))).first() is not None:
-                return False
-            await connection.execute(insert(keys).values(session_id=self.session_id, save_key=key))
-            await self._insert(connection, rows)
-            return True
-
-    async def replace_items(self, old: list[Any], new: list[Any]) -> bool:
-        """Replace the oldest items in one transaction, and keep the newer ones.
-
-        The keys of saved items stay, so that a repeated save stays without effect.
-
-        Args:
-            old: the oldest items, as `get_items` returned them.
-            new: the items to put in their place.
-
-        Returns:
-            Whether they were replaced; false if the session no longer begins with the old items.
-        """
-        added = [write_row(item, ensure_ascii=self._ensure_ascii) for item in new]
-        messages = self._tables.messages
-        mine = messages.c.session_id == self.session_id
-        async with self._transaction() as connection:
-            await self._hold(connection)
-            in_order = select(messages.c.message_data).where(mine).order_by(messages.c.id)
-            rows = [str(row) for row in (await connection.execute(in_order)).scalars().all()]
-            newer = rows_after(rows, old, session_id=self.session_id)
-            if newer is None:
-                return False
-            await connection.execute(delete(messages).where(mine))
-            await self._insert(connection, [*added, *newer])
-            return True
-
-    async def pop_item(self) -> Any | None:
-        """Remove and return the newest item; None if the session is empty.
-
-        Newer rows that are no JSON objects are removed, too.
-        """
-        messages = self._tables.messages
-        newest = (
-            select(messages.c.id, messages.c.message_data)
-            .where(messages.c.session_id == self.session_id)
-            .order_by(messages.c.id.desc())
-            .limit(1)
-        )
-        while True:
-            async with self._transaction() as connection:
-                await self._hold(connection)
-                row = (await connection.execute(newest)).first()
-                if row is None:
-                    return None
-                await connection.execute(delete(messages).where(messages.c.id == row.id))
-            if items := read_rows([str(row.message_data)], session_id=self.session_id):
-                return items[0]
-
     async def clear_session(self) -> None:
         """Delete all items of the session and the keys of saved items."""
         tables = self._tables
         async with self._transaction() as connection:
-            await self._hold(connection)
+            await self._lock_session(connection)
             for table in (tables.messages, tables.keys, tables.sessions):
                 await connection.execute(delete(table).where(table.c.session_id == self.session_id))
 
@@ -285,7 +169,56 @@ class SQLAlchemySession(SessionABC):
                         ) from error
                     raise
 
-    async def _hold(self, connection: AsyncConnection) -> None:
+    async def _newest(self, at_most: int | None) -> tuple[list[str], bool]:
+        data = self._tables.messages.c.message_data
+        async with self._transaction() as connection:
+            found = await connection.execute(self._newest_first(data).limit(at_most))
+            rows = [str(row) for row in found.scalars()]
+        return rows[::-1], at_most is None or len(rows) < at_most
+
+    async def _append(self, rows: list[str], *, key: str | None) -> bool:
+        keys = self._tables.keys
+        async with self._transaction() as connection:
+            await self._lock_session(connection)
+            if key is not None:
+                mine = (keys.c.session_id == self.session_id) & (keys.c.save_key == key)
+                found = await connection.execute(select(keys.c.save_key).where(mine))
+                if found.first() is not None:
+                    return False
+                values = {"session_id": self.session_id, "save_key": key}
+                await connection.execute(insert(keys).values(values))
+            await self._insert(connection, rows)
+            return True
+
+    async def _replace(self, added: list[str], rows_to_keep: RowsToKeep) -> bool:
+        messages = self._tables.messages
+        async with self._transaction() as connection:
+            await self._lock_session(connection)
+            found = await connection.execute(self._newest_first(messages.c.message_data))
+            kept = rows_to_keep([str(row) for row in found.scalars()][::-1])
+            if kept is None:
+                return False
+            mine = messages.c.session_id == self.session_id
+            await connection.execute(delete(messages).where(mine))
+            await self._insert(connection, [*added, *kept])
+            return True
+
+    async def _pop(self) -> str | None:
+        messages = self._tables.messages
+        newest = self._newest_first(messages.c.id, messages.c.message_data).limit(1)
+        async with self._transaction() as connection:
+            await self._lock_session(connection)
+            row = (await connection.execute(newest)).first()
+            if row is None:
+                return None
+            await connection.execute(delete(messages).where(messages.c.id == row.id))
+            return str(row.message_data)
+
+    def _newest_first(self, *columns: "Column[Any]") -> "Select[Any]":
+        ids = self._tables.messages.c
+        return select(*columns).where(ids.session_id == self.session_id).order_by(ids.id.desc())
+
+    async def _lock_session(self, connection: AsyncConnection) -> None:
         """Lock the session against other writers until the transaction ends.
 
         An update of the session's row locks it in every database. As the first statement, the

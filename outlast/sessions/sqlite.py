@@ -9,19 +9,16 @@ import time
 import weakref
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from outlast.agents.config.session_input import SessionSettings
-from outlast.agents.config.settings_field import as_settings
 from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
 from outlast.agents.threads import run_in_thread
 from outlast.loop.values import JsonObject
-from outlast.ports.session import SessionABC, item_limit
 from outlast.sessions.described import allow_place
-from outlast.sessions.rows import read_rows, rows_after, write_row
+from outlast.sessions.rows import RowSession, RowsToKeep
 
 T = TypeVar("T")
 
@@ -40,7 +37,7 @@ class SessionClosedError(UserError, RuntimeError):
     """The session was closed before."""
 
 
-class SQLiteSession(SessionABC):
+class SQLiteSession(RowSession):
     """A session in a SQLite database.
 
     The database is opened on first use. Every access runs in a thread. Any number of sessions,
@@ -67,17 +64,15 @@ class SQLiteSession(SessionABC):
         messages_table: str = "agent_messages",
         session_settings: SessionSettings | Mapping[str, Any] | None = None,
     ) -> None:
+        super().__init__(session_id, session_settings)
         for name, value in (
-            ("session_id", session_id),
             ("db_path", str(db_path)),
             ("sessions_table", sessions_table),
             ("messages_table", messages_table),
         ):
             if not isinstance(cast("object", value), str) or not value or "\0" in value:
                 raise UserError(f"SQLiteSession: {name} must be a non-empty string.")
-        self.session_id = session_id
         self._key = session_id  # the rows of the conversation have it; see AdvancedSQLiteSession
-        self.session_settings = as_settings(SessionSettings, session_settings or {})
         self.sessions_table = sessions_table
         self.messages_table = messages_table
         # An absolute path, because the working directory of the process may change later.
@@ -88,114 +83,15 @@ class SQLiteSession(SessionABC):
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
-        self._closed = False
-
-    async def get_items(self, limit: int | None = None) -> list[Any]:
-        """Return the newest items, at most `limit` of them, oldest first.
-
-        Rows that are no JSON objects are skipped with a warning in the log, and not counted.
-
-        Args:
-            limit: the maximum number of items; None for the limit of the session's settings, if
-                any, else for all items.
-        """
-        count = item_limit(limit, self.session_settings)
-        if count == 0:
-            return []
-
-        def read(connection: sqlite3.Connection, at_most: int) -> list[str]:
-            bounds = (self._key, at_most)
-            with closing(connection.execute(self._sql.newest, bounds)) as rows:
-                return [str(data) for _, data in rows]
-
-        at_most = -1 if count is None else count  # -1 means no limit in SQLite
-        while True:
-            rows = await self._do(partial(read, at_most=at_most))
-            items = read_rows(reversed(rows), session_id=self.session_id)
-            if count is None or len(items) >= count or len(rows) < at_most:
-                return items if count is None else items[-count:]
-            at_most *= 2
-
-    async def add_items(self, items: list[Any]) -> None:
-        """Append items, all of them or none.
-
-        Raises:
-            UserError: an item is no JSON object.
-        """
-        rows = [write_row(item) for item in items]
-        if self._closed or rows:
-            await self._do(lambda connection: self._write(connection, rows))
-
-    async def add_items_once(self, key: str, items: list[Any]) -> bool:
-        """Append items, unless items were saved with this key before.
-
-        The items and the key are written in one transaction.
-
-        Returns:
-            Whether the items were stored now.
-
-        Raises:
-            UserError: an item is no JSON object.
-        """
-        rows = [write_row(item) for item in items]
-        return await self._do(lambda connection: self._write(connection, rows, key))
-
-    async def replace_items(self, old: list[Any], new: list[Any]) -> bool:
-        """Replace the oldest items in one transaction, and keep the newer ones.
-
-        The keys of saved items stay, so that a repeated save stays without effect.
-
-        Args:
-            old: the oldest items, as `get_items` returned them.
-            new: the items to put in their place.
-
-        Returns:
-            Whether they were replaced; false if the session no longer begins with the old items.
-        """
-        added = [write_row(item) for item in new]
-
-        def replace(connection: sqlite3.Connection) -> bool:
-            with transaction(connection):
-                found = connection.execute(self._sql.newest, (self._key, -1)).fetchall()
-                rows = [str(data) for _, data in reversed(found)]
-                newer = rows_after(rows, old, session_id=self.session_id)
-                if newer is None:
-                    return False
-                connection.execute(self._sql.remove_all, (self._key,))
-                connection.execute(self._sql.touch, (self._key,))
-                values = ((self._key, row) for row in (*added, *newer))
-                connection.executemany(self._sql.add, values)
-                return True
-
-        return await self._do(replace)
-
-    async def pop_item(self) -> Any | None:
-        """Remove and return the newest item; None if the session is empty.
-
-        Newer rows that are no JSON objects are removed, too.
-        """
-
-        def pop(connection: sqlite3.Connection) -> list[str]:
-            with transaction(connection):
-                rows = connection.execute(self._sql.newest, (self._key, 1)).fetchall()
-                for at, _ in rows:
-                    connection.execute(self._sql.remove_one, (at,))
-                return [str(data) for _, data in rows]
-
-        while rows := await self._do(pop):
-            if items := read_rows(rows, session_id=self.session_id):
-                return items[0]
-        return None
 
     async def clear_session(self) -> None:
         """Delete all items of the session and the keys of saved items."""
 
         def clear(connection: sqlite3.Connection) -> None:
-            with transaction(connection):
-                for statement in self._sql.clear:
-                    connection.execute(statement, (self._key,))
+            for statement in self._sql.clear:
+                connection.execute(statement, (self._key,))
 
-        await self._do(clear)
+        await self._do_in_transaction(clear)
 
     def close(self) -> None:
         """Close the database. This deletes a session in memory."""
@@ -275,17 +171,59 @@ class SQLiteSession(SessionABC):
             weakref.finalize(self, self._connection.close).atexit = False
         return self._connection
 
-    def _write(
-        self, connection: sqlite3.Connection, rows: Sequence[str], key: str | None = None
-    ) -> bool:
-        with transaction(connection):
+    async def _newest(self, at_most: int | None) -> tuple[list[str], bool]:
+        bounds = (self._key, -1 if at_most is None else at_most)  # -1 means no limit in SQLite
+
+        def read(connection: sqlite3.Connection) -> list[str]:
+            with closing(connection.execute(self._sql.newest, bounds)) as rows:
+                return [str(data) for _, data in rows]
+
+        rows = await self._do(read)
+        return rows[::-1], at_most is None or len(rows) < at_most
+
+    async def _append(self, rows: list[str], *, key: str | None) -> bool:
+        def append(connection: sqlite3.Connection) -> bool:
             if key is not None:
                 done = connection.execute(self._sql.note_key, (self._key, key))
                 if done.rowcount == 0:
                     return False
-            connection.execute(self._sql.touch, (self._key,))
-            connection.executemany(self._sql.add, ((self._key, row) for row in rows))
+            self._add_rows(connection, rows)
             return True
+
+        return await self._do_in_transaction(append)
+
+    async def _replace(self, added: list[str], rows_to_keep: RowsToKeep) -> bool:
+        def replace(connection: sqlite3.Connection) -> bool:
+            found = connection.execute(self._sql.newest, (self._key, -1)).fetchall()
+            kept = rows_to_keep([str(data) for _, data in reversed(found)])
+            if kept is None:
+                return False
+            connection.execute(self._sql.remove_all, (self._key,))
+            self._add_rows(connection, [*added, *kept])
+            return True
+
+        return await self._do_in_transaction(replace)
+
+    async def _pop(self) -> str | None:
+        def pop(connection: sqlite3.Connection) -> str | None:
+            found = connection.execute(self._sql.newest, (self._key, 1)).fetchone()
+            if found is None:
+                return None
+            connection.execute(self._sql.remove_one, found[:1])
+            return str(found[1])
+
+        return await self._do_in_transaction(pop)
+
+    def _add_rows(self, connection: sqlite3.Connection, rows: Sequence[str]) -> None:
+        connection.execute(self._sql.touch, (self._key,))
+        connection.executemany(self._sql.add, ((self._key, row) for row in rows))
+
+    async def _do_in_transaction(self, action: Callable[[sqlite3.Connection], T]) -> T:
+        def run(connection: sqlite3.Connection) -> T:
+            with transaction(connection):
+                return action(connection)
+
+        return await self._do(run)
 
 
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
