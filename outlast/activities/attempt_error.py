@@ -7,6 +7,7 @@ traces.
 """
 
 import traceback
+from datetime import timedelta
 from typing import Any
 
 from temporalio import activity
@@ -55,3 +56,18 @@ def _trace(error: BaseException, most_bytes: int) -> str:
     shown = traceback.TracebackException.from_exception(error, limit=-FRAMES)
     text = "".join(shown.format()).encode(errors="replace")
     return text[max(len(text) - most_bytes, 0) :].decode(errors="ignore")
+
+
+def next_attempt_in(asked: timedelta | None) -> timedelta:
+    """Return how long after the present attempt the next one begins."""
+    info = activity.info()
+    policy = info.retry_policy
+    if asked is not None or policy is None:
+        return asked or timedelta(0)
+    longest = policy.maximum_interval or 100 * policy.initial_interval
+    delay = policy.initial_interval
+    for _ in range(info.attempt - 1):
+        if delay >= longest:
+            break
+        delay *= policy.backoff_coefficient
+    return min(delay, longest)

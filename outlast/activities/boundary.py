@@ -18,7 +18,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.activities.attempt import Attempt, attempt_effect
-from outlast.activities.attempt_error import AttemptError
+from outlast.activities.attempt_error import AttemptError, next_attempt_in
 from outlast.activities.content import ATTEMPTS, recorded_result, whole_request
 from outlast.activities.errors import EffectError, cut, is_retryable
 from outlast.activities.heartbeats.engine_heartbeat import (
@@ -31,7 +31,6 @@ from outlast.activities.heartbeats.engine_heartbeat import (
 from outlast.activities.heartbeats.heartbeats import Beat, heartbeats
 from outlast.activities.heartbeats.stream_heartbeats import Cadence, StreamHeartbeats
 from outlast.activities.model.retry import OF_THE_MODEL
-from outlast.activities.retry_delay import next_attempt_in
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.contract import failures, names, policies, records
 from outlast.contract.effects import EffectKind, EffectRequest, kind_of_activity

@@ -12,9 +12,8 @@ from typing import Final
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from outlast.activities.attempt_error import AttemptError
+from outlast.activities.attempt_error import AttemptError, next_attempt_in
 from outlast.activities.failure_words import failure_words, one_line
-from outlast.activities.retry_delay import next_attempt_in
 from outlast.agents.logs import logs_exception_texts
 from outlast.contract import failures, names
 

@@ -7,11 +7,10 @@ between its hooks, the plan.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, cast
 
 from outlast.activities.attempt import FIRST, Attempt
-from outlast.activities.cost import cost_micros, price_for
 from outlast.activities.errors import (
     EffectError,
     failure_of,
@@ -51,8 +50,10 @@ from outlast.agents.schemas.provider_names import (
 from outlast.agents.tools.hosted import function_tools
 from outlast.agents.tools.use_behavior import JUDGED
 from outlast.agents.usage import plain_usage
+from outlast.contract import failures
 from outlast.contract.effects import EffectRequest
 from outlast.contract.names import SETTING_STREAM
+from outlast.contract.records import budgets_of
 from outlast.loop.call_forms import FUNCTION, MCP_APPROVAL, form_of
 from outlast.loop.calls import ModelReply
 from outlast.loop.checks import INPUT_CHECKS
@@ -69,6 +70,7 @@ from outlast.ports.model import (
 )
 from outlast.ports.model_arguments import CallObjects, ModelTracing, output_spec
 from outlast.ports.run_response import RunResponse
+from outlast.pricing import ModelPrice, Pricing
 from outlast.tracing.provider import get_current_span
 
 
@@ -517,3 +519,34 @@ def annotated_type(agent: Agent[Any]) -> Any:
     entries: list[object] = [agent.instructions, *(entry.is_enabled for entry in offered)]
     types = (context_type_of(entry) for entry in entries if callable(entry))
     return next((context_type for context_type in types if context_type is not None), None)
+
+
+def price_for(settings: JsonObject, model: str) -> ModelPrice | None:
+    """Return the price of a model, if a budget of the run counts money; None otherwise.
+
+    Called before the model call, so that nothing is spent that the budget cannot count.
+
+    Raises:
+        EffectError: a budget counts money, and the model has no price.
+    """
+    if all(budget.of != "cost_micros" for budget in budgets_of(settings)):
+        return None
+    price = _pricing().price(model)
+    if price is None:
+        raise EffectError(
+            failures.USER_ERROR,
+            f"The run has a budget in money, and the model {model!r} has no price. Add it to the "
+            "file that OUTLAST_PRICES names, and restart the worker.",
+            retryable=False,
+        )
+    return price
+
+
+def cost_micros(price: ModelPrice | None, reply: ModelReply) -> int:
+    """Return the cost of a model call in millionths of a US dollar; 0 without a price."""
+    return 0 if price is None else round(price.cost(reply.usage) * 1_000_000)
+
+
+@cache
+def _pricing() -> Pricing:
+    return Pricing.load()

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, cast
 
 from outlast.activities.attempt import FIRST, Attempt
-from outlast.activities.call_end import end_call
 from outlast.activities.effects.check_input import as_input
 from outlast.activities.errors import (
     EffectError,
@@ -23,6 +22,7 @@ from outlast.activities.errors import (
     worker_lookup,
 )
 from outlast.activities.guardrails.parallel import run_guardrails
+from outlast.activities.guardrails.tool_checks import ToolCheck, check_result
 from outlast.activities.guardrails.tripwires import (
     guardrail_result_of,
     tripwire,
@@ -47,6 +47,7 @@ from outlast.agents.errors import (
     OutputGuardrailTripwireTriggered,
     UserError,
 )
+from outlast.agents.hooks import call_hooks
 from outlast.agents.items.forms import run_item
 from outlast.agents.items.raw_items import copies
 from outlast.agents.items.tool_output import decode_output
@@ -60,7 +61,13 @@ from outlast.agents.tools.use_behavior import FunctionToolResult, ToolsToFinalOu
 from outlast.contract import failures, policies
 from outlast.contract.effects import EffectRequest
 from outlast.loop.call_forms import FUNCTION, output_item
-from outlast.loop.checks import Candidate, FinalizedAnswer, GuardrailRecord, ToolOutcome
+from outlast.loop.checks import (
+    ENDS_CALLER,
+    Candidate,
+    FinalizedAnswer,
+    GuardrailRecord,
+    ToolOutcome,
+)
 from outlast.loop.effects import FinalizeAnswer
 from outlast.loop.items import Item, last_words
 from outlast.loop.phrases import as_text
@@ -379,3 +386,25 @@ def _message(text: str) -> JsonObject:
 async def _call(what: str, function: Any, *arguments: Any) -> Any:
     with user_code(what):
         return await call(function, *arguments)
+
+
+async def end_call(invocation: Invocation, parent_call: ParentCall, result: str) -> ToolCheck:
+    """Run the output guardrails of a tool call, and the parent's `on_tool_end` hooks.
+
+    Raises:
+        EffectError: a hook failed.
+    """
+    try:
+        checked = await check_result(
+            parent_call.tool, parent_call.context(invocation.wrapper), result
+        )
+    except Exception as error:  # noqa: BLE001  a guardrail that raises ends the run
+        what = f"A guardrail of the tool {parent_call.tool.name!r}"
+        checked = ToolCheck(failure=failure_of(what, error))
+    if checked.failure is not None:
+        details = {**(checked.failure.details or {}), ENDS_CALLER: True}
+        return replace(checked, failure=replace(checked.failure, details=details))
+    read = result if checked.message is None else checked.message
+    with user_code(f"on_tool_end of agent {parent_call.agent.name!r}"):
+        await call_hooks(*parent_call.hook_calls("on_tool_end", invocation.wrapper, read))
+    return checked

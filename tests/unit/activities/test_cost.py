@@ -2,7 +2,7 @@
 
 import pytest
 
-from outlast.activities.cost import cost_micros, price_for
+from outlast.activities.effects.call_model import cost_micros, price_for
 from outlast.activities.errors import EffectError
 from outlast.contract.names import SETTING_BUDGETS
 from outlast.loop.calls import ModelReply
