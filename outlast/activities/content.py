@@ -9,7 +9,6 @@ from dataclasses import replace
 from operator import is_
 from typing import Any, TypeVar
 
-from outlast.activities.attempt import FIRST, Attempt
 from outlast.activities.errors import EffectError
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.logs import get_logger
@@ -29,7 +28,7 @@ from outlast.loop.effects import (
     RunTool,
 )
 from outlast.loop.items import Item
-from outlast.loop.stored import OFFLOAD_ABOVE, Offload, weight
+from outlast.loop.stored import OFFLOAD_ABOVE, weight
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.view import ViewEdit
 from outlast.ports.blobs import StoreTimeout
@@ -66,7 +65,7 @@ async def whole_request(
     except EffectError:
         raise
     except Exception as error:
-        raise _unavailable(error) from error
+        raise store_failure(error) from error
 
 
 async def recorded_result(
@@ -96,32 +95,8 @@ async def recorded_result(
     return made
 
 
-async def offload_items(
-    worker: WorkerDeps, request: EffectRequest[OffloadItems], attempt: Attempt = FIRST
-) -> Offload:
-    """Move the content of items to the blob store.
-
-    Raises:
-        EffectError: this worker has no store, or the store is unavailable.
-    """
-    del attempt
-    content = worker.content
-    if content.store is None:
-        message = (
-            "This worker has no blob store, but another worker of the task queue has one. Set the "
-            "same store on all workers: blob_store=, or the variable OUTLAST_BLOB_STORE."
-        )
-        raise EffectError(failures.CONTENT_UNAVAILABLE, message, retryable=True)
-    found: Contents = {}
-    made = blobs.offload(request.items, request.effect.start, content.threshold, found)
-    try:
-        await content.put_all(found)
-    except Exception as error:
-        raise _unavailable(error) from error
-    return made
-
-
-def _unavailable(error: Exception) -> EffectError:
+def store_failure(error: Exception) -> EffectError:
+    """Return the failure of an effect from an error of the blob store."""
     message = f"The blob store failed: {type(error).__name__}: {error}"
     attempts = ATTEMPTS if isinstance(error, StoreTimeout) else None
     return EffectError(failures.CONTENT_UNAVAILABLE, message, retryable=True, attempts=attempts)

@@ -3,7 +3,7 @@
 Every attempt of an effect makes one `Invocation` from its request and the worker's definitions.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
@@ -16,17 +16,22 @@ from outlast.agents.agent_tools.agent_tool import AgentTool
 from outlast.agents.approvals.policy import ApprovalPolicy, NeedsApproval, policy_of
 from outlast.agents.approvals.policy_file import PointKind
 from outlast.agents.config.settings import AS_ITEMS, ERROR_HANDLERS, HOOKS
-from outlast.agents.context.codec import BorrowedContext
+from outlast.agents.context.codec import BorrowedContext, context_type_of
 from outlast.agents.context.wrapper import NamedAgent, RunContextWrapper
 from outlast.agents.errors import UserError
 from outlast.agents.guardrails.guardrail import InputGuardrail, OutputGuardrail
 from outlast.agents.hooks import AgentHookContext, HookCall, RunHooks, call_hooks, overrides
+from outlast.agents.items.raw_items import copies
+from outlast.agents.registry import handoffs_of
+from outlast.agents.schemas.agent_output import output_schema_of, write_output
+from outlast.agents.tools.hosted import function_tools
 from outlast.agents.usage import Usage
 from outlast.contract import names
 from outlast.loop.changes import Change
 from outlast.loop.checks import RequiredStep
 from outlast.loop.effects import AgentEffect
-from outlast.loop.values import NO_USAGE, JsonObject
+from outlast.loop.items import Item, only_text
+from outlast.loop.values import NO_USAGE, Json, JsonObject
 
 
 @dataclass(kw_only=True)
@@ -153,6 +158,21 @@ class Invocation:
         passed_items = self.settings.get(AS_ITEMS) is True and self.parent_call is None
         return passed_items or names.SETTING_SESSION in self.settings
 
+    def as_input(self, items: Sequence[Item]) -> str | list[JsonObject]:
+        """Return the input as user code gets it: one plain text, or copies of the items."""
+        raws = copies(item.raw for item in items)
+        text = None if self.shows_items else only_text(raws)
+        return raws if text is None else text
+
+    def tool_answer(self, value: Any) -> tuple[Json, Any]:
+        """Return a tool's result as an answer, as JSON and for user code.
+
+        It is a text if the agent answers with text.
+        """
+        if output_schema_of(self.agent.output_type) is None:
+            return str(value), str(value)
+        return write_output(None, value), value
+
     @property
     def is_streamed(self) -> bool:
         """Whether this run's tool has an `on_stream`."""
@@ -253,3 +273,11 @@ class Invocation:
         if not isinstance(names, list):
             return []
         return [self.named(str(name)) for name in cast("list[Any]", names)]
+
+
+def annotated_type(agent: Agent[Any]) -> Any:
+    """Return the context type that the agent's callables are annotated with, if any."""
+    offered = [*function_tools(agent.tools), *handoffs_of(agent)]
+    entries: list[object] = [agent.instructions, *(entry.is_enabled for entry in offered)]
+    types = (context_type_of(entry) for entry in entries if callable(entry))
+    return next((context_type for context_type in types if context_type is not None), None)

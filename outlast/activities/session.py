@@ -1,10 +1,12 @@
-"""Reads a session at the start of a run, and saves items in it once."""
+"""Finds the session of a run, reads it at the start, and saves items in it once."""
 
 import json
 from collections.abc import Awaitable, Sequence
 from inspect import isawaitable
 from typing import Any, cast
 
+from outlast.activities.errors import user_code, worker_lookup
+from outlast.agents.agent_tools.agent_tool import AgentTool
 from outlast.agents.config.session_input import (
     MergedInput,
     ReasoningItemIdPolicy,
@@ -16,9 +18,80 @@ from outlast.agents.config.session_input import (
     plain_item,
     without_reasoning_ids,
 )
+from outlast.agents.config.settings import read_session_settings
 from outlast.agents.errors import UserError
+from outlast.agents.registry import Registry
+from outlast.contract.names import SETTING_SESSION
 from outlast.loop.values import JsonObject
 from outlast.ports.session import IdempotentSession, Session
+from outlast.sessions.described import session_from_description
+
+
+def session_label(session: object) -> str:
+    """Return how messages name a session."""
+    return f"The session {getattr(session, 'session_id', session)!r}"
+
+
+REFERENCE = "ref"
+"""The key of a session that is named in the settings; any other is described by data."""
+
+
+def session_of(registry: Registry, settings: JsonObject, tool: AgentTool | None = None) -> Session:
+    """Return the session of a run's settings.
+
+    Raises:
+        EffectError: this worker cannot find the session.
+    """
+    setting: Any = settings.get(SETTING_SESSION)
+    if tool is not None and tool.session is not None:
+        return cast("Session", tool.session)
+    described = cast("JsonObject", setting) if isinstance(setting, dict) else {}
+    with worker_lookup():
+        if REFERENCE in described:
+            return _named_session(registry, described)
+        return session_from_description(described)
+
+
+def _named_session(registry: Registry, described: JsonObject) -> Session:
+    """Return a named session; a worker elsewhere may have a factory for it instead."""
+    name, kind = str(described[REFERENCE]), described.get("factory")
+    session_id = described.get("session_id")
+    if registry.unknown_references([name]) and isinstance(kind, str):
+        make: Any = registry.reference(kind)
+        session: Any = make(session_id) if callable(make) else make
+    else:
+        session = registry.reference(name)
+    actual = getattr(session, "session_id", None)
+    if session_id is not None and actual != session_id:
+        raise UserError(
+            f"The run's session is {session_id!r}, but {name!r} is the session {actual!r} on this "
+            f"worker. Register a factory for sessions: references={{{kind!r}: "
+            "lambda session_id: ...}."
+        )
+    return cast("Session", session)
+
+
+async def load(
+    registry: Registry,
+    settings: JsonObject,
+    new_items: tuple[JsonObject, ...],
+    tool: AgentTool | None = None,
+) -> MergedInput:
+    """Read a run's session and prepare the run's input.
+
+    Raises:
+        EffectError: the session or the run's callback failed.
+    """
+    session = session_of(registry, settings, tool)
+    callback = settings.get("session_input_callback")
+    with user_code(session_label(session)):
+        return await load_session(
+            session,
+            new_items,
+            settings=read_session_settings(settings),
+            callback=registry.reference(callback) if isinstance(callback, str) else None,
+            reasoning_item_id_policy=settings.get("reasoning_item_id_policy"),
+        )
 
 
 async def load_session(

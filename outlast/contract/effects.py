@@ -214,7 +214,7 @@ ROWS: Final = (
     EffectKind(
         effect=effects.OffloadItems,
         activity=names.ACTIVITY_OFFLOAD,
-        function="outlast.activities.content:offload_items",
+        function="outlast.activities.effects.offload_items:offload_items",
         result=Offload,
         event=effects.ItemsOffloaded,
         label=lambda _: "Storing content outside of the run",

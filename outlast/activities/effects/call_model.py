@@ -21,7 +21,7 @@ from outlast.activities.errors import (
     worker_lookup,
 )
 from outlast.activities.inner_spans import model_span
-from outlast.activities.invocation import Invocation
+from outlast.activities.invocation import Invocation, annotated_type
 from outlast.activities.model.input import sent_input, sent_items, shown_items
 from outlast.activities.model.response import OnEvent, ask
 from outlast.activities.model.retry import FailedAttempt, apply_retry_settings
@@ -36,7 +36,6 @@ from outlast.agents.config.model_defaults import UNSET, settings_of_model
 from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.config.run_config import CallModelData, ModelInputData
 from outlast.agents.config.settings import MODEL_REF, read_model_settings, read_tool_execution
-from outlast.agents.context.codec import context_type_of
 from outlast.agents.context.wrapper import show_turn
 from outlast.agents.hooks import call_hooks
 from outlast.agents.items.raw_items import copies
@@ -47,7 +46,6 @@ from outlast.agents.schemas.provider_names import (
     provider_name,
     with_own_names,
 )
-from outlast.agents.tools.hosted import function_tools
 from outlast.agents.tools.use_behavior import JUDGED
 from outlast.agents.usage import plain_usage
 from outlast.contract import failures
@@ -511,14 +509,6 @@ async def _after(invocation: Invocation, plan: Plan, response: ModelResponse) ->
             what = f"on_llm_end of agent {invocation.agent.name!r}"
             return plan.failure or failure_of(what, error)
     return plan.failure
-
-
-def annotated_type(agent: Agent[Any]) -> Any:
-    """Return the context type that the agent's callables are annotated with, if any."""
-    offered = [*function_tools(agent.tools), *handoffs_of(agent)]
-    entries: list[object] = [agent.instructions, *(entry.is_enabled for entry in offered)]
-    types = (context_type_of(entry) for entry in entries if callable(entry))
-    return next((context_type for context_type in types if context_type is not None), None)
 
 
 def price_for(settings: JsonObject, model: str) -> ModelPrice | None:

@@ -11,12 +11,10 @@ from outlast.activities.guardrails.tripwires import tripwire
 from outlast.activities.invocation import Invocation
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.guardrails.guardrail import InputGuardrail
-from outlast.agents.items.raw_items import copies
 from outlast.contract.effects import EffectRequest
 from outlast.loop.checks import CheckResult
 from outlast.loop.effects import CheckInput
-from outlast.loop.items import Item, only_text, text_of
-from outlast.loop.values import JsonObject
+from outlast.loop.items import text_of
 
 
 async def check_input(
@@ -43,7 +41,7 @@ async def check_input(
             stop_at_error=True,
         )
     else:
-        content = as_input(effect.items, invocation)
+        content = invocation.as_input(effect.items)
         checks = _chosen(invocation.input_guardrails(), effect.stage)
         what = f"An input guardrail of agent {name!r}"
         records, error = await run_guardrails(
@@ -56,13 +54,6 @@ async def check_input(
         raise of_user_code(what, error) from error
     failure = tripwire(invocation, records)
     return CheckResult(results=tuple(records), failure=failure, changes=invocation.changes())
-
-
-def as_input(items: Sequence[Item], invocation: Invocation) -> str | list[JsonObject]:
-    """Return the input as guardrails get it: one plain text, or items."""
-    raws = copies(item.raw for item in items)
-    text = None if invocation.shows_items else only_text(raws)
-    return raws if text is None else text
 
 
 def _chosen(guardrails: Sequence[InputGuardrail[Any]], stage: str) -> list[InputGuardrail[Any]]:

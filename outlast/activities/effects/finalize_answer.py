@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, cast
 
 from outlast.activities.attempt import FIRST, Attempt
-from outlast.activities.effects.check_input import as_input
 from outlast.activities.errors import (
     EffectError,
     failure_of,
@@ -214,7 +213,8 @@ async def _apply_tool_use_behavior(invocation: Invocation, candidate: Candidate)
         verdict = await judge(rule, invocation.wrapper, results, owner=owner)
         if not verdict.is_final_output:
             return None
-        return _Output(**final_of_tool(invocation, verdict.final_output), replaced=True)
+        written, value = invocation.tool_answer(verdict.final_output)
+        return _Output(json=written, value=value, replaced=True)
 
 
 async def _tool_result(invocation: Invocation, outcome: ToolOutcome) -> FunctionToolResult:
@@ -229,13 +229,6 @@ async def _tool_result(invocation: Invocation, outcome: ToolOutcome) -> Function
     value = outcome.output if outcome.value is None else outcome.value
     typed = decode_output(value, tool.result_type)
     return FunctionToolResult(tool=tool, output=typed, run_item=item)
-
-
-def final_of_tool(invocation: Invocation, value: Any) -> dict[str, Any]:
-    """Return a tool's result as an answer; a text if the agent answers with text."""
-    if output_schema_of(invocation.agent.output_type) is None:
-        return {"json": str(value), "value": str(value)}
-    return {"json": write_output(None, value), "value": value}
 
 
 async def _call_error_handler(
@@ -340,7 +333,7 @@ def _value(invocation: Invocation, candidate: Candidate) -> Any:
 def _run_data(invocation: Invocation, request: EffectRequest[FinalizeAnswer]) -> RunErrorData:
     history, own = _parts(request)
     return RunErrorData(
-        input=as_input(history, invocation),
+        input=invocation.as_input(history),
         new_items=[run_item(item, _finder(invocation)) for item in own],
         history=copies(item.raw for item in request.items),
         output=copies(item.raw for item in own),
@@ -357,7 +350,7 @@ def _nested_result(
 ) -> AgentToolResult:
     history, own = _parts(request)
     return AgentToolResult(
-        input=as_input(history, invocation),
+        input=invocation.as_input(history),
         new_items=[run_item(item, _finder(invocation)) for item in own],
         final_output=value,
         last_agent=invocation.agent,

@@ -8,12 +8,11 @@ from functools import partial
 
 from outlast.activities.approvals.gate import GuardedCall, tool_digest, tool_verdict
 from outlast.activities.attempt import FIRST, Attempt
-from outlast.activities.effects.call_model import annotated_type
-from outlast.activities.effects.save_session import load
 from outlast.activities.errors import EffectError, mistake, user_code
-from outlast.activities.invocation import Invocation
+from outlast.activities.invocation import Invocation, annotated_type
 from outlast.activities.parent_call import ParentCall, parent_call_of
 from outlast.activities.planning.plan import model_label
+from outlast.activities.session import load
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent_tools.agent_tool import nested_input
 from outlast.agents.config.settings import MODEL_REF, references_in

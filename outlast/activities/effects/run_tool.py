@@ -15,7 +15,6 @@ from typing import Any
 
 from outlast.activities.approvals.gate import GuardedCall, tool_digest, tool_verdict, with_defaults
 from outlast.activities.attempt import FIRST, Attempt
-from outlast.activities.effects.finalize_answer import final_of_tool
 from outlast.activities.errors import (
     EffectError,
     cut,
@@ -405,8 +404,7 @@ def _value(this: _Attempt, value: Any, output: Json) -> Json:
     if not this.request.final:
         return None
     if not callable(this.invocation.agent.tool_use_behavior):
-        final: Json = final_of_tool(this.invocation, value)["json"]
-        return final
+        return this.invocation.tool_answer(value)[0]
     try:
         return json.loads(json.dumps(value))
     except (TypeError, ValueError):

@@ -1,101 +1,35 @@
-"""The session of a run: finds it, loads its items, and carries out `SaveSession`.
-
-`session.py` reads and writes a session once.
-"""
+"""Carries out `SaveSession`: adds items to the session of a run, once."""
 
 import asyncio
 import hashlib
 from collections.abc import Sequence
-from typing import Any, cast
 
 from pydantic_core import to_json
 
 from outlast.activities.attempt import FIRST, Attempt
-from outlast.activities.errors import of_user_code, user_code, worker_lookup
+from outlast.activities.errors import of_user_code
 from outlast.activities.parent_call import parent_call_of
-from outlast.activities.session import has_lost_items, load_session, save_items, to_session_item
+from outlast.activities.session import (
+    has_lost_items,
+    save_items,
+    session_label,
+    session_of,
+    to_session_item,
+)
 from outlast.activities.worker_deps import WorkerDeps
-from outlast.agents.agent_tools.agent_tool import AgentTool
-from outlast.agents.config.session_input import MergedInput
-from outlast.agents.config.settings import read_session_settings
-from outlast.agents.errors import UserError
 from outlast.agents.items.raw_items import as_input, in_written_order
 from outlast.agents.logs import get_logger
-from outlast.agents.registry import Registry
 from outlast.contract.effects import EffectRequest
-from outlast.contract.names import SETTING_SESSION
 from outlast.loop.call_forms import FORM_OF_OUTPUT, FUNCTION, output_item
 from outlast.loop.effects import SaveSession
 from outlast.loop.items import Item, call_id_of
 from outlast.loop.values import JsonObject
 from outlast.ports.session import Session, is_openai_responses_compaction_aware_session
-from outlast.sessions.described import session_from_description
 
 logger = get_logger(__name__)
 
 LONGEST_COMPACTION_SECONDS = 45.0
 """The time limit of one compaction: shorter than that of a save, which must not fail with it."""
-
-REFERENCE = "ref"
-"""The key of a session that is named in the settings; any other is described by data."""
-
-
-def session_of(registry: Registry, settings: JsonObject, tool: AgentTool | None = None) -> Session:
-    """Return the session of a run's settings.
-
-    Raises:
-        EffectError: this worker cannot find the session.
-    """
-    setting: Any = settings.get(SETTING_SESSION)
-    if tool is not None and tool.session is not None:
-        return cast("Session", tool.session)
-    described = cast("JsonObject", setting) if isinstance(setting, dict) else {}
-    with worker_lookup():
-        if REFERENCE in described:
-            return _named_session(registry, described)
-        return session_from_description(described)
-
-
-def _named_session(registry: Registry, described: JsonObject) -> Session:
-    """Return a named session; a worker elsewhere may have a factory for it instead."""
-    name, kind = str(described[REFERENCE]), described.get("factory")
-    session_id = described.get("session_id")
-    if registry.unknown_references([name]) and isinstance(kind, str):
-        make: Any = registry.reference(kind)
-        session: Any = make(session_id) if callable(make) else make
-    else:
-        session = registry.reference(name)
-    actual = getattr(session, "session_id", None)
-    if session_id is not None and actual != session_id:
-        raise UserError(
-            f"The run's session is {session_id!r}, but {name!r} is the session {actual!r} on this "
-            f"worker. Register a factory for sessions: references={{{kind!r}: "
-            "lambda session_id: ...}."
-        )
-    return cast("Session", session)
-
-
-async def load(
-    registry: Registry,
-    settings: JsonObject,
-    new_items: tuple[JsonObject, ...],
-    tool: AgentTool | None = None,
-) -> MergedInput:
-    """Read a run's session and prepare the run's input.
-
-    Raises:
-        EffectError: the session or the run's callback failed.
-    """
-    session = session_of(registry, settings, tool)
-    callback = settings.get("session_input_callback")
-    with user_code(_label(session)):
-        return await load_session(
-            session,
-            new_items,
-            settings=read_session_settings(settings),
-            callback=registry.reference(callback) if isinstance(callback, str) else None,
-            reasoning_item_id_policy=settings.get("reasoning_item_id_policy"),
-        )
 
 
 async def save_session(
@@ -121,14 +55,14 @@ async def save_session(
         is_lost = call.follows and await has_lost_items(session)
         await save_items(session, key, rows, attempt=attempt.number)
     except Exception as error:
-        failed = of_user_code(_label(session), error)
+        failed = of_user_code(session_label(session), error)
         failed.attempts = None  # a database may be unavailable for longer than other user code
         raise failed from error
     await _compact(session, rows)
     if not is_lost:
         return {}
     note = (
-        f"{_label(session)} no longer holds the items that were saved before: it was deleted, "
+        f"{session_label(session)} no longer holds the items that were saved before: it was deleted, "
         f"replaced or cleared while the run {call.run_id!r} used it. The new items are saved."
     )
     logger.warning("%s", note)
@@ -149,7 +83,7 @@ async def _compact(session: Session, rows: Sequence[JsonObject]) -> None:
         async with asyncio.timeout(LONGEST_COMPACTION_SECONDS):
             await session.run_compaction({})
     except Exception:
-        logger.exception("%s was not compacted; it keeps all of its items", _label(session))
+        logger.exception("%s was not compacted; it keeps all of its items", session_label(session))
 
 
 def _digest(rows: Sequence[JsonObject]) -> str:
@@ -190,7 +124,3 @@ def _with_placeholder(item: Item, placeholder: str) -> JsonObject:
     form = FORM_OF_OUTPUT.get(str(item.raw.get("type")), FUNCTION)
     caller = {name: item.raw[name] for name in ("caller",) if name in item.raw}
     return {**output_item(call_id_of(item.raw), placeholder, form), **caller}
-
-
-def _label(session: object) -> str:
-    return f"The session {getattr(session, 'session_id', session)!r}"

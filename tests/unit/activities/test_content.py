@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from outlast.activities.content import offload_items, recorded_result, whole_request
+from outlast.activities.content import recorded_result, whole_request
+from outlast.activities.effects.offload_items import offload_items
 from outlast.activities.errors import EffectError
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent

@@ -12,6 +12,7 @@ from outlast.activities.attempt import Attempt
 from outlast.activities.effects import call_model as model_activity
 from outlast.activities.effects.call_model import call_model
 from outlast.activities.errors import EffectError
+from outlast.activities.invocation import annotated_type
 from outlast.activities.planning.offered_tools import OfferedTools
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
@@ -946,7 +947,7 @@ async def gated_by_notes() -> str:
 def test_the_context_has_the_type_that_a_callable_of_the_agent_names(
     fields: dict[str, Any], found: Any
 ) -> None:
-    assert model_activity.annotated_type(Agent(name="A", **fields)) is found
+    assert annotated_type(Agent(name="A", **fields)) is found
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from outlast.activities.effects.check_input import as_input, check_input
+from outlast.activities.effects.check_input import check_input
 from outlast.activities.errors import EffectError
 from outlast.activities.invocation import Invocation
 from outlast.agents.agent import Agent
@@ -171,10 +171,10 @@ def test_one_plain_user_message_is_given_as_text_and_all_else_as_items() -> None
     image = Item("input", {"role": "user", "content": [{"type": "input_image"}]})
     system = Item("input", {"role": "system", "content": "Hello"})
     invocation = Invocation.of(worker_of(Agent(name="A")), check_request().effect)
-    assert as_input([HELLO], invocation) == "Hello"
-    assert as_input([HELLO, HELLO], invocation) == [HELLO.raw, HELLO.raw]
-    assert as_input([image], invocation) == [image.raw]
-    assert as_input([system], invocation) == [system.raw]
+    assert invocation.as_input([HELLO]) == "Hello"
+    assert invocation.as_input([HELLO, HELLO]) == [HELLO.raw, HELLO.raw]
+    assert invocation.as_input([image]) == [image.raw]
+    assert invocation.as_input([system]) == [system.raw]
 
 
 @pytest.mark.parametrize("settings", [{AS_ITEMS: True}, {"session": {"ref": "s"}}])

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from outlast.activities.attempt import Attempt
-from outlast.activities.effects.save_session import load, save_session, session_of
+from outlast.activities.effects.save_session import save_session
 from outlast.activities.errors import EffectError
+from outlast.activities.session import load, session_of
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.config.run_config import RunConfig
