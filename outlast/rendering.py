@@ -167,7 +167,6 @@ def _looks_latin(letter: str) -> bool:
 
 
 def _script(letter: str) -> str:
-    """Return the script of a letter: the first word of its name, such as `CYRILLIC`."""
     return unicodedata.name(letter, "").partition(" ")[0]
 
 

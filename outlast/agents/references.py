@@ -182,7 +182,6 @@ def base_name(entry: object) -> str:
 
 
 def _line_of(function: Any) -> int | None:
-    """Return the line of a lambda or nested function; None for any other object."""
     if "<" not in function.__qualname__:  # neither `<lambda>` nor `<locals>`
         return None
     code = getattr(inspect.unwrap(function), "__code__", None)

@@ -318,7 +318,6 @@ def agent_tools_of(agent: Agent[Any]) -> list[AgentTool]:
 
 
 def _targets_of(agent: Agent[Any]) -> list[Agent[Any]]:
-    """Return the agents that can be reached from an agent in one step."""
     handoffs = [entry for entry in handoffs_of(agent) if entry.agent is not None]
     return [target_of(entry) for entry in [*handoffs, *agent_tools_of(agent)]]
 

@@ -281,7 +281,6 @@ async def _run_alone(tool: AgentTool, context: ToolContext[Any], arguments: str)
 
 
 def _last_words(items: Sequence[RunItem]) -> str:
-    """Return the last text of a run without an answer, as nested runs do."""
     for item in reversed(items):
         if isinstance(item, MessageOutputItem) and (said := ItemHelpers.text_message_output(item)):
             return said

@@ -3,11 +3,20 @@
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
-from typing import Final, cast, get_args
+from typing import Any, Final, get_args
 
 from outlast.agents.approvals.policy import ApprovalPolicy
-from outlast.agents.checks import check_choice, check_count, check_flag, check_name
-from outlast.agents.durations import DurationField, duration_field, is_positive
+from outlast.agents.checks import (
+    Rule,
+    check_count,
+    check_fields,
+    check_flag,
+    check_name,
+    duration,
+    one_of,
+    optional,
+)
+from outlast.agents.durations import DurationField, duration_field
 from outlast.agents.errors import UserError
 from outlast.loop import budgets as records
 from outlast.loop.budgets import Scope, Spending
@@ -61,24 +70,9 @@ class Budget:
         if len(given) != 1:
             found = " and ".join(given) or "none of them"
             raise UserError(f"Budget(...) needs one of {', '.join(_COUNTED)}, but has {found}.")
-        for name in ("tokens", "model_calls", "tool_calls"):
-            if getattr(self, name) is not None:
-                check_count(f"Budget({name}=...)", getattr(self, name))
-        usd = cast("object", self.usd)
-        is_money = isinstance(usd, int | float | Decimal) and not isinstance(usd, bool)
-        if usd is not None and not (is_money and 0 < cast("float", usd) < 1e9):
-            raise UserError(f"Budget(usd=...) must be a positive amount, not {usd!r}.")
-        if self.time is not None and not is_positive(self.time):
-            raise UserError(f"Budget(time=...) must be a positive timedelta, not {self.time!r}.")
-        check_choice("Budget(per=...)", self.per, get_args(Scope))
+        check_fields(self, _RULES)
         if self.per == "agent" and self.time is not None:
             raise UserError("Budget(time=...) is counted per run or question, not per agent.")
-        if self.agent is not None:
-            check_name("Budget(agent=...)", self.agent)
-        if not isinstance(self.ask, ApprovalPolicy):
-            check_flag("Budget(ask=...)", self.ask)
-        elif self.ask.when is not None:
-            raise UserError("Budget(ask=...): a policy for budgets has no `when`.")
 
     @property
     def record(self) -> records.Budget:
@@ -100,3 +94,28 @@ class Budget:
             return max(round(self.time.total_seconds()), 1)
         counts = (self.tokens, self.model_calls, self.tool_calls)
         return next(count for count in counts if count is not None)
+
+
+def _check_usd(place: str, usd: Any) -> None:
+    is_money = isinstance(usd, int | float | Decimal) and not isinstance(usd, bool)
+    if not is_money or not 0 < usd < 1e9:
+        raise UserError(f"{place} must be a positive amount, not {usd!r}.")
+
+
+def _check_ask(place: str, ask: object) -> None:
+    if not isinstance(ask, ApprovalPolicy):
+        check_flag(place, ask)
+    elif ask.when is not None:
+        raise UserError(f"{place}: a policy for budgets has no `when`.")
+
+
+_RULES: Final[dict[str, Rule]] = {
+    "tokens": optional(check_count),
+    "usd": optional(_check_usd),
+    "model_calls": optional(check_count),
+    "tool_calls": optional(check_count),
+    "time": optional(duration),
+    "per": one_of(*get_args(Scope)),
+    "agent": optional(check_name),
+    "ask": _check_ask,
+}

@@ -316,7 +316,6 @@ def _tokens(text: str) -> Iterator[_Token]:
 
 
 def _strange(rest: str) -> str:
-    """Return the message for a text that starts with no token."""
     if rest[0] in "\"'":
         return f"the text {rest[:20]!r} has no closing quote"
     if rest[0] == "=":
@@ -339,7 +338,6 @@ def _compared(term: _Term) -> Iterator[tuple[tuple[str, ...], Scalar | None]]:
 
 
 def _type_of(value: object) -> str | None:
-    """Return the kind of a value; None if it cannot be compared."""
     if isinstance(value, bool):
         return "a truth value"
     if isinstance(value, int | float):

@@ -203,7 +203,6 @@ def _people(audience: Audience | str | None) -> records.Audience:
 
 
 def _further(was: records.Audience, now: records.Audience) -> Iterator[str]:
-    """Return who may decide now and could not before, in words."""
     if not (was.subjects or was.groups):
         return
     added = records.Audience(

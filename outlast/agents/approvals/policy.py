@@ -275,7 +275,6 @@ class ApprovalPolicy:
         return not self._why_proven(tool_effect)
 
     def _why_proven(self, tool_effect: str | None) -> str:
-        """Return why decisions need proof by default; empty if they do not."""
         reasons = {
             "it has an audience": self.audience is not None,
             f"its quorum is {self.quorum}": self.quorum > 1,
@@ -414,8 +413,8 @@ def _tiers(place: str, value: object) -> tuple[ApprovalPolicy, ...]:
     return tuple(cast("Sequence[ApprovalPolicy]", value))
 
 
-def _check_schema(place: str, value: object) -> None:
-    if not isinstance(value, dict) or json_problem(value) is not None:
+def _check_schema(place: str, value: Any) -> None:
+    if not isinstance(value, dict) or json_problem(cast("object", value)) is not None:
         raise UserError(f"{place} must be a JSON Schema: a dict of data.")
 
 

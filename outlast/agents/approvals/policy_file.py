@@ -349,12 +349,10 @@ class _FileReader:
         self.groups: dict[str, tuple[str, ...]] = {}
 
     def raise_problems(self) -> None:
-        """Raise all mistakes, in the order of the file."""
         if self._problems:
             raise UserError("\n".join(self.lines()))
 
     def lines(self) -> tuple[str, ...]:
-        """Return all mistakes with their places, in the order of the file."""
         return tuple(
             f"{self._source}:{line}:{column}: {problem}"
             for (line, column), problem in sorted(self._problems)
@@ -478,7 +476,6 @@ class _FileReader:
         return default
 
     def _checked(self, path: KeyPath, make: Callable[[], Any]) -> Any:
-        """Return a value, or None after adding the mistake that its maker raised."""
         try:
             return make()
         except ConditionError as error:
@@ -716,7 +713,6 @@ def _quoted(part: str) -> str:
 
 
 def _syntax_problem(source: str, text: str, message: str) -> str:
-    """Return the parser's message with the place in front."""
     place = re.search(r" \(at line (\d+), column (\d+)\)$", message)
     if place is not None:
         at = f"{place[1]}:{place[2]}"

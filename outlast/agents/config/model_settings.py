@@ -76,7 +76,6 @@ _KINDS: Final[dict[str, tuple[tuple[type, ...], str]]] = {
 
 
 def _fits(name: str, value: object) -> bool:
-    """Whether a value fits a field; None fits every field."""
     if value is None or name not in _KINDS:
         return True
     kinds, _ = _KINDS[name]

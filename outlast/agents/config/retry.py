@@ -113,24 +113,17 @@ class ModelRetryAdviceRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetryPolicyContext:
+class RetryPolicyContext(ModelRetryAdviceRequest):
     """The argument of a retry policy: a failed attempt, counted from 1.
 
     Attributes:
         normalized: the failure in the same form for every provider.
         provider_advice: what the provider's error says about a retry.
-        previous_response_id: the response that the request continued, if any.
-        conversation_id: the provider's conversation of the request, if any.
     """
 
-    error: Exception
-    attempt: int
     max_retries: int
-    stream: bool
     normalized: ModelRetryNormalizedError
     provider_advice: ModelRetryAdvice | None = None
-    previous_response_id: str | None = None
-    conversation_id: str | None = None
 
     @property
     def stateful_request(self) -> bool:

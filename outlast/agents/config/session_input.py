@@ -341,7 +341,6 @@ def _from_a_question(flagged: Sequence[tuple[JsonObject, bool]]) -> list[tuple[J
 
 
 def _call_of(item: JsonObject) -> ItemKey | None:
-    """Return the key of the call that an output answers; None for any other item."""
     key = item_key(item)
     if key is None or key[0] not in CALL_OF_OUTPUT:
         return None

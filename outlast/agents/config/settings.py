@@ -123,7 +123,6 @@ def _refuse_secrets(settings: JsonObject) -> None:
 
 
 def _sparse(record: Any) -> JsonObject:
-    """Return a record as JSON without the fields that have their default."""
     whole: JsonObject = asdict(record)
     defaults = {field.name: field.default for field in fields(record)}
     return {name: value for name, value in whole.items() if getattr(record, name) != defaults[name]}
@@ -196,12 +195,10 @@ def _write_names(config: RunConfig) -> JsonObject:
 
 
 def _name_of(value: object) -> str:
-    """Return the name of an object; a string is a name already."""
     return value if isinstance(value, str) else register(value)
 
 
 def _plain(name: str, value: object) -> object:
-    """Return a field's value, or refuse it if it is not JSON."""
     if isinstance(value, tuple):
         value = list(cast("tuple[object, ...]", value))
     if (problem := json_problem(value)) is not None:

@@ -109,7 +109,6 @@ def nest_handoff_history(
 
 
 def _summarize(entries: Iterable[tuple[JsonObject, bool]], wrappers: Wrappers) -> list[JsonObject]:
-    """Return summaries and unchanged items, in order."""
     view: list[JsonObject] = []
     to_summarize: list[JsonObject] = []
     for raw, hand_on in entries:
@@ -174,7 +173,6 @@ def _flat(items: Iterable[JsonObject], wrappers: Wrappers) -> Iterable[JsonObjec
 
 
 def _summarized_items(item: JsonObject, wrappers: Wrappers) -> list[JsonObject] | None:
-    """Return the items of a summary; None if the item is no summary."""
     if item.get("role") != "assistant":
         return None
     text = text_of(item)
@@ -209,7 +207,6 @@ def _line(item: JsonObject) -> str:
 
 
 def _item(line: str) -> JsonObject | None:
-    """Return the item of a line; None if the line holds none."""
     if line.startswith("{"):
         try:
             item: Json = json.loads(line)

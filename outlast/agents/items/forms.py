@@ -147,7 +147,6 @@ def item_from_json(data: JsonObject, agent_of: AgentOfName) -> RunItem:
 
 
 def _hosted_origin(raw: JsonObject) -> ToolOrigin | None:
-    """Return the MCP server that the provider called; None for its own tools."""
     if raw.get("type") != "mcp_call":
         return None
     return ToolOrigin(ToolOriginType.MCP, mcp_server_name=raw.get("server_label"))
@@ -159,7 +158,6 @@ def _is_hosted_call(raw: JsonObject) -> bool:
 
 
 def _recipient(raw: JsonObject) -> str | None:
-    """Return the name of the agent in a handoff's output, or None without one."""
     try:
         output: Json = json.loads(raw.get("output") or "")
     except (TypeError, ValueError):

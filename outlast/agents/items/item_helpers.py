@@ -108,7 +108,6 @@ def _get(thing: Any, name: str) -> Any:
 
 
 def _parts(message: Any) -> list[Any]:
-    """Return the parts of a message; an empty list for other items."""
     if _get(message, "type") != "message" and not _get(message, "role"):
         return []
     content = _get(message, "content")

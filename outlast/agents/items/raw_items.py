@@ -189,7 +189,6 @@ def _plain(shown: Any) -> JsonObject:
 
 
 def _to_typed(raw: JsonObject) -> Any:
-    """Return the typed object of a model's item; any other item unchanged."""
     kind = raw.get("type")
     if kind == "message" and raw.get("role") != "assistant":
         return raw

@@ -37,9 +37,4 @@ class ToolOrigin:
     @classmethod
     def from_json_dict(cls, data: JsonObject) -> "ToolOrigin":
         """Read an origin from JSON."""
-        return cls(
-            type=ToolOriginType(data["type"]),
-            mcp_server_name=data.get("mcp_server_name"),
-            agent_name=data.get("agent_name"),
-            agent_tool_name=data.get("agent_tool_name"),
-        )
+        return cls(**{**data, "type": ToolOriginType(data["type"])})

@@ -230,7 +230,6 @@ def _json(value: object, tool_name: str) -> str:
 
 
 def _element(value: object) -> str:
-    """Return the text of an object inside a container that is not JSON."""
     if (words := _own_words(value)) is None:
         raise ValueError(f"{type(value).__qualname__} has no text form")
     return words

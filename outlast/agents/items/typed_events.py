@@ -34,7 +34,6 @@ def typed_event(raw: JsonObject) -> Any:
 
 @cache
 def _classes() -> dict[str, Any]:
-    """Return the class of each event type; the empty key is for all other types."""
     package: Any = import_module("openai")
     union, *_ = get_args(import_module("openai.types.responses").ResponseStreamEvent)
     members: tuple[Any, ...] = get_args(union)

@@ -157,7 +157,6 @@ def function_tool_of(
 
 
 async def _invoke(server: MCPServer, tool: Any, context: ToolContext[Any], arguments: str) -> Any:
-    """Call a tool of a server; one attempt."""
     if (problem := object_problem(context.tool_name, arguments)) is not None:
         raise ModelBehaviorError(problem)
     values: JsonObject = json.loads(arguments or "{}")

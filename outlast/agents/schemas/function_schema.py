@@ -167,7 +167,6 @@ class ReadArguments:
 def _altered(
     arguments: str, fields: Mapping[str, Any], got: JsonObject, model: type[BaseModel]
 ) -> str:
-    """Return the names of the arguments that differ from the model's text."""
     written: JsonObject = json.loads(arguments.strip() or "{}")
     for field, info in model.model_fields.items():
         name, value = str(info.alias), fields[field]
@@ -271,7 +270,6 @@ def _arguments_model(name: str, signature: FunctionSignature, *, strict: bool) -
 
 
 def _field(parameter: inspect.Parameter) -> tuple[Any, Any]:
-    """Return the annotation and the default of the model's field for one parameter."""
     annotation = Any if parameter.annotation is parameter.empty else parameter.annotation
     default = ... if parameter.default is parameter.empty else parameter.default
     metadata: Sequence[Any] = ()
@@ -288,7 +286,6 @@ def _field(parameter: inspect.Parameter) -> tuple[Any, Any]:
 
 
 def _type_error(owner: str, signature: FunctionSignature, error: Exception) -> UserError:
-    """Return the error for a type that pydantic refuses, naming the parameter."""
     for parameter in signature.parameters:
         if parameter.annotation is parameter.empty:
             continue

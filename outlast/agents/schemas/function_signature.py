@@ -114,7 +114,6 @@ class _Scope:
         self._owner = owner
 
     def resolve(self, parameter: inspect.Parameter) -> Any:
-        """Return the parameter's annotation with its strings evaluated."""
         if parameter.annotation is inspect.Parameter.empty:
             return parameter.annotation
         try:
@@ -145,7 +144,6 @@ class _Scope:
         return hints["it"]
 
     def _locals(self) -> Mapping[str, Any]:
-        """Return the local names in the frames that enclose the tool's definition."""
         return ChainMap(*(dict(frame.f_locals) for frame in self._frames()))
 
     def _frames(self) -> Iterator[FrameType]:
@@ -157,7 +155,6 @@ class _Scope:
 
 
 def _bound_parameters(function: Callable[..., Any]) -> set[str]:
-    """Return the names of the parameters that partials fill by keyword."""
     names: set[str] = set()
     while isinstance(function, functools.partial):
         names |= function.keywords.keys()

@@ -87,7 +87,6 @@ def json_schema_of(adapter: "TypeAdapter[Any]", name: str, *, strict: bool) -> J
 
 
 def _call_pydantic(function: Callable[[], Any], name: str) -> Any:
-    """Return the result of a pydantic call; raise its error as a `UserError`."""
     from pydantic import PydanticUndefinedAnnotation, PydanticUserError
 
     try:

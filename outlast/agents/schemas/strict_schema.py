@@ -111,7 +111,6 @@ class _Strictness:
     owner: str
 
     def refuse(self, path: str, why: str) -> None:
-        """Raise the error for one place of the schema."""
         place = repr(path) if path else "the schema"
         kind = NoStrictForm if path and why is not _DICT else UserError
         raise kind(
@@ -136,7 +135,6 @@ class _Strictness:
         return forms
 
     def node(self, schema: object, path: str) -> JsonObject:
-        """Return the strict form of the schema at one place."""
         if not isinstance(schema, dict):
             self.refuse(path, "accepts any value: give it a type")
         source = _plain_object(_single_branch(cast(JsonObject, schema)))
@@ -208,14 +206,12 @@ def _root(schema: JsonObject, definitions: dict[str, JsonObject]) -> JsonObject:
 
 
 def _plain_object(schema: JsonObject) -> JsonObject:
-    """Return the schema with the type `object`, if it has properties but no type."""
     if "properties" not in schema or not schema.keys().isdisjoint({"type", "$ref", "anyOf"}):
         return schema
     return {"type": "object", **schema}
 
 
 def _single_branch(schema: JsonObject) -> JsonObject:
-    """Return the schema with a single-branch `allOf` merged into it."""
     while True:
         branches = schema.get("allOf")
         if not isinstance(branches, list) or len(cast("list[Any]", branches)) != 1:
@@ -225,7 +221,6 @@ def _single_branch(schema: JsonObject) -> JsonObject:
 
 
 def _merge(inner: JsonObject, outer: JsonObject) -> JsonObject:
-    """Return a schema merged with its sibling keywords, keeping all properties."""
     merged = {**inner, **outer}
     if "properties" in inner and "properties" in outer:
         merged["properties"] = {**inner["properties"], **outer["properties"]}
@@ -241,7 +236,6 @@ def _apart(schema: JsonObject) -> JsonObject:
 
 
 def _type_of(values: Iterable[object]) -> str | list[str]:
-    """Return the JSON types of an enum's values, for schemas without `type`."""
     types = list(dict.fromkeys(_TYPES.get(type(value), "object") for value in values))
     return types[0] if len(types) == 1 else types
 

@@ -126,7 +126,6 @@ def _without_class(copied: dict[str, Any]) -> dict[str, Any]:
 
 
 def _as_dict(copied: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a class as those of a dict."""
     found: Any = copied["fields"]
     if copied["type"] == "dataclass-args":
         found = {one["name"]: one for one in found}
@@ -152,7 +151,6 @@ def _is_pydantics(serialization: dict[str, Any]) -> bool:
 
 
 def _is_users(function: Any) -> bool:
-    """Whether a function is neither pydantic's nor Python's."""
     while isinstance(function, partial):
         function = cast("Any", function.func)
     if function is None:

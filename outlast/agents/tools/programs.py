@@ -132,7 +132,6 @@ def _closed_object(schema: JsonObject, message: str) -> JsonObject:
 
 
 def _closed(schema: Any) -> Any:
-    """Return a schema whose objects all have exactly their named keys."""
     if isinstance(schema, list):
         return [_closed(one) for one in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
