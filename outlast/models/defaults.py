@@ -33,11 +33,7 @@ def get_default_model() -> str:
 
 
 def get_default_model_settings(model: str | None = None) -> ModelSettings:
-    """Return the settings of an agent that sets none.
-
-    Args:
-        model: the model's name; None means the default model.
-    """
+    """Return the settings of an agent that sets none; None stands for the default model."""
     return settings_of_model(get_default_model() if model is None else model)
 
 
@@ -52,14 +48,7 @@ Transport: TypeAlias = Literal["http", "websocket"]
 
 @dataclass
 class Defaults:
-    """The process's defaults.
-
-    Attributes:
-        api_key: the key; None means the environment's key.
-        client: a client to use unchanged; None means that the provider creates one.
-        api: the API for model calls.
-        transport: what carries requests to the Responses API.
-    """
+    """The process's defaults."""
 
     api_key: str | None = None
     client: "AsyncOpenAI | None" = None
@@ -96,11 +85,9 @@ def set_default_openai_key(key: str, use_for_tracing: bool = True) -> None:  # n
 
 
 def set_default_openai_client(client: "AsyncOpenAI", use_for_tracing: bool = True) -> None:  # noqa: FBT001, FBT002  (likewise)
-    """Set the default client of OpenAI providers.
+    """Set the default client of OpenAI providers, which the caller closes.
 
-    Args:
-        client: used as it is, with its retries switched off per call; the caller closes it.
-        use_for_tracing: has no effect, as for `set_default_openai_key`.
+    `use_for_tracing` has no effect, as for `set_default_openai_key`.
     """
     del use_for_tracing
     defaults.client = client

@@ -349,7 +349,6 @@ _HTTP_1_0 = re.compile(r"HTTP/1\.0 ([1-5][0-9]{2})\b ?(.*)")
 
 
 def _root(error: BaseException) -> BaseException:
-    """Return the root cause of an error, which has the most specific message."""
     for _ in range(10):
         deeper = error.__cause__ or error.__context__
         if deeper is None:
@@ -379,7 +378,6 @@ def _code(report: object, status: int | None) -> str:
 
 
 def _as_status(code: object) -> int | None:
-    """Return an error code that is an HTTP status, as a number or as its digits."""
     if isinstance(code, str) and code.isascii() and code.isdecimal():
         code = int(code[:4])
     return code if isinstance(code, int) and 100 <= code <= 599 else None
@@ -418,7 +416,6 @@ def _message(code: str, target: Target, status: int | None, words: str | None) -
 
 
 def _words(report: object) -> str | None:
-    """Find the error message in a provider's error object, whichever field has it."""
     if isinstance(report, str):
         return "(an HTML page)" if report.lstrip().startswith("<") else report
     error = as_object(report)

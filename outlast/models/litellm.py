@@ -47,11 +47,6 @@ class LitellmModel(ChatCompletionsModel):
     """
 
     def __init__(self, model: str, base_url: str | None = None, api_key: str | None = None) -> None:
-        """Create the model; nothing is connected or imported yet.
-
-        Raises:
-            UserError: LiteLLM is not installed.
-        """
         try:
             is_missing = find_spec("litellm") is None
         except ValueError:  # a program's stand-in for the package has no spec
@@ -254,7 +249,6 @@ def litellm_failure(error: Exception, target: Target) -> ModelError:
 
 
 def _report(error: Exception) -> JsonObject:
-    """Return the error in the providers' format, with its message and code."""
     body = as_object(getattr(error, "body", None)) or {}
     body = as_object(body.get("error")) or body
     words = as_text(body.get("message")) or as_text(getattr(error, "message", None)) or str(error)

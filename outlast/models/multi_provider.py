@@ -157,7 +157,6 @@ class MultiProvider:
         )
 
     def _of_openai(self, model_id: str) -> Model:
-        """Return OpenAI's model of an id, which may hold a slash."""
         provider = self.openai_provider
         return getattr(provider, "model_of_id", provider.get_model)(model_id)
 
@@ -180,7 +179,6 @@ class MultiProvider:
             raise first
 
     def _provider_of(self, prefix: str) -> ModelProvider | None:
-        """Return the provider for a prefix other than OpenAI's, or None if it is unknown."""
         provider = self.provider_map.get_provider(prefix) if self.provider_map else None
         if provider is not None or prefix not in _PACKAGES:
             return provider

@@ -53,16 +53,7 @@ _newest_start_ms = 0
 class MemoryRun:
     """A run in this process: carries out commands, and applies their results.
 
-    Attributes:
-        worker: the worker's dependencies.
-        run_id: the id of the run.
-        state: the state of the run.
-        parent: the parent of a nested run.
-        nested: its nested runs, by id.
-        on_state: called after every event.
-        on_delta: called with the models' raw events.
-        first: the first state.
-        states: the states since then, while `on_state` is not set.
+    `states` has the states since the first one, while `on_state` is not set.
     """
 
     worker: WorkerDeps
@@ -80,7 +71,6 @@ class MemoryRun:
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
-        """Store the first state."""
         self.first = self.state
         self._stages = stages.resumed(self.state)
 

@@ -31,12 +31,7 @@ def run_in_memory_streamed(
 ) -> RunResultStreaming:
     """Run an agent and stream its events; `Runner.run_streamed` without a server.
 
-    Args:
-        agent: the starting agent.
-        input: a text, Responses items, or the state of a run that waited.
-        model: the model of every agent.
-        run_id: the prefix of idempotency keys.
-        **options: the options of `run_in_memory`.
+    The options are those of `run_in_memory`.
     """
     check_names(options, StartOptions, caller="run_in_memory_streamed")
     context = options.get("context")
@@ -62,11 +57,7 @@ def run_in_memory_streamed(
 
 
 class _MemorySource:
-    """Implements `outlast.client.read.streaming.RunSource`.
-
-    Attributes:
-        client: always None.
-    """
+    """Implements `outlast.client.read.streaming.RunSource`."""
 
     def __init__(self, open_run: Callable[[], MemoryRun]) -> None:
         self.client: Any = None
@@ -76,7 +67,6 @@ class _MemorySource:
         self._news: asyncio.Queue[LoopState | RawEvent | None] = asyncio.Queue()
 
     async def states(self) -> AsyncGenerator[LoopState | RawEvent]:
-        """Execute the run, and yield its states and its models' events."""
         try:
             run = self._run = self._open_run()
         finally:
@@ -95,7 +85,6 @@ class _MemorySource:
             carrying.cancel()
 
     async def cancel(self, mode: CancelMode) -> None:
-        """Stop the run."""
         await self._opened.wait()
         if self._run is not None and self._run.state.phase != "closed":
             self._run.take(CancelRequested(at_ms=now_ms(), mode=mode))

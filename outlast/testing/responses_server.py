@@ -72,7 +72,6 @@ class ScriptedResponsesServer(SocketServer):
     async def _answer(
         self, socket: ServerSocket, body: JsonObject, held: Mapping[str, list[JsonObject]]
     ) -> dict[str, list[JsonObject]]:
-        """Answer one request, and return the connection's responses by id."""
         previous = body.get("previous_response_id")
         before = held.get(previous) or self._stored.get(previous) if previous else []
         if before is None:
@@ -116,7 +115,6 @@ def _items(value: object) -> Sequence[JsonObject]:
 
 
 def _request(body: JsonObject, items: Sequence[JsonObject]) -> ModelRequest:
-    """Return a request record for the script's functions."""
     tools: list[JsonObject] = [
         tool for tool in body.get("tools") or () if tool.get("type") == "function"
     ]
@@ -143,7 +141,6 @@ def _error(status: int, code: str | None, message: str) -> JsonObject:
 
 
 def _failure(failure: ModelError) -> JsonObject:
-    """Return the error event for a model's error."""
     event = _error(failure.status or _SERVER_ERROR, failure.code, failure.message)
     if failure.retry_after is not None:
         headers: dict[str, Any] = {"retry-after": str(failure.retry_after.total_seconds())}

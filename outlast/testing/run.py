@@ -128,11 +128,7 @@ def _decision(request: ApprovalRequest, choice: Choice) -> Decision:
 
 
 def result_in_memory(run: MemoryRun, definitions: LocalDefinitions) -> RunResult:
-    """Return the result of a run.
-
-    Raises:
-        AgentsException: the run failed, or was cancelled.
-    """
+    """Return the result of a run."""
     state = run.state
     definitions.update_context(state.context)
     if state.failure is not None:
@@ -183,7 +179,6 @@ def resumed(agent: Agent[Any], waiting: RunState, model: Model, context: object)
 
 
 def _require_no_nested_run(snapshot: LoopState) -> None:
-    """Raise an error if a run waits that is nested in the stored one, which contains no other run."""
     nested = [one.nested_id for one in snapshot.pending if isinstance(one, RunAgent)]
     if nested:
         raise UserError(
@@ -204,13 +199,10 @@ def _provider_of(model: Model) -> ModelProvider:
 
 
 class _OneModel(ModelProvider):
-    """A provider that returns the same model for every name."""
-
     def __init__(self, model: Model) -> None:
         self._model = model
 
     def get_model(self, name: str | None) -> Model:
-        """Return the model for any name."""
         del name
         return self._model
 

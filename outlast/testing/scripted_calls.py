@@ -44,15 +44,7 @@ def local_shell_call(call_id: str, /, *command: str) -> JsonObject:
 def patch_call(
     call_id: str, kind: str, path: str, diff: str | None = None, *, move_to: str | None = None
 ) -> JsonObject:
-    """Return one call of an `ApplyPatchTool`, as an item of a reply.
-
-    Args:
-        call_id: the call's id.
-        kind: `create_file`, `update_file` or `delete_file`.
-        path: the file.
-        diff: the changes to the file.
-        move_to: the file's new path.
-    """
+    """Return one call of an `ApplyPatchTool`: `create_file`, `update_file` or `delete_file`."""
     fields = {"type": kind, "path": path, "diff": diff, "move_to": move_to}
     operation = {name: value for name, value in fields.items() if value is not None}
     return {**_head("apply_patch_call", "apc", call_id), "operation": operation}

@@ -32,17 +32,7 @@ _WORD = re.compile(r"\S+\s*|\s+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectedStep:
-    """A step with timing, failure or usage, from `after`, `wait_for`, `paced` and the like.
-
-    Attributes:
-        step: the step.
-        delay: the wait before the step.
-        gate: an event to wait for before anything else.
-        every: the pause before each event of a stream.
-        failure: the error at the end.
-        fails_after: the number of stream events before the error.
-        usage: the usage of the call.
-    """
+    """A step with timing, failure or usage, from `after`, `wait_for`, `paced` and the like."""
 
     step: PlainStep
     delay: timedelta = timedelta()
@@ -58,12 +48,7 @@ Step: TypeAlias = PlainStep | DirectedStep
 
 
 def after(delay: timedelta | float, step: Step) -> DirectedStep:
-    """Delay a step.
-
-    Args:
-        delay: the delay; a number counts seconds.
-        step: the step after the delay.
-    """
+    """Delay a step by this number of seconds or duration."""
     return replace(_directed(step), delay=_duration(delay))
 
 
@@ -73,22 +58,14 @@ def wait_for(event: asyncio.Event, step: Step) -> DirectedStep:
 
 
 def paced(every: timedelta | float, step: Step) -> DirectedStep:
-    """Stream a reply slowly.
-
-    Args:
-        every: the pause before each event of the stream, a word or so; a number counts seconds.
-        step: the reply.
-    """
+    """Stream a reply slowly, with a pause before each event, about a word; a number counts seconds."""
     return replace(_directed(step), every=_duration(every))
 
 
 def fail_after(events: int, error: Exception, step: Step) -> DirectedStep:
-    """Make a stream fail; a reply that is not streamed fails as a whole.
+    """Make a stream fail after this number of events, with `response.created`.
 
-    Args:
-        events: the number of events before the error, with `response.created`.
-        error: the error.
-        step: the reply; its first events are streamed.
+    A reply that is not streamed fails as a whole.
     """
     return replace(_directed(step), fails_after=events, failure=error)
 
@@ -182,12 +159,7 @@ class ScriptedModel:
 
     @answers_both_forms
     async def get_response(self, request: ModelRequest) -> ModelResponse:
-        """Take the next step.
-
-        Raises:
-            Exception: the step is a failure.
-            ModelError: the script has no further step.
-        """
+        """Take the next step."""
         number, step, reply = await self._play(request)
         if step.failure is not None:
             raise step.failure
@@ -198,10 +170,6 @@ class ScriptedModel:
         """Take the next step, and stream it as a provider does, about a word at a time.
 
         The reply at the end is the one that `get_response` would have returned.
-
-        Raises:
-            Exception: the step is a failure, or fails after some events.
-            ModelError: the script has no further step.
         """
         number, step, reply = await self._play(request)
         response = response_object(

@@ -52,11 +52,7 @@ class SpanCollector(TracingProcessor):
             return [span for key, span in self._started.items() if key not in self._ended]
 
     def spans(self, kind: str | None = None) -> list[Span[Any]]:
-        """Return the ended spans, in order of their start.
-
-        Args:
-            kind: only those with data of this type, such as `function`.
-        """
+        """Return the ended spans of a kind, such as `function`, or all, in order of their start."""
         REGISTRATION.settle(PATIENCE_SECONDS)
         with self._lock:
             recorded = [self._ended[key] for key in self._started if key in self._ended]

@@ -50,12 +50,7 @@ def derived_span_id(*parts: str | int) -> str:
 class Trace:
     """A trace of one run, or of several that a program groups.
 
-    Attributes:
-        trace_id: the id of the trace.
-        name: the name of the trace, as `workflow_name`.
-        group_id: links traces, such as those of one chat.
-        metadata: further data from the program.
-        disabled: neither the trace nor its spans are reported.
+    `group_id` links traces, such as those of one chat.
     """
 
     def __init__(
@@ -147,16 +142,8 @@ class Trace:
 class Span(Generic[D]):
     """A piece of work in a trace, with a start and an end.
 
-    Attributes:
-        trace: the trace of the span.
-        span_id: the id of the span.
-        parent_id: the id of the parent span; None directly under the trace.
-        span_data: the data, filled in while the work is in progress.
-        error: the error of the work, if it failed.
-        started_at: the start time in ISO 8601 with time zone; None before the start.
-        ended_at: the end time; None before the end.
-        sensitive: whether inputs and outputs may be reported.
-        durable: whether the id is derived; the ids of child spans are then derived, too.
+    `span_data` is filled in while the work is in progress. Times are in ISO 8601 with time zone. The
+    ids of child spans of a `durable` span are derived, as its own is.
     """
 
     __slots__ = (

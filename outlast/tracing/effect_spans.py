@@ -31,23 +31,7 @@ D = TypeVar("D", bound=SpanData)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceScope:
-    """The place of an agent's effects in a trace.
-
-    Attributes:
-        run_id: the id from which span ids are derived.
-        trace_id: the trace of the run and of its nested runs.
-        workflow_name: the name of the trace.
-        group_id: links several traces.
-        metadata: further data about the trace.
-        disabled: nothing is reported.
-        sensitive: whether inputs and outputs may be reported.
-        agent_span_id: the span of the active agent.
-        turn_span_id: the span of the turn; None outside of turns, or if turns have no spans.
-        task_span_id: the span from the question to its answer; None if tasks have no spans.
-        task_name: the name of the task span.
-        parent_span_id: the parent of the outermost of these spans; None directly under the trace.
-        is_joined: the trace was opened by a program's `trace()` or by the parent run.
-    """
+    """The place of an agent's effects in a trace; tasks and turns have no span where the id is None."""
 
     run_id: str
     trace_id: str
@@ -75,11 +59,7 @@ class TraceScope:
         return replace(self, turn_span_id=turn)
 
     def trace(self, receivers: Receivers | None = None) -> Trace:
-        """Return an object for the run's trace.
-
-        Args:
-            receivers: the processors to report it to; default: all that are active at its start.
-        """
+        """Return an object for the run's trace."""
         return Trace(
             self.workflow_name,
             trace_id=self.trace_id,
@@ -107,22 +87,9 @@ def scope_of(
 ) -> TraceScope:
     """Return the place of an agent's effects in a trace.
 
-    The settings may be hand-written, so invalid values are ignored.
-
-    Args:
-        settings: the settings of the run; those for tracing are `workflow_name`, `trace_id`,
-            `group_id`, `trace_metadata`, `tracing_disabled`, `trace_include_sensitive_data`,
-            `tracing`, and, from `join_current_trace`, `trace_joined`, `trace_parent_id` and
-            `trace_task_name`.
-        run_id: the id of the run, unique forever.
-        agent: the active agent.
-        handovers: the number of handoffs before. An agent that becomes active again has a second
-            span.
-        turn: the number of the turn; 0 outside of turns.
-        root_run_id: for a nested run, the root run, whose trace it belongs to.
-        parent_span_id: for a nested run, the parent span, such as
-            `agent_span_id(parent_run, parent_agent, parent_handovers)`.
-        task_name: the name of the task span, which overrides the name in the settings.
+    The settings may be hand-written, so invalid values are ignored. The number of handoffs before,
+    `handovers`, is part of the agent span's id: an agent that becomes active again has a second span.
+    `root_run_id` and `parent_span_id` are those of a nested run; `turn` is 0 outside of turns.
     """
     if not REGISTRATION.active:
         return NO_SCOPE
@@ -153,11 +120,7 @@ def scope_of(
 class OuterCall:
     """The tool call of the parent run that started a nested run.
 
-    Attributes:
-        key: the key of the parent run's question.
-        root: the key of the root run's question.
-        effect: the number of the call among the parent run's effects.
-        task_name: the name of the nested run's task; None without settings of its own.
+    `key` and `root` are the keys of the questions of the parent run and the root run.
     """
 
     key: str
@@ -196,17 +159,7 @@ def run_scope(
     handovers: int = 0,
     turn: int = 0,
 ) -> TraceScope:
-    """Return the trace scope of a moment in a run, which may be a nested run.
-
-    Args:
-        settings: the settings of the run.
-        run_id: the workflow id.
-        started_at_ms: the start time of the run.
-        question: the number of questions that the run settled before.
-        agent: the active agent.
-        handovers: the number of handoffs before.
-        turn: the number of the turn; 0 outside of turns.
-    """
+    """Return the trace scope of a moment in a run, which may be a nested run."""
     outer = outer_call(settings)
     return scope_of(
         settings,
@@ -243,13 +196,6 @@ def effect_span(
     Fill in the data through `span_data`, not through the span: without a processor, the span is a
     shared object that stores nothing. An exception that leaves the block becomes the span's error;
     use `set_error` for a failure that is handled inside.
-
-    Args:
-        scope: the place of the effect in the trace.
-        span_data: the data of the span.
-        effect: the number of the effect in its run.
-        attempt: the number of the attempt, starting at 1.
-        part: distinguishes spans of the same kind in one effect, such as guardrails.
     """
     receivers = REGISTRATION.active
     if not receivers:
@@ -280,11 +226,6 @@ def around_effect(scope: TraceScope, *, effect: int, attempt: int = 1) -> Genera
     Spans that the code opens become children of the turn's span, with ids derived from the attempt.
     Runs that the code starts join the trace. If tracing is disabled for the run, nothing inside is
     reported.
-
-    Args:
-        scope: the place of the effect in the trace.
-        effect: the number of the effect in its run.
-        attempt: the number of the attempt, starting at 1.
     """
     trace = scope.trace()
     receivers = () if scope.disabled else REGISTRATION.active

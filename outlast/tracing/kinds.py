@@ -9,12 +9,7 @@ from outlast.loop.values import JsonObject
 
 
 class SpanError(TypedDict):
-    """The error of a span's work.
-
-    Attributes:
-        message: the error message.
-        data: further data about the error.
-    """
+    """The error of a span's work."""
 
     message: str
     data: dict[str, Any] | None
@@ -48,15 +43,12 @@ class _FieldsData(SpanData):
 
     @property
     def type(self) -> str:
-        """The kind of work."""
         return self.kind
 
     def export(self) -> dict[str, Any]:
-        """Return the data as an exporter sends it."""
         return {"type": self.kind, **self._fields()}
 
     def drop_content(self) -> None:
-        """Remove inputs and outputs; keep names and counts."""
         for name in self.content:
             setattr(self, name, None)
 
@@ -79,7 +71,6 @@ class _StageData(_FieldsData):
     """The data of a kind that backends only support as a custom span."""
 
     def export(self) -> dict[str, Any]:
-        """Return the data as an exporter sends it, without the program's metadata."""
         data = {"sdk_span_type": self.kind, **self._fields()}
         del data["metadata"]
         if data["usage"] is None:
@@ -89,13 +80,7 @@ class _StageData(_FieldsData):
 
 @dataclass
 class TaskSpanData(_StageData):
-    """The data of a span from a question to its answer.
-
-    Attributes:
-        name: the name of the run's workflow, from its settings.
-        usage: the tokens used, including nested runs.
-        metadata: further data from the program; not exported.
-    """
+    """The data of a span from a question to its answer, and all usage."""
 
     kind = "task"
     name: str
@@ -105,13 +90,7 @@ class TaskSpanData(_StageData):
 
 @dataclass
 class TurnSpanData(_StageData):
-    """The data of a span of one turn: a model call and its tool calls.
-
-    Attributes:
-        turn: the number of the turn since the question, starting at 1.
-        usage: the tokens used, including nested runs.
-        metadata: further data from the program; not exported.
-    """
+    """The data of a span of one turn: a model call and its tool calls."""
 
     kind = "turn"
     turn: int
@@ -141,11 +120,7 @@ class FunctionSpanData(_FieldsData):
 class GenerationSpanData(_FieldsData):
     """The data of a span of a model call.
 
-    Attributes:
-        input: the items of the request.
-        output: the items of the response.
-        model_config: the model's settings, without headers and request bodies: they may hold keys.
-        usage: the tokens of this call.
+    `model_config` has no headers and request bodies, which may hold keys.
     """
 
     kind = "generation"
@@ -159,12 +134,7 @@ class GenerationSpanData(_FieldsData):
 
 @dataclass
 class ResponseSpanData(_FieldsData):
-    """The data of a span of a model call with a stored response.
-
-    Attributes:
-        response: the response, as the provider sent it; its id, model and usage are exported.
-        input: the input of the request.
-    """
+    """The data of a span of a model call with a stored response."""
 
     kind = "response"
     response: JsonObject | None = None

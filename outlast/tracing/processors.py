@@ -298,11 +298,7 @@ class BatchTraceProcessor(TracingProcessor):
         self._put(span)
 
     def force_flush(self, timeout: float | None = FLUSH_SECONDS) -> None:
-        """Export everything in the queue, and return when it is sent.
-
-        Args:
-            timeout: how many seconds to wait; None waits without a limit.
-        """
+        """Export everything in the queue, and return when it is sent."""
         with self._changed:
             end = self._flush_up_to = self._received
             self._changed.notify_all()
@@ -311,12 +307,7 @@ class BatchTraceProcessor(TracingProcessor):
             self._log_late(timeout)
 
     def shutdown(self, timeout: float | None = EXPORTER_SHUTDOWN_SECONDS) -> None:
-        """Export the rest of the queue, and accept no more traces or spans.
-
-        Args:
-            timeout: how many seconds to wait; what is not sent by then is lost. None waits without
-                a limit.
-        """
+        """Export the rest of the queue, and accept no more traces or spans."""
         with self._changed:
             self._is_over = True
             self._changed.notify_all()

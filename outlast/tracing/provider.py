@@ -203,14 +203,8 @@ def custom_span(
 ) -> Span[CustomSpanData]:
     """Open a span for the program's own work, such as a database query.
 
-    In a tool, the span becomes a child of the tool's span.
-
-    Args:
-        name: the name of the work.
-        data: further data about the work.
-        span_id: the id of the span; default: a new id.
-        parent: the parent span or trace; default: the current one.
-        disabled: report neither the span nor its children.
+    In a tool, the span becomes a child of the tool's span. With `disabled`, neither the span nor its
+    children are reported.
     """
     data_of_span = CustomSpanData(name, {} if data is None else data)
     return open_span(data_of_span, span_id=span_id, parent=parent, disabled=disabled)

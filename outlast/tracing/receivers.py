@@ -60,11 +60,7 @@ def _is_observer_thread() -> bool:
 
 
 class Losses:
-    """Counts what is lost; logs the first loss, the tenth, the hundredth and so on.
-
-    Args:
-        message: the log message, with a `%d` for the number.
-    """
+    """Counts what is lost; logs the first loss, the tenth and so on, with a `%d` for the number."""
 
     def __init__(self, message: str) -> None:
         self.count = 0
@@ -92,7 +88,6 @@ class _Question:
         self._report = report
 
     def __call__(self) -> None:
-        """Make the report."""
         if self._report is not None:
             self._report()
         self.future.set_result(None)
@@ -101,10 +96,7 @@ class _Question:
 class Receiver:
     """A processor with its queue and its thread; nothing it does reaches the callers.
 
-    Attributes:
-        processor: as passed.
-        is_late: it was waited for in vain, and has not caught up since.
-        lost: the reports that the processor did not receive.
+    One that was waited for in vain is late until it has caught up.
     """
 
     def __init__(self, processor: object) -> None:
@@ -244,11 +236,7 @@ Asked: TypeAlias = "dict[futures.Future[None], Receiver]"
 
 
 class Registration:
-    """The registered processors of this process.
-
-    Attributes:
-        active: the processors to call; empty while tracing is disabled.
-    """
+    """The registered processors of this process."""
 
     def __init__(self) -> None:
         self.active: tuple[Receiver, ...] = ()
@@ -308,14 +296,7 @@ class Registration:
             await self._until(asked, SETTLE_SECONDS)
 
     def flush(self, seconds: float = FLUSH_SECONDS) -> bool:
-        """Make every processor send its traces, also while tracing is disabled.
-
-        Args:
-            seconds: how long to wait.
-
-        Returns:
-            Whether all of them have.
-        """
+        """Make every processor send its traces, also while tracing is disabled; whether all have."""
         return self._log_late("force_flush", self._wait(self._ask("force_flush"), seconds), seconds)
 
     async def flushed(self, seconds: float) -> None:
@@ -324,14 +305,7 @@ class Registration:
         self._log_late("force_flush", await self._until(asked, seconds), seconds)
 
     def shut_down(self, seconds: float = SHUTDOWN_SECONDS) -> bool:
-        """Shut every processor down after what was reported so far; drop what takes too long.
-
-        Args:
-            seconds: how long to wait.
-
-        Returns:
-            Whether all of them have sent everything.
-        """
+        """Shut every processor down after what was reported so far; drop what takes too long."""
         late = self._wait(self._ask("shutdown"), seconds)
         for receiver in late:
             logger.warning(

@@ -87,7 +87,6 @@ class ReattachedTrace(Trace):
         metadata: JsonObject | None,
         tracing_api_key: str | None = None,
     ) -> None:
-        """Make the trace, without the key."""
         del tracing_api_key
         super().__init__(
             name, trace_id=trace_id, group_id=group_id, metadata=metadata, receivers=()
@@ -98,7 +97,6 @@ class NoOpTrace(Trace):
     """A trace that is not reported."""
 
     def __init__(self) -> None:
-        """Make the trace."""
         super().__init__(NO_ID, trace_id=NO_ID, disabled=True)
 
 
@@ -115,7 +113,6 @@ class SpanImpl(Span[D]):
         tracing_api_key: str | None = None,
         trace_metadata: JsonObject | None = None,
     ) -> None:
-        """Make the span, without the key."""
         del tracing_api_key
         super().__init__(
             Trace("", trace_id=trace_id, metadata=trace_metadata),

@@ -34,22 +34,13 @@ from outlast.tracing.receivers import REGISTRATION, Inline, Receiver, Receivers
 
 
 class StageSpans:
-    """Reports the stages of a worker's runs to processors.
-
-    Args:
-        registry: the worker's agents; their tools and handoffs appear in agent spans.
-    """
+    """Reports the stages of a worker's runs to processors."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
 
     def __call__(self, state: LoopState, changes: tuple[StageChange, ...]) -> None:
-        """Report the starts and ends of a run's stages to the processors.
-
-        Args:
-            state: the newest state of the run.
-            changes: the stages that started and ended, in order.
-        """
+        """Report the starts and ends of a run's stages to the processors."""
         for receiver in REGISTRATION.active:
             # Spans are made in the thread of the processor, to save the workflow's time.
             receiver.report(partial(self._tell, receiver, state.run_id, state.start, changes))
@@ -145,7 +136,6 @@ def _made(
 
 
 def _end(span: Span[Any], scope: TraceScope, over: StageEnded) -> None:
-    """End a span with its final data."""
     span.restore(started_at_seconds=over.stage.since_ms / 1000)
     data = span.span_data
     if isinstance(data, TaskSpanData):
@@ -167,7 +157,6 @@ def _error(failure: Failure, scope: TraceScope) -> SpanError:
 
 
 def _usage(usage: Usage, *, of_task: bool = False) -> JsonObject | None:
-    """Return usage in the format of span data, or None without usage."""
     if usage == NO_USAGE:
         return None
     counts: JsonObject = {

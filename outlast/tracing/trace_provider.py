@@ -54,11 +54,7 @@ class TraceProvider:
         return REGISTRATION.lost
 
     def shutdown(self, timeout: float = SHUTDOWN_SECONDS) -> None:
-        """Make every processor send all that is left, before the process ends.
-
-        Args:
-            timeout: how many seconds to wait; what is not sent by then is dropped.
-        """
+        """Make every processor send all that is left, and drop what is not sent in time."""
         REGISTRATION.shut_down(timeout)
 
 

@@ -8,27 +8,17 @@ from outlast.loop.values import JsonObject
 
 
 class EncodedItems(list[JsonObject]):
-    """Items of a request body that are encoded already.
-
-    Attributes:
-        data: the JSON of each.
-    """
+    """Items of a request body that are encoded already."""
 
     __slots__ = ("data",)
 
     def __init__(self, items: Iterable[JsonObject], data: list[bytes]) -> None:
-        """Create the list, which nobody may change."""
         super().__init__(items)
         self.data = data
 
 
 def encode(body: JsonObject) -> bytes:
-    """Return a body as JSON in UTF-8; encoded items come last.
-
-    Raises:
-        TypeError: a value is of a type that JSON does not have.
-        ValueError: a number or a text cannot be expressed in JSON.
-    """
+    """Return a body as JSON in UTF-8; encoded items come last."""
     encoded = {name: value for name, value in body.items() if type(value) is EncodedItems}
     if not encoded:
         return _dumps(body)

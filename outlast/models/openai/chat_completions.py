@@ -73,11 +73,7 @@ class ChatCompletionsModel:
 
     @answers_both_forms
     async def get_response(self, request: ModelRequest) -> ModelResponse:
-        """Answer one request.
-
-        Raises:
-            ModelError: the provider refused, failed, or sent an invalid response.
-        """
+        """Answer one request."""
         target = self._connection.target(_PATH, self.name)
         body = self._body(request, target)
         reply = await self._connection.post(target, body, request.settings)
@@ -89,11 +85,7 @@ class ChatCompletionsModel:
 
     @streams_both_forms
     async def stream_response(self, request: ModelRequest) -> AsyncGenerator[JsonObject]:
-        """Answer one request as Responses stream events.
-
-        Raises:
-            ModelError: as for `get_response`, also in the middle of the stream.
-        """
+        """Answer one request as Responses stream events."""
         target = self._connection.target(_PATH, self.name)
         options = _stream_options(request.settings, target)
         body = {**options, **self._body(request, target), "stream": True}
@@ -113,11 +105,7 @@ class ChatCompletionsModel:
             raise bad_response(target, str(error)) from None
 
     async def check_access(self) -> str:
-        """Check the key, and return the URL of the server.
-
-        Raises:
-            ModelError: there is no key, the server refuses it, or its address is invalid.
-        """
+        """Check the key, and return the URL of the server."""
         target = self._connection.target(_PATH, self.name)
         await self._connection.check_key(target)
         return target.base_url
@@ -142,15 +130,11 @@ class OpenAIChatCompletionsModel(ChatCompletionsModel):
     """A model behind a Chat Completions API."""
 
     def __init__(self, model: str, openai_client: "AsyncOpenAI") -> None:
-        """Create the model with a client, which the caller closes."""
         super().__init__(model, OpenAIConnection(client=openai_client))
 
 
 def _stream_options(settings: ModelSettings, target: Target) -> JsonObject:
-    """Return the options of a stream, which has usage only if requested.
-
-    Some servers refuse the option, so that by default only OpenAI's own gets it.
-    """
+    """Some servers refuse the option, so that by default only OpenAI's own gets it."""
     include_usage = settings.include_usage
     if include_usage is None and is_official_openai_base_url(target.base_url):
         include_usage = True

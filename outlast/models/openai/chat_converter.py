@@ -92,14 +92,9 @@ class Converter:
         preserve_tool_output_all_content: bool = False,  # noqa: FBT001, FBT002  likewise
         **ignored: Any,
     ) -> list[JsonObject]:
-        """Return the messages for Responses items.
+        """Return the messages for Responses items, or for the text of a user's message.
 
-        Args:
-            items: the items, or the text of a user's message.
-            model: the model; data of a model is only sent to that model.
-            preserve_thinking_blocks: has no effect: they go back as the model sent them.
-            preserve_tool_output_all_content: whether outputs of tools keep images and files.
-            ignored: further settings of the SDK's converter, without effect here.
+        Data of a model is only sent to that model; thinking blocks go back as the model sent them.
 
         Raises:
             UserError: an item has no equivalent.
@@ -126,10 +121,7 @@ class Converter:
     ) -> list[Any]:
         """Return the Responses items of a completion's message.
 
-        Args:
-            message: the message.
-            provider_data: its `model` is the model to which data of the message may go back.
-            strict_feature_validation: refuse calls of custom tools, instead of leaving them out.
+        The `model` of `provider_data` is the model to which data of the message may go back.
 
         Raises:
             UserError: the message has audio, or a call that is refused.
@@ -164,17 +156,7 @@ class ChatCmplStreamHandler:
     async def handle_stream(
         cls, response: Any, stream: AsyncIterator[Any], model: str | None = None, **ignored: Any
     ) -> AsyncGenerator[Any]:
-        """Yield the typed events of a stream.
-
-        Args:
-            response: the fields that the response has beside those of the stream.
-            stream: the chunks.
-            model: the model; data that its server expects back is only sent to this model.
-            ignored: settings of the SDK's handler, without effect here.
-
-        Raises:
-            ModelBehaviorError: a value is not a chunk, or a call has no name.
-        """
+        """Yield the typed events of a stream, with the fields of `response` beside its own."""
         del ignored
         reply = ChatReply(turn=0, model=model or "")
         head: JsonObject = as_json(response)

@@ -84,13 +84,7 @@ class _Call:
 def response_from_chat(completion: JsonObject, *, turn: int, model: str = "") -> JsonObject:
     """Convert a whole completion to a response object.
 
-    Args:
-        completion: the body of the HTTP response.
-        turn: the number of items in the request, part of the derived ids.
-        model: the model's name; data kept for the server is only sent back to this model.
-
-    Raises:
-        UnreadableReplyError: the completion has no readable choice, message or call.
+    `turn` and `model` are those of `ChatReply`.
     """
     choices = as_objects(completion.get("choices"))
     message = as_object(choices[0].get("message")) if choices else None
@@ -114,10 +108,8 @@ class ChatReply:
     def __init__(self, *, turn: int, model: str = "") -> None:
         """Start with an empty response.
 
-        Args:
-            turn: the number of items in the request, part of the derived ids, because small
-                servers reuse the same few ids.
-            model: the model's name; data kept for the server is only sent back to this model.
+        The number of items in the request, `turn`, is part of the derived ids, because small servers
+        reuse the same few ids. Data kept for the server is only sent back to this model.
         """
         self._turn = turn
         self._model = model
@@ -133,11 +125,7 @@ class ChatReply:
         self._sequence = 0
 
     def add(self, chunk: JsonObject) -> list[JsonObject]:
-        """Process the next chunk.
-
-        Raises:
-            UnreadableReplyError: the value is not a completion chunk.
-        """
+        """Process the next chunk."""
         self._events = []
         choices = as_objects(chunk.get("choices"))
         if choices is None:
@@ -154,11 +142,7 @@ class ChatReply:
     def finish(self, *, otherwise: str | None = None) -> list[JsonObject]:
         """Complete the response; the last event contains the whole response.
 
-        Args:
-            otherwise: the finish reason if no chunk had one; None means that it is required.
-
-        Raises:
-            UnreadableReplyError: the completion ended early, or has a call without a name.
+        Without `otherwise`, a chunk must have had a finish reason.
         """
         self._events = []
         self._finish_reason = self._finish_reason or otherwise

@@ -29,12 +29,6 @@ def chat_body(
     `context_management` have no equivalent and are left out. Of `reasoning`, only the effort is
     sent.
 
-    Args:
-        request: the model request.
-        model: the model's name.
-        limit_field: this server's name for the limit of output tokens.
-        rich_outputs: as for `chat_messages`.
-
     Raises:
         UnsupportedItemError: the request needs a feature of the Responses API.
     """
@@ -85,16 +79,7 @@ def chat_messages(
     A model's text and calls up to the next other item become one assistant message, so that
     parallel calls stay together. Reasoning items are left out, because the API does not accept
     them. Provider data that this model's server expects back (see `chat_reply`) is included.
-
-    Args:
-        instructions: the first message.
-        items: the Responses items.
-        model: the model that receives the messages.
-        rich_outputs: whether tool outputs may contain images and files. The API only accepts
-            text there; some compatible servers accept more.
-
-    Raises:
-        UnsupportedItemError: an item or a part of its content has no equivalent.
+    The API accepts only text as output of tools; some compatible servers accept `rich_outputs`.
     """
     messages: list[JsonObject] = []
     if instructions:
@@ -127,11 +112,7 @@ def _refuse_hosted_tools(request: ModelRequest) -> None:
 
 
 def check_spec(tool: ToolSpec) -> None:
-    """Refuse a tool with options that only the Responses API has.
-
-    Raises:
-        UnsupportedItemError: the tool is deferred, in a namespace, or for programs.
-    """
+    """Refuse a tool with options that only the Responses API has."""
     if tool.deferred or tool.namespace or tool.allowed_callers:
         raise UnsupportedItemError(
             f"the tool {tool.name!r} has defer_loading=True, a tool_namespace() or allowed_callers,"

@@ -137,14 +137,11 @@ class _Access:
 
     @property
     def socket_url(self) -> str:
-        """The base URL of WebSockets."""
         return self.websocket_base_url or self.base_url
 
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """A client of one event loop, and the session for its model calls, if it may have one."""
-
     client: "AsyncOpenAI"
     session: HttpSession | None
 
@@ -153,7 +150,6 @@ class _Opened:
         return None if settings.extra_query else self.session
 
     async def aclose(self) -> None:
-        """Close both."""
         if self.session is not None:
             await self.session.aclose()
         await self.client.close()
@@ -229,11 +225,7 @@ class OpenAIConnection:
         return self
 
     async def post(self, target: Target, body: JsonObject, settings: ModelSettings) -> Reply:
-        """Send a body to the target's path and return the JSON object in the response.
-
-        Raises:
-            ModelError: the call failed, or the response is not a JSON object or reports an error.
-        """
+        """Send a body to the target's path and return the JSON object in the response."""
         opened = await self._open(target)
         if (session := opened.session_for(settings)) is not None:
             with _failures(target), _session_failures(target):
@@ -265,14 +257,7 @@ class OpenAIConnection:
     ) -> AsyncGenerator[JsonObject]:
         """Send a body to the target's path and yield the events in the response.
 
-        Args:
-            target: the destination of the call.
-            body: the JSON to send.
-            settings: time-out and extra headers and query. The time-out covers the whole stream.
-            is_last: whether an event is the last one that matters.
-
-        Raises:
-            ModelError: the call failed, also midway, or an event is not a JSON object.
+        The settings' time-out covers the whole stream.
         """
         opened = await self._open(target)
         deadline = call_deadline(settings)
@@ -323,11 +308,7 @@ class OpenAIConnection:
                 raise
 
     async def socket_client(self, target: Target) -> "AsyncOpenAI":
-        """Return the client of the running loop, to open a WebSocket.
-
-        Raises:
-            ModelError: there is no key, or the address is invalid.
-        """
+        """Return the client of the running loop, to open a WebSocket."""
         if self._own_client is not None:
             return self._own_client
         access = self._access()
@@ -364,7 +345,6 @@ class OpenAIConnection:
         return await self._open_once(access, target)
 
     async def _open_once(self, access: _Access, target: Target) -> _Opened:
-        """Return the running loop's client for a key and address, and create the first."""
         of_loop = self._opened.get()
         if of_loop is None:
             self._opened.set(of_loop := dict[_Access, _Opening]())
@@ -466,7 +446,6 @@ def _check(base_url: str, api_key: str | None, target: Target, *, socket: bool =
 
 
 def _as_socket(base_url: str) -> str:
-    """Return a URL with the scheme of WebSockets instead of that of HTTP."""
     scheme, colon, rest = base_url.partition(":")
     return f"{_SOCKET_SCHEMES.get(scheme, scheme)}{colon}{rest}"
 
@@ -583,7 +562,6 @@ async def _open_direct(
 
 
 def _direct_failure(response: HttpResponse, target: Target) -> ModelError:
-    """Return the failure for a response with an HTTP error status."""
     from pydantic_core import from_json
 
     report: object = None
@@ -597,8 +575,6 @@ def _direct_failure(response: HttpResponse, target: Target) -> ModelError:
 
 
 class _DirectStream:
-    """A stream of events on a connection of an `HttpSession`."""
-
     def __init__(self, response: "ClientResponse") -> None:
         self._response = response
         self._data = self._read()
@@ -683,8 +659,6 @@ def _payload(client: "AsyncOpenAI", body: JsonObject) -> dict[str, Any]:
 
 
 class _ClientStream:
-    """A stream of events of the `openai` client."""
-
     def __init__(self, events: "AsyncStream[object]") -> None:
         self._events = events
 

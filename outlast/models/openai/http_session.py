@@ -82,7 +82,6 @@ class HttpSession:
     """The connections of one `openai` client in one event loop. Never retries or redirects."""
 
     def __init__(self, client: "AsyncOpenAI", certificates: "SSLContext") -> None:
-        """Create the session; nothing is opened yet."""
         import_module("aiohttp")  # here, because the caller is a thread: it takes 0.2 s
         client.platform_headers()  # reads files about the system, once
         self._client = client

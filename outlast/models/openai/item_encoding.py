@@ -28,12 +28,10 @@ class _Kept:
         self.size = 0
 
     def drop_from(self, position: int) -> None:
-        """Drop the items from a position on."""
         self.size -= sum(map(len, self.data[position:]))
         del self.copies[position:], self.sent[position:], self.data[position:]
 
     def add(self, item: JsonObject, sent: JsonObject | None) -> None:
-        """Add an item and its sent form."""
         data = b"" if sent is None else encode(sent)
         self.copies.append(_copy(item))
         self.sent.append(sent)
@@ -50,12 +48,7 @@ class ItemEncoder:
         *,
         most_bytes: int = _MOST_BYTES,
     ) -> None:
-        """Create an encoder that keeps nothing yet.
-
-        Args:
-            supported: returns what is sent of an item; None means that the item is left out.
-            most_bytes: how much JSON to keep.
-        """
+        """`supported` returns what is sent of an item; None means that the item is left out."""
         self._supported = supported
         self._most_bytes = most_bytes
         self._bytes = 0

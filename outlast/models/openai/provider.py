@@ -129,11 +129,7 @@ class OpenAIProvider:
         return OpenAIResponsesWSModel.over(name, sockets, is_default=is_default)
 
     def _sockets_of(self, http: OpenAIConnection, name: str) -> SocketConnection:
-        """Return the sockets of a client, which all models share.
-
-        Raises:
-            UserError: the package for WebSockets is not installed.
-        """
+        """Return the sockets of a client, which all models share."""
         check_websockets(f"The model {name!r} over WebSocket")
         client = None if http is self._connection else defaults.client
         if id(client) not in self._sockets:
@@ -142,11 +138,6 @@ class OpenAIProvider:
 
 
 def _api_of(api: ProviderApi | None, *, use_responses: bool | None) -> ProviderApi | None:
-    """Return the API that a provider's arguments choose, if any.
-
-    Raises:
-        UserError: there is no such API.
-    """
     if use_responses is not None:
         return "responses" if use_responses else "chat"
     if api not in ("responses", "chat", None):
@@ -157,11 +148,6 @@ def _api_of(api: ProviderApi | None, *, use_responses: bool | None) -> ProviderA
 def _transport_of(
     transport: Transport | None, api: ProviderApi | None, *, use_websocket: bool | None
 ) -> Transport | None:
-    """Return the transport that a provider's arguments choose, if any.
-
-    Raises:
-        UserError: there is no such transport, or the API does not have it.
-    """
     if use_websocket is not None:
         transport = "websocket" if use_websocket else "http"
     if transport not in ("http", "websocket", None):

@@ -84,11 +84,7 @@ class ResponsesModel:
 
     @answers_both_forms
     async def get_response(self, request: ModelRequest) -> ModelResponse:
-        """Answer one request.
-
-        Raises:
-            ModelError: the provider refused, failed, or sent an invalid response.
-        """
+        """Answer one request."""
         connection = self._connection.of_run(request.run_id)
         target = connection.target(_PATH, self.name)
         reply = await connection.post(target, self._body(request), request.settings)
@@ -100,9 +96,6 @@ class ResponsesModel:
 
         An incomplete response (`response.incomplete`) ends in `response.completed` as well; its
         `status` is then `incomplete`.
-
-        Raises:
-            ModelError: as for `get_response`, also in the middle of the stream.
         """
         connection = self._connection.of_run(request.run_id)
         target = connection.target(_PATH, self.name)
@@ -128,11 +121,7 @@ class ResponsesModel:
             raise bad_response(target, "the stream ended before the answer was complete")
 
     async def check_access(self) -> str:
-        """Check the key, and return the URL of the server.
-
-        Raises:
-            ModelError: there is no key, the server refuses it, or its address is invalid.
-        """
+        """Check the key, and return the URL of the server."""
         target = self._connection.target(_PATH, self.name)
         await self._connection.check_key(target)
         return target.base_url
@@ -148,13 +137,9 @@ class OpenAIResponsesModel(ResponsesModel):
     def __init__(
         self, model: str, openai_client: "AsyncOpenAI", *, model_is_explicit: bool = True
     ) -> None:
-        """Create the model.
+        """Create the model; the caller closes the client.
 
-        Args:
-            model: the provider's name of the model.
-            openai_client: the client, which the caller closes.
-            model_is_explicit: whether to send the name also with a stored prompt, which has its
-                own model.
+        Without `model_is_explicit`, a stored prompt may choose its own model.
         """
         connection = OpenAIConnection(client=openai_client)
         super().__init__(model, connection, is_default=not model_is_explicit)
@@ -201,11 +186,7 @@ def responses_body(request: ModelRequest, model: str | None) -> JsonObject:
 
 
 def tool_entries(request: ModelRequest, model: str | None) -> list[JsonObject]:
-    """Return the entries of all tools; functions of a namespace are together in one entry.
-
-    Raises:
-        UserError: tools for programs do not fit the tool that runs programs.
-    """
+    """Return the entries of all tools; functions of a namespace are together in one entry."""
     entries: list[JsonObject] = []
     groups: dict[ToolNamespace, list[JsonObject]] = {}
     if request.prompt is None:  # a stored prompt may have the tools
@@ -256,7 +237,6 @@ def supported_fields(item: JsonObject) -> JsonObject:
 
 
 def _supported(item: JsonObject) -> JsonObject | None:
-    """Return the sent form of an item, or None for reasoning of another server."""
     return None if _is_foreign(item) else supported_fields(item)
 
 
@@ -275,13 +255,7 @@ def has_extra_tools(settings: ModelSettings) -> bool:
 
 
 def read_response(body: object, target: Target, *, request_id: str | None = None) -> ModelResponse:
-    """Validate a response object and convert it.
-
-    An incomplete response (status `incomplete`) is valid.
-
-    Raises:
-        ModelError: the response reports a failure, is unfinished, or is invalid.
-    """
+    """Validate a response object and convert it; status `incomplete` is valid."""
     response = as_object(body)
     if response is None:
         raise bad_response(target, "expected a response object")
@@ -325,7 +299,6 @@ def included_data(request: ModelRequest) -> list[str] | None:
 
 
 def _entry(tool: HostedTool, model: str | None) -> JsonObject:
-    """Return a tool's entry in a request, which may depend on the model."""
     return tool.param_for(model) if isinstance(tool, LocalTool) else tool.to_tool_param()
 
 
@@ -352,11 +325,7 @@ def tool_choice(request: ModelRequest, model: str | None) -> str | JsonObject | 
 
 
 def _names_function(request: ModelRequest, choice: str) -> bool:
-    """Whether a tool choice names a function that the model reads at once.
-
-    Raises:
-        UserError: the name is that of a tool search, a namespace or a tool that a search finds.
-    """
+    """Whether a tool choice names a function that the model reads at once."""
     named = [tool for tool in request.tools if tool.name == choice]
     if any(not tool.deferred and tool.namespace is None for tool in named):
         return True

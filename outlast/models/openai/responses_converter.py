@@ -73,14 +73,6 @@ class Converter:
     ) -> ConvertedTools:
         """Return the entries of the tools and handoffs.
 
-        Args:
-            tools: the tools.
-            handoffs: the handoffs.
-            model: the model, on which the entry of a computer depends.
-            tool_choice: the tool choice of the request.
-            allow_opaque_tool_search_surface: whether a stored prompt may have the tools that a
-                `ToolSearchTool` finds.
-
         Raises:
             UserError: the tools need a `ToolSearchTool`, or have one for nothing.
         """

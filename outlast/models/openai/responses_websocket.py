@@ -43,15 +43,8 @@ class OpenAIResponsesWSModel(OpenAIResponsesModel):
     ) -> None:
         """Create the model with a client, which the caller closes.
 
-        Args:
-            model: the provider's name of the model.
-            openai_client: the client, whose `websocket_base_url`, if set, is the URL.
-            model_is_explicit: false if the name is only a default, so that a stored prompt may
-                choose its own model.
-            websocket_options: options of each WebSocket.
-
-        Raises:
-            UserError: an option is invalid, or the package for WebSockets is not installed.
+        The URL is the client's `websocket_base_url`, if set. Without `model_is_explicit`, a stored
+        prompt may choose its own model.
         """
         check_websockets(f"OpenAIResponsesWSModel({model!r})")
         sockets = SocketConnection(
@@ -67,14 +60,7 @@ class OpenAIResponsesWSModel(OpenAIResponsesModel):
 
 
 def check_websockets(what: str) -> None:
-    """Check that the package for WebSockets is installed, without importing it.
-
-    Args:
-        what: the feature that needs the package; the error message starts with it.
-
-    Raises:
-        UserError: the package is not installed.
-    """
+    """Check that the package for WebSockets is installed, without importing it."""
     if find_spec("websockets") is None:
         raise UserError(
             f"{what} needs the package websockets, which is not installed here:"
@@ -83,11 +69,7 @@ def check_websockets(what: str) -> None:
 
 
 def checked_options(options: OpenAIResponsesWebSocketOptions | None) -> dict[str, Any]:
-    """Return the options as a dict.
-
-    Raises:
-        UserError: an option is unknown or has the wrong type.
-    """
+    """Return the options as a dict."""
     name = "OpenAIResponsesWebSocketOptions"
     passed: object = options
     if options is not None and not isinstance(passed, dict):

@@ -80,12 +80,7 @@ class SocketConnection:
 
     Sockets belong to the event loop that opened them. A call never retries, but for one case: if
     the first event proves that nothing was generated, the whole request goes out on a new socket.
-
-    Attributes:
-        http: the connection whose client, key and address are used; the caller closes it.
-        options: options of the `websockets` package's connections, such as `ping_interval`.
-        limits: the limits of the pool in each event loop.
-        run_id: the run of the calls, if any.
+    The client, key and address are those of `http`, which the caller closes.
     """
 
     http: OpenAIConnection
@@ -103,11 +98,7 @@ class SocketConnection:
         return self.http.socket_target(path, model)
 
     async def post(self, target: Target, body: JsonObject, settings: ModelSettings) -> Reply:
-        """Send a body and return the response.
-
-        Raises:
-            ModelError: the call failed, or the response is not a JSON object.
-        """
+        """Send a body and return the response."""
         done: list[object] = []
         last: JsonObject = {}
         async with aclosing(self._events(target, body, settings, has_deltas=False)) as events:
@@ -138,9 +129,6 @@ class SocketConnection:
         """Open a connection, which stays in the pool for the first call.
 
         Only a refused key counts: a server that does not answer may do so later.
-
-        Raises:
-            ModelError: there is no key, the server refuses it, or its address is invalid.
         """
         client = await self.http.socket_client(target)
         if target.key is None:
@@ -230,7 +218,6 @@ class SocketConnection:
                 ).enter()
 
     def _pool(self) -> SocketPool:
-        """Return the pool of the running event loop."""
         pool = self._pools.get()
         if pool is None:
             self._pools.set(pool := SocketPool(self.limits))
@@ -238,8 +225,6 @@ class SocketConnection:
 
 
 class _Call:
-    """The settings of one call, and its frames."""
-
     def __init__(
         self,
         target: Target,
@@ -264,7 +249,6 @@ class _Call:
         return self.client, self.client.api_key, self.target.base_url, extra
 
     async def ask(self, socket: Socket, text: str) -> JsonObject:
-        """Send a request and return the first event."""
         with _failures(self.target):
             async with asyncio.timeout_at(self._limit()):
                 await socket.send(text)
@@ -301,11 +285,6 @@ class _RequestText:
     """The JSON of a request, item by item, to send all items or only the last."""
 
     def __init__(self, body: JsonObject, target: Target) -> None:
-        """Encode the body of a request to `/responses`.
-
-        Raises:
-            ModelError: the body cannot be JSON, or asks for a background response.
-        """
         if body.get("background"):
             raise refused_request(target, "background responses are not supported")
         left_out = ("stream", "background", "input")
@@ -325,7 +304,6 @@ class _RequestText:
         self._can_be_held = self._items is not None and not is_linked
 
     def whole(self) -> str:
-        """Return the frame with all items."""
         return self._frame(0, b"")
 
     def continues(self, held: HeldResponse | None) -> bool:
@@ -432,17 +410,11 @@ def _levels(event: JsonObject) -> list[JsonObject]:
 
 
 def _resource(client: "AsyncOpenAI") -> "AsyncResponses":
-    """Return the client's API of responses, with its WebSocket modules imported."""
     import_module("websockets.asyncio.client")
     return client.responses
 
 
 def _check_headers(headers: Mapping[str, str]) -> None:
-    """Refuse headers that would break the handshake.
-
-    Raises:
-        ValueError: a value has a line break or other control character.
-    """
     for name, value in headers.items():
         if not all(part.isascii() and part.isprintable() for part in (name, str(value))):
             raise ValueError(f"the header {name!r} holds characters that no header has")

@@ -45,10 +45,7 @@ _BEGINNING: Final = "response.created"
 class HeldResponse:
     """The response that a server holds for a connection.
 
-    Attributes:
-        response_id: its id.
-        model: its model, as in the request.
-        items: the digests of its request's items and of its own.
+    Its items are the digests of its request's items and of its own.
     """
 
     response_id: str
@@ -62,15 +59,9 @@ class Socket:
     A server may send events of an ended response again. Taken for those of the next response, they
     would answer its request. So events are matched by the id of their response, and a socket with
     an event of another one is not used any more.
-
-    Attributes:
-        route: what the connection was opened with; requests with the same route can share it.
-        run_id: the run of its last request.
-        held: the response that the next request may continue, if any.
     """
 
     def __init__(self, connection: "AsyncResponsesConnection", route: Hashable) -> None:
-        """Wrap an open connection."""
         self.route = route
         self.run_id: str | None = None
         self.held: HeldResponse | None = None
@@ -147,13 +138,10 @@ def response_id_of(event: JsonObject) -> str | None:
 class SocketPool:
     """The sockets of one event loop.
 
-    Attributes:
-        continues: whether the server continues responses; false once it has refused to.
-        ssl: the context for certificates, once it is needed.
+    Once a server has refused to continue a response, `continues` is false.
     """
 
     def __init__(self, limits: PoolLimits = DEFAULT_LIMITS) -> None:
-        """Create an empty pool."""
         self.continues = True
         self.ssl: SSLContext | None = None
         self._limits = limits
@@ -174,13 +162,8 @@ class SocketPool:
         """Return a socket for one request: the run's own, or another one, or a new one.
 
         It waits while every place is taken. The caller returns the socket with `release` or `drop`.
-
-        Args:
-            route: what the connection is opened with.
-            run_id: the run of the request, if any.
-            fits: whether the request can continue the response that a socket holds; None means
-                that it needs a new socket.
-            connect: opens a connection.
+        `fits` says whether the request can continue the response that a socket holds; None means that
+        it needs a new socket.
         """
         await self._places.acquire()
         try:
@@ -226,7 +209,6 @@ class SocketPool:
     async def _take_idle(
         self, route: Hashable, run_id: str | None, fits: Callable[[Socket], bool]
     ) -> Socket | None:
-        """Take the best idle socket that is still open; None if a new one is better."""
         while (socket := self._find(route, run_id, fits)) is not None:
             self._remove(socket)
             self._opening += 1

@@ -31,11 +31,9 @@ class StandInClient:
     """Sends the calls of `client.post` to the `create` methods of a client without `post`."""
 
     def __init__(self, client: Any) -> None:
-        """Wrap the client, which the caller closes."""
         self._stand_in = client
 
     def __getattr__(self, name: str) -> Any:
-        """Return the client's own attribute."""
         return getattr(self._stand_in, name)
 
     async def post(
@@ -65,7 +63,6 @@ class StandInReply:
     headers: dict[str, str] = {}  # noqa: RUF012  nothing writes it
 
     def __init__(self, answer: Any) -> None:
-        """Wrap what the method returned."""
         self._answer = answer
         self._events: AsyncIterator[Any] | None = None
 
@@ -82,11 +79,9 @@ class StandInReply:
         return to_json(self._answer, fallback=_fields)
 
     def __aiter__(self) -> "StandInReply":
-        """Read the events."""
         return self
 
     async def __anext__(self) -> Any:
-        """Return the next event as JSON."""
         if self._events is None:
             self._events = aiter(self._answer)
         return as_json(await anext(self._events))
