@@ -23,7 +23,7 @@ from outlast.client.results.local_definitions import LocalDefinitions
 from outlast.client.results.result_members import RunResultBase
 from outlast.client.results.run_responses import last_turn
 from outlast.client.results.run_result import error_of, run_details
-from outlast.client.results.summaries import progress_lines, result_summary
+from outlast.client.results.summaries import progress_summary
 from outlast.client.transport.messages import check_cancel_mode
 from outlast.contract import records
 from outlast.loop.events import CancelMode
@@ -95,13 +95,13 @@ class RunResultStreaming(RunResultBase):
         )
 
     def __str__(self) -> str:
-        progress = progress_lines(
+        return progress_summary(
+            "RunResultStreaming",
             self,
             turn=self.current_turn,
             max_turns=self.max_turns,
             is_complete=self.is_complete,
         )
-        return result_summary("RunResultStreaming", self, *progress)
 
     @property
     def final_output(self) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 from outlast.agents.items.run_items import ToolApprovalItem, raw_of
 from outlast.agents.items.tool_origin import ToolOrigin
 from outlast.client.results.local_definitions import LocalDefinitions
-from outlast.loop.approvals import ApprovalRequest, ApprovalStatus, Decision
+from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.call_forms import FUNCTION, call_item
 from outlast.loop.effects import RunAgent
 from outlast.loop.items import Item, call_id_of
@@ -19,7 +19,7 @@ class Interruption(ToolApprovalItem):
     """A call that waits, or waited, for a person's approval.
 
     Attributes:
-        request: the approval request.
+        request: the approval request as readers see it: its reason, status, decision and the rest.
     """
 
     def __init__(
@@ -47,36 +47,6 @@ class Interruption(ToolApprovalItem):
     def arguments(self) -> str:
         """The arguments as JSON text: as the newest edit wants them, without redacted values."""
         return self.request.arguments
-
-    @property
-    def args_digest(self) -> str:
-        """The digest of the arguments, the same for every spelling of the same JSON."""
-        return self.request.args_digest
-
-    @property
-    def reason(self) -> str | None:
-        """Why a person has to decide."""
-        return self.request.reason
-
-    @property
-    def requested_at_ms(self) -> int:
-        """The time of the request, in milliseconds since the epoch."""
-        return self.request.requested_at_ms
-
-    @property
-    def handoff_path(self) -> tuple[str, ...]:
-        """The agents that the conversation went through; the calling agent is last."""
-        return self.request.handoff_path
-
-    @property
-    def status(self) -> ApprovalStatus:
-        """The status when the result was made."""
-        return self.request.status
-
-    @property
-    def decision(self) -> Decision | None:
-        """The decision, if there is one."""
-        return self.request.decision
 
     @property
     def run_id(self) -> str:

@@ -1,5 +1,6 @@
 """Results of runs, and the errors of failed runs."""
 
+from dataclasses import fields
 from typing import Any
 
 from outlast.agents.agent_tools.nested_result import AgentToolInvocation
@@ -17,7 +18,7 @@ from outlast.client.results.result_members import (
     newest_answer,
 )
 from outlast.client.results.summaries import failure_summary, result_summary
-from outlast.client.transport.exceptions import Tripwire, code_of_tripwire, exception_of
+from outlast.client.transport.exceptions import STAGES_OF_TRIPWIRES, Tripwire, exception_of
 from outlast.loop.items import Item
 from outlast.loop.state import Answer, Status
 from outlast.loop.values import Failure
@@ -157,17 +158,8 @@ class FailedRun(RunErrorDetails):
     """
 
     def __init__(self, result: RunResult) -> None:
-        super().__init__(
-            input=result.input,
-            new_items=result.new_items,
-            raw_responses=result.raw_responses,
-            last_agent=result.last_agent,
-            context_wrapper=result.context_wrapper,
-            input_guardrail_results=result.input_guardrail_results,
-            output_guardrail_results=result.output_guardrail_results,
-            tool_input_guardrail_results=result.tool_input_guardrail_results,
-            tool_output_guardrail_results=result.tool_output_guardrail_results,
-        )
+        parts = (field.name for field in fields(RunErrorDetails))
+        super().__init__(**{name: getattr(result, name) for name in parts})
         self.result = result
 
     def __str__(self) -> str:
@@ -218,7 +210,7 @@ def error_of(
     """Return the exception of a failure."""
     if state is None:
         return exception_of(failure)
-    stage = code_of_tripwire(failure.code)
+    stage = STAGES_OF_TRIPWIRES.get(failure.code)
     record = None if stage is None else tripped(state, stage) or tripped_inside(failure)
     return exception_of(
         failure,

@@ -19,6 +19,7 @@ from outlast.client.results.interruptions import Interruption
 from outlast.client.results.local_definitions import LocalDefinitions
 from outlast.client.transport.messages import check_input
 from outlast.contract import records
+from outlast.contract.names import SCHEMA_VERSION
 from outlast.loop import state as loop
 from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.loop.values import JsonObject
@@ -33,8 +34,6 @@ else:  # the type variable's default is for type checkers only; see `outlast.age
     from typing import TypeVar
 
     TAgent = TypeVar("TAgent")
-
-SCHEMA_VERSION = 1
 
 ENGINE: Final = "the engine of this process"
 """Stands for the client of a run that was started without a client."""
@@ -59,6 +58,26 @@ class StagedDecision:
 
     run_id: str
     decision: Decision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredRequest:
+    """A pending request and its call, as `to_json` writes them."""
+
+    request: ApprovalRequest
+    call: JsonObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredState:
+    """A state as `to_json` writes it."""
+
+    run_id: str
+    agent: str
+    waiting: tuple[StoredRequest, ...] = ()
+    decisions: tuple[StagedDecision, ...] = ()
+    input: tuple[StagedInput, ...] = ()
+    snapshot: JsonObject | None = None
 
 
 class RunState(Generic[TContext, TAgent]):
@@ -231,11 +250,27 @@ class RunState(Generic[TContext, TAgent]):
         Raises:
             UserError: it is no such JSON, or a newer version wrote it.
         """
-        state = cls._read(initial_agent, state_json, context_deserializer)
+        try:
+            written = records.read(StoredState, state_json)
+            snapshot = None if written.snapshot is None else records.read_state(written.snapshot)
+        except records.UnreadableRecordError as error:
+            raise _unreadable(str(error).rstrip(".")) from None
+        definitions = LocalDefinitions(initial_agent, make_context=context_deserializer)
+        state = cls(
+            run_id=written.run_id,
+            agent=written.agent,
+            interruptions=[_interruption(one, definitions) for one in written.waiting],
+            definitions=definitions,
+            snapshot=snapshot,
+        )
+        state._decisions = {
+            (staged.run_id, staged.decision.request_id): staged for staged in written.decisions
+        }
+        state._input = list(written.input)
         if isinstance(context_override, RunContextWrapper):
             context_override = cast("RunContextWrapper[Any]", context_override).context
         state.context_override = context_override
-        return state
+        return cast("RunState", state)
 
     @classmethod
     async def from_string(
@@ -263,37 +298,6 @@ class RunState(Generic[TContext, TAgent]):
             context_override=context_override,
             context_deserializer=context_deserializer,
         )
-
-    @classmethod
-    def _read(
-        cls, initial_agent: Any, data: object, make_context: Callable[[Any], Any] | None
-    ) -> "RunState[Any, Any]":
-        fields = cast("JsonObject", data) if isinstance(data, dict) else {}
-        definitions = LocalDefinitions(initial_agent, make_context=make_context)
-        version = fields.get("schema_version")
-        if isinstance(version, int) and version > SCHEMA_VERSION:
-            raise _unreadable("a newer version of outlast wrote it")
-        try:
-            snapshot = fields.get("snapshot")
-            state = cls(
-                run_id=_text(fields, "run_id"),
-                agent=_text(fields, "agent"),
-                interruptions=[
-                    _interruption(entry, definitions)
-                    for entry in _objects(fields.get("waiting", []))
-                ],
-                definitions=definitions,
-                snapshot=None if snapshot is None else records.read_state(snapshot),
-            )
-            for entry in _objects(fields.get("decisions", [])):
-                staged = records.read(StagedDecision, entry)
-                state._decisions[staged.run_id, staged.decision.request_id] = staged
-            state._input = [
-                records.read(StagedInput, entry) for entry in _objects(fields.get("input", []))
-            ]
-        except (records.UnreadableRecordError, KeyError, TypeError) as error:
-            raise _unreadable(str(error)) from None
-        return state
 
     def _stage(
         self, item: ToolApprovalItem, *, remember: bool, approved: bool, message: str | None
@@ -348,25 +352,10 @@ def is_list_input(input: object) -> bool:
     )
 
 
-def _interruption(data: JsonObject, definitions: LocalDefinitions) -> Interruption:
-    request = records.read(ApprovalRequest, data["request"])
-    (call,) = _objects([data["call"]])
+def _interruption(waiting: StoredRequest, definitions: LocalDefinitions) -> Interruption:
+    request = waiting.request
     origin = definitions.origin(request.agent, request.name)
-    return Interruption(request, definitions.agent(request.agent), call, origin)
-
-
-def _text(data: JsonObject, name: str) -> str:
-    value = data[name]
-    if not isinstance(value, str):
-        raise TypeError(f"{name} is not a string")
-    return value
-
-
-def _objects(value: object) -> list[JsonObject]:
-    entries = cast("list[object]", value) if isinstance(value, list) else [value]
-    if not all(isinstance(entry, dict) for entry in entries):
-        raise TypeError("an entry is not a JSON object")
-    return cast("list[JsonObject]", entries)
+    return Interruption(request, definitions.agent(request.agent), waiting.call, origin)
 
 
 def _unreadable(why: str) -> UserError:

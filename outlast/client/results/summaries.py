@@ -8,22 +8,24 @@ from outlast.client.results.result_members import RunResultBase
 from outlast.rendering import visible
 
 
-def result_summary(title: str, result: RunResultBase, *progress: str) -> str:
-    """Return the summary of a result."""
-    lines = progress or (_agent_line("Last agent", result),)
-    return _summary(title, [*lines, _output_text(result), *_counts(result)])
+def result_summary(title: str, result: RunResultBase) -> str:
+    """Return the summary of a run that has ended or waits."""
+    return _summary(
+        title, [_agent_line("Last agent", result), _output_text(result), *_counts(result)]
+    )
 
 
-def progress_lines(
-    result: RunResultBase, *, turn: int, max_turns: int | None, is_complete: bool
-) -> tuple[str, ...]:
-    """Return the lines that say how far a streamed run is."""
-    return (
+def progress_summary(
+    title: str, result: RunResultBase, *, turn: int, max_turns: int | None, is_complete: bool
+) -> str:
+    """Return the summary of a run that may still be running."""
+    progress = (
         _agent_line("Current agent", result),
         f"Current turn: {turn}",
         f"Max turns: {max_turns}",
         f"Is complete: {is_complete}",
     )
+    return _summary(title, [*progress, _output_text(result), *_counts(result)])
 
 
 def failure_summary(run: RunErrorDetails) -> str:

@@ -6,11 +6,12 @@ It is outlast's own for a failure's code, or user code's, if this process has im
 import builtins
 import sys
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from outlast.agents import errors
 from outlast.client.transport.provider_errors import as_openai_error, openai_error
 from outlast.contract import failures
+from outlast.loop.checks import GuardrailStage
 from outlast.loop.values import Failure
 
 _ERRORS: dict[str, type[errors.AgentsException]] = {
@@ -55,12 +56,7 @@ def exception_of(
     return theirs
 
 
-def code_of_tripwire(code: str) -> Any:
-    """Return the stage of the guardrails that a tripwire's code belongs to, or None."""
-    return _STAGES.get(code)
-
-
-_STAGES = {
+STAGES_OF_TRIPWIRES: Final[dict[str, GuardrailStage]] = {
     failures.INPUT_GUARDRAIL: "input",
     failures.OUTPUT_GUARDRAIL: "output",
     failures.TOOL_INPUT_GUARDRAIL: "tool_input",

@@ -109,4 +109,4 @@ def test_a_decision_counts_for_the_arguments_that_were_seen() -> None:
     state = result.to_state()
     state.approve(result.interruptions[0])
     (one,) = state.staged_decisions()
-    assert one.decision.args_digest == result.interruptions[0].args_digest
+    assert one.decision.args_digest == result.interruptions[0].request.args_digest

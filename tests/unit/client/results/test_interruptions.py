@@ -28,13 +28,17 @@ def test_an_interruption_has_the_call_and_the_request() -> None:
     assert isinstance(item, ToolApprovalItem)
     assert (item.type, item.agent, item.tool_name) == ("tool_approval_item", TRIAGE, "refund")
     assert (item.id, item.approval_id, item.name, item.call_id) == ("a1", "a1", "refund", "c1")
-    assert (item.arguments, item.reason) == ('{"amount": 5}', "It is a lot.")
-    assert (item.args_digest, item.requested_at_ms) == (
+    assert (item.arguments, item.request.reason) == ('{"amount": 5}', "It is a lot.")
+    assert (item.request.args_digest, item.request.requested_at_ms) == (
         request.args_digest,
         request.requested_at_ms,
     )
-    assert (item.handoff_path, item.status, item.run_id) == (("Triage",), "pending", "")
-    assert item.decision is None
+    assert (item.request.handoff_path, item.request.status, item.run_id) == (
+        ("Triage",),
+        "pending",
+        "",
+    )
+    assert item.request.decision is None
     assert item.raw_item.call_id == "c1"
 
 
@@ -75,9 +79,9 @@ def test_a_decision_is_seen() -> None:
     play = waiting()
     play.decided("a1", "reject", by="ann")
     item = interruption(play.state.approvals[0], play.state.items, LocalDefinitions())
-    assert item.status == "rejected"
-    assert item.decision is not None
-    assert item.decision.by == "ann"
+    assert item.request.status == "rejected"
+    assert item.request.decision is not None
+    assert item.request.decision.by == "ann"
 
 
 def test_a_call_that_is_elsewhere_has_the_form_of_its_tool() -> None:

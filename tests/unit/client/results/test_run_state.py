@@ -9,7 +9,8 @@ from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import UserError
 from outlast.agents.items.run_items import ToolApprovalItem
 from outlast.client.results.run_result import result_of
-from outlast.client.results.run_state import SCHEMA_VERSION, RunState
+from outlast.client.results.run_state import RunState
+from outlast.contract.names import SCHEMA_VERSION
 from outlast.loop.approvals import ApprovalRequest
 from tests.laws.driver import Play, gated, nested
 
@@ -167,12 +168,18 @@ async def test_a_run_without_a_server_is_in_its_state() -> None:
     ("text", "problem"),
     [
         ("", "it is not JSON"),
-        ("[]", "run_id"),
+        ("[]", "Input should be a dictionary"),
         ("{}", "run_id"),
-        ('{"run_id": 5, "agent": "A"}', "run_id is not a string"),
-        ('{"run_id": "r", "agent": "A", "waiting": [1]}', "an entry is not a JSON object"),
-        ('{"run_id": "r", "agent": "A", "waiting": [{"request": {}}]}', "not a ApprovalRequest"),
-        ('{"run_id": "r", "agent": "A", "decisions": [{}]}', "not a StagedDecision"),
+        ('{"run_id": 5, "agent": "A"}', "run_id: Input should be a valid string"),
+        (
+            '{"run_id": "r", "agent": "A", "waiting": [1]}',
+            "waiting.0: Input should be a dictionary",
+        ),
+        (
+            '{"run_id": "r", "agent": "A", "waiting": [{"request": {}}]}',
+            "waiting.0.request.id: Field required",
+        ),
+        ('{"run_id": "r", "agent": "A", "decisions": [{}]}', "decisions.0.run_id: Field required"),
         ('{"run_id": "r", "agent": "A", "snapshot": {"phase": 5}}', "not a RunState"),
         (f'{{"schema_version": {SCHEMA_VERSION + 1}}}', "newer version"),
     ],

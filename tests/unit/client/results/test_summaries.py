@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from outlast.agents.errors import UserError
 from outlast.client.results.run_result import result_of, run_details
-from outlast.client.results.summaries import progress_lines, result_summary
+from outlast.client.results.summaries import progress_summary, result_summary
 from tests.laws.driver import Play, said, tool
 from tests.unit.client.results.test_run_result import answered
 
@@ -52,8 +52,8 @@ def test_a_result_is_printed_as_in_the_agents_sdk() -> None:
 
 def test_a_streamed_result_also_shows_its_progress() -> None:
     outcome: Any = Outcome(None)
-    progress = progress_lines(outcome, turn=1, max_turns=10, is_complete=False)
-    assert result_summary("RunResultStreaming", outcome, *progress).split("\n")[:6] == [
+    text = progress_summary("RunResultStreaming", outcome, turn=1, max_turns=10, is_complete=False)
+    assert text.split("\n")[:6] == [
         "RunResultStreaming:",
         '- Current agent: Agent(name="Desk", ...)',
         "- Current turn: 1",

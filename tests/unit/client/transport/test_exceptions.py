@@ -14,7 +14,7 @@ from outlast.agents.errors import (
     ToolTimeoutError,
     UserError,
 )
-from outlast.client.transport.exceptions import code_of_tripwire, exception_of
+from outlast.client.transport.exceptions import STAGES_OF_TRIPWIRES, exception_of
 from outlast.contract import failures
 from outlast.loop.values import Failure, JsonObject
 
@@ -130,4 +130,4 @@ def test_the_codes_of_tripwires_name_their_guardrails() -> None:
         failures.TOOL_FAILED,
     ]
     stages = ["input", "output", "tool_input", "tool_output", None]
-    assert [code_of_tripwire(code) for code in codes] == stages
+    assert [STAGES_OF_TRIPWIRES.get(code) for code in codes] == stages
