@@ -19,6 +19,7 @@ from temporalio.testing import ActivityEnvironment
 from outlast.activities import boundary
 from outlast.activities.boundary import EffectActivities
 from outlast.activities.errors import EffectError
+from outlast.activities.heartbeats.heartbeats import Beat, heartbeats
 from outlast.agents.agent import Agent
 from outlast.agents.config.retry import ModelRetrySettings
 from outlast.agents.config.settings import ModelSettings
@@ -423,21 +424,30 @@ def hanging() -> tuple[Agent[Any], asyncio.Event]:
     return Agent(name="A", tools=[hang]), leave
 
 
-async def test_a_running_effect_beats_three_times_within_its_bound() -> None:
+async def test_a_running_effect_beats_three_times_within_its_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     agent, leave = hanging()
-    env = environment(heartbeat_timeout=timedelta(milliseconds=40))
-    beats: list[float] = []
+    env = environment(heartbeat_timeout=timedelta(milliseconds=60))
+    intervals: list[float] = []
+    add = heartbeats.add
 
-    def beat(*_details: Any) -> None:
-        beats.append(asyncio.get_running_loop().time())
+    def add_and_note(beat: Beat) -> None:
+        intervals.append(beat.interval)
+        add(beat)
+
+    monkeypatch.setattr(heartbeats, "add", add_and_note)
+    beats: list[Any] = []
+
+    def beat(*details: Any) -> None:
+        beats.append(details)
         if len(beats) == 3:
             leave.set()
 
     env.on_heartbeat = beat
     answer = await run_by_name(agent, "tool:hang", inline(tool_request("hang")), env)
     assert answer == {"output": "done"}
-    assert len(beats) == 3
-    assert beats[2] - beats[0] >= 0.012
+    assert intervals == [0.02]
 
 
 async def test_an_effect_that_has_ended_beats_no_more() -> None:
