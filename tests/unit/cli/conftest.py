@@ -39,13 +39,6 @@ def refund(order_id: str) -> str:
     return f"{order_id} is refunded"
 
 
-async def eventually(condition: Callable[[], bool]) -> None:
-    """Wait until a condition holds that nothing announces."""
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110  nothing announces it
-            await asyncio.sleep(0.01)
-
-
 def helper() -> Agent[Any]:
     """Return an agent with a tool, and one that a person has to approve."""
     return Agent[Any](name="Helper", instructions="Help.", tools=[look_up, refund])

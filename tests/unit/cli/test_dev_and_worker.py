@@ -16,7 +16,8 @@ from outlast.cli.dev_worker import watched
 from outlast.cli.target import locate
 from outlast.client.start.runner import Runner
 from outlast.dev import EmbeddedServer
-from tests.unit.cli.conftest import Invoke, eventually
+from tests.eventually import eventually
+from tests.unit.cli.conftest import Invoke
 
 Started: TypeAlias = asyncio.subprocess.Process
 Start: TypeAlias = Callable[..., Awaitable[Started]]

@@ -23,7 +23,8 @@ from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelError
 from outlast.streams.window import is_delta
 from outlast.testing import ScriptedModel, call
-from tests.unit.cli.conftest import Open, eventually
+from tests.eventually import eventually
+from tests.unit.cli.conftest import Open
 from tests.unit.client.recorded import FakeClient, Kind, Recording
 
 

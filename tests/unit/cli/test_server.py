@@ -15,7 +15,8 @@ from outlast.cli import server as module
 from outlast.cli.server import connect, hint_without_worker, pollers, run_link
 from outlast.dev import EmbeddedServer
 from outlast.testing import ScriptedModel
-from tests.unit.cli.conftest import Open, eventually
+from tests.eventually import eventually
+from tests.unit.cli.conftest import Open
 
 
 @pytest.mark.smoke

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from outlast.cli import terminal
+from tests.eventually import eventually
 from tests.hostile_text import TEXTS, assert_visible
 from tests.laws.strategies import examples
-from tests.unit.cli.conftest import eventually
 
 
 def a_terminal(**options: object) -> Console:

@@ -18,7 +18,8 @@ from outlast.cli.server import pollers
 from outlast.cli.supervisor import AFTER_GRACE_SECONDS
 from outlast.client.start.runner import Runner
 from outlast.dev import EmbeddedServer
-from tests.unit.cli.conftest import Invoke, eventually
+from tests.eventually import eventually
+from tests.unit.cli.conftest import Invoke
 
 pytestmark = pytest.mark.full
 

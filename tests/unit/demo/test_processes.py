@@ -15,8 +15,8 @@ from outlast.demo.processes import (
     examples_dir,
     start_worker,
 )
+from tests.eventually import eventually
 from tests.servers import TemporalServer
-from tests.unit.cli.conftest import eventually
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from outlast.dev import server as module
 from outlast.dev.server import EmbeddedServer, running_server
 from outlast.dev.server_process import ServerProcess
 from tests.architecture.source import names_of
+from tests.eventually import eventually
 
 OWNER = """
 import asyncio, sys
@@ -50,12 +50,6 @@ asyncio.run(main())
 print("kept", flush=True)
 sys.stdin.readline()
 """
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110 (another process makes it true)
-            await asyncio.sleep(0.02)
 
 
 async def answers(address: str) -> bool:
@@ -98,7 +92,7 @@ async def test_a_killed_server_comes_back_with_its_runs(tmp_path: Path):
         client = await Client.connect(server.address)
         await client.start_workflow("Nobody", id="kept", task_queue="nobody")
         os.kill(server.info.pid, signal.SIGKILL)
-        await until(lambda: running_server(tmp_path) is None)
+        await eventually(lambda: running_server(tmp_path) is None)
         assert (server.alive, joiner.alive) == (False, False)
     again = EmbeddedServer(
         data_dir=tmp_path,
@@ -125,7 +119,7 @@ async def test_a_server_is_shared_until_its_last_user_stops(tmp_path: Path):
     assert await answers(address)
     assert running_server(tmp_path) == joiner.info
     await joiner.stop()
-    await until(lambda: running_server(tmp_path) is None)
+    await eventually(lambda: running_server(tmp_path) is None)
     assert not await answers(address)
 
 
@@ -166,7 +160,7 @@ async def test_a_server_does_not_outlive_its_killed_owner_but_its_other_users(tm
         owner.kill()
         await owner.wait()
         assert await answers(address)
-    await until(lambda: running_server(tmp_path) is None)
+    await eventually(lambda: running_server(tmp_path) is None)
     assert not await answers(address)
 
 
@@ -185,7 +179,7 @@ async def test_a_kept_server_outlives_its_loop_and_ends_with_the_process(tmp_pat
     assert await answers(running.address)
     _, warnings = await keeper.communicate(b"\n")
     assert (keeper.returncode, warnings) == (0, b"")
-    await until(lambda: running_server(tmp_path) is None)
+    await eventually(lambda: running_server(tmp_path) is None)
     assert not await answers(running.address)
 
 
@@ -314,7 +308,7 @@ async def test_a_directory_held_by_a_server_that_is_never_ready_is_given_up(tmp_
     cli = a_tool(tmp_path, "exec sleep 60")
     slow = EmbeddedServer(data_dir=tmp_path, cli=cli)
     starting = asyncio.create_task(slow.start())
-    await until((tmp_path / "server.log").exists)
+    await eventually((tmp_path / "server.log").exists)
     impatient = EmbeddedServer(data_dir=tmp_path, start_timeout=timedelta(milliseconds=100))
     with pytest.raises(ServerUnavailable, match=r"holds the data directory .* not ready"):
         await impatient.start()

@@ -1,7 +1,7 @@
 """The engine in the process: one for each event loop, and nothing left behind."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
@@ -18,6 +18,7 @@ from outlast.local.engine import LocalEngine
 from outlast.local.program import Program
 from outlast.local.queues import QueueClaim
 from outlast.tracing.provider import get_current_trace
+from tests.eventually import eventually
 
 FOREIGN = "outlast-local-shop-01234567-A"
 
@@ -126,12 +127,6 @@ async def around(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterat
     surroundings.claims = tmp_path / "queues"
     yield surroundings
     await LocalEngine.close_shared()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110  an engine tells nobody
-            await asyncio.sleep(0.01)
 
 
 async def test_where_a_server_is_configured_none_is_started(around: Surroundings) -> None:
@@ -277,7 +272,7 @@ async def test_a_run_on_another_programs_queue_is_carried_there_while_it_is_wait
     third = await one.serve(Agent(name="A"), "r3", queue=FOREIGN)
     assert [worker.calls for worker in around.workers] == [["enter"]], "it was not stopped yet"
     third.release(ended=True)
-    await until(lambda: around.workers[0].calls == ["enter", "exit"])
+    await eventually(lambda: around.workers[0].calls == ["enter", "exit"])
     fourth = await one.serve(Agent(name="A"), "r4", queue=FOREIGN)
     fourth.leave()
     await LocalEngine.close_shared()
@@ -309,12 +304,12 @@ async def test_queues_of_names_that_are_not_used_any_more_are_carried_no_longer(
     for name in ("a", "b", "a", "c's"):
         await _ask(one, name)
     await _ask(one, "d")
-    await until(lambda: around.workers[3].calls == ["enter", "exit"])
+    await eventually(lambda: around.workers[3].calls == ["enter", "exit"])
     assert [worker.registry.names[0] for worker in around.workers] == [
         "waits for people", "busy", "a", "b", "c's", "d",
     ]  # fmt: skip
     await _ask(one, "e")
-    await until(lambda: around.workers[2].calls == ["enter", "exit"])
+    await eventually(lambda: around.workers[2].calls == ["enter", "exit"])
     carried = [worker for worker in around.workers if worker.calls == ["enter"]]
     assert [worker.registry.names[0] for worker in carried] == [
         "waits for people", "busy", "c's", "d", "e",
@@ -350,11 +345,11 @@ async def test_a_run_whose_program_lives_is_carried_here_once_that_has_ended(
     assert (needed.queue, around.workers) == (FOREIGN, [])
     given_up.release(ended=True)
     claim.release()
-    await until(lambda: bool(around.workers))
+    await eventually(lambda: bool(around.workers))
     (worker,) = around.workers
     assert worker.registry.names == ["A"]
     needed.release(ended=True)
-    await until(lambda: worker.calls == ["enter", "exit"])
+    await eventually(lambda: worker.calls == ["enter", "exit"])
 
 
 async def test_a_queue_with_workers_of_its_own_is_left_to_them(around: Surroundings) -> None:
@@ -383,12 +378,12 @@ async def test_a_worker_whose_first_caller_gives_up_is_there_for_the_next(
     monkeypatch.setattr(local_worker, "AgentWorker", make)
     one = await LocalEngine.shared()
     first = asyncio.create_task(one.serve(Agent(name="A"), "r-1"))
-    await until(lambda: bool(around.workers))
+    await eventually(lambda: bool(around.workers))
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
     begins.set()
-    await until(lambda: around.workers[0].calls == ["enter"])
+    await eventually(lambda: around.workers[0].calls == ["enter"])
     await one.serve(Agent(name="A"), "r-2")
     assert len(around.workers) == 1
     await LocalEngine.close_shared()

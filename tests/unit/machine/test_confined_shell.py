@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +24,7 @@ from outlast.machine.shell import (
     ShellCommandOutput,
     ShellCommandRequest,
 )
+from tests.eventually import eventually
 
 try:
     confinement.check()
@@ -293,7 +293,7 @@ async def test_a_call_ends_at_its_time_with_all_that_it_started(root: Path) -> N
     assert time.monotonic() - began < 20
     assert [one.outcome.type for one in done] == ["timeout", "timeout"]
     assert "Not run" in done[1].stderr
-    await until(lambda: not sleeping(root))
+    await eventually(lambda: not sleeping(root))
     assert entries(root) == []
 
 
@@ -301,7 +301,7 @@ async def test_what_a_command_leaves_behind_ends_with_it(root: Path) -> None:
     shell = ConfinedShell(root, {"sh", "sleep"})
     done = await output(shell, "sh -c 'sleep 120 & echo done'")
     assert (done.stdout, done.exit_code) == ("done\n", 0)
-    await until(lambda: not sleeping(root))
+    await eventually(lambda: not sleeping(root))
 
 
 async def test_the_model_may_ask_for_less_time(root: Path) -> None:
@@ -312,17 +312,11 @@ async def test_the_model_may_ask_for_less_time(root: Path) -> None:
 
 async def test_a_cancelled_call_ends_its_program(root: Path) -> None:
     task = asyncio.create_task(output(ConfinedShell(root, {"sleep"}), "sleep 100"))
-    await until(lambda: sleeping(root))
+    await eventually(lambda: sleeping(root))
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await until(lambda: not sleeping(root))
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110  other processes
-            await asyncio.sleep(0.02)
+    await eventually(lambda: not sleeping(root))
 
 
 def sleeping(root: Path) -> list[str]:
