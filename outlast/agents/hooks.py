@@ -121,11 +121,7 @@ _EMPTY = {
 
 
 def overrides(hooks: AnyHooks | None, name: str) -> bool:
-    """Whether a hooks object overrides the empty method of a step; None overrides nothing.
-
-    Raises:
-        ValueError: no such hook exists.
-    """
+    """Whether a hooks object overrides the empty method of a step; None overrides nothing."""
     if name not in _EMPTY:
         raise ValueError(f"no hook is called {name!r}")
     method = getattr(hooks, name, None)  # run hooks have no on_start

@@ -49,11 +49,8 @@ class Registry:
     cycle) are found. An agent that a handoff picks when it is invoked cannot be found: register it
     separately.
 
-    Args:
-        agents: the agents.
-        tell_apart: number further agents of a name, such as "Clerk (2)", instead of refusing them.
-            Only for a process that hosts its own runs: the numbers follow the order of the graph,
-            which another version of a program may change.
+    With `tell_apart`, further agents of a name get a number, such as "Clerk (2)". Only for a
+    process that hosts its own runs: another version of a program may change the order of the graph.
     """
 
     def __init__(self, agents: Iterable[Agent[Any]] = (), *, tell_apart: bool = False) -> None:
@@ -69,7 +66,11 @@ class Registry:
             self.add(agent)
 
     def add(self, agent: Agent[Any]) -> None:
-        """Register an agent and everything it can hand over to or use as a tool."""
+        """Register an agent and everything it can hand over to or use as a tool.
+
+        Raises:
+            UserError: another agent has the same name, or a tool or output type does not fit.
+        """
         value = cast("object", agent)
         if not isinstance(value, Agent):
             raise UserError(f"{shown(value)} is not an Agent. Register agents: agents=[my_agent].")
@@ -236,10 +237,9 @@ class Registry:
     def context_type(self, name: str | None, annotated: Any = None) -> tuple[Any, bool]:
         """Return the type of a run's context, and whether it is the run's own.
 
-        The run's own type may be registered, or a class that this process has imported: a script
-        that runs again still has its class, even if no callable is annotated with it. For other
-        runs, such as those with plain JSON, it is the callable's annotation, else the only
-        registered type, else None.
+        The run's own type has the `name`; None is plain JSON. It may be registered, or a class that
+        this process has imported: a script that runs again still has its class. For other runs, it
+        is the callable's annotation, else the only registered type, else None.
         """
         if name is not None:
             if isinstance(annotated, type) and type_name(annotated) == name:
@@ -346,7 +346,10 @@ _WORSE: Final[tuple[ToolEffect | None, ...]] = (
 def worst_effect(
     agent: Agent[Any], policy: Callable[[Agent[Any], FunctionTool], ApprovalPolicy | None]
 ) -> ToolEffect | None:
-    """Return the worst effect of an agent's tools, and of every agent that it can reach."""
+    """Return the worst effect of an agent's tools, and of every agent that it can reach.
+
+    A tool's policy may declare another effect.
+    """
     effects: list[ToolEffect | None] = [
         _own_effect(tool, policy(one, tool)) if isinstance(tool, FunctionTool) else None
         for one in _reachable(agent)
@@ -390,10 +393,7 @@ def _check_tool_names(agent: Agent[Any]) -> None:
 
 
 def handoff_clash(agent: str, name: str) -> str:
-    """Return the error message for a handoff with the name of a local tool.
-
-    The handoff would hide the tool, because the model sees the tool only by its own type.
-    """
+    """Return the message for a handoff that would hide a local tool of its name."""
     return (
         f"Agent {agent!r}: the handoff {name!r} has the name of one of its tools. Give the handoff "
         "another: handoff(..., tool_name_override=...)."

@@ -53,10 +53,10 @@ LONGEST_BACKLOG = 1024
 class AgentTool(FunctionTool):
     """A tool that runs an agent; `Agent.as_tool` makes one.
 
-    A call is a nested run of the calling run, with its own turns, and `timeout`, `retry` and
-    `fast` have no effect. The nested run does not use the outer run's hooks, session or
-    conversation. It shares the context, and the outer run counts its tokens. `on_invoke_tool`, which
-    only programs call, runs the agent as a run of its own.
+    A call is a nested run of the calling run, with its own turns, and `timeout`, `retry` and `fast`
+    have no effect. The nested run does not use the outer run's hooks, session or conversation. It
+    shares the context, and the outer run counts its tokens. `on_invoke_tool`, which only programs
+    call, runs the agent as a run of its own.
 
     Attributes:
         agent: the `Agent` to run.
@@ -192,11 +192,8 @@ def check_arguments(tool: AgentTool, arguments: str) -> str | None:
 def arguments_of(tool: AgentTool, arguments: str) -> JsonObject:
     """Return the arguments of a call as JSON, with the defaults of their type.
 
-    If the tool `takes_more_than_text`, they are the nested run's `RunContextWrapper.tool_input`.
-
     Raises:
-        ModelBehaviorError: the arguments are invalid; the message is that of
-            `check_arguments`.
+        ModelBehaviorError: the arguments are invalid.
     """
     if (problem := check_arguments(tool, arguments)) is not None:
         raise ModelBehaviorError(problem)
@@ -228,11 +225,7 @@ def _summary(tool: AgentTool) -> str | None:
 
 
 async def nested_input(tool: AgentTool, arguments: str) -> NestedInput:
-    """Return the input of the run that a call starts.
-
-    Raises:
-        ModelBehaviorError: the arguments are invalid.
-    """
+    """Return the input of the run that a call starts; invalid arguments raise an error."""
     schema = tool.params_json_schema if tool.include_input_schema else None
     return await resolve_agent_tool_input(
         params=arguments_of(tool, arguments),

@@ -43,8 +43,7 @@ from outlast.agents.approvals.policy import (
     names_of,
     policy_of,
 )
-from outlast.agents.approvals.toml_places import Path as KeyPath
-from outlast.agents.approvals.toml_places import TomlPlaces
+from outlast.agents.approvals.toml_places import KeyPath, TomlPlaces
 from outlast.agents.durations import parse_duration
 from outlast.agents.errors import UserError
 from outlast.loop.approvals import DecisionType

@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Sequence
 from typing import Any, Final, cast
 
-Path = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 """The keys that lead to a place; of an array of tables, the index from 0, too."""
 
 START: Final = (1, 1)
@@ -18,9 +18,9 @@ class TomlPlaces:
     """The places of the keys of a TOML text that is known to be valid."""
 
     def __init__(self, text: str) -> None:
-        self._statements: dict[Path, tuple[int, int, str]] = {}
-        table: Path = ()
-        sizes: dict[Path, int] = {}
+        self._statements: dict[KeyPath, tuple[int, int, str]] = {}
+        table: KeyPath = ()
+        sizes: dict[KeyPath, int] = {}
         lines = text.replace("\r\n", "\n").split("\n")
         start = 0
         for end in range(1, len(lines) + 1):
@@ -67,7 +67,7 @@ class TomlPlaces:
         return self.of(path)
 
 
-def _path(statement: str) -> Path:
+def _path(statement: str) -> KeyPath:
     """Return the path of a header or of a key, without the keys of an inline table."""
     parts = statement.split("=")
     for length in range(1, len(parts)):  # a quoted key may hold the character
@@ -78,7 +78,7 @@ def _path(statement: str) -> Path:
     return _keys(tomllib.loads(statement))
 
 
-def _keys(read: dict[str, Any]) -> Path:
+def _keys(read: dict[str, Any]) -> KeyPath:
     path: list[str] = []
     value: Any = read
     while isinstance(value, dict) and value:

@@ -47,7 +47,10 @@ def write_info(info: Any) -> tuple[Json, str | None]:
 
 
 def read_info(info: Json, name: str | None, function: Callable[..., Any]) -> Any:
-    """Return the `output_info` of a record: an object of its class, or else the JSON."""
+    """Return the `output_info` of a record: an object of its class, or else the JSON.
+
+    Without a name, it was JSON before. `function` is the guardrail's function in this process.
+    """
     kind = None if name is None else _class_of(name, function)
     if kind is None:
         return info

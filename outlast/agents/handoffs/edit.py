@@ -63,8 +63,8 @@ def handoff_view(
     """Return the view before a handoff.
 
     The filter gets copies, because the run's own state may hold the very objects passed here. A
-    history of one plain user message is passed to the filter as a string. Calls that wait for an
-    approval have no position, so there must be none among the items.
+    history of one plain user message is a string for the filter, unless `shows_items`. Calls that
+    wait for an approval have no position, so there must be none among the items.
     """
     items = (*pre_items, *new_items)
     copies = tuple(deepcopy(raw) for raw in history)

@@ -128,7 +128,7 @@ def item_to_json(item: RunItem) -> JsonObject:
 
 
 def item_from_json(data: JsonObject, agent_of: AgentOfName) -> RunItem:
-    """Read a run item from JSON."""
+    """Read a run item from the JSON of `item_to_json`."""
     kind = _CLASSES.get(str(data.get("type")))
     if kind is None or not isinstance(data.get("raw_item"), dict):
         raise UserError(

@@ -131,9 +131,11 @@ def encode_output(value: object, *, tool_name: str) -> str | list[JsonObject]:
       content parts in the format of the Responses API. So do dicts with their fields and `type`.
     - An object that is not JSON but defines `__str__` or `__repr__` becomes that text, also inside
       a list or dict.
-    - Everything else becomes compact JSON, as pydantic writes it: models, dataclasses, dicts,
-      lists, numbers, dates, enums, UUIDs. None becomes `null`. A JSON string, such as a date, is
-      returned without its quotes.
+    - Everything else becomes compact JSON, as pydantic writes it. None becomes `null`. A JSON
+      string, such as a date, is returned without its quotes.
+
+    Raises:
+        UserError: the value, or a part of it, cannot be written as JSON.
     """
     if part := _part(value):
         return [part.to_content()]

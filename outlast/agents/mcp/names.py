@@ -17,7 +17,7 @@ _HASH_LENGTH = 8
 def names_with_server(
     tools: Sequence[tuple[str, str]], *, reserved: Iterable[str] = ()
 ) -> list[str]:
-    """Return `mcp_<server>__<tool>` for each (server, tool).
+    """Return `mcp_<server>__<tool>` for each (server, tool), with none of the reserved names.
 
     Invalid characters become `_`. A name that is too long or not unique ends with a hash. The same
     tools have the same names in every process.

@@ -79,11 +79,7 @@ async def mcp_tools_of(
 ) -> list[FunctionTool]:
     """Return the tools of an agent's servers, in the order of the servers.
 
-    Args:
-        agent: the agent.
-        context: the run's context.
-        ask: lists the tools of one server, called with (server, context, agent); returns None to
-            leave the server out.
+    `ask` lists the tools of one server, called with (server, context, agent); None leaves it out.
     """
     if not agent.mcp_servers:
         return []
@@ -240,7 +236,8 @@ def _retry(retry: ToolRetry, annotations: Any) -> ToolRetry:
 def _strict(schema: JsonObject, owner: str) -> JsonObject | None:
     """Return the strict form of a schema, or None if there is none.
 
-    A server's schema may be anything, so that what it lacks to be a schema is no error of the agent.
+    A server's schema may be anything, so that what it lacks to be a schema is no error of the
+    agent.
     """
     try:
         return strict_schema(schema, owner=owner)

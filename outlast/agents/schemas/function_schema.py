@@ -55,9 +55,8 @@ class FunctionSchema:
     def check(self, arguments: str) -> str | None:
         """Return None if arguments fit, else a sentence for the model; run no user code.
 
-        Args:
-            arguments: JSON text. Empty text is an empty object. Arguments with a default are
-                optional, even if the schema requires them.
+        Empty text is an empty object. Arguments with a default are optional, even if the schema
+        requires them.
         """
         try:
             self._values(self._fitting(arguments)[0])
@@ -66,13 +65,7 @@ class FunctionSchema:
         return None
 
     def altered(self, arguments: str) -> str:
-        """Return the arguments that parsing changed from the model's text; run no user code.
-
-        An example is `"500"` for a number.
-
-        Raises:
-            ModelBehaviorError: the arguments are invalid.
-        """
+        """Return the arguments that parsing changed, such as `"500"` for a number."""
         fields, write = self._fitting(arguments)
         return _altered(arguments, fields, write(), self.model)
 
@@ -99,13 +92,7 @@ class FunctionSchema:
         return ReadArguments(schema=self, text=arguments, values=values, find_altered=find_altered)
 
     def arguments(self, context: Any, arguments: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the positional and keyword arguments for a call of the function.
-
-        Arguments that were read for the call are not read again.
-
-        Raises:
-            ModelBehaviorError: the arguments are invalid.
-        """
+        """Return the arguments for a call of the function; those read before are not read again."""
         read: ReadArguments | None = getattr(context, "arguments_read", None)
         if read is None or read.schema is not self or read.text != arguments:
             read = self.read(arguments)
@@ -189,14 +176,8 @@ def function_schema(
 ) -> FunctionSchema:
     """Create the schema of a function's arguments from its signature and docstring.
 
-    Args:
-        function: the function, bound method, partial or callable object.
-        name: the tool's name, also for errors.
-        docstring_style: the style of the docstring.
-        use_docstring_info: whether to read the docstring.
-        strict: whether the schema will be made strict, which excludes `**kwargs` and arguments
-            that the function does not have.
-        frame: the frame that defines the tool; see `read_signature`.
+    Strict mode excludes `**kwargs` and arguments that the function does not have. `frame` is the
+    one that defines the tool; see `read_signature`.
     """
     owner = f"Tool {name!r}"
     signature = read_signature(function, owner=owner, frame=frame)

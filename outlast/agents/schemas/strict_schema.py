@@ -75,11 +75,10 @@ def ensure_strict_json_schema(schema: JsonObject) -> JsonObject:
 
 
 def strict_form(schema: JsonObject, *, owner: str) -> JsonObject:
-    """Return the strict form, for callers that can do without strict mode.
+    """Return the strict form of a schema, as `strict_schema` does.
 
     Raises:
-        NoStrictForm: a part of the schema cannot be strict, and is not an object with free
-            keys.
+        NoStrictForm: strict mode cannot express a valid schema.
     """
     try:
         return _strict_form(schema, _Strictness(owner))

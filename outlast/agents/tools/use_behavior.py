@@ -140,11 +140,9 @@ def _check_stops(place: str, behavior: Mapping[str, object]) -> None:
 
 
 def final_call(behavior: ToolUseBehavior, called: Sequence[str]) -> int | Literal["judged"] | None:
-    """Return the call of a turn that ends the run with its result.
+    """Return the position of the call that ends the run with its result.
 
-    Returns:
-        The position of the call, `JUDGED` if a callable decides by the results, or None if the
-        model is called again.
+    It is `JUDGED` if a callable decides by the results, and None if the model is called again.
     """
     if not called or behavior == "run_llm_again":
         return None
