@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, Protocol, Self, cast
+from typing import Any, Self, TypeAlias, cast
 
 from outlast.agents.config.settings import ModelSettings
 from outlast.agents.errors import UserError
@@ -99,12 +99,8 @@ class LitellmProvider:
         """Do nothing: LiteLLM shares its connections and closes them itself."""
 
 
-class LitellmCall(Protocol):
-    """Sends a request body, and returns LiteLLM's response object or an iterator of them."""
-
-    def __call__(self, body: JsonObject, settings: ModelSettings) -> Awaitable[object]:
-        """Send the body."""
-        ...
+LitellmCall: TypeAlias = Callable[[JsonObject, ModelSettings], Awaitable[object]]
+"""Sends a request body, and returns LiteLLM's response object or an iterator of them."""
 
 
 class LitellmConnection:

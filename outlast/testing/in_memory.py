@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import time_ns
+from typing import Any
 
 from outlast.activities.attempt import Attempt, attempt_effect
 from outlast.activities.content import NO_STORE, recorded_result, whole_request
@@ -212,19 +213,10 @@ class MemoryRun:
                 enough = error.attempts is not None and attempt >= error.attempts
                 if error.retryable and attempt < attempts and not enough:
                     continue
-                engine = failures.EngineFailure(
-                    kind="application",
-                    code=error.code,
-                    message=error.message,
-                    details=error.details,
-                )
-                return history.failed(effect, engine, now_ms())
+                return _failed(effect, error.code, error.message, details=error.details)
             except Exception as error:  # noqa: BLE001  as on a server
                 message = f"The worker failed: {type(error).__name__}: {error}"
-                engine = failures.EngineFailure(
-                    kind="application", code=failures.INTERNAL, message=message
-                )
-                return history.failed(effect, engine, now_ms())
+                return _failed(effect, failures.INTERNAL, message)
         raise AssertionError("a policy has at least one attempt")
 
     async def _run_nested(self, effect: RunAgent) -> Event:
@@ -242,16 +234,11 @@ class MemoryRun:
         finally:
             await run.stop()
         state = run.state
-        if state.outcome == "failed" and state.failure is not None:
-            failure = state.failure
-            engine = failures.EngineFailure(
-                kind="application",
-                code=failure.code,
-                message=failure.message,
-                details=failure.details,
-                spent=records.spent_of(state),
+        if state.outcome == "failed" and (failure := state.failure) is not None:
+            spent = records.spent_of(state)
+            return _failed(
+                effect, failure.code, failure.message, details=failure.details, spent=spent
             )
-            return history.failed(effect, engine, now_ms())
         result = records.RunResultRecord(
             status="completed" if state.outcome == "completed" else "cancelled",
             agent=state.agent,
@@ -263,6 +250,11 @@ class MemoryRun:
             spent=spent_of_parent(state),
         )
         return history.answered(effect, records.write(result), now_ms())
+
+
+def _failed(effect: Effect, code: str, message: str, **more: Any) -> Event:
+    engine = failures.EngineFailure(kind="application", code=code, message=message, **more)
+    return history.failed(effect, engine, now_ms())
 
 
 def now_ms() -> int:

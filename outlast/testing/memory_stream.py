@@ -10,15 +10,14 @@ from typing import Any, Unpack
 from outlast.agents.agent import Agent
 from outlast.client.read.delta_poller import RawEvent
 from outlast.client.read.streaming import RunResultStreaming
-from outlast.client.results.local_definitions import LocalDefinitions
-from outlast.client.results.run_state import RunState, is_list_input
-from outlast.client.start.options import StartOptions, check_names
+from outlast.client.results.run_state import RunState
+from outlast.client.start.options import StartOptions
 from outlast.loop.events import CancelMode, CancelRequested
 from outlast.loop.state import LoopState
 from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
 from outlast.ports.model import Model
 from outlast.testing.in_memory import MemoryRun, now_ms
-from outlast.testing.run import carry, resumed, started
+from outlast.testing.run import carry, definitions_of, resumed, started
 
 
 def run_in_memory_streamed(
@@ -33,14 +32,8 @@ def run_in_memory_streamed(
 
     The options are those of `run_in_memory`.
     """
-    check_names(options, StartOptions, caller="run_in_memory_streamed")
     context = options.get("context")
-    definitions = LocalDefinitions(
-        agent,
-        run_config=options.get("run_config"),
-        context=context,
-        input_is_list=is_list_input(input),
-    )
+    definitions = definitions_of(agent, input, options, caller="run_in_memory_streamed")
 
     def open_run() -> MemoryRun:
         if isinstance(input, RunState):

@@ -65,14 +65,8 @@ async def run_in_memory(
         DecisionRefused: a decision does not apply, such as a second vote by one person.
         AgentsException: the run failed; the subclass says why, as with `Runner.run`.
     """
-    check_names(options, StartOptions, caller="run_in_memory")
     context = options.get("context")
-    definitions = LocalDefinitions(
-        agent,
-        run_config=options.get("run_config"),
-        context=context,
-        input_is_list=is_list_input(input),
-    )
+    definitions = definitions_of(agent, input, options, caller="run_in_memory")
     if isinstance(input, RunState):
         run = resumed(agent, input, model, context)
     else:
@@ -80,6 +74,23 @@ async def run_in_memory(
         run = started(agent, input, model=model, run_id=run_id, **options)
     await carry(run, decide)
     return result_in_memory(run, definitions)
+
+
+def definitions_of(
+    agent: Agent[Any],
+    input: str | list[JsonObject] | RunState,  # noqa: A002  the name that Runner has
+    options: StartOptions,
+    *,
+    caller: str,
+) -> LocalDefinitions:
+    """Return what results need of a run's definitions, and check the names of the options."""
+    check_names(options, StartOptions, caller=caller)
+    return LocalDefinitions(
+        agent,
+        run_config=options.get("run_config"),
+        context=options.get("context"),
+        input_is_list=is_list_input(input),
+    )
 
 
 def started(

@@ -1,8 +1,9 @@
 """A tracing processor for tests that keeps spans in memory."""
 
 import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from types import TracebackType
 from typing import Any, Self
 
 from outlast.tracing.current import Span, Trace
@@ -33,28 +34,24 @@ class SpanCollector(TracingProcessor):
     @property
     def traces(self) -> list[Trace]:
         """The started traces, in order of their start."""
-        REGISTRATION.settle(PATIENCE_SECONDS)
-        with self._lock:
+        with self._settled():
             return list(self._traces.values())
 
     @property
     def ended_traces(self) -> list[Trace]:
         """The ended traces, in order of their end."""
-        REGISTRATION.settle(PATIENCE_SECONDS)
-        with self._lock:
+        with self._settled():
             return list(self._ended_traces.values())
 
     @property
     def open_spans(self) -> list[Span[Any]]:
         """The spans that have started but not ended."""
-        REGISTRATION.settle(PATIENCE_SECONDS)
-        with self._lock:
+        with self._settled():
             return [span for key, span in self._started.items() if key not in self._ended]
 
     def spans(self, kind: str | None = None) -> list[Span[Any]]:
         """Return the ended spans of a kind, such as `function`, or all, in order of their start."""
-        REGISTRATION.settle(PATIENCE_SECONDS)
-        with self._lock:
+        with self._settled():
             recorded = [self._ended[key] for key in self._started if key in self._ended]
             seen_late = [span for key, span in self._ended.items() if key not in self._started]
         ended = sorted((*recorded, *seen_late), key=_beginning)
@@ -83,10 +80,15 @@ class SpanCollector(TracingProcessor):
 
     def clear(self) -> None:
         """Remove all traces and spans."""
-        REGISTRATION.settle(PATIENCE_SECONDS)
-        with self._lock:
+        with self._settled():
             for kept in (self._traces, self._ended_traces, self._started, self._ended):
                 kept.clear()
+
+    @contextmanager
+    def _settled(self) -> Generator[None]:
+        REGISTRATION.settle(PATIENCE_SECONDS)
+        with self._lock:
+            yield
 
     def on_trace_start(self, trace: Trace) -> None:
         """Store a trace."""
@@ -118,12 +120,7 @@ class SpanCollector(TracingProcessor):
         add_trace_processor(self)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         REGISTRATION.settle(PATIENCE_SECONDS)
         REGISTRATION.remove(self)
 

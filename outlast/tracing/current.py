@@ -115,12 +115,7 @@ class Trace:
         self.start(mark_as_current=True)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.finish(reset_current=True)
         if PLACE.get() is None:  # not in a tool of a run
             REGISTRATION.settle()
@@ -128,12 +123,7 @@ class Trace:
     async def __aenter__(self) -> Self:
         return self.__enter__()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         self.finish(reset_current=True)
         if PLACE.get() is None:
             await REGISTRATION.settled()
@@ -314,17 +304,6 @@ class NoSpan(Span[D]):
 
     def set_error(self, error: SpanError) -> None:
         """Do nothing."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        pass
 
 
 class Place(NamedTuple):

@@ -69,6 +69,20 @@ class TraceScope:
             receivers=receivers,
         )
 
+    def span(
+        self, span_data: D, span_id: str, parent_id: str | None, receivers: Receivers
+    ) -> Span[D]:
+        """Return an object for a span of the run, whose id is derived."""
+        return Span(
+            self.trace(),
+            span_data,
+            span_id=span_id,
+            parent_id=parent_id,
+            receivers=receivers,
+            sensitive=self.sensitive,
+            durable=True,
+        )
+
 
 NO_SCOPE = TraceScope(run_id="", trace_id=NO_ID, agent_span_id=NO_ID, disabled=True)
 """The scope of all runs while no processor is registered."""
@@ -203,15 +217,8 @@ def effect_span(
     if scope.disabled:
         # A span object is needed, so that spans opened inside find that tracing is disabled.
         return Span(scope.trace(), span_data, span_id=NO_ID)
-    return Span(
-        scope.trace(),
-        span_data,
-        span_id=effect_span_id(scope.run_id, effect, attempt, span_data.type, part),
-        parent_id=scope.inner_span_id,
-        receivers=receivers,
-        sensitive=scope.sensitive,
-        durable=True,
-    )
+    span_id = effect_span_id(scope.run_id, effect, attempt, span_data.type, part)
+    return scope.span(span_data, span_id, scope.inner_span_id, receivers)
 
 
 def effect_span_id(run_id: str, effect: int, attempt: int, kind: str, part: str | int = "") -> str:

@@ -206,16 +206,14 @@ def custom_span(
     In a tool, the span becomes a child of the tool's span. With `disabled`, neither the span nor its
     children are reported.
     """
-    data_of_span = CustomSpanData(name, {} if data is None else data)
-    return open_span(data_of_span, span_id=span_id, parent=parent, disabled=disabled)
+    return open_span(CustomSpanData(name, data or {}), span_id, parent, disabled)
 
 
 def open_span(
     span_data: D,
-    *,
     span_id: str | None = None,
     parent: Trace | Span[Any] | None = None,
-    disabled: bool = False,
+    disabled: bool = False,  # noqa: FBT001, FBT002  as the functions that call it
 ) -> Span[D]:
     """Open a span with any `SpanData`, also a custom subclass; otherwise like `custom_span`."""
     receivers = REGISTRATION.active

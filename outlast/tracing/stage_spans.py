@@ -70,27 +70,32 @@ class StageSpans:
 
     def _span(self, scope: TraceScope, stage: Stage, receivers: Receivers) -> Span[Any] | None:
         """Return the span of a stage, or None if tracing is off for this kind of stage."""
+        parent_id: str | None = scope.inner_span_id
+        error: SpanError | None = None
         if stage.kind == "question":
             data: SpanData = TaskSpanData(scope.task_name)
-            return _made(receivers, scope, data, scope.task_span_id, scope.parent_span_id)
-        if stage.kind == "agent":
-            around = scope.task_span_id or scope.parent_span_id
-            return _made(receivers, scope, self._agent(stage.agent), scope.agent_span_id, around)
-        if stage.kind == "turn":
+            span_id, parent_id = scope.task_span_id, scope.parent_span_id
+        elif stage.kind == "agent":
+            data, span_id = self._agent(stage.agent), scope.agent_span_id
+            parent_id = scope.task_span_id or scope.parent_span_id
+        elif stage.kind == "turn":
             data = TurnSpanData(stage.turn, stage.agent)
-            return _made(receivers, scope, data, scope.turn_span_id, scope.agent_span_id)
-        if stage.kind == "handoff":
+            span_id, parent_id = scope.turn_span_id, scope.agent_span_id
+        elif stage.kind == "handoff":
             data = HandoffSpanData(stage.agent, stage.targets[0])
             span_id = handoff_span_id(scope.run_id, stage.handovers)
-            span = _made(receivers, scope, data, span_id, scope.inner_span_id)
-            if span is not None and len(stage.targets) > 1:
+            if len(stage.targets) > 1:
                 message = "The model requested several handoffs; only the first takes place."
                 requested: dict[str, Any] = {"requested_agents": list(stage.targets)}
-                span.set_error(SpanError(message=message, data=requested))
-            return span
-        data = FunctionSpanData(stage.name, stage.arguments)
-        span_id = effect_span_id(scope.run_id, stage.effect, 1, data.type)
-        return _made(receivers, scope, data, span_id, scope.inner_span_id)
+                error = SpanError(message=message, data=requested)
+        else:
+            data = FunctionSpanData(stage.name, stage.arguments)
+            span_id = effect_span_id(scope.run_id, stage.effect, 1, data.type)
+        if span_id is None:
+            return None
+        span = scope.span(data, span_id, parent_id, receivers)
+        span.error = error
+        return span
 
     def _agent(self, name: str) -> AgentSpanData:
         agent_data = AgentSpanData(name)
@@ -112,26 +117,6 @@ def _scope(run_id: str, start: Start, stage: Stage) -> TraceScope:
         agent=stage.agent,
         handovers=stage.handovers,
         turn=stage.turn,
-    )
-
-
-def _made(
-    receivers: Receivers,
-    scope: TraceScope,
-    data: SpanData,
-    span_id: str | None,
-    parent_id: str | None,
-) -> Span[Any] | None:
-    if span_id is None:
-        return None
-    return Span(
-        scope.trace(),
-        data,
-        span_id=span_id,
-        parent_id=parent_id,
-        receivers=receivers,
-        sensitive=scope.sensitive,
-        durable=True,
     )
 
 

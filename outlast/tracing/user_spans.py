@@ -37,8 +37,7 @@ def agent_span(
     disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
 ) -> Span[AgentSpanData]:
     """Open a span for an agent's work."""
-    span_data = AgentSpanData(name, handoffs, tools, output_type)
-    return open_span(span_data, span_id=span_id, parent=parent, disabled=disabled)
+    return open_span(AgentSpanData(name, handoffs, tools, output_type), span_id, parent, disabled)
 
 
 def task_span(
@@ -48,7 +47,7 @@ def task_span(
     disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
 ) -> Span[TaskSpanData]:
     """Open a span from a question to its answer."""
-    return open_span(TaskSpanData(name), span_id=span_id, parent=parent, disabled=disabled)
+    return open_span(TaskSpanData(name), span_id, parent, disabled)
 
 
 def turn_span(
@@ -59,8 +58,7 @@ def turn_span(
     disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
 ) -> Span[TurnSpanData]:
     """Open a span for a turn of an agent."""
-    span_data = TurnSpanData(turn, agent_name)
-    return open_span(span_data, span_id=span_id, parent=parent, disabled=disabled)
+    return open_span(TurnSpanData(turn, agent_name), span_id, parent, disabled)
 
 
 def function_span(
@@ -72,8 +70,7 @@ def function_span(
     disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
 ) -> Span[FunctionSpanData]:
     """Open a span for a tool call."""
-    span_data = FunctionSpanData(name, input, output)
-    return open_span(span_data, span_id=span_id, parent=parent, disabled=disabled)
+    return open_span(FunctionSpanData(name, input, output), span_id, parent, disabled)
 
 
 def generation_span(
@@ -87,8 +84,9 @@ def generation_span(
     disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
 ) -> Span[GenerationSpanData]:
     """Open a span for a model call."""
-    span_data = GenerationSpanData(input, output, model, model_config, usage)
-    return open_span(span_data, span_id=span_id, parent=parent, disabled=disabled)
+    return open_span(
+        GenerationSpanData(input, output, model, model_config, usage), span_id, parent, disabled
+    )
 
 
 def response_span(
@@ -98,8 +96,7 @@ def response_span(
     disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
 ) -> Span[ResponseSpanData]:
     """Open a span for a model call with a stored response."""
-    span_data = ResponseSpanData(response)
-    return open_span(span_data, span_id=span_id, parent=parent, disabled=disabled)
+    return open_span(ResponseSpanData(response), span_id, parent, disabled)
 
 
 def guardrail_span(
@@ -110,8 +107,7 @@ def guardrail_span(
     disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
 ) -> Span[GuardrailSpanData]:
     """Open a span for a guardrail's check."""
-    span_data = GuardrailSpanData(name, triggered)
-    return open_span(span_data, span_id=span_id, parent=parent, disabled=disabled)
+    return open_span(GuardrailSpanData(name, triggered), span_id, parent, disabled)
 
 
 def handoff_span(
@@ -122,8 +118,7 @@ def handoff_span(
     disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
 ) -> Span[HandoffSpanData]:
     """Open a span for a handoff."""
-    span_data = HandoffSpanData(from_agent, to_agent)
-    return open_span(span_data, span_id=span_id, parent=parent, disabled=disabled)
+    return open_span(HandoffSpanData(from_agent, to_agent), span_id, parent, disabled)
 
 
 def mcp_tools_span(
@@ -134,5 +129,4 @@ def mcp_tools_span(
     disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
 ) -> Span[MCPListToolsSpanData]:
     """Open a span for listing an MCP server's tools."""
-    span_data = MCPListToolsSpanData(server, result)
-    return open_span(span_data, span_id=span_id, parent=parent, disabled=disabled)
+    return open_span(MCPListToolsSpanData(server, result), span_id, parent, disabled)

@@ -75,9 +75,6 @@ def is_official_openai_client(client: object) -> bool:
     return is_official_openai_base_url(getattr(client, "base_url", ""))
 
 
-_NOT_LISTED = 403
-"""The HTTP status for a key that may not list the models, but perhaps call them."""
-
 _DONE = b"[DONE]"
 """The data of a last event that says nothing else, as Chat Completions have it."""
 
@@ -261,7 +258,7 @@ class OpenAIConnection:
         """
         opened = await self._open(target)
         deadline = call_deadline(settings)
-        stream: _Stream | None = None
+        stream: _DirectStream | _ClientStream | None = None
         if (session := opened.session_for(settings)) is not None:
             stream = await _open_direct(session, target, body, settings, deadline)
         if stream is None:
@@ -296,16 +293,12 @@ class OpenAIConnection:
         client = await self._client(target)
         from httpx2 import Response
 
-        try:
-            with _failures(target):
-                await client.get(
-                    "/models",
-                    cast_to=Response,
-                    options={"max_retries": 0, "timeout": CONNECT_SECONDS},
-                )
-        except ModelError as error:
-            if error.code == "unauthorized" and error.status != _NOT_LISTED:
-                raise
+        with only_refused_keys(), _failures(target):
+            await client.get(
+                "/models",
+                cast_to=Response,
+                options={"max_retries": 0, "timeout": CONNECT_SECONDS},
+            )
 
     async def socket_client(self, target: Target) -> "AsyncOpenAI":
         """Return the client of the running loop, to open a WebSocket."""
@@ -521,27 +514,6 @@ def _read_reply(target: Target, status: int, headers: "Mapping[str, str]", conte
     return Reply(body=reply, request_id=headers.get("x-request-id"))
 
 
-class _Stream(Protocol):
-    """A stream of events that a server has begun."""
-
-    @property
-    def headers(self) -> "Mapping[str, str]":
-        """The response's headers."""
-        ...
-
-    async def next_event(self, target: Target, deadline: float | None) -> JsonObject | None:
-        """Return the next event, or None at the end of the stream; may raise a `ModelError`."""
-        ...
-
-    async def drain(self) -> None:
-        """Read to the end, so that the connection can be reused."""
-        ...
-
-    async def aclose(self) -> None:
-        """Release the connection, and close it unless the stream has ended."""
-        ...
-
-
 async def _open_direct(
     session: HttpSession,
     target: Target,
@@ -689,6 +661,17 @@ class _ClientStream:
 
     async def aclose(self) -> None:
         await self._events.close()
+
+
+@contextmanager
+def only_refused_keys() -> Generator[None]:
+    """Ignore all failures of a check of a key but a refusal of the key."""
+    try:
+        yield
+    except ModelError as error:
+        # A key with status 403 may not list the models, but perhaps call them.
+        if error.code == "unauthorized" and error.status != HTTPStatus.FORBIDDEN:
+            raise
 
 
 @contextmanager

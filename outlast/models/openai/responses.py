@@ -219,11 +219,6 @@ def tool_entries(request: ModelRequest, model: str | None) -> list[JsonObject]:
     return entries
 
 
-def _is_foreign(item: JsonObject) -> bool:
-    """Whether an item is reasoning of another server, unreadable for this one."""
-    return item.get("type") == "reasoning" and bool(item.get(PROVIDER_DATA))
-
-
 def supported_fields(item: JsonObject) -> JsonObject:
     """Return an item without the fields that the provider does not know."""
     item = as_input(item)
@@ -237,7 +232,9 @@ def supported_fields(item: JsonObject) -> JsonObject:
 
 
 def _supported(item: JsonObject) -> JsonObject | None:
-    return None if _is_foreign(item) else supported_fields(item)
+    # Reasoning of another server is unreadable for this one.
+    is_foreign = item.get("type") == "reasoning" and item.get(PROVIDER_DATA)
+    return None if is_foreign else supported_fields(item)
 
 
 _items = ItemEncoder(_supported)

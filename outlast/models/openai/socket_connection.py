@@ -34,7 +34,13 @@ from outlast.models.failures import (
 )
 from outlast.models.json_values import as_count, as_object, as_objects, as_text
 from outlast.models.loop_values import LoopValues
-from outlast.models.openai.connection import OpenAIConnection, Reply, call_deadline, is_loopback
+from outlast.models.openai.connection import (
+    OpenAIConnection,
+    Reply,
+    call_deadline,
+    is_loopback,
+    only_refused_keys,
+)
 from outlast.models.openai.responses import ends_response, supported_fields
 from outlast.models.openai.sockets import (
     DEFAULT_LIMITS,
@@ -55,9 +61,6 @@ logger = get_logger(__name__)
 
 _OPEN_SECONDS = 10.0
 """The limit for opening a connection, with the handshakes of TLS and WebSocket."""
-
-_NOT_LISTED = 403
-"""The HTTP status for a key that may not do everything, but perhaps call models."""
 
 _LOST_RESPONSE = "previous_response_not_found"
 _LIMIT_REACHED = "websocket_connection_limit_reached"
@@ -134,11 +137,8 @@ class SocketConnection:
         if target.key is None:
             return
         call = _Call(target, ModelSettings(), client)
-        try:
+        with only_refused_keys():
             self._pool().release(await self._take(call, lambda _: True))
-        except ModelError as error:
-            if error.code == "unauthorized" and error.status != _NOT_LISTED:
-                raise
 
     async def aclose(self) -> None:
         """Close the sockets of all event loops. A later call opens new ones."""
