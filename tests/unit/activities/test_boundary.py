@@ -395,7 +395,7 @@ async def test_the_whole_stream_is_kept_for_readers_in_the_process_of_the_call()
 
 
 async def test_a_call_that_is_not_streamed_keeps_no_window() -> None:
-    env = environment()
+    env = environment(workflow_id="unstreamed")
     request = model_request()
     answer = await perform(
         env, activities(model=ScriptedModel("Hi")), "call_model", inline(request)

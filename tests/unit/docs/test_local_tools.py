@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.agents.test_shell_tools import context
 
 from outlast import ApplyPatchOperation
 from outlast.agents.context.wrapper import RunContextWrapper
@@ -13,6 +12,7 @@ from outlast.loop.call_forms import arguments_of
 from outlast.machine.shell import ShellTool
 from outlast.testing import shell_call
 from tests.unit.docs.test_guides import DOCS, blocks
+from tests.unit.machine.test_shell_tools import context
 
 ANY: Any = RunContextWrapper(None)
 
