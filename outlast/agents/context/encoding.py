@@ -6,24 +6,22 @@ not data is live: it is replaced by a marker, `{"$live": "Pool"}`, and stays in 
 """
 
 import base64
-import ipaddress
-import marshal
 import math
 import re
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from fractions import Fraction
-from pathlib import Path, PurePosixPath, PureWindowsPath
-from types import SimpleNamespace
-from typing import Any, Final, NamedTuple, cast
+from pathlib import Path
+from types import NoneType, SimpleNamespace
+from typing import Any, Final, NamedTuple, TypeVar, cast
 from uuid import UUID
 from weakref import WeakValueDictionary
 from zoneinfo import ZoneInfo
 
+from outlast.agents.callables import check_callable
 from outlast.agents.context.live import (
     MARKER,
     LiveValues,
@@ -49,6 +47,9 @@ DEEPEST: Final = 30
 
 DEEPEST_DATA: Final = 200
 """The depth limit of data."""
+
+
+Kept = TypeVar("Kept")
 
 
 class _Standard(NamedTuple):
@@ -100,44 +101,6 @@ def _write_bytes(value: bytes) -> str:
     return base64.b64encode(value).decode()
 
 
-def _read_bytearray(text: str) -> bytearray:
-    return bytearray(base64.b64decode(text))
-
-
-def _read_fraction(text: str) -> Fraction:
-    """Return a fraction as `str` writes it; `Fraction` would also compute 10 to any power."""
-    numerator, _, denominator = text.partition("/")
-    return Fraction(int(numerator), int(denominator or "1"))
-
-
-def _write_pattern(value: re.Pattern[str]) -> str:
-    return f"{value.flags}:{value.pattern}"
-
-
-def _read_pattern(text: str) -> re.Pattern[str]:
-    flags, _, pattern = text.partition(":")
-    if len(pattern) > LONGEST_PATTERN:
-        raise ValueError(f"the pattern has more than {LONGEST_PATTERN:,} characters")
-    return re.compile(pattern, int(flags) & ~re.DEBUG)  # which would print it
-
-
-def _write_timezone(value: timezone) -> str:
-    return str(value.utcoffset(None).total_seconds())
-
-
-def _read_timezone(text: str) -> timezone:
-    return timezone(timedelta(seconds=float(text)))
-
-
-_ADDRESSES: Final[tuple[type, ...]] = (
-    ipaddress.IPv4Address,
-    ipaddress.IPv6Address,
-    ipaddress.IPv4Network,
-    ipaddress.IPv6Network,
-    ipaddress.IPv4Interface,
-    ipaddress.IPv6Interface,
-)
-
 _STANDARD: Final = {
     "$date": _Standard(date, date.isoformat, date.fromisoformat),
     "$datetime": _Standard(datetime, _write_datetime, _read_datetime),
@@ -147,16 +110,7 @@ _STANDARD: Final = {
     "$uuid": _Standard(UUID, str, UUID),
     "$path": _Standard(type(Path()), str, Path),
     "$bytes": _Standard(bytes, _write_bytes, base64.b64decode, plain=False),
-    "$bytearray": _Standard(bytearray, _write_bytes, _read_bytearray, plain=False),
     "$float": _Standard(float, str, float, plain=False),  # nan and infinity; JSON has the others
-    "$complex": _Standard(complex, str, complex, plain=False),
-    "$fraction": _Standard(Fraction, str, _read_fraction, plain=False),
-    "$pattern": _Standard(re.Pattern, _write_pattern, _read_pattern, plain=False),
-    "$zone": _Standard(ZoneInfo, str, ZoneInfo, plain=False),
-    "$timezone": _Standard(timezone, _write_timezone, _read_timezone, plain=False),
-    "$pureposixpath": _Standard(PurePosixPath, str, PurePosixPath, plain=False),
-    "$purewindowspath": _Standard(PureWindowsPath, str, PureWindowsPath, plain=False),
-    **{f"${kind.__name__.lower()}": _Standard(kind, str, kind) for kind in _ADDRESSES},
 }
 _TAG_OF: Final = {row.kind: tag for tag, row in _STANDARD.items()}
 
@@ -165,17 +119,45 @@ _DICTS: Final[dict[str, type]] = {"$dict": dict, "$ordered": OrderedDict, "$coun
 _FACTORIES: Final[dict[str, type]] = {
     kind.__name__: kind for kind in (list, dict, set, str, int, float, bool, tuple)
 }
-_SCALARS: Final = (str, int, float)
-
-
 _UNREADABLE: Final = (
     ValueError, TypeError, AttributeError, KeyError, ArithmeticError, OSError, RecursionError,
-    re.error,
 )  # fmt: skip
 """What reading a text that no writer wrote may raise."""
 
-LONGEST_PATTERN: Final = 100_000
-"""The longest regular expression that is compiled when a context is read."""
+
+class _Serializer(NamedTuple):
+    kind: type[Any]
+    write: Callable[[Any], Any]
+    read: Callable[[Any], Any]
+
+
+_SERIALIZERS: Final[dict[str, _Serializer]] = {}
+"""The serializers of programs, by the name of the type. As classes, they belong to the process:
+the module that registers one is imported wherever its values are written or read."""
+
+
+def register_context_type(
+    kind: type[Kept], *, write: Callable[[Kept], Any], read: Callable[[Any], Kept]
+) -> None:
+    """Let contexts hold values of a type as data.
+
+    Call it in a module that the program and its workers import, such as that of the type. Contexts
+    know JSON, pydantic models, dataclasses, enums, collections, and the usual types of dates,
+    numbers, paths and bytes by themselves. Values of a subclass are not included.
+
+    Args:
+        kind: the type.
+        write: returns a value as data that contexts know, such as a text or a dict.
+        read: returns the value of such data. It must not trust it: who can start a run can write it.
+
+    Raises:
+        UserError: an argument is not a type or not callable.
+    """
+    if not isinstance(cast("object", kind), type):
+        raise UserError(f"register_context_type({kind!r}) must be called with a type.")
+    check_callable(write, ("value",), what=f"register_context_type({kind.__name__}, write=...)")
+    check_callable(read, ("data",), what=f"register_context_type({kind.__name__}, read=...)")
+    _SERIALIZERS[type_name(kind)] = _Serializer(kind, write, read)
 
 
 class _NotData(Exception):
@@ -247,6 +229,9 @@ class _Encoder:
             return copy
         if value is None or kind in {bool, int} or (kind is float and math.isfinite(value)):
             return value
+        if _SERIALIZERS and (own := _SERIALIZERS.get(type_name(kind))) and own.kind is kind:
+            data = self._written(_written_by(own, value, path), None, path, may_be_live=False)
+            return {"$value": type_name(kind), "json": data}
         if (tag := _TAG_OF.get(kind)) is not None:
             text = _STANDARD[tag].write(value)
             is_plain = _STANDARD[tag].plain and "[" not in text and is_named_by(hint, kind)
@@ -296,57 +281,67 @@ class _Encoder:
             if is_named_by(hint, kind) and type(plain) in {str, int}:
                 return plain
             return {"$enum": _name(kind), "value": data(plain)}
-        return self._other(value, data)
+        return {"$value": _name(kind), "json": data(_dumped(value))}
 
-    def _other(self, value: Any, data: Callable[[Any], Json]) -> Json:
-        """Return a value of a pydantic type, or of a subclass of str, int or float.
 
-        Raises:
-            _NotData: the value read back differs.
-        """
-        kind = cast("type[Any]", type(value))
-        base = next((scalar for scalar in _SCALARS if isinstance(value, scalar)), None)
-        if not hasattr(kind, "__get_pydantic_core_schema__"):
-            if base is None or getattr(value, "__dict__", None):
-                raise _NotData
-            written: Any = base(value)
-        else:
-            written = _dumped(value)
-        try:
-            same = _read_value(kind, written)
-            is_kept = type(same) is kind and bool(same == value)
-        except Exception:  # noqa: BLE001  code of other libraries
-            is_kept = False
-        if not is_kept:
-            raise _NotData
-        return {"$value": _name(kind), "json": data(written)}
+def _written_by(own: _Serializer, value: Any, path: ValuePath) -> Any:
+    try:
+        return own.write(value)
+    except Exception as error:
+        raise UserError(
+            f"{_place(path)}, a {own.kind.__name__}, cannot be written: "
+            f"register_context_type(write=...) raised {error!r}."
+        ) from error
 
 
 def _dumped(value: Any) -> Any:
+    """Return the JSON of a value of a pydantic type, such as a URL.
+
+    Raises:
+        _NotData: it is no such value, or read back it differs, as a secret does.
+    """
     from pydantic import TypeAdapter
 
+    kind = cast("type[Any]", type(value))
+    if not hasattr(kind, "__get_pydantic_core_schema__"):
+        raise _NotData
+    written: Any = None
     try:
-        return TypeAdapter[Any](cast("type[Any]", type(value))).dump_python(value, mode="json")
+        adapter = TypeAdapter[Any](kind)
+        written = adapter.dump_python(value, mode="json")
+        same = adapter.validate_python(written)
+        is_kept = type(same) is kind and bool(same == value)
     except Exception:  # noqa: BLE001  code of other libraries
-        raise _NotData from None
+        is_kept = False
+    if not is_kept:
+        raise _NotData
+    return written
 
 
 def _copied(value: Any) -> Any:
     """Return a copy of a dict or list of JSON without tags, or None for other values.
 
-    Several times faster than a walk in Python, which contexts of many rows need.
+    Several times faster than writing each value, which contexts of many rows need.
     """
     from pydantic_core import from_json, to_json
 
     try:
-        marshal.dumps(value)  # refuses subclasses, which compare equal to their base
-        data = to_json(value)
-    except (ValueError, RecursionError):
+        return from_json(to_json(value)) if _is_json(value) else None
+    except (ValueError, RecursionError):  # half a surrogate pair; too deep, or within itself
         return None
-    if b'"$' in data:
-        return None
-    copy = from_json(data)
-    return copy if copy == value else None  # tuples, sets, numbers as keys and nan differ
+
+
+def _is_json(value: Any) -> bool:
+    """Whether a value is JSON without tags; subclasses, such as enums, are not."""
+    kind = cast("type[Any]", type(value))
+    if kind is dict:
+        entries = cast("dict[Any, Any]", value)
+        return all(
+            type(name) is str and name[:1] != "$" and _is_json(one) for name, one in entries.items()
+        )
+    if kind is list:
+        return all(map(_is_json, cast("list[Any]", value)))
+    return kind in {str, int, bool, NoneType} or (kind is float and math.isfinite(value))
 
 
 class _Held(NamedTuple):
@@ -536,7 +531,7 @@ def _read_tag(tag: str, fields: JsonObject, hint: Any, path: ValuePath) -> Any:
     if tag == "$enum":
         return _class_of(inner, hint, path)(decode(fields["value"], None, None, path))
     if tag == "$value":
-        return _read_value(_class_of(inner, hint, path), decode(fields["json"], None, None, path))
+        return _read_value(inner, hint, decode(fields["json"], None, None, path), path)
     return {name: decode(value, None, None, path) for name, value in fields.items()}
 
 
@@ -549,12 +544,15 @@ def _pairs(entries: JsonObject, path: ValuePath) -> dict[Any, Any]:
     }
 
 
-def _read_value(kind: type[Any], written: Any) -> Any:
+def _read_value(name: str, hint: Any, written: Any, path: ValuePath) -> Any:
     from pydantic import TypeAdapter
 
-    if hasattr(kind, "__get_pydantic_core_schema__"):
-        return TypeAdapter[Any](kind).validate_python(written)
-    return kind(written)
+    if (own := _SERIALIZERS.get(name)) is not None:
+        try:
+            return own.read(written)
+        except Exception as error:  # whatever a program's reader raises, the data does not fit
+            raise ValueError(repr(error)) from error
+    return TypeAdapter[Any](_class_of(name, hint, path)).validate_python(written)
 
 
 def _read_scalar(value: Any, hint: Any, path: ValuePath) -> Any:
@@ -643,7 +641,7 @@ def _class_of(name: str, hint: Any, path: ValuePath) -> Any:
         )
     is_data = (
         is_record_class(found)
-        or issubclass(found, (Enum, *_SCALARS))
+        or issubclass(found, Enum)
         # Most of pydantic.types are constraints, and ImportString imports what it reads.
         or (hasattr(found, "__get_pydantic_core_schema__") and found.__module__ != "pydantic.types")
         or name in _WRITTEN

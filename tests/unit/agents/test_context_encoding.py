@@ -1,15 +1,14 @@
 """Contexts as JSON and back: each value comes back as it was, with the same type."""
 
 import enum
-import ipaddress
 import re
 import typing
 from collections import Counter, OrderedDict, defaultdict, deque
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -20,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, HttpUrl, PrivateAttr, SecretStr, field_validator
 
+from outlast.agents.context import encoding
 from outlast.agents.context.codec import (
     BorrowedContext,
     ProgramContext,
@@ -27,7 +27,7 @@ from outlast.agents.context.codec import (
     write_context,
     write_parts,
 )
-from outlast.agents.context.encoding import decode, encode
+from outlast.agents.context.encoding import decode, encode, register_context_type
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import UserError
 from outlast.loop.changes import apply
@@ -104,20 +104,10 @@ VALUES: list[Any] = [
     datetime(2026, 10, 25, 2, 30, fold=1, tzinfo=ZoneInfo("Europe/Berlin")),
     time(1, 2, 3),
     timedelta(days=-3, seconds=5, microseconds=7),
-    timezone(timedelta(hours=2)),
-    ZoneInfo("Europe/Berlin"),
     Decimal("1.10"),
-    Fraction(1, 3),
-    complex(1, -2),
     UUID(int=7),
     Path("/a/b"),
-    PurePosixPath("a"),
-    PureWindowsPath("c:/a"),
     b"\xff\x00",
-    bytearray(b"ab"),
-    ipaddress.ip_address("10.0.0.1"),
-    ipaddress.ip_network("fe80::/10"),
-    re.compile("a+", re.IGNORECASE),
     {"a", "b"},
     frozenset({1, 2}),
     (1, (2, "a")),
@@ -138,10 +128,10 @@ VALUES: list[Any] = [
     Doubled(n=2, more=date(2026, 1, 1)),  # pyright: ignore[reportCallIssue]
     Counted(3),
     HttpUrl("https://example.com/a"),
-    Token("t"),
     SimpleNamespace(day=date(2026, 1, 1)),
     float("inf"),
     {"$date": "no date"},
+    {"price": "$5", "sizes": [Size.SMALL], "by": Counter("a")},
     {"$live": "x", "$": {"$class": 1}},
     2**80,
     "$live",
@@ -270,6 +260,9 @@ def test_any_data_comes_back_as_it_was(value: Any) -> None:
 
 
 NOT_DATA: list[Any] = [
+    Token("t"),
+    re.compile("a+"),
+    Fraction(1, 3),
     SecretStr("s"),
     lambda: 1,
     defaultdict(lambda: 1),
@@ -334,14 +327,6 @@ def test_json_that_cannot_be_read_is_an_error_with_its_path(value: Json, problem
 
 
 NO_WRITERS: list[tuple[str, Json]] = [
-    ("$fraction", "1e99999999"),
-    ("$fraction", "1/0"),
-    ("$fraction", "9" * 100_000),
-    ("$pattern", "0:("),
-    ("$pattern", "0:" + "(" * 20_000),
-    ("$pattern", "0:" + "x" * 200_000),
-    ("$zone", "America"),
-    ("$zone", "x" * 10_000),
     ("$datetime", "2026-11-22T00:00[America]"),
     ("$timedelta", "P" + "9" * 4_000 + "DT0.000000S"),
     ("$decimal", "much"),
@@ -360,12 +345,6 @@ def test_a_tag_that_no_writer_wrote_is_refused_at_once(tag: str, text: Json) -> 
         read_context({"a": {tag: text}}, None)
 
 
-def test_a_pattern_is_read_without_being_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    read = read_context({"a": {"$pattern": f"{re.DEBUG.value}:x+"}}, None)
-    assert read["a"].pattern == "x+"
-    assert capsys.readouterr().out == ""
-
-
 def test_an_unknown_tag_is_a_key() -> None:
     assert read_context({"$price": 3, "a": {"$x": [1]}}, None) == {"$price": 3, "a": {"$x": [1]}}
 
@@ -374,6 +353,82 @@ def test_a_field_that_a_later_version_added_has_its_default() -> None:
     assert decode({"name": "Ann"}, Customer) == Customer("Ann")
     with pytest.raises(UserError, match=r"does not fit Customer: Field required at name"):
         decode({"size": "s"}, Customer)
+
+
+# --- Types of programs --------------------------------------------------------------------------
+
+
+class Celsius:
+    """A type that outlast does not know, and whose attributes are hidden."""
+
+    __slots__ = ("degrees",)
+
+    def __init__(self, degrees: float) -> None:
+        self.degrees = degrees
+
+
+def read_celsius(data: Any) -> Celsius:
+    return Celsius(float(data["degrees"]))
+
+
+@pytest.fixture
+def celsius(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoding, "_SERIALIZERS", {})
+    register_context_type(
+        Celsius, write=lambda value: {"degrees": value.degrees}, read=read_celsius
+    )
+
+
+@pytest.mark.usefixtures("celsius")
+@pytest.mark.parametrize("kind", [None, dict[str, Celsius], dict[str, Any]], ids=repr)
+def test_a_registered_type_is_data(kind: Any) -> None:
+    written, live = encode({"water": Celsius(21.5)}, kind)
+    assert (written, live) == (
+        {"water": {"$value": f"{__name__}:Celsius", "json": {"degrees": 21.5}}},
+        {},
+    )
+    made = decode(written, kind)["water"]
+    assert (type(made), made.degrees) == (Celsius, 21.5)
+
+
+@pytest.mark.usefixtures("celsius")
+def test_a_registered_type_may_be_a_member_and_the_context_itself() -> None:
+    written, live = encode([(Celsius(1.0),)])
+    assert live == {}
+    assert decode(written)[0][0].degrees == 1.0
+    written, live = write_parts(Celsius(2.0))
+    assert live == {}
+    assert read_context(written, Celsius, is_own=True).degrees == 2.0
+
+
+@pytest.mark.usefixtures("celsius")
+def test_data_that_a_types_reader_refuses_is_an_error_with_its_path() -> None:
+    written: Json = {"a": {"$value": f"{__name__}:Celsius", "json": {}}}
+    with pytest.raises(
+        UserError, match=r"context's a is not a valid \$value: KeyError\('degrees'\)"
+    ):
+        read_context(written, None)
+
+
+@pytest.mark.usefixtures("celsius")
+def test_a_value_that_its_writer_refuses_is_an_error_with_its_path() -> None:
+    broken = object.__new__(Celsius)
+    with pytest.raises(UserError, match=r"context's a, a Celsius, cannot be written: .*Attribute"):
+        write_context({"a": broken})
+
+
+@pytest.mark.usefixtures("celsius")
+def test_a_subclass_of_a_registered_type_is_live() -> None:
+    kelvin = type("Kelvin", (Celsius,), {"__slots__": ()})(1.0)
+    assert write_parts({"it": kelvin}) == ({"it": {"$live": "Kelvin"}}, {("it",): kelvin})
+
+
+def test_registering_what_is_no_type_or_no_callable_is_refused() -> None:
+    anything: Any = "Celsius"
+    with pytest.raises(UserError, match="must be called with a type"):
+        register_context_type(anything, write=str, read=str)
+    with pytest.raises(UserError, match=r"register_context_type\(Celsius, write=\.\.\.\)"):
+        register_context_type(Celsius, write=anything, read=read_celsius)
 
 
 # --- Changes ------------------------------------------------------------------------------------
