@@ -19,7 +19,7 @@ from outlast.client.handle import RunHandle
 from outlast.client.read.delta_poller import with_deltas
 from outlast.client.read.events import ApprovalStreamEvent, NumberedEvent, changes
 from outlast.client.read.history import Progress
-from outlast.client.read.read_range import CaughtUp, Place, is_settled
+from outlast.client.read.read_range import CaughtUp, HistoryPlace, is_settled
 from outlast.client.results.run_result import RunResult, error_of, result_of
 from outlast.contract.redaction import NOTHING, redaction_of
 from outlast.loop.call_forms import FORMS, is_call
@@ -80,7 +80,7 @@ class Step:
 
     state: LoopState
     entries: tuple[Entry, ...]
-    place: Place
+    place: HistoryPlace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

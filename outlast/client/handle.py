@@ -32,7 +32,7 @@ from outlast.client.read import run_end
 from outlast.client.read.delta_poller import RawEvent, with_deltas
 from outlast.client.read.events import RawResponsesStreamEvent, StreamEvent, changes
 from outlast.client.read.history import Progress, RunReader
-from outlast.client.read.read_range import CaughtUp, Place, ReadRange, Request, is_settled
+from outlast.client.read.read_range import CaughtUp, HistoryPlace, ReadRange, RequestKey, is_settled
 from outlast.client.read.undelivered import notices_after_end
 from outlast.client.results.local_definitions import LocalDefinitions
 from outlast.client.results.result_members import RunSnapshot
@@ -174,7 +174,7 @@ class RunHandle:
         """Return the run's current state, read from its history; needs no worker."""
         return (await self.present())[0]
 
-    async def present(self) -> tuple[RunSnapshot, Place]:
+    async def present(self) -> tuple[RunSnapshot, HistoryPlace]:
         """Return the run's current state, and the place of its history to read on from."""
         reader = self._reader()
         try:
@@ -225,7 +225,7 @@ class RunHandle:
         return await self.wait_until_settled((await self.present())[1])
 
     async def wait_until_settled(
-        self, since: Place | None, *, without: frozenset[Request] = frozenset()
+        self, since: HistoryPlace | None, *, without: frozenset[RequestKey] = frozenset()
     ) -> RunResult:
         """Like `wait_for_people`, but ignore waits before `since` and decided requests."""
         state = await self._until(lambda one: is_settled(one, without), since)
@@ -238,7 +238,7 @@ class RunHandle:
         return result_of(await self._until(condition), self._definitions, client=self.kept_client)
 
     async def _until(
-        self, condition: Callable[[RunSnapshot], bool], since: Place | None = None
+        self, condition: Callable[[RunSnapshot], bool], since: HistoryPlace | None = None
     ) -> RunSnapshot:
         reader = self._reader()
         present = CaughtUp(since, from_start=False)

@@ -19,7 +19,7 @@ from outlast.streams.window import DeltaWindow
 MOST_WINDOWS: Final = 32
 """The maximum number of kept windows of finished calls; the oldest is dropped first."""
 
-_Place: TypeAlias = tuple[asyncio.AbstractEventLoop, str]
+_LocalRun: TypeAlias = tuple[asyncio.AbstractEventLoop, str]
 """A run in an event loop. Windows are not shared with other threads, which would see them halfway
 through a change."""
 
@@ -37,10 +37,10 @@ class FinishedCall:
 class CallWindows:
     """The windows of running calls, the newest ones of finished calls, and who reads here."""
 
-    _running: dict[_Place, list[DeltaWindow]] = field(
-        default_factory=dict[_Place, list[DeltaWindow]]
+    _running: dict[_LocalRun, list[DeltaWindow]] = field(
+        default_factory=dict[_LocalRun, list[DeltaWindow]]
     )
-    _readers: Counter[_Place] = field(default_factory=Counter[_Place])
+    _readers: Counter[_LocalRun] = field(default_factory=Counter[_LocalRun])
     _finished: OrderedDict[FinishedCall, JsonObject] = field(
         default_factory=OrderedDict[FinishedCall, JsonObject]
     )
@@ -88,7 +88,7 @@ class CallWindows:
         while len(self._finished) > MOST_WINDOWS:
             self._finished.popitem(last=False)
 
-    def take(self, call: FinishedCall) -> JsonObject | None:
+    def pop(self, call: FinishedCall) -> JsonObject | None:
         """Return the window of a finished call as heartbeat details, once."""
         return self._finished.pop(call, None)
 

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from outlast.loop.values import JsonObject
 from outlast.streams.reply_events import TYPES_OF_DELTAS, item_events, whole_texts
-from outlast.streams.window import Place, is_delta, place_of
+from outlast.streams.window import TextPlace, is_delta, place_of
 
 RESTARTED: Final = "outlast.attempt_restarted"
 """The type of the event that voids all earlier events of a model call; `attempt` is the new one."""
@@ -148,8 +148,8 @@ class DeltaReader:
     def _forget(self) -> None:
         self._position = 0
         self._has_gap = False
-        self._signs: set[Place] = set()
-        self._texts: dict[Place, _Text] = {}
+        self._signs: set[TextPlace] = set()
+        self._texts: dict[TextPlace, _Text] = {}
         self._begun: set[_Begun] = set()
         self._places: dict[str, int] = {}
         self._number = -1

@@ -38,7 +38,7 @@ _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed
 _OF_RESPONSE = ("id", "object", "created_at", "model", "status")
 _NOT_SENT = frozenset({"delta", "obfuscation"})
 
-Place: TypeAlias = tuple[str, int, int, int, int]
+TextPlace: TypeAlias = tuple[str, int, int, int, int]
 """A text or a sign of a stream: type of the event, and numbers of item, content, summary, command.
 """
 
@@ -50,8 +50,8 @@ def is_delta(event: JsonObject) -> bool:
     return str(event.get("type")).endswith(".delta") and isinstance(event.get("delta"), str)
 
 
-def place_of(event: JsonObject) -> Place:
-    """Return where in its stream an event belongs."""
+def place_of(event: JsonObject) -> TextPlace:
+    """Return the place of an event in its stream."""
     numbers = (event.get(name) for name in _PARTS)
     item, content, summary, command = (one if isinstance(one, int) else 0 for one in numbers)
     return str(event.get("type")), item, content, summary, command
@@ -113,8 +113,8 @@ class DeltaWindow:
         self._first = 0
         self._entries: list[_Entry] = []
         self._size = self._empty = _json_bytes(self.details())
-        self._said: dict[Place, int] = {}
-        self._halves: dict[Place, str] = {}
+        self._said: dict[TextPlace, int] = {}
+        self._halves: dict[TextPlace, str] = {}
         self.has_news = False
 
     def feed(self, raw_event: JsonObject) -> None:
@@ -173,7 +173,7 @@ class DeltaWindow:
         self.fed_bytes += size
         self.has_news = True
 
-    def _whole_characters(self, place: Place, delta: str) -> str:
+    def _whole_characters(self, place: TextPlace, delta: str) -> str:
         """Hold a high surrogate back until the low one arrives, which JSON writes in two."""
         if half := self._halves.pop(place, ""):
             pair = (half + delta[:1]).encode("utf-16", "surrogatepass")

@@ -59,14 +59,14 @@ async def with_deltas(
             if polling.done():
                 polling.result()  # it only ends with an error
             if waiting.done():
-                for event in poller.take_events():
+                for event in poller.pop_events():
                     yield event
                 waiting = asyncio.create_task(poller.has_events.wait())
             if next_step.done():
                 step = next_step.result()
                 if step is None:
                     return
-                for event in [*poller.take_events(), *poller.take(step)]:
+                for event in [*poller.pop_events(), *poller.note(step)]:
                     yield event
                 yield step
                 next_step = _next(progress)
@@ -87,7 +87,7 @@ def _next(progress: AsyncIterator[Progress]) -> asyncio.Task[Progress | None]:
 
 @dataclass
 class DeltaPoller:
-    """Polls for the models' output in one run, whose state `take` has seen."""
+    """Polls for the models' output in one run, whose state `note` has seen."""
 
     client: Client
     run_id: str
@@ -105,7 +105,7 @@ class DeltaPoller:
         """Whether a model call is pending, so that there may be something to read."""
         return any(isinstance(effect, CallModel) for effect in state.pending)
 
-    def take(self, step: Progress) -> list[RawEvent]:
+    def note(self, step: Progress) -> list[RawEvent]:
         """Note the history's next step; return the events to yield before it."""
         before, self.state = self.state, step.state
         if not self.waits_for(self.state):
@@ -124,7 +124,7 @@ class DeltaPoller:
                     created_at=at_ms / 1000,
                 )
                 call = FinishedCall(self.run_id, effect, reply.response_id)
-                last = call_windows.take(call)
+                last = call_windows.pop(call)
                 pieces = reader.feed(last) if reader.continues(last) else []
                 return [*pieces, *reader.complete(response)]
             case EffectFailed(effect=effect):
@@ -133,7 +133,7 @@ class DeltaPoller:
             case _:
                 return []
 
-    def take_events(self) -> list[RawEvent]:
+    def pop_events(self) -> list[RawEvent]:
         """Return the events since the last call."""
         events, self._events = self._events, []
         self.has_events.clear()

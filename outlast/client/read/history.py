@@ -107,12 +107,12 @@ class HistoryReader:
         """
         for event in events:
             self.size = event.event_id
-            await self._take(event)
+            await self._read(event)
         tasks = [self._task_of(completed) for completed in self._ready]
         self._ready.clear()
         return tasks
 
-    async def _take(self, event: HistoryEvent) -> None:
+    async def _read(self, event: HistoryEvent) -> None:
         match event.event_type:
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
                 started = event.workflow_execution_started_event_attributes
@@ -131,32 +131,32 @@ class HistoryReader:
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCEL_REQUESTED:
                 self._note(event, history.CancelAsked())
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
-                await self._take_signal(event)
+                await self._read_signal(event)
             case (
                 EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ADMITTED
                 | EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED
             ):
-                await self._take_update(event)
+                await self._read_update(event)
             case EventType.EVENT_TYPE_MARKER_RECORDED:
-                await self._take_marker(event)
+                await self._read_marker(event)
             case EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
-                self._take_scheduled(event)
+                self._read_scheduled(event)
             case EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED:
                 nested = event.start_child_workflow_execution_initiated_event_attributes
                 self._effects[event.event_id] = history.effect_of_nested(nested.workflow_id)
             case kind if kind in CLOSING:
                 self.closed_by = await self._with_message(event)
             case _:
-                await self._take_result(event)
+                await self._read_result(event)
 
-    def _take_scheduled(self, event: HistoryEvent) -> None:
+    def _read_scheduled(self, event: HistoryEvent) -> None:
         scheduled = event.activity_task_scheduled_event_attributes
         number = scheduled.activity_id
         self._effects[event.event_id] = int(number) if number.isdigit() else 0
         if scheduled.activity_type.name == names.ACTIVITY_FREE_ID:
             self._freeing.add(event.event_id)
 
-    async def _take_signal(self, event: HistoryEvent) -> None:
+    async def _read_signal(self, event: HistoryEvent) -> None:
         signal = event.workflow_execution_signaled_event_attributes
         is_signal = signal.signal_name in names.SIGNALS
         arguments = await values_of(self.converter, signal.input.payloads) if is_signal else ()
@@ -168,7 +168,7 @@ class HistoryReader:
             history.Signalled(name=signal.signal_name, arguments=arguments, arrived_at_ms=arrived),
         )
 
-    async def _take_update(self, event: HistoryEvent) -> None:
+    async def _read_update(self, event: HistoryEvent) -> None:
         if event.HasField("workflow_execution_update_admitted_event_attributes"):
             admitted = event.workflow_execution_update_admitted_event_attributes
             self._admitted[event.event_id] = admitted.request
@@ -181,7 +181,7 @@ class HistoryReader:
         entry = history.Updated(name=request.name, arguments=arguments or ())
         self._waiting.append((came_at, entry))
 
-    async def _take_marker(self, event: HistoryEvent) -> None:
+    async def _read_marker(self, event: HistoryEvent) -> None:
         marker = event.marker_recorded_event_attributes
         if marker.marker_name != LOCAL_ACTIVITY:
             return
@@ -197,10 +197,10 @@ class HistoryReader:
         task = marker.workflow_task_completed_event_id
         self._local.setdefault(task, []).append(entry)
 
-    async def _take_result(self, event: HistoryEvent) -> None:
+    async def _read_result(self, event: HistoryEvent) -> None:
         """Record the end of an activity, of a nested run or of a wait's timer."""
         if event.event_type in _TIMERS:
-            self._take_timer(event)
+            self._read_timer(event)
         if (kind := _ENDS.get(event.event_type)) is None:
             return
         attributes: Any = getattr(event, str(event.WhichOneof("attributes")))
@@ -221,7 +221,7 @@ class HistoryReader:
         effect = self._effects.pop(scheduled, 0)
         self._note(event, history.Resolved(effect=effect, payload=payload, failure=failure))
 
-    def _take_timer(self, event: HistoryEvent) -> None:
+    def _read_timer(self, event: HistoryEvent) -> None:
         """Take a timer that fired: only those of the waits' bars have a summary."""
         if event.user_metadata.HasField("summary"):
             self._bars.add(event.timer_started_event_attributes.timer_id)
@@ -366,7 +366,7 @@ class RunReader:
 
     async def _pages(self, run: str) -> AsyncGenerator[Sequence[HistoryEvent]]:
         events, seen = self._handle(run).fetch_history_events(wait_new_event=True), 0
-        held: list[HistoryEvent] = []
+        unsettled: list[HistoryEvent] = []
         outage = Outage(self.patience)
         while True:
             try:
@@ -382,11 +382,11 @@ class RunReader:
                     await outage.wait(error)
                 continue
             sent = events.current_page or ()
-            begin = sent[0].event_id if sent else seen + len(held) + 1
-            page = [event for event in held if event.event_id < begin]
+            begin = sent[0].event_id if sent else seen + len(unsettled) + 1
+            page = [event for event in unsettled if event.event_id < begin]
             page += [event for event in sent if event.event_id > seen]
             length = _settled_length(page)
-            page, held = page[:length], page[length:]
+            page, unsettled = page[:length], page[length:]
             if page:
                 seen = page[-1].event_id
                 yield page

@@ -15,14 +15,14 @@ from outlast.client.read.delta_poller import RawEvent
 from outlast.loop.events import CancelMode
 from outlast.loop.state import LoopState
 
-Place: TypeAlias = tuple[str, int]
+HistoryPlace: TypeAlias = tuple[str, int]
 """A place in a history, as in `RunReader.place`."""
 
-Request: TypeAlias = tuple[str, str]
+RequestKey: TypeAlias = tuple[str, str]
 """An approval request: the id of its nested run, or an empty text; and its id."""
 
 
-def is_settled(state: LoopState, without: frozenset[Request] = frozenset()) -> bool:
+def is_settled(state: LoopState, without: frozenset[RequestKey] = frozenset()) -> bool:
     """Whether the run only continues after a message or a decision, with its session saved.
 
     `without` are requests that were decided, although the state may not show it yet.
@@ -44,11 +44,11 @@ class CaughtUp:
         from_start: the reader begins with the run's first history instead of the newest.
     """
 
-    place: Place | None
+    place: HistoryPlace | None
     from_start: bool
     _entered: bool = False
 
-    def is_reached(self, place: Place) -> bool:
+    def is_reached(self, place: HistoryPlace) -> bool:
         """Whether a reader's place is this place or after it."""
         if self.place is None:
             return True
@@ -68,9 +68,9 @@ class ReadRange:
         without: requests that were decided.
     """
 
-    begins: Place | None = None
-    settles: Place | None = None
-    without: frozenset[Request] = frozenset()
+    begins: HistoryPlace | None = None
+    settles: HistoryPlace | None = None
+    without: frozenset[RequestKey] = frozenset()
 
     def is_settled(self, state: LoopState) -> bool:
         """Whether the run only continues after a message or a decision, with its session saved.

@@ -387,7 +387,7 @@ async def test_the_whole_stream_is_kept_for_readers_in_the_process_of_the_call()
     answer = await perform(env, activities(model=model), "call_model", inline(request))
     info = env.info
     call = FinishedCall(str(info.workflow_id), int(info.activity_id), answer.get("response_id"))
-    window = call_windows.take(call)
+    window = call_windows.pop(call)
     assert window is not None
     pieces = [piece for entry in window["events"] for piece in entry.get("deltas", ())]
     assert len(pieces) > 1
@@ -402,7 +402,7 @@ async def test_a_call_that_is_not_streamed_keeps_no_window() -> None:
     )
     info = env.info
     call = FinishedCall(str(info.workflow_id), int(info.activity_id), answer.get("response_id"))
-    assert call_windows.take(call) is None
+    assert call_windows.pop(call) is None
 
 
 # --- Heartbeats -------------------------------------------------------------------------------------------

@@ -109,7 +109,7 @@ def server() -> Server:
 @pytest.fixture
 def poller(server: Server) -> DeltaPoller:
     poller = DeltaPoller(client_of(server), "run")
-    poller.take(asking())
+    poller.note(asking())
     return poller
 
 
@@ -120,7 +120,7 @@ def feed(window: DeltaWindow, events: Sequence[JsonObject]) -> None:
 
 async def news(poller: DeltaPoller) -> list[JsonObject]:
     await poller.poll()
-    return poller.take_events()
+    return poller.pop_events()
 
 
 def text_of(events: Sequence[Any]) -> str:
@@ -186,7 +186,7 @@ async def test_a_new_attempt_voids_the_text_before_it_says_anything(
 async def test_the_reply_tells_what_was_not_heard(server: Server, poller: DeltaPoller) -> None:
     feed(server.window(), STREAM[:6])
     await news(poller)
-    missing = poller.take(replied())
+    missing = poller.note(replied())
     assert text_of(missing) == "to you all"
     last = missing[-1]["response"]
     assert (last["id"], last["model"], last["created_at"]) == ("r", "m", 5)
@@ -197,7 +197,7 @@ async def test_the_reply_tells_what_was_not_heard(server: Server, poller: DeltaP
 
 async def test_a_call_that_failed_for_good_tells_no_more(poller: DeltaPoller) -> None:
     failed = EffectFailed(at_ms=5, effect=2, failure=Failure(code="x", message="y"))
-    assert poller.take(Progress(failed, LoopState())) == []
+    assert poller.note(Progress(failed, LoopState())) == []
 
 
 async def test_the_longer_nothing_is_new_the_longer_the_wait(
@@ -341,7 +341,7 @@ async def test_a_reader_in_the_process_of_the_call_gets_the_pieces_of_the_provid
     feed(server.window(), STREAM[:6])
     seen = await news(poller)
     finished()
-    rest = poller.take(replied())
+    rest = poller.note(replied())
     assert deltas_of([*seen, *rest]) == ["Good ", "morning ", "to ", "you ", "all"]
     assert [event["type"] for event in [*seen, *rest]] == [event["type"] for event in STREAM]
 
@@ -354,7 +354,7 @@ async def test_a_reader_that_missed_events_of_the_window_gets_the_reply_without_
     feed(window, STREAM)
     assert window.details()["first"] > 0
     call_windows.keep(FinishedCall("run", 2, "r"), window)
-    events = poller.take(replied())
+    events = poller.note(replied())
     assert text_of(events) == WORDS
     assert GAP not in [event["type"] for event in events]
 
@@ -365,9 +365,9 @@ def test_only_the_newest_windows_with_events_are_kept_and_each_is_taken_once() -
         finished(effect, events=STREAM[:1] if effect > 1 else [])
     finished(1)
     calls = [FinishedCall("run", effect, "r") for effect in range(1, MOST_WINDOWS + 2)]
-    found = [call_windows.take(call) is not None for call in calls]
+    found = [call_windows.pop(call) is not None for call in calls]
     assert found == [True, False, *[True] * (MOST_WINDOWS - 1)]
-    assert [call_windows.take(call) for call in calls] == [None] * len(calls)
+    assert [call_windows.pop(call) for call in calls] == [None] * len(calls)
 
 
 async def test_a_reader_in_the_process_of_the_call_does_not_ask_the_server(
@@ -475,8 +475,8 @@ async def test_a_window_that_is_not_due_is_not_asked_for(
     slept.clear()
     await news(poller)
     assert slept[0] == pytest.approx(0.48, abs=0.02)
-    poller.take(replied())
-    poller.take(asking(3))
+    poller.note(replied())
+    poller.note(asking(3))
     slept.clear()
     await news(poller)
     assert slept[0] == pytest.approx(0.001), "another call may speak at any time"
