@@ -117,30 +117,26 @@ class OutlastPlugin(SimplePlugin):
         _prepare_process()
         self.registry = _registry_of(agents)
         _add_context_types(self.registry, context_types)
-        self._contexts = as_factories(context)
         self.registry.add_references(references)
         _allow_sessions(sessions)
         self.models: ModelProvider = _checked_provider(model_provider) or MultiProvider()
         self._codec = _checked_codec(codec)
         self._client: Client | None = None
-        self._approvals = _approvals_of(approvals, self.registry)
         self._identity = WorkerIdentity()
-        self._state = WorkerState()
-        deps = WorkerDeps(
+        self._deps = WorkerDeps(
             registry=self.registry,
             models=self.models,
             content=large_content(blob_store),
-            contexts=self._contexts,
-            approvals=self._approvals,
+            contexts=as_factories(context),
+            approvals=_approvals_of(approvals, self.registry),
             notifiers=_checked_notifiers(notifiers),
             model_patience=_model_patience(agents),
             identity=self._identity,
-            state=self._state,
         )
         super().__init__(  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
             "outlast",
             workflows=[AgentRun, PeopleNotices],
-            activities=EffectActivities(deps).all,
+            activities=EffectActivities(self._deps).all,
             run_context=lambda: self._run_context(model_provider is None, _flush_seconds(agents)),
         )
 
@@ -156,7 +152,7 @@ class OutlastPlugin(SimplePlugin):
         self._identity.lineage = ServerLineage(self._client)
         self._identity.keys = await identity_keys(self._client)
         if not self._identity.keys:
-            needed = unproven_policies(self.registry, self._approvals)
+            needed = unproven_policies(self.registry, self._deps.approvals)
             if needed:
                 raise UserError(
                     f"{needed[0]} needs proof of who decides, but this worker has no identity key "
@@ -178,7 +174,7 @@ class OutlastPlugin(SimplePlugin):
         watching = (
             None
             if self._client is None
-            else asyncio.create_task(watch_search_attributes(self._client, self._state))
+            else asyncio.create_task(watch_search_attributes(self._client, self._deps.state))
         )
         try:
             yield
@@ -187,8 +183,8 @@ class OutlastPlugin(SimplePlugin):
             if watching is not None:
                 watching.cancel()
             try:
-                if self._contexts is not None:
-                    await self._contexts.aclose()
+                if self._deps.contexts is not None:
+                    await self._deps.contexts.aclose()
                 await self.registry.release()
                 if closes_models:
                     await self.models.aclose()
@@ -202,7 +198,7 @@ class OutlastPlugin(SimplePlugin):
         workflow tasks, and encodes the texts of failures where the client has a codec.
         """
         config = with_defaults(super().configure_worker(config))
-        observed = _Observed(StageSpans(self.registry), self._identity, self._state)
+        observed = _Observed(StageSpans(self.registry), self._identity, self._deps.state)
         interceptors: list[Interceptor] = [*cast("dict[str, Any]", config).get("interceptors", ())]
         config["interceptors"] = [*interceptors, observed]
         if "client" in config and "task_queue" in config:

@@ -367,6 +367,9 @@ def forbidden_imports() -> Iterator[tuple[str, str]]:
                 yield ours, rest[0]
             case {"type": "protected", "protected_modules": [room, *_]}:
                 yield "outlast.contract", room
+            case {"type": "independence", "modules": [rooms]}:
+                own = sorted((ROOT / rooms[:-2].replace(".", "/")).glob("[a-z]*.py"))
+                yield f"{rooms[:-1]}{own[0].stem}", f"{rooms[:-1]}{own[1].stem}"
             case {"type": "acyclic_siblings"}:
                 yield "outlast.loop", "outlast.contract"
             case _:

@@ -146,7 +146,7 @@ async def test_nested_runs_start_without_attributes_that_were_removed(own_desk: 
 
     worker = await desk.open(outer, nested, model=ScriptedModel(*[reply] * 9))
     await remove(desk.client)
-    worker._plugin._state.lacks_attributes = False
+    worker._plugin._deps.state.lacks_attributes = False
     handle = await desk.start_record(agent="Desk", input="Hello")
     assert (await desk.result(handle)).final_output == "From the clerk."
 
