@@ -106,62 +106,37 @@ app = typer.Typer(
 app.callback()(_options)
 
 
-def _add(
-    panel: str, command: Callable[..., None], name: str | None = None, *, to: typer.Typer = app
-) -> None:
-    to.command(name, help=_help_of(command), rich_help_panel=panel)(command)
-
-
-def _add_group(panel: str, command: Callable[..., None], name: str) -> typer.Typer:
-    """Add a command that works by itself and has further commands, and return their group."""
-    group = typer.Typer(invoke_without_command=True, help=_help_of(command))
-    group.callback()(command)
-    app.add_typer(group, name=name, rich_help_panel=panel)
-    return group
-
-
 def _help_of(command: Callable[..., None]) -> str:
     paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
-_add("Start here", demo)
-_add("Start here", init)
-_add("Start here", doctor)
-_add("Processes", dev)
-_add("Processes", worker)
-_add("Runs", run)
-_add("Runs", send)
-_add("Runs", retry)
-_add("Runs", list_runs, "list")
-_add("Runs", show)
-_add("Runs", tail)
-_add("Runs", cancel)
+def _add(to: typer.Typer, panel: str, *commands: Callable[..., None], **named: Any) -> None:
+    """Add commands to a panel of the help, by the names of their functions or by others."""
+    names = {**{one.__name__.replace("_", "-"): one for one in commands}, **named}
+    for name, command in names.items():
+        to.command(name, help=_help_of(command), rich_help_panel=panel)(command)
+
+
+_add(app, "Start here", demo, init, doctor)
+_add(app, "Processes", dev, worker)
+_add(app, "Runs", run, send, retry, list=list_runs)
+_add(app, "Runs", show, tail, cancel)
+_add(app, "Approvals", approve, reject, hold, say, release, audit)
+
+inboxes = typer.Typer(invoke_without_command=True, help=_help_of(inbox))
+inboxes.callback()(inbox)
+_add(inboxes, "Look", show=inbox_show)
+_add(inboxes, "Decide", approve, edit, reject, respond, ask, withdraw, approve_all, reject_all)
+_add(inboxes, "Work on a request", claim, unclaim)
+
 policies = typer.Typer(help="Check and try a file of approval policies.", no_args_is_help=True)
-app.add_typer(policies, name="policy", rich_help_panel="Approvals")
-
-_add("Approvals", approve)
-_add("Approvals", reject)
-_add("Approvals", hold)
-_add("Approvals", say)
-_add("Approvals", release)
-_add("Approvals", audit)
-
-inboxes = _add_group("Approvals", inbox, "inbox")
-_add("Look", inbox_show, "show", to=inboxes)
-for action in (approve, edit, reject, respond, ask, withdraw):
-    _add("Decide", action, to=inboxes)
-_add("Decide", approve_all, "approve-all", to=inboxes)
-_add("Decide", reject_all, "reject-all", to=inboxes)
-_add("Work on a request", claim, to=inboxes)
-_add("Work on a request", unclaim, to=inboxes)
+_add(policies, "Policies", policy.check, **{"try": policy.try_on_runs})
 
 identities = typer.Typer(
     help="Make identity keys, and show which ones are used.", no_args_is_help=True
 )
-app.add_typer(identities, name="identity", rich_help_panel="Approvals")
-_add("Keys", identity.new, to=identities)
-_add("Keys", identity.show, to=identities)
+_add(identities, "Keys", identity.new, identity.show)
 
-_add("Policies", policy.check, to=policies)
-_add("Policies", policy.try_on_runs, "try", to=policies)
+for group, name in ((inboxes, "inbox"), (policies, "policy"), (identities, "identity")):
+    app.add_typer(group, name=name, rich_help_panel="Approvals")

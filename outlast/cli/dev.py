@@ -99,15 +99,12 @@ def dev(
                 worker = DevWorker([*arguments, "--namespace", server.info.namespace], location)
                 address = "" if is_default else f"--address {server.address}"
                 await _work(worker, location, server, stop, address=address, as_json=as_json)
-            terminal.say(terminal.err(), _last_words(server))
+            left = "leaving the server running for others" if server.joined else "stopping"
+            terminal.say(terminal.err(), left)
         finally:
             await server.stop()
 
     asyncio.run(serve())
-
-
-def _last_words(server: "EmbeddedServer") -> str:
-    return "leaving the server running for others" if server.joined else "stopping"
 
 
 def _server(home: Path | None, port: int | None, ui_port: int | None) -> "EmbeddedServer":

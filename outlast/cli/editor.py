@@ -101,25 +101,17 @@ async def _open(text: str) -> str:
     command = _editor()
     with tempfile.TemporaryDirectory(prefix="outlast-") as folder:  # only its owner can read it
         file = Path(folder) / "arguments.json"
-        _save(file, text)
+        file.write_text(text + "\n", encoding="utf-8")
         try:
             process = await asyncio.create_subprocess_exec(*command, str(file))
         except OSError as error:
             raise UserError(f"The editor {command[0]!r:.80} cannot be started: {error}.") from None
         if await process.wait() != 0:
             raise UserError(f"The editor {command[0]!r:.80} failed, so nothing was sent.")
-        return _load(file)
-
-
-def _save(file: Path, text: str) -> None:
-    file.write_text(text + "\n", encoding="utf-8")
-
-
-def _load(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise UserError(f"The text cannot be read: {error}.") from None
+        try:
+            return file.read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise UserError(f"The text cannot be read: {error}.") from None
 
 
 def _editor() -> list[str]:

@@ -95,9 +95,7 @@ def _run_events(at_ms: int, before: LoopState, after: LoopState) -> Iterator[Run
     answered = {id(after.items[answer.item]) for answer in answers if answer.item is not None}
     status: StatusStreamEvent | None = None
     # Decisions come before their consequences.
-    for change in sorted(
-        changes(before, after, 0, internal=True), key=lambda one: not _is_decision(one)
-    ):
+    for change in sorted(changes(before, after, 0, internal=True), key=decisions_first):
         match change:
             case RunItemStreamEvent():
                 final = id(change.entry) in answered
@@ -123,8 +121,9 @@ def _run_events(at_ms: int, before: LoopState, after: LoopState) -> Iterator[Run
         yield RunEvent(at_ms=at_ms, type="ignored", who="outlast", text=text, data=data)
 
 
-def _is_decision(change: NumberedEvent) -> bool:
-    return isinstance(change, ApprovalStreamEvent) and change.request.decision is not None
+def decisions_first(change: NumberedEvent) -> bool:
+    """Return a sort key that puts decisions before their consequences."""
+    return not (isinstance(change, ApprovalStreamEvent) and change.request.decision is not None)
 
 
 def _item(at_ms: int, name: str, item: Item, *, answers: bool) -> RunEvent:

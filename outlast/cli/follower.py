@@ -14,10 +14,10 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from outlast.agents.errors import RunCancelled
-from outlast.cli.events import RunEvent, redacted, run_events
+from outlast.cli.events import RunEvent, decisions_first, redacted, run_events
 from outlast.client.handle import RunHandle
 from outlast.client.read.delta_poller import with_deltas
-from outlast.client.read.events import ApprovalStreamEvent, NumberedEvent, changes
+from outlast.client.read.events import changes
 from outlast.client.read.history import Progress
 from outlast.client.read.read_range import CaughtUp, HistoryPlace, is_settled
 from outlast.client.results.run_result import RunResult, error_of, result_of
@@ -83,7 +83,7 @@ class Step:
     place: HistoryPlace
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Retry:
     """A failed attempt of an effect that Temporal retries."""
 
@@ -239,10 +239,8 @@ class Follower:
     def _entries(self, step: Progress, before: LoopState, number: int) -> Iterator[Entry]:
         # The first state of a run whose first history was deleted has no event, and so no time.
         at_ms = step.event.at_ms if step.event is not None else 0
-        numbers = (
-            change.id
-            for change in sorted(changes(before, step.state, number), key=_decisions_first)
-        )
+        numbered = sorted(changes(before, step.state, number), key=decisions_first)
+        numbers = (change.id for change in numbered)
         for event in run_events(at_ms, before, step.state):
             shown = redacted(event, self._hides)
             yield Entry(None if event.type in _WITHOUT_NUMBER else next(numbers, None), shown)
@@ -250,16 +248,10 @@ class Follower:
     async def _retries(self) -> list[tuple[str, Retry]]:
         description = await self._client.get_workflow_handle(self._run_id).describe()
         return [
-            (
-                info.activity_id,
-                Retry(
-                    activity=info.activity_type.name,
-                    attempt=info.attempt - 1,
-                    reason=_reason(info.last_failure),
-                ),
-            )
+            (info.activity_id, Retry(info.activity_type.name, info.attempt - 1, _reason(failure)))
             for info in description.raw_description.pending_activities
             if info.attempt > 1 and info.HasField("last_failure")
+            for failure in (info.last_failure,)
         ]
 
 
@@ -287,11 +279,6 @@ def _without_calls(value: Json) -> Json:
         form = FORMS[kind]
         return {name: one for name, one in fields.items() if name not in {form.text, *form.parts}}
     return {name: _without_calls(one) for name, one in fields.items()}
-
-
-def _decisions_first(change: NumberedEvent) -> bool:
-    """Return a sort key that puts decisions first, as in `run_events`."""
-    return not (isinstance(change, ApprovalStreamEvent) and change.request.decision is not None)
 
 
 def _after(number: int, entry: Entry) -> int:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import aclosing, nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -254,19 +254,13 @@ def _line_of(entry: "InboxEntry", request: "ApprovalRequest") -> Line:
 
 
 def _hold_record(hold: "HeldConversation") -> JsonObject:
-    waiting = hold.waiting_since
-    return {
-        "by": hold.by,
-        "since": hold.since.isoformat(),
-        "messages": hold.messages,
-        "waiting_since": None if waiting is None else waiting.isoformat(),
-    }
+    waiting = hold.waiting_since and hold.waiting_since.isoformat()
+    return {**asdict(hold), "since": hold.since.isoformat(), "waiting_since": waiting}
 
 
 def _line_of_hold(entry: "InboxEntry", hold: "HeldConversation") -> Line:
     """Return the line of a conversation that a person has; due if its user waits."""
     waiting = hold.waiting_since
-    held = f"held for {_age(hold.since)}"
     what = "nobody waits"
     if waiting is not None:
         verb = "waits" if hold.messages == 1 else "wait"
@@ -278,7 +272,7 @@ def _line_of_hold(entry: "InboxEntry", hold: "HeldConversation") -> Line:
         run_id=entry.run_id,
         request_id="held",
         what=what,
-        why=held,
+        why=f"held for {_age(hold.since)}",
     )
 
 
@@ -333,11 +327,10 @@ async def _list(box: "Inbox", wanted: _Wanted, limit: int, *, as_json: bool) -> 
 
 def _say_how(lines: Sequence[Line]) -> None:
     first = lines[0]
-    operands = [first.run_id, *([first.request_id] if first.request_id else [])]
     if first.request_id == "held":
         look = command("show", first.run_id)
     else:
-        look = command("inbox show", *operands)
+        look = command("inbox show", *filter(None, (first.run_id, first.request_id)))
     terminal.say(terminal.err(), "Look, and decide: `", look, "`.")
 
 

@@ -64,6 +64,24 @@ Group: TypeAlias = Annotated[
     str | None, typer.Option("--group", help="Only what this group or person decides.")
 ]
 
+Target: TypeAlias = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[TARGET]",
+        help="Where the agents are, as for `outlast worker`; they are compared.",
+        show_default=False,
+    ),
+]
+
+Approvals: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--approvals",
+        envvar="OUTLAST_APPROVALS",
+        help="A TOML file that changes the approval policies of the code.",
+    ),
+]
+
 Stream: TypeAlias = Annotated[
     bool,
     typer.Option("--stream", help="Let `outlast tail` show answers while the model writes them."),

@@ -47,14 +47,7 @@ _TRIED = (
 
 def check(
     file: File,
-    target: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[TARGET]",
-            help="Where the agents are, as for `outlast worker`; their names are compared.",
-            show_default=False,
-        ),
-    ] = None,
+    target: options.Target = None,
     app_dir: options.AppDir = Path(),
     as_json: options.AsJson = False,
 ) -> None:

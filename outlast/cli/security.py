@@ -8,10 +8,11 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from outlast.agents.approvals.policy import ApprovalPolicy, policy_of
 from outlast.agents.approvals.policy_file import ApprovalFile, ApprovalPoint
@@ -114,34 +115,22 @@ class Situation:
 
 
 def _open_files(situation: Situation) -> Iterator[Weakness]:
-    folder = situation.data_dir or _own_data_dir()
-    if folder is not None and (problem := _readable(folder)):
-        yield Weakness(
-            what=f"the data folder {folder}",
-            detail=f"holds runs, and {problem}",
-            fix=f"chmod 700 {folder}",
-        )
-    for path in _key_files(situation):
-        if problem := _readable(path):
-            yield Weakness(
-                what=f"the file {path}",
-                detail=f"may hold keys, and {problem}",
-                fix=f"chmod 600 {path}",
-            )
-    for place in (situation.config or {}).get("sessions", ()):
-        if problem := _readable(Path(place)):
-            yield Weakness(
-                what=f"the sessions in {place}",
-                detail=f"are conversations, and {problem}",
-                fix=f"chmod go= {place}",
-            )
-
-
-def _own_data_dir() -> Path | None:
-    try:
-        return default_data_dir()
-    except UserError:  # `outlast doctor` says why
-        return None
+    folder = situation.data_dir
+    with suppress(UserError):  # `outlast doctor` says why there is none
+        folder = folder or default_data_dir()
+    sessions = (situation.config or {}).get("sessions", ())
+    for paths, what, holds, mode in (
+        ([folder] if folder else [], "the data folder", "holds runs", "700"),
+        (_key_files(situation), "the file", "may hold keys", "600"),
+        (map(Path, sessions), "the sessions in", "are conversations", "go="),
+    ):
+        for path in paths:
+            if problem := _readable(path):
+                yield Weakness(
+                    what=f"{what} {path}",
+                    detail=f"{holds}, and {problem}",
+                    fix=f"chmod {mode} {path}",
+                )
 
 
 def _key_files(situation: Situation) -> Iterable[Path]:
@@ -314,22 +303,52 @@ def _loosening_tables(situation: Situation) -> Iterator[Weakness]:
         )
 
 
+_PASSWORD: Final = re.compile(r"PASSWORD|PASSWD|PWD\b|SECRET|_PASS\b|^PGPASS")
+_REFERENCE: Final = re.compile(r"\$\{(?P<name>\w+)(?::?-(?P<default>[^}]*)|[^}]*)\}")
+
+
+def _compose_content(situation: Situation) -> Any:
+    """Return the compose file, in which every value is a text."""
+    if situation.compose is None:
+        return {}
+    import yaml
+
+    text = situation.compose.read_text(encoding="utf-8", errors="replace")
+    try:
+        # It makes nothing but dicts, lists and texts, and no number of minutes of `22:22`.
+        return yaml.load(text, Loader=yaml.BaseLoader) or {}  # noqa: S506
+    except yaml.YAMLError as error:
+        raise UserError(f"{situation.compose} is not valid YAML: {error}") from None
+
+
 def _compose_ports(situation: Situation) -> Iterator[Weakness]:
-    for line in _compose_lines(situation):
-        if published := _published_everywhere(line):
+    services: dict[str, Any] = _compose_content(situation).get("services") or {}
+    for name, service in services.items():
+        ports: list[Any] = service.get("ports") or [] if service else []
+        for published in filter(None, map(_published_everywhere, ports)):
             yield Weakness(
-                what=f"port {published} in {situation.compose}, line {line.number}",
+                what=f"port {published} of {name} in {situation.compose}",
                 detail="is published on all addresses of the machine, past its firewall",
                 fix=f'write "127.0.0.1:{published}:..." (host_ip: 127.0.0.1 in the long form)',
             )
 
 
+def _published_everywhere(entry: Any) -> str | None:
+    """Return a port that an entry publishes on all addresses; None if it does not."""
+    if isinstance(entry, dict):
+        fields = cast("dict[str, str]", entry)
+        address, published = fields.get("host_ip", ""), fields.get("published")
+    else:
+        written = _REFERENCE.sub(lambda one: one["default"] or "", str(entry))
+        host, _, ports = re.sub(r"/\w+$", "", written).rpartition(":")
+        if not host:
+            return f"{ports}, which gets a port of the machine,"
+        address, _, published = host.rpartition(":")
+    return None if is_this_machine(address.strip("[]")) else published
+
+
 def _compose_passwords(situation: Situation) -> Iterator[Weakness]:
-    for line in _compose_lines(situation):
-        found = _VARIABLE.match(line.text)
-        value = found["value"].strip("\"'") if found else ""
-        if found is None or not _PASSWORD.search(found["name"]):
-            continue
+    for name, value in _variables(_compose_content(situation)):
         default = _REFERENCE.fullmatch(value)
         if default is None and value and "$" not in value:
             how = "is written in the file"
@@ -338,83 +357,24 @@ def _compose_passwords(situation: Situation) -> Iterator[Weakness]:
         else:
             continue
         yield Weakness(
-            what=f"{found['name']} in {situation.compose}, line {line.number}",
+            what=f"{name} in {situation.compose}",
             detail=how,
-            fix=f"write ${{{default['name'] if default else found['name']}:?}}, and set it outside "
-            "of the file",
+            fix=f"write ${{{default['name'] if default else name}:?}}, and set it outside of the "
+            "file",
         )
 
 
-_VARIABLE: Final = re.compile(
-    r"\s*(?:-\s+[\"']?)?(?P<name>[A-Z][A-Z0-9_]*)\s*[:=]\s*(?P<value>.*?)\s*$"
-)
-_PASSWORD: Final = re.compile(r"PASSWORD|PASSWD|PWD\b|SECRET|_PASS\b|^PGPASS")
-_REFERENCE: Final = re.compile(r"\$\{(?P<name>\w+)(?::?-(?P<default>[^}]*)|[^}]*)\}")
-_DEFAULT: Final = re.compile(r"\$\{\w+:?-([^}]*)\}")
-
-
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """A line of a compose file, and the keys that it is below."""
-
-    number: int
-    text: str
-    below: tuple[str, ...]
-    siblings: str
-
-
-def _compose_lines(situation: Situation) -> Iterator[_Line]:
-    """Yield the lines without comments. YAML is read by its indentation only."""
-    if situation.compose is None:
-        return
-    above: list[tuple[int, str]] = []
-    lines = situation.compose.read_text(encoding="utf-8", errors="replace").splitlines()
-    for number, raw in enumerate(lines, start=1):
-        text = re.sub(r"(^|\s)#.*$", "", raw).rstrip()
-        if not text.strip():
+def _variables(value: Any) -> Iterator[tuple[str, str]]:
+    """Yield the passwords below a value, written as `NAME: text` or as `- NAME=text`."""
+    is_named = isinstance(value, dict)
+    inner = cast("dict[str, Any]", value).items() if is_named else (("", one) for one in value)
+    for key, one in inner:
+        if not isinstance(one, str):
+            yield from _variables(one)
             continue
-        indent = len(text) - len(text.lstrip())
-        is_entry = text.lstrip().startswith("-")
-        while above and (above[-1][0] > indent or (above[-1][0] == indent and not is_entry)):
-            above.pop()
-        yield _Line(number, text, tuple(key for _, key in above), _entry_of(lines, number, indent))
-        if key := re.match(r"\s*([\w.-]+):", text):
-            above.append((indent, key[1]))
-
-
-def _entry_of(lines: list[str], number: int, indent: int) -> str:
-    rest: list[str] = [lines[number - 1]]
-    for line in lines[number:]:
-        if line.strip() and len(line) - len(line.lstrip()) <= indent:
-            break
-        rest.append(line)
-    return "\n".join(rest)
-
-
-def _published_everywhere(line: _Line) -> str | None:
-    """Return a port that a line publishes on all addresses; None if it does not."""
-    if flow := re.match(r"\s*ports:\s*\[(.*)\]", line.text):
-        entries = [one.strip(" \"'") for one in flow[1].split(",")]
-    elif "ports" in line.below and line.text.lstrip().startswith("-"):
-        entries = [line.text.lstrip(" -").strip(" \"'")]
-        if re.search(r"^\s*-?\s*(?:target|published|mode|protocol|name|host_ip)\s*:", line.text):
-            long = re.search(r"published:\s*[\"']?([\d-]+)", line.siblings)
-            host = re.search(r"host_ip:\s*[\"']?([^\s\"']+)", line.siblings)
-            is_open = host is None or not is_this_machine(host[1].strip("[]"))
-            return long[1] if long and is_open else None
-    else:
-        return None
-    for written in entries:
-        entry = _DEFAULT.sub(r"\1", written)
-        host, _, ports = re.sub(r"/\w+$", "", entry).rpartition(":")
-        address, _, published = host.rpartition(":")
-        if not re.search(r"\d", ports):
-            continue
-        if not host:
-            return f"{ports}, which gets a port of the machine,"
-        if not address or not is_this_machine(address.strip("[]")):
-            return published
-    return None
+        name, _, text = (key, "", one) if is_named else one.partition("=")
+        if name.isupper() and _PASSWORD.search(name):
+            yield name, text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -468,7 +428,7 @@ class Verdict:
 
     level: str
     check: str
-    what: str
+    what: str = ""
     detail: str
     fix: str = ""
 
@@ -491,20 +451,17 @@ def examine(situation: Situation, checks: Iterable[Check] = CHECKS) -> list[Verd
     """
     verdicts: list[Verdict] = []
     for check in checks:
+        made = partial(Verdict, check=check.name)
         if check.needs_target and situation.config is None:
-            detail, fix = "not checked", "add the target that your worker runs"
-            verdicts.append(
-                Verdict(level="unknown", check=check.name, what="", detail=detail, fix=fix)
-            )
+            fix = "add the target that your worker runs"
+            verdicts.append(made(level="unknown", detail="not checked", fix=fix))
             continue
         try:
             found = list(check.find(situation))
         except (UserError, OSError) as error:
-            detail = f"could not be checked: {error}"
-            verdicts.append(Verdict(level="unknown", check=check.name, what="", detail=detail))
+            verdicts.append(made(level="unknown", detail=f"could not be checked: {error}"))
             continue
-        verdicts += [
-            Verdict(level="weak", check=check.name, what=one.what, detail=one.detail, fix=one.fix)
-            for one in found
-        ] or [Verdict(level="ok", check=check.name, what="", detail=check.fine)]
+        verdicts += [made(level="weak", **asdict(one)) for one in found] or [
+            made(level="ok", detail=check.fine)
+        ]
     return verdicts

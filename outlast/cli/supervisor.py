@@ -8,7 +8,6 @@ import asyncio
 import os
 import signal
 import socket
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from time import monotonic
@@ -18,6 +17,7 @@ from outlast.agents.logs import get_logger
 from outlast.cli import terminal
 from outlast.cli.exit_codes import ExitCode
 from outlast.cli.signals import stop_requested
+from outlast.cli.worker_process import WorkerProcess
 from outlast.contract import names
 
 FIRST_DELAY_SECONDS: Final = 1.0
@@ -46,11 +46,7 @@ def stop_message(grace_seconds: float) -> str:
 
 def supervise(arguments: Sequence[str], count: int) -> int:
     """Run workers until a signal stops this process; return its exit code."""
-
-    async def run() -> int:
-        return await _Supervisor(arguments, count).run()
-
-    return asyncio.run(run())
+    return asyncio.run(_Supervisor(arguments, count).run())
 
 
 class _Supervisor:
@@ -140,25 +136,27 @@ class _Supervisor:
             worker.kill()
 
 
-class _Worker:
-    """An `outlast worker` in its own process and session; it prints for itself."""
+class _Worker(WorkerProcess):
+    """A worker that prints for itself.
+
+    Attributes:
+        ready: whether it polled for work, known as soon as it does or ends.
+        grace_seconds: how long its running calls have to finish, as it says when it is ready.
+    """
 
     def __init__(self, process: asyncio.subprocess.Process, ours: socket.socket) -> None:
-        self._process = process
+        super().__init__(process)
         self.grace_seconds = DEFAULT_GRACE_SECONDS
-        self.ready = self._hears(ours)
+        self.ready = self._ready_signal(ours)
 
     @classmethod
     async def start(cls, arguments: Sequence[str], environment: dict[str, str]) -> "_Worker":
         """Start a worker, which sends its grace through a socket when it is ready."""
         ours, theirs = socket.socketpair()
         with theirs:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "outlast.cli.entry", "worker"),
-                *("--until-eof", "--ready-fd", str(theirs.fileno()), *arguments),
-                stdin=asyncio.subprocess.PIPE,
+            process = await cls.spawn(
+                ["--ready-fd", str(theirs.fileno()), *arguments],
                 pass_fds=(theirs.fileno(),),
-                start_new_session=True,
                 env={**os.environ, **environment},
             )
         return cls(process, ours)
@@ -189,17 +187,7 @@ class _Worker:
         code = await self._process.wait()
         return code if code >= 0 else 128 - code
 
-    def retire(self) -> None:
-        """Let the worker finish its running calls and end."""
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-
-    def kill(self) -> None:
-        """End the worker at once, which loses nothing."""
-        with suppress(ProcessLookupError):
-            self._process.kill()
-
-    def _hears(self, worker: socket.socket) -> "asyncio.Future[bool]":
+    def _ready_signal(self, worker: socket.socket) -> "asyncio.Future[bool]":
         """Return whether a socket receives something before its end, once that is known."""
         loop = asyncio.get_running_loop()
         found: asyncio.Future[bool] = loop.create_future()

@@ -196,7 +196,9 @@ def say_table(console: Screen, columns: Sequence[Column], rows: Sequence[Row]) -
 
 def _fitting(console: Console, columns: Sequence[Column], rows: Sequence[Row]) -> Table:
     kept = list(range(len(columns)))
-    losses = sorted((line for line in kept if columns[line].left_out), key=_order_of(columns))
+    losses = sorted(
+        (at for at in kept if columns[at].left_out), key=lambda at: columns[at].left_out
+    )
     table = _table(columns, rows, kept)
     while losses and _width(console, table) > console.width:
         dropped = losses.pop(0)
@@ -215,20 +217,14 @@ def _with_cell_below(columns: Sequence[Column], rows: Sequence[Row], dropped: in
     moved: list[list[Cell]] = []
     for row in rows:
         cells = list(row)
-        upper, lower = _lines_of(cells[at]), _lines_of(cells[dropped])
+        upper, lower = (
+            one if isinstance(one, list) else [one] for one in (cells[at], cells[dropped])
+        )
         label = f"{column.name.lower()}: "
         texts = (one if isinstance(one, str) else one[0] for one in lower)
         cells[at] = [*upper, *(joined(label, text) for text in texts if text)]
         moved.append(cells)
     return moved
-
-
-def _lines_of(cell: Cell) -> list[Part]:
-    return cell if isinstance(cell, list) else [cell]
-
-
-def _order_of(columns: Sequence[Column]) -> Callable[[int], int]:
-    return lambda at: columns[at].left_out
 
 
 def _table(columns: Sequence[Column], rows: Sequence[Row], kept: Sequence[int]) -> Table:
@@ -351,19 +347,11 @@ class Waiting:
     """A spinner with a text about the reason for the wait."""
 
     def __init__(self, console: Screen, text: str) -> None:
-        self._status = console.status(_line(text))
-
-    def show(self) -> None:
-        """Show the spinner, on a terminal only."""
-        self._status.start()
+        self.status = console.status(_line(text))
 
     def update(self, text: str) -> None:
         """Replace the text."""
-        self._status.update(_line(text))
-
-    def hide(self) -> None:
-        """Remove the spinner from the terminal."""
-        self._status.stop()
+        self.status.update(_line(text))
 
 
 @asynccontextmanager
@@ -374,14 +362,14 @@ async def waiting(console: Screen, text: str) -> AsyncGenerator[Waiting]:
     async def show_later() -> None:
         await asyncio.sleep(SPINNER_AFTER.total_seconds())
         if console.is_terminal:
-            spinner.show()
+            spinner.status.start()
 
     showing = asyncio.create_task(show_later())
     try:
         yield spinner
     finally:
         showing.cancel()
-        spinner.hide()
+        spinner.status.stop()
 
 
 # --- JSON ---------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Self
 
 from outlast import rendering
@@ -37,7 +36,12 @@ _STYLES = {
     "note": "dim",
     "draft": "dim",
 }
+_WHO_STYLE = "bold blue"
 _SIGNS = {"tool_called": "→ ", "tool_output": "← "}
+_USAGE = ("requests", "input_tokens", "output_tokens", "total_tokens")
+_APPROVAL = ("id", "agent", "arguments", "args_digest", "reason", "status")
+"""The fields in the JSON of a result."""
+
 _TEXT_DELTAS = frozenset({"response.output_text.delta", "response.refusal.delta"})
 _ARGUMENTS_DELTA = "response.function_call_arguments.delta"
 
@@ -49,17 +53,7 @@ def event_cells(event: RunEvent, *, user: str = "user") -> tuple[terminal.Part, 
     who = rendering.named(user if event.type == "message_input" else event.who)
     if event.data.get("by_person"):
         who = joined(who, " (team)")
-    return entry_cells(who, text, _STYLES.get(event.type, ""))
-
-
-def entry_cells(who: str, text: str, style: str = "") -> tuple[terminal.Part, terminal.Part]:
-    """Return an entry of a conversation as two cells."""
-    return who_cell(who), (text, style)
-
-
-def who_cell(who: str) -> terminal.Part:
-    """Return the cell with the name of an agent or person."""
-    return who, "bold blue"
+    return (who, _WHO_STYLE), (text, _STYLES.get(event.type, ""))
 
 
 def say_event(console: terminal.Screen, event: RunEvent) -> None:
@@ -121,29 +115,13 @@ def result_record(result: RunResult) -> JsonObject:
         "final_output": result.final_output,
         "agent": result.last_agent.name,
         "turns": result.turns,
-        "usage": {
-            "requests": result.usage.requests,
-            "input_tokens": result.usage.input_tokens,
-            "output_tokens": result.usage.output_tokens,
-            "total_tokens": result.usage.total_tokens,
-        },
-        "approvals": [
-            approval_record(interruption.request) for interruption in result.interruptions
-        ],
+        "usage": {name: getattr(result.usage, name) for name in _USAGE},
+        "approvals": [_approval_record(one.request) for one in result.interruptions],
     }
 
 
-def approval_record(request: ApprovalRequest) -> JsonObject:
-    """Return an approval request for programs."""
-    return {
-        "id": request.id,
-        "agent": request.agent,
-        "tool": request.name,
-        "arguments": request.arguments,
-        "args_digest": request.args_digest,
-        "reason": request.reason,
-        "status": request.status,
-    }
+def _approval_record(request: ApprovalRequest) -> JsonObject:
+    return {"tool": request.name, **{name: getattr(request, name) for name in _APPROVAL}}
 
 
 def say_facts(console: terminal.Screen, rows: Iterable[tuple[str, str]]) -> None:
@@ -187,12 +165,7 @@ class LiveView:
         """Return the view."""
         return self
 
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         """Remove an unfinished reply."""
         self._clear()
 
@@ -243,7 +216,7 @@ class LiveView:
             self._show()
 
     def _show(self) -> None:
-        self._growing.show(who_cell(self._agent), self.text)
+        self._growing.show((self._agent, _WHO_STYLE), self.text)
 
     def _clear(self) -> None:
         self._growing.clear()

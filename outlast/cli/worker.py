@@ -5,7 +5,6 @@ import logging
 import os
 import socket
 import sys
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
@@ -58,31 +57,12 @@ Processes: TypeAlias = Annotated[
 ]
 
 
-Approvals: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "--approvals",
-        envvar="OUTLAST_APPROVALS",
-        help="A TOML file that changes the approval policies of the code.",
-    ),
-]
-
 AnyKey: TypeAlias = Annotated[
     bool,
     typer.Option(
         "--any-key", help="Start even without a key for the models, or with a refused one."
     ),
 ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Mode:
-    """How a worker starts and what it prints."""
-
-    any_key: bool
-    as_json: bool
-    is_child: bool
-    ready_fd: int | None
 
 
 def worker(
@@ -94,7 +74,7 @@ def worker(
         typer.Option("--task-queue", help="The task queue of the runs. [default: outlast]"),
     ] = None,
     sessions: Sessions = None,
-    approvals: Approvals = None,
+    approvals: options.Approvals = None,
     processes: Processes = 1,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
     any_key: AnyKey = False,
@@ -119,7 +99,6 @@ def worker(
     if processes > 1:
         given = {**context.params, "debug": bool(context.find_root().obj)}
         raise typer.Exit(supervise(_arguments(given), processes))
-    mode = _Mode(any_key=any_key, as_json=as_json, is_child=until_eof, ready_fd=ready_fd)
 
     async def work() -> None:
         from outlast.cli.application import load_config
@@ -138,7 +117,7 @@ def worker(
         for place in sessions or ():
             allow_place(place)
         connection = await server.connect(address, namespace)
-        await _serve(connection.client, config, stop, mode)
+        await _serve(connection.client, config, stop, any_key, as_json, until_eof, ready_fd)
 
     event_loop.run(work())
 
@@ -174,7 +153,10 @@ async def _serve(
     client: "Client",
     config: "AgentWorkerConfig",
     stop: asyncio.Event,
-    mode: _Mode,
+    any_key: bool,
+    as_json: bool,
+    is_child: bool,
+    ready_fd: int | None,
 ) -> None:
     from temporalio.service import RPCError
 
@@ -187,19 +169,19 @@ async def _serve(
     except RPCError as error:
         raise _error_of_end(client, error) from error
     agent_worker = AgentWorker(client, **cast("dict[str, Any]", config))
-    found = await _found(agent_worker, next(iter(config["agents"])).name, any_key=mode.any_key)
+    found = await _found(agent_worker, next(iter(config["agents"])).name, any_key=any_key)
     running = asyncio.create_task(agent_worker.run())
     stopping = asyncio.create_task(stop.wait())
     try:
         await _until_it_polls(client, task_queue, running, stopping)
         if not stop.is_set():
-            if mode.ready_fd is not None:
-                with socket.socket(fileno=mode.ready_fd) as parent:
+            if ready_fd is not None:
+                with socket.socket(fileno=ready_fd) as parent:
                     parent.send(f"{grace.total_seconds()}".encode())
-            _show_ready(agent_worker, client, found, as_json=mode.as_json)
+            _show_ready(agent_worker, client, found, as_json=as_json)
         await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if not running.done():
-            if not mode.is_child:  # the parent says it
+            if not is_child:  # the parent says it
                 terminal.say(terminal.err(), stop_message(grace.total_seconds()))
             await agent_worker.shutdown()
         await running

@@ -2,9 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import timedelta
-from types import TracebackType
 from typing import Protocol, Self
 
 from temporalio.api.enums.v1 import PendingActivityState
@@ -73,12 +72,7 @@ class Feed:
         self._following.add_done_callback(lambda _: self._announce())
         return self
 
-    async def __aexit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         """Stop following the run."""
         if self._following is not None:
             self._following.cancel()
@@ -89,10 +83,7 @@ class Feed:
     async def reach(self, what: str, condition: Callable[[LoopState], bool]) -> LoopState:
         """Wait until the state satisfies a condition, and return it."""
         try:
-            async with (
-                self._narrator.waiting(f"waiting for the {what}"),
-                asyncio.timeout(self._patience_seconds),
-            ):
+            async with self._patiently(f"the {what}"):
                 while not condition(self.state) and not self._has_ended():
                     await self._changed.wait()
         except TimeoutError as error:
@@ -113,10 +104,7 @@ class Feed:
         answers = len(self.state.answers)
         problem = f"In {self._patience_seconds:g} s there was no {what}"
         with suppress(TimeoutError):
-            async with (
-                self._narrator.waiting(f"waiting for the {what}"),
-                asyncio.timeout(self._patience_seconds),
-            ):
+            async with self._patiently(f"the {what}"):
                 while len(self.state.answers) == answers and not self._has_ended():
                     for effect in self.state.pending:
                         if not isinstance(effect, RunTool) or not is_half_done(effect):
@@ -141,16 +129,21 @@ class Feed:
     async def lost(self, effect: RunTool) -> str:
         """Wait until an attempt of a call has failed, and return the reason."""
         with suppress(TimeoutError):
-            async with (
-                self._narrator.waiting("waiting for a heartbeat"),
-                asyncio.timeout(self._patience_seconds),
-            ):
+            async with self._patiently("a heartbeat"):
                 while info := await self.pending(effect):
                     if info.attempt > 1:
                         return info.last_failure.message
                     await asyncio.sleep(_POLL_SECONDS)
                 return "it was tried again"
         raise DemoFailed(f"Temporal has not noticed that the worker of {effect.name} is gone.")
+
+    @asynccontextmanager
+    async def _patiently(self, what: str) -> AsyncGenerator[None]:
+        async with (
+            self._narrator.waiting(f"waiting for {what}"),
+            asyncio.timeout(self._patience_seconds),
+        ):
+            yield
 
     async def _follow(self) -> None:
         async for state in self._narrator.follow(self._client, self._run_id):

@@ -105,17 +105,14 @@ def create_data_dir(path: Path) -> None:
         close_to_others(path)
     if problem := problem_of(path):
         raise PermissionError(problem)
-    for name in _FILES:
-        if os.path.lexists(path / name):
-            close_to_others(path / name)
-            if problem := problem_of(path / name):
+    (path / _BLOBS).mkdir(exist_ok=True, mode=0o700)
+    for name in (*_FILES, _BLOBS):
+        place = path / name
+        if os.path.lexists(place):
+            if is_ours(place):
+                close_to_others(place)
+            if problem := problem_of(place):
                 raise PermissionError(f"{name} in it cannot be trusted, because {problem}")
-    blobs = path / _BLOBS
-    blobs.mkdir(exist_ok=True, mode=0o700)
-    if is_ours(blobs):
-        close_to_others(blobs)
-    if problem := problem_of(blobs):
-        raise PermissionError(f"{_BLOBS} in it cannot be trusted, because {problem}")
     ignored = path / ".gitignore"
     if path.name == PROJECT_DATA and not ignored.exists():
         ignored.write_text("# Made by outlast.\n*\n", encoding="utf-8")

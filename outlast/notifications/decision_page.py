@@ -46,6 +46,10 @@ _STYLE: Final = (
 logger = get_logger(__name__)
 
 
+class _NothingToDecide(Exception):
+    """The request of a link waits for nothing any more."""
+
+
 class DecisionPage:
     """Shows a request to the recipient of a link, and sends that person's decision.
 
@@ -93,6 +97,8 @@ class DecisionPage:
                     return status, {**found, "Allow": "GET, HEAD, POST"}, text
         except LinkRefused as error:
             return _page(403, "This link cannot be used", str(error))
+        except _NothingToDecide as error:
+            return _page(410, "Nothing to decide", str(error))
         except AgentsException as error:
             return _page(409, "Not decided", excerpt(str(error), 600))
         except Exception:
@@ -100,16 +106,36 @@ class DecisionPage:
             return _page(503, "Not decided", "The server cannot be reached. Try again in a moment.")
 
     async def _show(self, fields: Mapping[str, str]) -> HttpReply:
-        token = fields.get(PARAMETER, "")
-        link = self._signer.read(token)
+        request, link = await self._referred(fields)
+        page = _request_page(request, link, fields[PARAMETER])
+        return 200, dict(_HEADERS), page.encode()
+
+    async def _referred(self, fields: Mapping[str, str]) -> tuple[ApprovalRequest, Link]:
+        """Return the request of a link.
+
+        Raises:
+            LinkRefused: the link cannot be used.
+            _NothingToDecide: the request is settled, changed or gone.
+        """
+        link = self._signer.read(fields.get(PARAMETER, ""))
         request = await find_referred(self._requests, link)
-        if problem := _problem(request, link):
-            return _page(410, "Nothing to decide", problem)
-        assert request is not None  # noqa: S101  `_problem` reports a missing one
-        return 200, dict(_HEADERS), _request_page(request, link, token).encode()
+        if request is None:
+            raise _NothingToDecide(
+                "The run has no such request; it may be of an earlier run with the same id."
+            )
+        if request.status != "pending":
+            by = f" by {excerpt(named(request.settled_by), 100)}" if request.settled_by else ""
+            raise _NothingToDecide(f"The request is already {request.status}{by}.")
+        if request.args_digest != link.args_digest:
+            raise _NothingToDecide(
+                "The arguments have changed since this mail was sent. Use the newest mail."
+            )
+        if any(vote.decision.by == link.subject for vote in request.standing_votes):
+            raise _NothingToDecide("You have decided already. The request waits for somebody else.")
+        return request, link
 
     async def _decide(self, fields: Mapping[str, str]) -> HttpReply:
-        link = self._signer.read(fields.get(PARAMETER, ""))
+        request, link = await self._referred(fields)
         kind = _TYPES.get(fields.get("decision", ""))
         message = fields.get("message", "").strip()
         if kind is None:
@@ -117,10 +143,6 @@ class DecisionPage:
         if len(message) > LONGEST_MESSAGE:
             text = f"The message has {len(message):,} characters, of at most {LONGEST_MESSAGE:,}."
             return _page(400, "Not decided", text)
-        request = await find_referred(self._requests, link)
-        if problem := _problem(request, link):
-            return _page(410, "Nothing to decide", problem)
-        assert request is not None  # noqa: S101  `_problem` reports a missing one
         if not texts.arguments_shown(_notice(request, link), texts.LONGEST_ON_PAGE).is_whole:
             return _page(409, "Not decided", texts.ELSEWHERE)
         decision = Decision(
@@ -136,19 +158,6 @@ class DecisionPage:
         await self._requests.decide(link.run_id, decision)
         text = f"Your decision ({kind}) has arrived. You can close the page."
         return _page(200, "Thank you", text)
-
-
-def _problem(request: ApprovalRequest | None, link: Link) -> str | None:
-    if request is None:
-        return "The run has no such request; it may be of an earlier run with the same id."
-    if request.status != "pending":
-        by = request.settled_by
-        return f"The request is already {request.status}{f' by {excerpt(named(by), 100)}' if by else ''}."
-    if request.args_digest != link.args_digest:
-        return "The arguments have changed since this mail was sent. Use the newest mail."
-    if any(vote.decision.by == link.subject for vote in request.standing_votes):
-        return "You have decided already. The request waits for somebody else."
-    return None
 
 
 def _notice(request: ApprovalRequest, link: Link) -> Notification:

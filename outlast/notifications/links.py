@@ -10,13 +10,12 @@ import base64
 import binascii
 import json
 import time
-from dataclasses import dataclass
-from typing import Any, Final, cast
+from dataclasses import asdict, dataclass
+from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
 from outlast.agents.errors import UserError
 from outlast.hosts import is_this_machine
-from outlast.loop.values import JsonObject
 from outlast.notifications.http import check_url
 from outlast.notifications.requests import RequestRef
 from outlast.notifications.signatures import check_secret, hmac_hex, is_equal
@@ -49,17 +48,8 @@ class LinkSigner:
 
     def token(self, link: Link) -> str:
         """Return the token of a link."""
-        data = {
-            "r": link.run_id,
-            "x": link.execution,
-            "q": link.request_id,
-            "t": link.requested_at_ms,
-            "d": link.args_digest,
-            "s": link.subject,
-            "g": list(link.groups),
-            "e": link.expires_at,
-        }
-        payload = base64.urlsafe_b64encode(json.dumps(data).encode()).decode().rstrip("=")
+        data = json.dumps(asdict(link)).encode()
+        payload = base64.urlsafe_b64encode(data).decode().rstrip("=")
         return f"{payload}.{self._signature(payload)}"
 
     def read(self, token: str, *, now: float | None = None) -> Link:
@@ -70,8 +60,9 @@ class LinkSigner:
             raise LinkRefused("The link is not valid. Copy it whole from the newest mail.")
         try:
             padded = payload + "=" * (-len(payload) % 4)
-            data: Any = json.loads(base64.urlsafe_b64decode(padded))
-            link = _link_of(cast("JsonObject", data))
+            data: dict[str, Any] = json.loads(base64.urlsafe_b64decode(padded))
+            data["groups"] = tuple(data["groups"])
+            link = Link(**data)
         except (ValueError, KeyError, TypeError, binascii.Error) as error:
             raise LinkRefused("The link is of another version. Use the newest mail.") from error
         if link.expires_at <= (time.time() if now is None else now):
@@ -98,16 +89,3 @@ def check_link_base(address: object) -> str:
 def address_of(base: str, token: str) -> str:
     """Return the address that a mail shows."""
     return f"{base}?{urlencode({PARAMETER: token})}"
-
-
-def _link_of(data: JsonObject) -> Link:
-    return Link(
-        run_id=str(data["r"]),
-        execution=str(data["x"]),
-        request_id=str(data["q"]),
-        requested_at_ms=int(data["t"]),
-        args_digest=str(data["d"]),
-        subject=str(data["s"]),
-        groups=tuple(map(str, cast("list[object]", data["g"]))),
-        expires_at=int(data["e"]),
-    )

@@ -7,11 +7,12 @@ escaped.
 
 import json
 from collections.abc import Sequence
-from typing import Any, Final, cast
+from dataclasses import asdict
+from typing import Final
 
 from outlast.loop.values import JsonObject
 from outlast.notifications import texts
-from outlast.notifications.requests import RequestRef
+from outlast.notifications.requests import RequestRef, ref_of
 from outlast.notifications.texts import Detail
 from outlast.ports.notifier import Notification
 from outlast.rendering import cut, excerpt, named
@@ -80,37 +81,19 @@ def fallback(text: str) -> str:
 def read_value(text: object) -> RequestRef | None:
     """Return the request that a button decides, or None if its value is not one of ours."""
     try:
-        data: Any = json.loads(text) if isinstance(text, str) else None
-    except (ValueError, RecursionError):
+        ref = RequestRef(**json.loads(str(text)))
+    except (ValueError, TypeError, RecursionError):
         return None
-    if not isinstance(data, dict):
-        return None
-    fields = cast("JsonObject", data)
-    asked = fields.get("asked")
-    found = [fields.get(name) for name in ("run", "execution", "request", "digest")]
-    if not isinstance(asked, int) or not all(isinstance(one, str) and one for one in found):
-        return None
-    run_id, execution, request_id, digest = map(str, found)
-    return RequestRef(
-        run_id=run_id,
-        execution=execution,
-        request_id=request_id,
-        requested_at_ms=asked,
-        args_digest=digest,
+    fields = asdict(ref)
+    is_whole = isinstance(fields.pop("requested_at_ms"), int)
+    return (
+        ref if is_whole and all(isinstance(one, str) and one for one in fields.values()) else None
     )
 
 
 def _buttons(notice: Notification, *, decides: bool) -> list[JsonObject]:
     """Return the buttons; none that decides if the ids of the request are too long for them."""
-    value = json.dumps(
-        {
-            "run": notice.run_id,
-            "execution": notice.execution,
-            "request": notice.request_id,
-            "asked": notice.requested_at_ms,
-            "digest": notice.args_digest,
-        }
-    )
+    value = json.dumps(asdict(ref_of(notice)))
     found: list[JsonObject] = []
     is_named = bool(notice.request_id and notice.execution) and len(value) <= LONGEST_VALUE
     if texts.is_open(notice) and decides and is_named:
@@ -119,34 +102,35 @@ def _buttons(notice: Notification, *, decides: bool) -> list[JsonObject]:
         if "reject" in notice.allow:
             found.append(_button("Reject", REJECT, value, "danger"))
     if notice.url and len(notice.url) <= LONGEST_URL:
-        text = {"type": "plain_text", "text": "Open the run", "emoji": False}
+        text = _plain("Open the run")
         found.append({"type": "button", "action_id": OPEN, "text": text, "url": notice.url})
     return found
 
 
 def _button(label: str, action: str, value: str, style: str, *, asks: bool = False) -> JsonObject:
-    def plain(text: str) -> JsonObject:
-        return {"type": "plain_text", "text": text, "emoji": False}
-
     button: JsonObject = {
         "type": "button",
         "action_id": action,
-        "text": plain(label),
+        "text": _plain(label),
         "value": value,
         "style": style,
     }
     if asks:
         button["confirm"] = {
-            "title": plain("High risk"),
-            "text": plain("This request has a high risk. Approve it?"),
-            "confirm": plain(label),
-            "deny": plain("Back"),
+            "title": _plain("High risk"),
+            "text": _plain("This request has a high risk. Approve it?"),
+            "confirm": _plain(label),
+            "deny": _plain("Back"),
         }
     return button
 
 
 def _header(title: str) -> JsonObject:
-    return {"type": "header", "text": {"type": "plain_text", "text": title[:150], "emoji": False}}
+    return {"type": "header", "text": _plain(title[:150])}
+
+
+def _plain(text: str) -> JsonObject:
+    return {"type": "plain_text", "text": text, "emoji": False}
 
 
 def _rich(elements: list[JsonObject]) -> JsonObject:

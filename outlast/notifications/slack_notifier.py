@@ -182,12 +182,8 @@ def _metadata(key: str) -> JsonObject:
 
 
 def _key_of(message: JsonObject) -> str | None:
-    metadata: Any = message.get("metadata")
-    if not isinstance(metadata, dict):
+    try:
+        metadata = message["metadata"]
+        return metadata["event_payload"]["key"] if metadata["event_type"] == EVENT_TYPE else None
+    except (KeyError, TypeError):  # the message of a person, or of another app
         return None
-    fields = cast("JsonObject", metadata)
-    payload: Any = fields.get("event_payload")
-    if fields.get("event_type") != EVENT_TYPE or not isinstance(payload, dict):
-        return None
-    key = cast("JsonObject", payload).get("key")
-    return key if isinstance(key, str) else None

@@ -72,36 +72,33 @@ def headline(notice: Notification) -> str:
 
 def details(notice: Notification) -> tuple[Detail, ...]:
     """Return the lines below the headline, except the arguments."""
-    run = Detail("Run", excerpt(notice.run_id, LONGEST_DETAIL))
-    who = Detail("By", excerpt(named(notice.by), LONGEST_DETAIL)) if notice.by else None
-    if not notice.request_id:
-        return tuple(one for one in (run, who) if one is not None)
-    path = " → ".join(excerpt(named(one), 60) for one in notice.handoff_path[-6:])
-    found = [
-        Detail("What", excerpt(named(notice.name), LONGEST_DETAIL)),
-        Detail("Agent", excerpt(named(notice.agent), LONGEST_DETAIL)),
-        Detail("Handoffs", path) if len(notice.handoff_path) > 1 else None,
-        Detail("Why", excerpt(notice.reason, LONGEST_DETAIL)) if notice.reason else None,
-        Detail("Effect", excerpt(notice.effect, LONGEST_DETAIL)) if notice.effect else None,
-        Detail("Risk", notice.risk),
-        run,
-        Detail("Request", excerpt(notice.request_id, LONGEST_DETAIL)),
-        who,
-        Detail("Message", excerpt(notice.message, LONGEST_DETAIL)) if notice.message else None,
-        *(_open_details(notice) if notice.status == "pending" else ()),
-    ]
-    return tuple(one for one in found if one is not None)
+    shown = {"Run": _detail(notice.run_id), "By": _detail(named(notice.by or ""))}
+    if notice.request_id:
+        path = notice.handoff_path[-6:]
+        shown = {
+            "What": _detail(named(notice.name)),
+            "Agent": _detail(named(notice.agent)),
+            "Handoffs": " → ".join(excerpt(named(one), 60) for one in path) if path[1:] else "",
+            "Why": _detail(notice.reason),
+            "Effect": _detail(notice.effect),
+            "Risk": notice.risk,
+            "Run": shown["Run"],
+            "Request": _detail(notice.request_id),
+            "By": shown["By"],
+            "Message": _detail(notice.message),
+        }
+    if notice.request_id and notice.status == "pending":
+        due, quorum = notice.due_at_ms, notice.quorum
+        shown["For"] = audience_text(notice)
+        shown["Votes"] = f"{notice.votes} of {quorum} people" if quorum > 1 else ""
+        shown["Until"] = "" if due is None else time_text(due)
+    return tuple(
+        Detail(label, text) for label, text in shown.items() if text or label in {"What", "Agent"}
+    )
 
 
-def _open_details(notice: Notification) -> list[Detail]:
-    found: list[Detail] = []
-    if audience := audience_text(notice):
-        found.append(Detail("For", audience))
-    if notice.quorum > 1:
-        found.append(Detail("Votes", f"{notice.votes} of {notice.quorum} people"))
-    if notice.due_at_ms is not None:
-        found.append(Detail("Until", time_text(notice.due_at_ms)))
-    return found
+def _detail(text: str | None) -> str:
+    return excerpt(text or "", LONGEST_DETAIL)
 
 
 def audience_text(notice: Notification) -> str:

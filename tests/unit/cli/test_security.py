@@ -193,7 +193,7 @@ PLANTED: list[tuple[str, Callable[[Situation], Situation], str]] = [
     ("identity", environment(OUTLAST_IDENTITY_PUBLIC_KEYS="x"), "the identity key is unusable"),
     ("loosening", table("[tool.refund]\nquorum = 1\nloosens = true\n"), r"\[tool\.refund\] in"),
     ("loosening", table("[tool.refund]\nneeds_approval = false\nloosens = true\n"), "nobody is asked"),
-    ("ports", compose('"127.0.0.1:8080:8080"', '"8080:8080"'), "port 8080 in .*line 8"),
+    ("ports", compose('"127.0.0.1:8080:8080"', '"8080:8080"'), "port 8080 of ui in"),
     ("ports", compose('"127.0.0.1:8080:8080"', "0.0.0.0:8080:8080"), "port 8080"),
     ("ports", compose('"127.0.0.1:8080:8080"', '"192.168.1.2:8080:8080/tcp"'), "port 8080"),
     ("ports", compose('"127.0.0.1:8080:8080"', '"8080"'), "port 8080, which gets"),
@@ -207,7 +207,10 @@ PLANTED: list[tuple[str, Callable[[Situation], Situation], str]] = [
     ("passwords", compose("${POSTGRES_PASSWORD:?}", "${P:-temporal}"), r"default.*\$\{P:\?\}"),
     (
         "passwords",
-        compose("POSTGRES_PASSWORD: ${POSTGRES_PASSWORD:?}", '- "POSTGRES_PWD=temporal"'),
+        compose(
+            "POSTGRES_PASSWORD: ${POSTGRES_PASSWORD:?}\n      PGDATA: /data",
+            '- "POSTGRES_PWD=temporal"',
+        ),
         "POSTGRES_PWD .*written",
     ),
 ]  # fmt: skip

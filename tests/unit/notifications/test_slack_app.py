@@ -34,11 +34,11 @@ from tests.unit.notifications.slack_server import (
 )
 
 FIELDS = {
-    "run": "support-42",
+    "run_id": "support-42",
     "execution": "e-1",
-    "request": "a1",
-    "asked": 1_000_000,
-    "digest": "d" * 64,
+    "request_id": "a1",
+    "requested_at_ms": 1_000_000,
+    "args_digest": "d" * 64,
 }
 VALUE = json.dumps(FIELDS)
 PEOPLE = {"U1": "ann", "U2": "bob", "U3": "mallory"}
@@ -132,13 +132,15 @@ async def test_two_clicks_are_one_decision(slack: Slack, runs: Runs) -> None:
 
 
 async def test_a_stale_button_decides_nothing(slack: Slack, runs: Runs) -> None:
-    stale = json.dumps({**FIELDS, "digest": "e" * 64})
+    stale = json.dumps({**FIELDS, "args_digest": "e" * 64})
     await send(app_of(slack, runs), click(APPROVE, stale))
     assert runs.decided == []
     assert "other arguments than this call" in slack.ephemeral[0]["text"]
 
 
-@pytest.mark.parametrize("changed", [{"execution": "e-0"}, {"asked": 999_999}, {"request": "a2"}])
+@pytest.mark.parametrize(
+    "changed", [{"execution": "e-0"}, {"requested_at_ms": 999_999}, {"request_id": "a2"}]
+)
 async def test_a_button_of_an_earlier_run_with_the_same_ids_decides_nothing(
     slack: Slack, runs: Runs, changed: dict[str, Any]
 ) -> None:
@@ -155,7 +157,7 @@ async def test_a_broken_button_decides_nothing(slack: Slack, runs: Runs, value: 
 
 
 async def test_a_refusal_with_hostile_text_is_harmless(slack: Slack, runs: Runs) -> None:
-    value = json.dumps({**FIELDS, "run": HOSTILE, "request": HOSTILE})
+    value = json.dumps({**FIELDS, "run_id": HOSTILE, "request_id": HOSTILE})
     await send(app_of(slack, runs), click(APPROVE, value))
     assert "There is no run" in slack.ephemeral[0]["text"]
 
