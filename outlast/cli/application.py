@@ -61,7 +61,7 @@ def _import(location: Location) -> ModuleType:
         raise UserError(
             f"{location.shown} needs {error.name!r}, which is not installed here."
         ) from error
-    except Exception as error:
+    except Exception as error:  # importing runs the user's code
         raise UserError(
             f"{location.shown} cannot be imported: {_in_words(error)}. Add --debug to see where."
         ) from error
@@ -111,7 +111,7 @@ def _made_by(factory: Callable[[], Any], where: str) -> Any:
         made = factory()
     except AgentsException as error:
         raise UserError(f"{where}() failed: {error}") from error
-    except Exception as error:
+    except Exception as error:  # the function is the user's code
         raise UserError(
             f"{where}() failed: {_in_words(error)}. Add --debug to see where."
         ) from error

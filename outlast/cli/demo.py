@@ -44,14 +44,9 @@ async def _play(*, asks: bool, offline: bool, keep: bool, as_json: bool) -> None
     from outlast.demo.stage import play
     from outlast.demo.story import Script
 
-    _cancel_on_sigterm()
+    if (task := asyncio.current_task()) is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     console = terminal.out()
     narrator = TerminalNarrator(console, as_json=as_json)
     staff = TerminalStaff(console) if asks else Script()
     await play(narrator, staff, offline=offline, keep=keep)
-
-
-def _cancel_on_sigterm() -> None:
-    task = asyncio.current_task()
-    if task is not None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)

@@ -108,7 +108,8 @@ class TerminalNarrator:
             self.note(f"{retry}")
 
     def _line(self, at_ms: int | None, who: terminal.Part, text: terminal.Part) -> None:
-        when = "" if at_ms is None else _clock(at_ms)
+        at = None if at_ms is None else datetime.fromtimestamp(at_ms / 1000).astimezone()
+        when = "" if at is None else f"{at:%H:%M:%S}"
         cells = ((when, "dim"), who, text)
         terminal.say_columns(self._console, *cells, widths=[len("00:00:00"), view.WHO_WIDTH])
 
@@ -194,7 +195,3 @@ class TerminalStaff:
             return await typed
         finally:
             loop.remove_reader(descriptor)
-
-
-def _clock(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000).astimezone().strftime("%H:%M:%S")

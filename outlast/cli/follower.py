@@ -75,7 +75,7 @@ TailEvent: TypeAlias = Entry | Delta
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class FollowedState:
     """The run's next state, its place in the history, and the entries that led to it."""
 
     state: LoopState
@@ -107,7 +107,7 @@ class Follower:
         self._client = client
         self._run_id = run_id
 
-    async def steps(self, *, from_start: bool = True) -> AsyncGenerator[Step]:
+    async def steps(self, *, from_start: bool = True) -> AsyncGenerator[FollowedState]:
         """Yield each state of the run with its entries, until the run is closed.
 
         Args:
@@ -117,7 +117,7 @@ class Follower:
         progress = RunHandle(self._client, self._run_id).follow(from_start=from_start)
         async with aclosing(self._read(progress, from_start=from_start)) as read:
             async for entry in read:
-                if isinstance(entry, Step):
+                if isinstance(entry, FollowedState):
                     yield entry
 
     async def tail(self, *, from_event: int = 0) -> AsyncGenerator[TailEvent]:
@@ -173,7 +173,10 @@ class Follower:
         progress = RunHandle(self._client, self._run_id).past()
         async with aclosing(self._read(progress, from_start=True)) as read:
             found = [
-                entry.event async for one in read if isinstance(one, Step) for entry in one.entries
+                entry.event
+                async for one in read
+                if isinstance(one, FollowedState)
+                for entry in one.entries
             ]
         hides = redaction_of(self.state)
         return self.state, tuple(redacted(event, hides) for event in found)
@@ -216,7 +219,7 @@ class Follower:
 
     async def _read(
         self, source: AsyncIterator[Progress | JsonObject], *, from_start: bool
-    ) -> AsyncGenerator[Step | Delta]:
+    ) -> AsyncGenerator[FollowedState | Delta]:
         before, number, silent = LoopState(), 0, not from_start
         try:
             async for update in source:
@@ -231,7 +234,7 @@ class Follower:
                 if len((newest := redaction_of(update.state)).texts) > len(self._hides.texts):
                     self._hides = newest
                 silent = False
-                yield Step(update.state, entries, update.place)
+                yield FollowedState(update.state, entries, update.place)
         finally:
             if isinstance(source, AsyncGenerator):
                 await source.aclose()

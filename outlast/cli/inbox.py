@@ -189,16 +189,16 @@ class _Listed:
             else [approval_view(entry.run_id, one) for one in found],
         }
 
-    def lines(self) -> "list[Line]":
+    def rows(self) -> "list[InboxRow]":
         """Return a line for each request; one for the run if it cannot be read."""
         if self.requests is None:
-            return [_line_of_run(self.entry)]
-        held = [] if self.hold is None else [_line_of_hold(self.entry, self.hold)]
-        return [*held, *(_line_of(self.entry, request) for request in self.requests)]
+            return [_row_of_run(self.entry)]
+        held = [] if self.hold is None else [_row_of_hold(self.entry, self.hold)]
+        return [*held, *(_row_of_request(self.entry, request) for request in self.requests)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class InboxRow:
     """A line of the list."""
 
     due_ms: int | None
@@ -229,7 +229,7 @@ class Line:
         ]
 
 
-def _line_of(entry: "InboxEntry", request: "ApprovalRequest") -> Line:
+def _row_of_request(entry: "InboxEntry", request: "ApprovalRequest") -> InboxRow:
     from outlast.loop.votes import audience_text, deadline_ms
 
     terms, claim = request.terms, request.claim
@@ -242,7 +242,7 @@ def _line_of(entry: "InboxEntry", request: "ApprovalRequest") -> Line:
         else "",
     ]
     shown = [excerpt(one, LONGEST_REASON) for one in facts if one]
-    return Line(
+    return InboxRow(
         due_ms=deadline_ms(request),
         risk=terms.risk,
         whom=excerpt(named(audience_text(request.audiences) or "anybody"), LONGEST_REASON),
@@ -258,14 +258,14 @@ def _hold_record(hold: "HeldConversation") -> JsonObject:
     return {**asdict(hold), "since": hold.since.isoformat(), "waiting_since": waiting}
 
 
-def _line_of_hold(entry: "InboxEntry", hold: "HeldConversation") -> Line:
+def _row_of_hold(entry: "InboxEntry", hold: "HeldConversation") -> InboxRow:
     """Return the line of a conversation that a person has; due if its user waits."""
     waiting = hold.waiting_since
     what = "nobody waits"
     if waiting is not None:
         verb = "waits" if hold.messages == 1 else "wait"
         what = f"{counted(hold.messages, 'message')} of the user {verb} for {_age(waiting)}"
-    return Line(
+    return InboxRow(
         due_ms=None if waiting is None else int(waiting.timestamp() * 1000),
         risk="",
         whom=excerpt(named(hold.by or "a person"), LONGEST_REASON),
@@ -280,9 +280,9 @@ def _age(since: datetime) -> str:
     return rough(_now() - since)
 
 
-def _line_of_run(entry: "InboxEntry") -> Line:
+def _row_of_run(entry: "InboxEntry") -> InboxRow:
     due = entry.due
-    return Line(
+    return InboxRow(
         due_ms=None if due is None else int(due.timestamp() * 1000),
         risk=entry.risk,
         whom=named(", ".join([*entry.people, *(["anybody"] if entry.for_anybody else [])])),
@@ -303,8 +303,8 @@ async def _read(entry: "InboxEntry", wanted: _Wanted) -> _Listed:
     return _Listed(entry, tuple(one for one in found if wanted.accepts(one)), hold)
 
 
-def _lines(found: "Iterable[_Listed]") -> list[Line]:
-    return sorted((line for one in found for line in one.lines()), key=Line.urgency)
+def _sorted_rows(found: "Iterable[_Listed]") -> list[InboxRow]:
+    return sorted((line for one in found for line in one.rows()), key=InboxRow.urgency)
 
 
 async def _list(box: "Inbox", wanted: _Wanted, limit: int, *, as_json: bool) -> None:
@@ -314,7 +314,7 @@ async def _list(box: "Inbox", wanted: _Wanted, limit: int, *, as_json: bool) -> 
     if as_json:
         terminal.print_json([one.record() for one in found])
         return
-    lines, at_ms = _lines(found), now_ms()
+    lines, at_ms = _sorted_rows(found), now_ms()
     if not lines:
         terminal.say(terminal.err(), _NOTHING)
         return
@@ -325,7 +325,7 @@ async def _list(box: "Inbox", wanted: _Wanted, limit: int, *, as_json: bool) -> 
         terminal.say(terminal.err(), more)
 
 
-def _say_how(lines: Sequence[Line]) -> None:
+def _say_how(lines: Sequence[InboxRow]) -> None:
     first = lines[0]
     if first.request_id == "held":
         look = command("show", first.run_id)
@@ -341,7 +341,7 @@ async def _watch(box: "Inbox", wanted: _Wanted, *, as_json: bool) -> None:
 
     def rows() -> list[terminal.Row]:
         at_ms = now_ms()
-        return [line.cells(at_ms) for line in _lines(list(shown.values()))]
+        return [line.cells(at_ms) for line in _sorted_rows(list(shown.values()))]
 
     changes = box.watch(**wanted.criteria, held=True)
     live = terminal.LiveTable(console, _COLUMNS, rows, _NOTHING) if is_table else nullcontext()
@@ -363,7 +363,7 @@ async def _watch(box: "Inbox", wanted: _Wanted, *, as_json: bool) -> None:
 
 def _say_change(console: terminal.Screen, kind: str, listed: _Listed) -> None:
     at_ms = now_ms()
-    for line in listed.lines():
+    for line in listed.rows():
         due = "-" if line.due_ms is None else _due(line.due_ms - at_ms)
         cells = (kind, due, line.risk, line.whom, f"{line.run_id} {line.request_id}".strip())
         terminal.say_columns(console, *cells, line.what, line.why or "-", widths=[7, 6, 6, 0, 0, 0])

@@ -147,7 +147,10 @@ def show_report(report: Report, last: int) -> None:
         ("doing", excerpt(presentation.effect_line(state, effect))) for effect in state.pending
     ]
     rows += [("unread", f"message {message.id}") for message in state.inbox]
-    rows += [("unheard", _unheard_text(one)) for one in report.undelivered]
+    rows += [
+        ("unheard", f"{one.event}{f' of {one.request_id}' if one.request_id else ''}: {one.why}")
+        for one in report.undelivered
+    ]
     rows += [("ignored", f"{one.what}: {hides.text(one.why)}") for one in state.ignored]
     if report.ui:
         rows.append(("UI", report.ui))
@@ -166,11 +169,6 @@ def _budget_text(state: LoopState, index: int) -> str:
     more = sum(amount for at, amount in state.extended if at == index)
     extended = f", {more:,} of them added by people" if more else ""
     return f"{shown} used of {described(state, index)}{extended}"
-
-
-def _unheard_text(one: Undelivered) -> str:
-    of = f" of {one.request_id}" if one.request_id else ""
-    return f"{one.event}{of}: {one.why}"
 
 
 def _remembered_text(kept: Remembered) -> str:

@@ -393,12 +393,9 @@ def print_csv(rows: Iterable[Sequence[object]]) -> None:
     """
     writer = csv.writer(sys.stdout, quoting=csv.QUOTE_ALL, lineterminator="\n")
     for row in rows:
-        writer.writerow([_cell_of_csv(value) for value in row])
+        cells = ("" if value is None else str(value) for value in row)
+        writer.writerow([_FORMULA.sub(r"\g<0>'", visible(cell)) for cell in cells])
     sys.stdout.flush()
-
-
-def _cell_of_csv(value: object) -> str:
-    return _FORMULA.sub(r"\g<0>'", visible("" if value is None else str(value)))
 
 
 def _write(text: str) -> None:

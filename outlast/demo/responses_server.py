@@ -20,7 +20,7 @@ from outlast.hosts import check_port
 from outlast.loop.values import JsonObject, Usage
 from outlast.streams.reply_events import reply_events, response_object
 
-Answer: TypeAlias = Callable[[JsonObject], Sequence[JsonObject]]
+Responder: TypeAlias = Callable[[JsonObject], Sequence[JsonObject]]
 """Returns the output items for a request's body, or raises `InvalidRequest`."""
 
 LOOPBACK = "127.0.0.1"
@@ -65,7 +65,7 @@ class ResponsesServer:
 
     def __init__(
         self,
-        answer: Answer,
+        answer: Responder,
         *,
         host: str = LOOPBACK,
         port: int = 0,
@@ -102,7 +102,7 @@ class ResponsesServer:
 
 
 class _Server(ThreadingHTTPServer):
-    answer: Answer
+    answer: Responder
     delay_seconds: float
 
     def handle_error(self, request: Any, client_address: Any) -> None:

@@ -9,6 +9,7 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Final
@@ -26,10 +27,6 @@ _PROBE: Final = b"\0" * 65_536
 """As much as a run needs for its next steps."""
 
 logger = get_logger(__name__)
-
-
-def _warn(text: str) -> None:
-    logger.warning("%s", text)
 
 
 def problem_of_writing(path: Path) -> str | None:
@@ -58,7 +55,7 @@ class DiskWatch:
 
     def __init__(self, path: Path, say: Callable[[str], None] | None = None) -> None:
         self._path = path
-        self._say = say or _warn
+        self._say = say or partial(logger.warning, "%s")
         self._stopped = threading.Event()
         threading.Thread(target=self._watch, name="outlast-disk", daemon=True).start()
 

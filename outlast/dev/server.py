@@ -160,7 +160,7 @@ class EmbeddedServer:
             create_data_dir(home.path)
             await self._start_in(home)
             self._watch = DiskWatch(home.path)
-        except BaseException as error:
+        except BaseException as error:  # also a cancellation leaves no process behind
             await self.stop(now=True)
             if self._data_dir is None:
                 shutil.rmtree(home.path, ignore_errors=True)

@@ -101,7 +101,7 @@ class DecisionPage:
             return _page(410, "Nothing to decide", str(error))
         except AgentsException as error:
             return _page(409, "Not decided", excerpt(str(error), 600))
-        except Exception:
+        except Exception:  # a person reads the answer, and never an error's details
             logger.exception("The decision page failed")
             return _page(503, "Not decided", "The server cannot be reached. Try again in a moment.")
 

@@ -53,7 +53,7 @@ _NAT64: Final = IPv6Network("64:ff9b::/96")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     """The answer to a request."""
 
     status: int
@@ -95,7 +95,7 @@ async def post(
     *,
     within: timedelta,
     allow_private: bool = True,
-) -> Answer:
+) -> HttpAnswer:
     """Send a body, and return the response with any status."""
     host = urlsplit(url).hostname or ""
     sockets = _Sockets(allow_private=allow_private)
@@ -113,7 +113,7 @@ async def post(
                 more := await response.content.read(LONGEST_ANSWER - len(content))
             ):
                 content += more
-            return Answer(response.status, response.headers, content)
+            return HttpAnswer(response.status, response.headers, content)
     except TimeoutError:
         raise NotifierUnavailable(
             f"{host} did not answer within {within.total_seconds():g} s"
@@ -128,7 +128,7 @@ async def post(
         ) from error
 
 
-def check_status(answer: Answer, what: str) -> None:
+def check_status(answer: HttpAnswer, what: str) -> None:
     """Check that a request was accepted."""
     if 200 <= answer.status < 300:
         return
@@ -140,7 +140,7 @@ def check_status(answer: Answer, what: str) -> None:
     raise NotifierRejected(text)
 
 
-def retry_after(answer: Answer) -> timedelta | None:
+def retry_after(answer: HttpAnswer) -> timedelta | None:
     """Return how long a receiver wants to be left alone, if it says so."""
     text = answer.headers.get("Retry-After", "").strip()
     if text.isascii() and text.isdigit():

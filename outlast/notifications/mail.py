@@ -265,7 +265,7 @@ class _Server:
                 server.starttls(context=self._certificates())
             if self.username is not None:
                 server.login(self.username, self.password or "")
-        except BaseException:
+        except BaseException:  # also a cancellation leaves no connection open
             server.close()
             raise
         return server

@@ -6,7 +6,7 @@ import aiohttp
 
 from outlast.agents.errors import UserError
 from outlast.loop.values import JsonObject
-from outlast.notifications.http import Answer, check_status, check_url
+from outlast.notifications.http import HttpAnswer, check_status, check_url
 from outlast.ports.notifier import NotifierRejected, NotifierUnavailable
 
 try:
@@ -78,7 +78,7 @@ class SlackApi:
         except SlackApiError as error:
             response = cast("Any", error.response)
             status = getattr(response, "status_code", None) or response.status
-            check_status(Answer(status, response.headers, b""), what)
+            check_status(HttpAnswer(status, response.headers, b""), what)
             data: Any = getattr(response, "data", None)
             if not data or not isinstance(data, dict):
                 raise NotifierUnavailable(f"{what} did not answer with JSON") from None

@@ -98,7 +98,7 @@ class SlackApp:
         if problem := self._problem_of_request(body, headers):
             logger.warning("A request to the Slack app is refused: %s", problem)
             return plain(401, f"The request is refused: {problem}.")
-        self.take(_payload_of(body))
+        self.start_decisions(_payload_of(body))
         return plain(200)
 
     def _problem_of_request(self, body: bytes, headers: Mapping[str, str]) -> str | None:
@@ -114,7 +114,7 @@ class SlackApp:
         signature = header(headers, "X-Slack-Signature") or ""
         return None if self._seen.add(signature) else "it was sent before"
 
-    def take(self, payload: JsonObject) -> None:
+    def start_decisions(self, payload: JsonObject) -> None:
         """Start sending the decisions of a verified interaction."""
         if payload.get("type") != "block_actions":
             return
@@ -141,7 +141,7 @@ class SlackApp:
                 outcome = await self._sent(payload, action)
         except AgentsException as error:
             outcome = f"Not decided: {error}"
-        except Exception:
+        except Exception:  # a person reads the outcome, and never an error's details
             logger.exception("A decision from Slack was not sent")
             outcome = "Your decision could not be sent. Try again in a moment."
         await self._say(payload, outcome)

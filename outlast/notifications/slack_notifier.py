@@ -78,7 +78,8 @@ class SlackNotifier(DigestNotifier):
         if not notice.request_id:
             await self._post_once(notice, slack_blocks.message(notice), _digest(notice.id))
             return
-        key = _key(notice)
+        # Short, and without a text of others.
+        key = _digest(f"{notice.requested_at_ms}/{notice.request_id}/{notice.run_id}")
         if notice.event == "created":
             await self._post_once(notice, slack_blocks.message(notice), key)
             return
@@ -166,11 +167,6 @@ class SlackNotifier(DigestNotifier):
         self._kept[key] = posted_at
         if len(self._kept) > _MOST_KEPT:
             self._kept.popitem(last=False)
-
-
-def _key(notice: Notification) -> str:
-    """Return the key of a request's message: short, and without a text of others."""
-    return _digest(f"{notice.requested_at_ms}/{notice.request_id}/{notice.run_id}")
 
 
 def _digest(text: str) -> str:

@@ -48,7 +48,7 @@ class SlackSocket:
             UserError: Slack refuses the app, or Socket Mode is switched off.
         """
         client = _Client(self._api, self._scheme)
-        client.socket_mode_request_listeners.append(self._take)
+        client.socket_mode_request_listeners.append(self._acknowledge)
         try:
             await client.connect()
             await client.refused
@@ -56,10 +56,10 @@ class SlackSocket:
             await client.close()
             await self._app.aclose()
 
-    async def _take(self, client: Any, request: SocketModeRequest) -> None:
+    async def _acknowledge(self, client: Any, request: SocketModeRequest) -> None:
         await client.send_socket_mode_response({"envelope_id": request.envelope_id})
         if request.type == "interactive" and self._seen.add(request.envelope_id):
-            self._app.take(cast("Any", request).payload)
+            self._app.start_decisions(cast("Any", request).payload)
 
 
 class _Client(SocketModeClient):

@@ -379,10 +379,10 @@ def test_a_live_table_of_nothing_says_so(
 
 def test_what_is_due_first_or_does_more_harm_is_first() -> None:
     def line(due_ms: int | None, risk: str) -> Any:
-        return inbox.Line(due_ms=due_ms, risk=risk, whom="", run_id="", what="")
+        return inbox.InboxRow(due_ms=due_ms, risk=risk, whom="", run_id="", what="")
 
     lines = [line(None, "low"), line(5, "low"), line(None, "high"), line(5, "high"), line(4, "low")]
-    ordered = sorted(lines, key=inbox.Line.urgency)
+    ordered = sorted(lines, key=inbox.InboxRow.urgency)
     assert [(one.due_ms, one.risk) for one in ordered] == [
         (4, "low"),
         (5, "high"),

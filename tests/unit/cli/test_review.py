@@ -12,7 +12,7 @@ from hypothesis import given
 from rich.console import Console
 
 from outlast.cli import review, terminal
-from outlast.cli.inbox import _line_of, _line_of_run
+from outlast.cli.inbox import _row_of_request, _row_of_run
 from outlast.client.inbox import InboxEntry
 from outlast.loop.approvals import (
     ApprovalRequest,
@@ -159,10 +159,10 @@ def test_names_that_pass_for_others_are_visible() -> None:
         started=datetime(2026, 1, 1, tzinfo=UTC),
         client=cast("Any", 0),
     )
-    line = _line_of(entry, request)
+    line = _row_of_request(entry, request)
     assert line.whom == "ann or the group \\u0430nn"
     assert (line.what.startswith("p\\u0430y("), "\\u0430nn works on it" in line.why) == (True, True)
-    unread = _line_of_run(entry)
+    unread = _row_of_run(entry)
     assert (unread.whom, unread.what) == ("\\u0430nn", "p\\u0430y")
 
 
