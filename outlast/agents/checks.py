@@ -103,9 +103,10 @@ def check_name(place: str, value: object) -> None:
         raise InvalidValue(f"{place} must be a non-empty string, not {value!r}.")
 
 
-def check_count(place: str, value: object, *, expected: str = "a whole number from 1") -> None:
-    """Refuse a value that is not a positive integer."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+def check_count(place: str, value: object, *, least: int = 1, expected: str = "") -> None:
+    """Refuse a value that is not an integer from `least` on."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        expected = expected or f"a whole number from {least}"
         raise InvalidValue(f"{place} must be {expected}, not {value!r}.")
 
 

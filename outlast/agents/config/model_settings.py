@@ -7,11 +7,11 @@ from datetime import timedelta
 from functools import wraps
 from typing import Any, Final, Protocol, TypeAlias, cast
 
-from outlast.agents.checks import json_problem
+from outlast.agents.checks import Rule, a, check_fields, duration, json_problem, optional
 from outlast.agents.config.retry import ModelRetrySettings
 from outlast.agents.config.settings_field import as_settings, read_settings
 from outlast.agents.converted_field import ConvertedField
-from outlast.agents.durations import DurationField, duration_field, is_positive
+from outlast.agents.durations import DurationField, duration_field
 from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
 from outlast.loop.values import JsonObject
@@ -198,22 +198,12 @@ class ModelSettings:
                 if number is None:
                     raise UserError(f"ModelSettings({name}=...) must be {expected}, not {value!r}.")
                 object.__setattr__(self, name, number)
-        if self.timeout is not None and not is_positive(self.timeout):
-            raise UserError(
-                "ModelSettings(timeout=...) must be a positive timedelta or seconds, "
-                f"not {self.timeout!r}."
-            )
         set_field = object.__setattr__
         if self.include is None and self.response_include is not None:
             set_field(self, "include", list(self.response_include))
         set_field(self, "response_include", None)
-        retry = cast("object", as_settings(ModelRetrySettings, self.retry))
-        set_field(self, "retry", retry)
-        if retry is not None and not isinstance(retry, ModelRetrySettings):
-            raise UserError(
-                "ModelSettings(retry=...) must be ModelRetrySettings(max_retries=...), "
-                f"not {retry!r}."
-            )
+        set_field(self, "retry", as_settings(ModelRetrySettings, self.retry))
+        check_fields(self, _RULES)
 
     def resolve(self, override: "ModelSettings | Mapping[str, Any] | None") -> "ModelSettings":
         """Return these settings, overridden by every field that `override` sets.
@@ -268,6 +258,12 @@ class ModelSettings:
         if isinstance(self.tool_choice, MCPToolChoice):
             written["tool_choice"] = asdict(self.tool_choice)
         return deepcopy(written)
+
+
+_RULES: Final[dict[str, Rule]] = {
+    "timeout": optional(duration),
+    "retry": optional(a(ModelRetrySettings, "ModelRetrySettings(max_retries=...)")),
+}
 
 
 _init = ModelSettings.__init__

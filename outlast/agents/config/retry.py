@@ -5,10 +5,11 @@ The engine carries out every retry: it survives the worker, and the number of at
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
 from outlast.agents.callables import call, check_callable
-from outlast.agents.checks import Rule, a, check_fields, optional
+from outlast.agents.checks import Rule, a, check_count, check_fields, optional
 from outlast.agents.config.settings_field import as_settings
 from outlast.agents.errors import UserError
 from outlast.loop.values import JsonObject
@@ -198,18 +199,13 @@ class ModelRetrySettings:
         return {"max_retries": self.max_retries, "backoff": backoff}
 
 
-def _check_retries(place: str, value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise UserError(f"{place} must be a whole number from 0, not {value!r}.")
-
-
 def _check_policy(place: str, value: object) -> None:
     if not isinstance(value, str):
         check_callable(value, ("context",), what=place)
 
 
 _RULES: Final[dict[str, Rule]] = {
-    "max_retries": optional(_check_retries),
+    "max_retries": optional(partial(check_count, least=0)),
     "backoff": optional(
         a(ModelRetryBackoffSettings, "ModelRetryBackoffSettings or a dict of its fields")
     ),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, cast
 
 from outlast.agents.callables import call, callable_name
-from outlast.agents.checks import json_problem
+from outlast.agents.checks import check_count, json_problem
 from outlast.agents.config.settings_field import as_settings
 from outlast.agents.errors import UserError
 from outlast.agents.items.raw_items import NO_ID
@@ -66,15 +66,9 @@ class SessionSettings:
     limit: int | None = None
 
     def __post_init__(self) -> None:
-        if self.limit is None:
-            return
-        if isinstance(self.limit, bool) or not isinstance(cast("object", self.limit), int):
-            raise UserError(f"SessionSettings: limit must be an int or None, not {self.limit!r}.")
-        if self.limit < 0:
-            raise UserError(
-                f"SessionSettings: limit must be at least 0, not {self.limit}. 0 reads "
-                "nothing, None reads everything."
-            )
+        if self.limit is not None:
+            expected = "None, which reads everything, or at least 0"
+            check_count("SessionSettings: limit", self.limit, least=0, expected=expected)
 
     def resolve(self, override: "SessionSettings | Mapping[str, Any] | None") -> "SessionSettings":
         """Return these settings, overridden by those that `override` sets."""

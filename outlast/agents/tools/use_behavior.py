@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypedDict, cast
 
 from outlast.agents.callables import call, check_callable
-from outlast.agents.checks import InvalidType, InvalidValue
+from outlast.agents.checks import InvalidType, InvalidValue, check_count
 from outlast.agents.context.wrapper import RunContextWrapper, TContext
 from outlast.agents.errors import UserError
 from outlast.agents.items.run_items import RunItem
@@ -90,11 +90,11 @@ class ToolExecutionConfig:
     pre_approval_tool_input_guardrails: bool = False
 
     def __post_init__(self) -> None:
-        most = cast("object", self.max_function_tool_concurrency)
-        if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 1):
-            raise InvalidValue(
-                "tool_execution.max_function_tool_concurrency must be at least 1, or None for no "
-                f"limit, not {most!r}."
+        if self.max_function_tool_concurrency is not None:
+            check_count(
+                "tool_execution.max_function_tool_concurrency",
+                self.max_function_tool_concurrency,
+                expected="at least 1, or None for no limit",
             )
         early = cast("object", self.pre_approval_tool_input_guardrails)
         if not isinstance(early, bool):
