@@ -40,7 +40,7 @@ from outlast.loop.values import Json, JsonObject
 from outlast.ports.identity import Execution
 from outlast.streams.call_windows import FinishedCall, call_windows
 from outlast.streams.window import DeltaWindow
-from outlast.tracing.current import PLACE
+from outlast.tracing.current import CURRENT
 
 CLAIM_ATTEMPTS = 20
 CLAIM_WAIT_SECONDS = 0.25
@@ -215,7 +215,7 @@ def _see_as(caller: contextvars.Context | None) -> None:
     """
     own = contextvars.copy_context()
     for variable, value in () if caller is None else caller.items():
-        if variable not in own and variable is not PLACE:
+        if variable not in own and variable is not CURRENT:
             variable.set(value)
 
 

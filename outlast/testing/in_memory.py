@@ -78,12 +78,12 @@ class MemoryRun:
     def start(self, record: records.RunInput) -> None:
         """Apply the run's input."""
         started_at_ms = _start_ms()
-        self.take(history.started(self.run_id, record, started_at_ms, str(started_at_ms)))
+        self.apply(history.started(self.run_id, record, started_at_ms, str(started_at_ms)))
 
-    async def go_on(self) -> LoopState:
+    async def run_until_waiting(self) -> LoopState:
         """Carry out commands until the run is closed, or waits for a person; return its state."""
         while self._works():
-            await self.take_next()
+            await self.apply_next()
         return self.state
 
     def _works(self) -> bool:
@@ -102,7 +102,7 @@ class MemoryRun:
             if effect.effect not in self._running:
                 self._dispatch(effect)
 
-    def take(self, event: Event) -> None:
+    def apply(self, event: Event) -> None:
         """Apply an event to the run."""
         before = self.state
         self.state, commands = advance(before, event)
@@ -128,7 +128,7 @@ class MemoryRun:
         event = DecisionReceived(at_ms=now_ms(), decision=decision, verified=True)
         if (refused := refusal_of(target.state, event)) is not None:
             raise exception_of(refused)
-        target.take(event)
+        target.apply(event)
 
     def find(self, run_id: str) -> "MemoryRun":
         """Return this run, or the nested run with this id."""
@@ -158,10 +158,10 @@ class MemoryRun:
                 self._ending.append(asyncio.create_task(self._perform(last)))
             case NotifyParent():
                 if self.parent is not None:
-                    self.parent.take(self._signal(command))
+                    self.parent.apply(self._signal(command))
             case LendBudget():  # after the report that it answers
                 nested = self.nested[command.nested_id]
-                asyncio.get_running_loop().call_soon(nested.take, self._signal(command))
+                asyncio.get_running_loop().call_soon(nested.apply, self._signal(command))
             case _:
                 self._running[command.effect] = asyncio.create_task(self._perform(command))
 
@@ -175,12 +175,12 @@ class MemoryRun:
         task = self._running.pop(effect)
         for one in self.nested.values():
             if history.effect_of_nested(one.run_id) == effect:
-                one.take(CancelRequested(at_ms=now_ms()))
+                one.apply(CancelRequested(at_ms=now_ms()))
                 self._ending.append(task)
                 return
         task.cancel()
 
-    async def take_next(self) -> None:
+    async def apply_next(self) -> None:
         """Wait for an effect to end or an event to arrive, and apply it."""
         self._news.clear()
         waiting = asyncio.create_task(self._news.wait())
@@ -193,7 +193,7 @@ class MemoryRun:
         for effect in [effect for effect, task in self._running.items() if task in done]:
             task = self._running.pop(effect, None)  # an earlier event may have cancelled it
             if task is not None:
-                self.take(task.result())
+                self.apply(task.result())
 
     async def _perform(self, effect: Effect) -> Event:
         if isinstance(effect, RunAgent):
@@ -230,7 +230,7 @@ class MemoryRun:
                 run.worker = self.worker
                 run.resume()
             while run.state.phase != "closed":
-                await run.take_next()
+                await run.apply_next()
         finally:
             await run.stop()
         state = run.state

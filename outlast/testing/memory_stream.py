@@ -17,7 +17,7 @@ from outlast.loop.state import LoopState
 from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
 from outlast.ports.model import Model
 from outlast.testing.in_memory import MemoryRun, now_ms
-from outlast.testing.run import carry, definitions_of, resumed, started
+from outlast.testing.run import definitions_of, execute, resumed, started
 
 
 def run_in_memory_streamed(
@@ -69,21 +69,21 @@ class _MemorySource:
             yield state
         run.on_state = self._news.put_nowait
         run.on_delta = self._news.put_nowait
-        carrying = asyncio.create_task(self._carry(run))
+        executing = asyncio.create_task(self._execute(run))
         try:
             while (one := await self._news.get()) is not None:
                 yield one
-            await carrying
+            await executing
         finally:
-            carrying.cancel()
+            executing.cancel()
 
     async def cancel(self, mode: CancelMode) -> None:
         await self._opened.wait()
         if self._run is not None and self._run.state.phase != "closed":
-            self._run.take(CancelRequested(at_ms=now_ms(), mode=mode))
+            self._run.apply(CancelRequested(at_ms=now_ms(), mode=mode))
 
-    async def _carry(self, run: MemoryRun) -> None:
+    async def _execute(self, run: MemoryRun) -> None:
         try:
-            await carry(run)
+            await execute(run)
         finally:
             self._news.put_nowait(None)

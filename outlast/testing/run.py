@@ -72,7 +72,7 @@ async def run_in_memory(
     else:
         await open_session(options.get("session"))
         run = started(agent, input, model=model, run_id=run_id, **options)
-    await carry(run, decide)
+    await execute(run, decide)
     return result_in_memory(run, definitions)
 
 
@@ -110,15 +110,15 @@ def started(
     return run
 
 
-async def carry(run: MemoryRun, decide: Decide | None = None) -> None:
+async def execute(run: MemoryRun, decide: Decide | None = None) -> None:
     """Execute a run until it ends, or waits for a person and `decide` is not set."""
     try:
-        await run.go_on()
+        await run.run_until_waiting()
         while decide is not None and run.state.pending_approvals:
             request = run.state.pending_approvals[0]
             choice: Choice = await call(decide, request)
             run.decide(_decision(request, choice), request.run_id)
-            await run.go_on()
+            await run.run_until_waiting()
     finally:
         await run.stop()
         await run.worker.registry.release()
@@ -182,7 +182,7 @@ def resumed(agent: Agent[Any], waiting: RunState, model: Model, context: object)
     for staged_message in waiting.staged_input():
         content = records.messages_of(_escaped(staged_message.input))
         message = Message(staged_message.message_id, tuple(content))
-        run.take(MessageReceived(at_ms=now_ms(), message=message))
+        run.apply(MessageReceived(at_ms=now_ms(), message=message))
     waiting.clear_pending_input()
     for staged in waiting.staged_decisions():
         run.decide(staged.decision, staged.run_id)

@@ -71,12 +71,12 @@ class Trace:
         self._chosen = receivers
         self._receivers: Receivers | None = None
         self._is_over = False
-        self._token: Token[Place | None] | None = None
+        self._token: Token[Current | None] | None = None
 
     def start(self, mark_as_current: bool = False) -> None:  # noqa: FBT001, FBT002  users' name
         """Start the trace; new spans belong to it if it is marked as current."""
         if mark_as_current and self._token is None:
-            self._token = PLACE.set(Place(self, None))
+            self._token = CURRENT.set(Current(self, None))
         if self._receivers is not None:
             return
         self.restore()
@@ -117,7 +117,7 @@ class Trace:
 
     def __exit__(self, *error: object) -> None:
         self.finish(reset_current=True)
-        if PLACE.get() is None:  # not in a tool of a run
+        if CURRENT.get() is None:  # not in a tool of a run
             REGISTRATION.settle()
 
     async def __aenter__(self) -> Self:
@@ -125,7 +125,7 @@ class Trace:
 
     async def __aexit__(self, *error: object) -> None:
         self.finish(reset_current=True)
-        if PLACE.get() is None:
+        if CURRENT.get() is None:
             await REGISTRATION.settled()
 
 
@@ -173,7 +173,7 @@ class Span(Generic[D]):
         self.durable = durable
         self._receivers = receivers
         self._children = itertools.count()
-        self._token: Token[Place | None] | None = None
+        self._token: Token[Current | None] | None = None
 
     @property
     def trace_id(self) -> str:
@@ -208,11 +208,11 @@ class Span(Generic[D]):
     ) -> None:
         """Start the span, once; new spans are its children if it is marked as current."""
         if mark_as_current and self._token is None:
-            self._token = PLACE.set(Place(self.trace, self))
+            self._token = CURRENT.set(Current(self.trace, self))
         if self.started_at is not None:
             return
         self.started_at = _iso(time.time() if at_seconds is None else at_seconds)
-        self._tell("on_span_start")
+        self._report("on_span_start")
 
     def finish(
         self,
@@ -227,7 +227,7 @@ class Span(Generic[D]):
             return
         now = _iso(time.time() if at_seconds is None else at_seconds)
         self.ended_at = max(now, self.started_at)  # the clock may have been set back
-        self._tell("on_span_end")
+        self._report("on_span_end")
 
     def restore(self, *, started_at_seconds: float) -> None:
         """Continue a span that another process started, without reporting its start."""
@@ -252,7 +252,7 @@ class Span(Generic[D]):
             "error": self.error,
         }
 
-    def _tell(self, method: str) -> None:
+    def _report(self, method: str) -> None:
         reported = self
         if not self.sensitive and self._receivers:
             self.span_data.drop_content()
@@ -306,14 +306,14 @@ class NoSpan(Span[D]):
         """Do nothing."""
 
 
-class Place(NamedTuple):
+class Current(NamedTuple):
     """The current trace, and the current span in it, if any."""
 
     trace: Trace
     span: Span[Any] | None
 
 
-PLACE: ContextVar[Place | None] = ContextVar("outlast_place_in_trace", default=None)
+CURRENT: ContextVar[Current | None] = ContextVar("outlast_place_in_trace", default=None)
 
 NO_TRACE = Trace("", trace_id=NO_ID, disabled=True)
 NO_SPAN: NoSpan[Any] = NoSpan(DiscardedData())
@@ -328,12 +328,12 @@ def error_of(error: BaseException, *, sensitive: bool) -> SpanError:
     return SpanError(message=str(error) or kind if sensitive else kind, data={"type": kind})
 
 
-def _left(token: "Token[Place | None] | None") -> None:
+def _left(token: "Token[Current | None] | None") -> None:
     """Restore the previous current trace and span, and return no token."""
     if token is not None:
         # A generator may be closed in another context, where the value was not set.
         with suppress(ValueError):
-            PLACE.reset(token)
+            CURRENT.reset(token)
 
 
 def _digest(parts: tuple[str | int, ...]) -> str:

@@ -14,10 +14,10 @@ from outlast.agents.config.run_config import DEFAULT_WORKFLOW_NAME
 from outlast.contract.names import SETTING_AS_TOOL, TRACE, question_key, tells_turns
 from outlast.loop.values import Json, JsonObject
 from outlast.tracing.current import (
+    CURRENT,
     NO_ID,
     NO_SPAN,
-    PLACE,
-    Place,
+    Current,
     Span,
     Trace,
     derived_span_id,
@@ -246,16 +246,16 @@ def around_effect(scope: TraceScope, *, effect: int, attempt: int = 1) -> Genera
     )
     around.within = (scope.run_id, effect, attempt)
     around.agent_span_id = scope.agent_span_id
-    token = PLACE.set(Place(trace, around))
+    token = CURRENT.set(Current(trace, around))
     try:
         yield
     finally:
-        PLACE.reset(token)
+        CURRENT.reset(token)
 
 
 def leave_turn() -> None:
     """Make later spans of the effect children of the agent's span, because the turn is over."""
-    place = PLACE.get()
+    place = CURRENT.get()
     if place is not None and isinstance(place.span, _SpanAround):
         place.span.span_id = place.span.agent_span_id
 

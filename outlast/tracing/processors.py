@@ -345,7 +345,7 @@ class BatchTraceProcessor(TracingProcessor):
     def _work(self) -> None:
         mark_observer_thread()
         while self._is_due():
-            while batch := self._take():
+            while batch := self._next_batch():
                 try:
                     self._exporter.export(batch)
                 except BaseException:  # such as SystemExit, which would end the thread
@@ -370,7 +370,7 @@ class BatchTraceProcessor(TracingProcessor):
             )
             return bool(self._waiting)
 
-    def _take(self) -> list[Trace | Span[Any]]:
+    def _next_batch(self) -> list[Trace | Span[Any]]:
         with self._changed:
             count = min(self._batch, len(self._waiting))
             return [self._waiting.popleft() for _ in range(count)]

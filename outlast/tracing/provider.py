@@ -17,10 +17,10 @@ from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
 from outlast.loop.values import JsonObject
 from outlast.tracing.current import (
+    CURRENT,
     NO_ID,
-    PLACE,
+    Current,
     NoSpan,
-    Place,
     Span,
     Trace,
     gen_span_id,
@@ -138,7 +138,7 @@ def trace(
     if group_id is not None and not isinstance(group_id, str):  # pyright: ignore[reportUnnecessaryIsInstance]  users
         raise UserError(f"trace(group_id=...) must be a string, not {group_id!r}.")
     _check_metadata(metadata)
-    if PLACE.get() is not None:
+    if CURRENT.get() is not None:
         logger.warning(
             "The trace %r is opened inside another trace, and is separate from it.", workflow_name
         )
@@ -153,13 +153,13 @@ def trace(
 
 def get_current_trace() -> Trace | None:
     """Return the current trace, or None."""
-    place = PLACE.get()
+    place = CURRENT.get()
     return place.trace if place is not None else None
 
 
 def get_current_span() -> Span[Any] | None:
     """Return the current span, the innermost open one, or None."""
-    place = PLACE.get()
+    place = CURRENT.get()
     return place.span if place is not None else None
 
 
@@ -171,7 +171,7 @@ def join_current_trace(settings: JsonObject | None) -> JsonObject | None:
     process disables tracing, the run is not traced.
     """
     joined = dict(settings or {})
-    place = PLACE.get()
+    place = CURRENT.get()
     if REGISTRATION.is_disabled or (place is not None and place.trace.disabled):
         joined["tracing_disabled"] = True
     elif place is not None:
@@ -219,7 +219,7 @@ def open_span(
     receivers = REGISTRATION.active
     if not receivers:
         return NoSpan(span_data)
-    around = _place_of(parent) if parent is not None else PLACE.get()
+    around = _place_of(parent) if parent is not None else CURRENT.get()
     if around is None:
         logger.warning(
             "The span %r is lost: there is no trace around it. Open one with trace().",
@@ -241,8 +241,8 @@ def open_span(
     )
 
 
-def _place_of(parent: Trace | Span[Any]) -> Place:
-    return Place(parent, None) if isinstance(parent, Trace) else Place(parent.trace, parent)
+def _place_of(parent: Trace | Span[Any]) -> Current:
+    return Current(parent, None) if isinstance(parent, Trace) else Current(parent.trace, parent)
 
 
 def _check_processor(processor: object) -> None:

@@ -9,10 +9,10 @@ from typing import Any, Final, TypeVar
 
 from outlast.loop.values import JsonObject
 from outlast.tracing.current import (
+    CURRENT,
     NO_ID,
-    PLACE,
+    Current,
     NoSpan,
-    Place,
     Span,
     Trace,
     gen_span_id,
@@ -39,18 +39,18 @@ class Scope:
     get_current_span = staticmethod(get_current_span)
 
     @staticmethod
-    def set_current_trace(trace: Trace | None) -> "Token[Place | None]":
+    def set_current_trace(trace: Trace | None) -> "Token[Current | None]":
         """Set the current trace, without a span."""
-        return PLACE.set(None if trace is None else Place(trace, None))
+        return CURRENT.set(None if trace is None else Current(trace, None))
 
     @staticmethod
-    def set_current_span(span: Span[Any] | None) -> "Token[Place | None]":
+    def set_current_span(span: Span[Any] | None) -> "Token[Current | None]":
         """Set the current span in the current trace, or in its own."""
-        place = PLACE.get()
+        place = CURRENT.get()
         trace = place.trace if place is not None else getattr(span, "trace", None)
-        return PLACE.set(None if trace is None else Place(trace, span))
+        return CURRENT.set(None if trace is None else Current(trace, span))
 
-    reset_current_trace = reset_current_span = staticmethod(PLACE.reset)
+    reset_current_trace = reset_current_span = staticmethod(CURRENT.reset)
 
 
 class TraceImpl(Trace):

@@ -43,9 +43,9 @@ class StageSpans:
         """Report the starts and ends of a run's stages to the processors."""
         for receiver in REGISTRATION.active:
             # Spans are made in the thread of the processor, to save the workflow's time.
-            receiver.report(partial(self._tell, receiver, state.run_id, state.start, changes))
+            receiver.report(partial(self._report, receiver, state.run_id, state.start, changes))
 
-    def _tell(
+    def _report(
         self, receiver: Receiver, run_id: str, start: Start, changes: tuple[StageChange, ...]
     ) -> None:
         receivers = (Inline(receiver),)

@@ -136,7 +136,7 @@ class ChatReply:
             if choice.get("index") in {None, 0}:
                 self._finish_reason = as_text(choice.get("finish_reason")) or self._finish_reason
                 logprobs = as_objects((as_object(choice.get("logprobs")) or {}).get("content"))
-                self._take(as_object(choice.get("delta")) or {}, logprobs or [])
+                self._add_delta(as_object(choice.get("delta")) or {}, logprobs or [])
         return self._events
 
     def finish(self, *, otherwise: str | None = None) -> list[JsonObject]:
@@ -185,7 +185,7 @@ class ChatReply:
         response: JsonObject = {**self._head, "status": "in_progress", "output": []}
         self._emit("response.created", response=response)
 
-    def _take(self, delta: JsonObject, logprobs: list[JsonObject]) -> None:
+    def _add_delta(self, delta: JsonObject, logprobs: list[JsonObject]) -> None:
         if text := _text(delta.get("content")):
             self._write("output_text", text, [_logprob(logprob) for logprob in logprobs])
         if cited := _citations(delta):
@@ -196,7 +196,7 @@ class ChatReply:
             _extend_thinking(self._thinking, block)
         self._extra |= as_object(delta.get("extra_content")) or {}
         for call in as_objects(delta.get("tool_calls")) or ():
-            self._take_call(call)
+            self._add_call(call)
 
     def _message(self) -> _Message:
         message = next((item for item in self._items if isinstance(item, _Message)), None)
@@ -220,7 +220,7 @@ class ChatReply:
             message.logprobs += logprobs
             self._emit("response.output_text.delta", **place, delta=text, logprobs=list(logprobs))
 
-    def _take_call(self, delta: JsonObject) -> None:
+    def _add_call(self, delta: JsonObject) -> None:
         function = as_object(delta.get("function")) or {}
         name = as_text(function.get("name"))
         call = self._find_call(delta, name)

@@ -138,7 +138,7 @@ class SocketConnection:
             return
         call = _Call(target, ModelSettings(), client)
         with only_refused_keys():
-            self._pool().release(await self._take(call, lambda _: True))
+            self._pool().release(await self._acquire(call, lambda _: True))
 
     async def aclose(self) -> None:
         """Close the sockets of all event loops. A later call opens new ones."""
@@ -160,7 +160,7 @@ class SocketConnection:
         request = _RequestText(body, target)
         call = _Call(target, settings, client, has_deltas=has_deltas)
         pool = self._pool()
-        socket = await self._take(call, lambda one: request.continues(one.held))
+        socket = await self._acquire(call, lambda one: request.continues(one.held))
         complete = False
         try:
             held, socket.held = socket.held, None
@@ -169,7 +169,7 @@ class SocketConnection:
             event = await call.ask(socket, text)
             if (reason := _reason_to_resend(event, target, continued=continued)) is not None:
                 pool.drop(socket)
-                socket = await self._take(call, None)
+                socket = await self._acquire(call, None)
                 event = await call.ask(socket, request.whole())
                 if reason == _UNSUPPORTED and event.get("type") != "error":
                     pool.continues = False
@@ -189,11 +189,11 @@ class SocketConnection:
             if not complete:
                 pool.drop(socket)
 
-    async def _take(self, call: "_Call", fits: Callable[[Socket], bool] | None) -> Socket:
+    async def _acquire(self, call: "_Call", fits: Callable[[Socket], bool] | None) -> Socket:
         """Return a socket for a call; without `fits`, a new one."""
         with _failures(call.target):
             async with asyncio.timeout_at(call.deadline):
-                return await self._pool().take(
+                return await self._pool().acquire(
                     call.route(), self.run_id, fits=fits, connect=lambda: self._connect(call)
                 )
 

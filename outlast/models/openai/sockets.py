@@ -151,7 +151,7 @@ class SocketPool:
         self._opening = 0
         self._closing: set[asyncio.Task[None]] = set()
 
-    async def take(
+    async def acquire(
         self,
         route: Hashable,
         run_id: str | None,
@@ -167,7 +167,7 @@ class SocketPool:
         """
         await self._places.acquire()
         try:
-            socket = None if fits is None else await self._take_idle(route, run_id, fits)
+            socket = None if fits is None else await self._acquire_idle(route, run_id, fits)
             if socket is None:
                 socket = await self._open(route, connect)
         except BaseException:
@@ -206,7 +206,7 @@ class SocketPool:
             self.drop(socket)
         await asyncio.gather(*self._closing)
 
-    async def _take_idle(
+    async def _acquire_idle(
         self, route: Hashable, run_id: str | None, fits: Callable[[Socket], bool]
     ) -> Socket | None:
         while (socket := self._find(route, run_id, fits)) is not None:

@@ -75,13 +75,13 @@ class MemoryLineRun:
 
     async def _take_results(self) -> None:
         while True:
-            await self.memory_run.take_next()
+            await self.memory_run.apply_next()
             async with self._news:
                 self._news.notify_all()
 
     async def take(self, event: Event) -> None:
         self.events.append(event)
-        self.memory_run.take(event)
+        self.memory_run.apply(event)
         async with self._news:
             self._news.notify_all()
 

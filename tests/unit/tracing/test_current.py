@@ -10,10 +10,10 @@ import pytest
 
 from outlast.testing.span_collector import SpanCollector
 from outlast.tracing.current import (
+    CURRENT,
     NO_SPAN,
-    PLACE,
+    Current,
     NoSpan,
-    Place,
     Span,
     Trace,
     derived_span_id,
@@ -84,11 +84,11 @@ def test_a_trace_is_told_of_once_and_is_current_inside(collected: SpanCollector)
     trace = Trace("Support", trace_id="trace_1", group_id="chat", metadata={"tier": 1})
     with trace as entered:
         assert entered is trace
-        assert PLACE.get() == Place(trace, None)
+        assert CURRENT.get() == Current(trace, None)
         assert collected.ended_traces == []
         trace.start()
     trace.finish()
-    assert PLACE.get() is None
+    assert CURRENT.get() is None
     assert (collected.traces, collected.ended_traces) == ([trace], [trace])
     assert trace.export() == {
         "object": "trace",
@@ -101,24 +101,24 @@ def test_a_trace_is_told_of_once_and_is_current_inside(collected: SpanCollector)
 
 async def test_a_trace_is_an_async_context_manager_too(collected: SpanCollector) -> None:
     async with Trace("Support", trace_id="trace_1") as trace:
-        inside = await asyncio.create_task(asyncio.sleep(0, PLACE.get()))
-        assert inside == Place(trace, None)
+        inside = await asyncio.create_task(asyncio.sleep(0, CURRENT.get()))
+        assert inside == Current(trace, None)
     assert collected.ended_traces == [trace]
-    assert PLACE.get() is None
+    assert CURRENT.get() is None
 
 
 def test_a_trace_that_was_started_by_hand_becomes_current_when_entered() -> None:
     trace = Trace("Support", trace_id="trace_1")
     trace.start()
-    assert PLACE.get() is None
+    assert CURRENT.get() is None
     with trace:
-        assert PLACE.get() == Place(trace, None)
-    assert PLACE.get() is None
+        assert CURRENT.get() == Current(trace, None)
+    assert CURRENT.get() is None
 
 
 def test_nobody_is_told_of_a_disabled_trace(collected: SpanCollector) -> None:
     with Trace("Support", trace_id="trace_1", disabled=True) as trace:
-        assert PLACE.get() == Place(trace, None)
+        assert CURRENT.get() == Current(trace, None)
     assert (collected.traces, trace.trace_id, trace.export()) == ([], "no-op", None)
 
 
@@ -143,16 +143,16 @@ def test_a_trace_may_be_left_in_another_context() -> None:
     trace = Trace("Support", trace_id="trace_1")
     copy_context().run(trace.start, True)
     trace.finish(reset_current=True)
-    assert PLACE.get() is None
+    assert CURRENT.get() is None
 
 
 def test_a_span_is_told_of_with_both_its_times(collected: SpanCollector) -> None:
     trace = Trace("Support", trace_id="trace_1")
     with span_of(trace) as span:
-        assert PLACE.get() == Place(trace, span)
+        assert CURRENT.get() == Current(trace, span)
         assert collected.open_spans == [span]
         span.span_data.output = "out"
-    assert PLACE.get() is None
+    assert CURRENT.get() is None
     assert collected.spans() == [span]
     started, ended = (datetime.fromisoformat(at or "") for at in (span.started_at, span.ended_at))
     assert started <= ended
@@ -265,7 +265,7 @@ def test_a_span_without_receivers_is_exported_to_nobody() -> None:
 @pytest.mark.usefixtures("collected")
 def test_no_span_does_nothing_and_keeps_nothing() -> None:
     with NO_SPAN as span:
-        assert PLACE.get() is None
+        assert CURRENT.get() is None
         span.span_data.output = "secret"
         span.set_error(SpanError(message="secret", data=None))
         span.start(mark_as_current=True)

@@ -272,11 +272,11 @@ def test_a_run_started_in_a_tool_is_a_child_of_the_tool(collected: SpanCollector
     assert inner.is_joined
 
 
-PLACE: JsonObject = {"key": "k", "effect": 7}
+CURRENT: JsonObject = {"key": "k", "effect": 7}
 
 
 def nested(**place: Any) -> JsonObject:
-    return {"as_tool": {"agent": "A", "tool": "ask", "trace": PLACE | place}}
+    return {"as_tool": {"agent": "A", "tool": "ask", "trace": CURRENT | place}}
 
 
 @pytest.mark.parametrize(
