@@ -108,7 +108,7 @@ class SentMessage:
 
 
 class RunHandle:
-    """A handle on one run, found by its id. Cheap to make; any number may exist.
+    """A handle on one run, found by its id; any number may exist.
 
     Its methods raise `RunNotFound` if there is no such run, and `ServerUnavailable` if the server
     does not answer for too long.
@@ -159,7 +159,6 @@ class RunHandle:
 
         Raises:
             RunCancelled: the run was cancelled.
-            RunNotFound: there is no such run.
             AgentsException: the run failed; the subclass says why.
         """
         try:
@@ -356,11 +355,7 @@ class RunHandle:
         begins: Callable[[RunSnapshot], bool] = lambda _: True,
         ends: Callable[[RunSnapshot], bool] = lambda _: False,
     ) -> AsyncGenerator[StreamEvent]:
-        """Yield the events between two states of the run.
-
-        It begins with `before`, or else with the first state that `begins` accepts, and ends after
-        the first one that `ends` accepts.
-        """
+        """Yield the events from `before`, or the first state that `begins` accepts, to one that `ends`."""
         number = 0
         async with aclosing(with_deltas(progress, self.client, self.id)) as events:
             async for one in events:
@@ -401,7 +396,6 @@ class RunHandle:
 
         Raises:
             RunClosed: the run has ended; nothing was sent.
-            RunNotFound: there is no such run.
             UserError: the input is neither text nor items, or too large.
         """
         content = check_input(input)
@@ -427,7 +421,6 @@ class RunHandle:
             The question's last message, whose answer comes later.
 
         Raises:
-            RunNotFound: there is no such run.
             UserError: the last question has not failed.
         """
         state = await self.state()
@@ -698,7 +691,6 @@ class RunHandle:
 
         Raises:
             RunClosed: the run has ended already.
-            RunNotFound: there is no such run.
         """
         check_cancel_mode(mode)
         if mode == "immediate":

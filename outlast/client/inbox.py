@@ -82,19 +82,11 @@ class InboxEntry:
         return RunHandle(self.client, self.run_id)
 
     async def requests(self) -> tuple[ApprovalRequest, ...]:
-        """Return the pending requests, read from the run's history; needs no worker.
-
-        Raises:
-            RunNotFound: there is no such run any more.
-        """
+        """Return the pending requests, read from the run's history; needs no worker."""
         return await self.handle.approvals()
 
     async def hold(self) -> "HeldConversation | None":
-        """Return what a person has to do in the conversation, or None if nobody holds it.
-
-        Raises:
-            RunNotFound: there is no such run any more.
-        """
+        """Return what a person has to do in the conversation, or None if nobody holds it."""
         return held_conversation(await self.handle.state())
 
 
@@ -354,13 +346,8 @@ class Inbox:
     ) -> AsyncGenerator[InboxChange]:
         """Yield every entry as added, and then each change, without end.
 
-        Args:
-            every: the time between two looks at visibility.
-            **criteria: as for `list`.
-
-        Raises:
-            UserError: as for `list`.
-            ServerUnavailable: the server does not answer.
+        `every` is the time between two looks at visibility. Other arguments and errors are those of
+        `list`.
         """
         if not isinstance(cast("object", every), timedelta) or every < SHORTEST_POLL:
             raise UserError(
@@ -381,14 +368,7 @@ class Inbox:
         """Approve the requests of several entries that may be decided together: one vote each.
 
         A request needs a decision of its own unless its policy allows bulk decisions and its risk
-        is low. `plan_bulk` says first what will happen.
-
-        Args:
-            entries: the entries.
-            by: who decides: a name or a `Person`.
-
-        Returns:
-            What became of each request, in the order of the entries.
+        is low; `plan_bulk` says first what will happen. Outcomes are in the order of the entries.
         """
         return await self.decide_all(await self.plan_bulk(entries), "approve", by=by)
 
@@ -417,16 +397,10 @@ class Inbox:
         by: By,
         message: str | None = None,
     ) -> tuple[BulkOutcome, ...]:
-        """Decide what a plan allows: one vote for each request, for the arguments in the plan.
+        """Decide what a plan, whole or in part, allows: one vote for each request.
 
-        Args:
-            plan: what `plan_bulk` returned, whole or in part.
-            decision: the decision.
-            by: who decides: a name or a `Person`.
-            message: the reason of a rejection, for the models to read.
-
-        Returns:
-            What became of each step, in order.
+        Votes are for the arguments in the plan. `message` is the reason of a rejection, for the models
+        to read. Outcomes are in the order of the plan.
         """
         person = person_of(by)
         turn = asyncio.Semaphore(AT_ONCE)

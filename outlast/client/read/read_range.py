@@ -35,9 +35,7 @@ def is_settled(state: LoopState, without: frozenset[RequestKey] = frozenset()) -
 
 @dataclass
 class CaughtUp:
-    """Whether a reader has read up to a place.
-
-    A history also shows earlier waits, which are over.
+    """Whether a reader has read up to a place; a history also shows earlier waits, which are over.
 
     Attributes:
         place: the place of the history to reach; None for its beginning.

@@ -49,12 +49,7 @@ class StagedInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedDecision:
-    """A decision about a request.
-
-    Attributes:
-        run_id: the id of the nested run that waits; empty for the run itself.
-        decision: the decision.
-    """
+    """A decision about a request of the run itself, or of the nested run `run_id`."""
 
     run_id: str
     decision: Decision
@@ -145,12 +140,9 @@ class RunState(Generic[TContext, TAgent]):
         *,
         rejection_message: str | None = None,
     ) -> None:
-        """Reject a call; the model reads the rejection.
+        """Reject a call; the model reads `rejection_message` as its output.
 
-        Args:
-            approval_item: one of `get_interruptions()` or `result.interruptions`.
-            always_reject: also reject every further call of this tool by this agent in this run.
-            rejection_message: the call's output, which the model reads.
+        `always_reject` also rejects every further call of this tool by this agent in this run.
 
         Raises:
             UserError: the run has no such pending request.
@@ -281,13 +273,7 @@ class RunState(Generic[TContext, TAgent]):
         context_override: Any = None,
         context_deserializer: Callable[[Mapping[str, Any]], Any] | None = None,
     ) -> "RunState":
-        """Read a state that `to_string` wrote, perhaps in another process.
-
-        The arguments are those of `from_json`.
-
-        Raises:
-            UserError: it is no such text, or a newer version wrote it.
-        """
+        """Read a state that `to_string` wrote; arguments and errors are those of `from_json`."""
         try:
             data = json.loads(state_string)
         except (TypeError, ValueError) as error:

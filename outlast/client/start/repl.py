@@ -28,16 +28,10 @@ async def run_demo_loop(
 ) -> None:
     """Chat with an agent in the terminal.
 
-    Read messages and print the answers, until `exit`, `quit` or the end of the input.
+    The chat ends with `exit`, `quit` or the end of the input.
 
     The conversation continues with the agent that answered last. A call that needs approval is
-    shown with a question.
-
-    Args:
-        agent: the starting agent.
-        stream: whether answers are printed as they arrive.
-        context: the context of every run.
-        max_turns: the maximum number of model calls for one answer.
+    shown with a question. With `stream`, answers are printed as they arrive.
 
     Raises:
         AgentsException: a run failed.

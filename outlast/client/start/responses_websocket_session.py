@@ -42,11 +42,7 @@ class ResponsesWebSocketSession:
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        """Check that the provider is that of the configuration, which may be a dict.
-
-        Raises:
-            UserError: it is another one, or the configuration has no `MultiProvider`.
-        """
+        """Check that the provider is that of the configuration, which may be a dict."""
         object.__setattr__(self, "run_config", as_run_config(self.run_config))
         self._models()
 
@@ -56,11 +52,7 @@ class ResponsesWebSocketSession:
         input: str | list[JsonObject] | RunState,
         **options: Unpack[RunOptions],
     ) -> RunResult:
-        """Call `Runner.run` with the session's configuration.
-
-        Raises:
-            UserError: `run_config` is passed.
-        """
+        """Call `Runner.run` with the session's configuration."""
         return await Runner.run(starting_agent, input, **self._options("run", options))
 
     def run_streamed(
@@ -69,11 +61,7 @@ class ResponsesWebSocketSession:
         input: str | list[JsonObject] | RunState,
         **options: Unpack[RunOptions],
     ) -> RunResultStreaming:
-        """Call `Runner.run_streamed` with the session's configuration.
-
-        Raises:
-            UserError: `run_config` is passed.
-        """
+        """Call `Runner.run_streamed` with the session's configuration."""
         options = self._options("run_streamed", options)
         return Runner.run_streamed(starting_agent, input, **options)
 
@@ -113,17 +101,8 @@ async def responses_websocket_session(
 ) -> AsyncGenerator[ResponsesWebSocketSession]:
     """Open a session of runs that share WebSockets, and close them at its end.
 
-    Read streams to their end before: a response in progress loses its connection.
-
-    Args:
-        api_key: as for `OpenAIProvider`, like the following four.
-        base_url: the server's URL.
-        websocket_base_url: the URL of WebSockets.
-        organization: the OpenAI organization that is billed.
-        project: the OpenAI project that is billed.
-        openai_prefix_mode: as for `MultiProvider`, like the next one.
-        unknown_prefix_mode: what an unknown prefix means.
-        responses_websocket_options: options of each WebSocket.
+    Read streams to their end before: a response in progress loses its connection. Arguments are
+    those of `OpenAIProvider`, and the two modes those of `MultiProvider`.
 
     Raises:
         UserError: an argument is invalid.

@@ -134,11 +134,7 @@ _RUNNER = AgentRunner()
 
 
 def set_default_agent_runner(runner: AgentRunner | None) -> None:
-    """Set the object that carries out the calls of `Runner`; None sets outlast's own.
-
-    Raises:
-        UserError: the object is no `AgentRunner`.
-    """
+    """Set the object that carries out the calls of `Runner`; None sets outlast's own."""
     if runner is not None and not isinstance(cast("object", runner), AgentRunner):
         raise UserError(
             f"set_default_agent_runner(...) takes an object of a subclass of AgentRunner, not {runner!r}."
@@ -178,14 +174,7 @@ class Runner:
 
         With `runner = Runner.using(client=client, task_queue="desk")`, `runner.run(agent, "Hi")` is
         `Runner.run(agent, "Hi", client=client, task_queue="desk")`. An option of the call itself
-        outranks these.
-
-        Args:
-            client: a connected Temporal client.
-            task_queue: the task queue of the workers that host the runs.
-            patience: how long to wait for a server that does not answer.
-            blob_store: the store for large content; the workers need the same one.
-            tenant: whose runs they are.
+        outranks these; `RunOptions` describes them.
 
         Raises:
             UserError: an argument does not fit.
@@ -256,14 +245,8 @@ class Runner:
         """Start a run in the background and return a result that streams its events.
 
         The same run as with `run`, with streamed model calls:
-        `async for event in result.stream_events()`.
-
-        Args:
-            starting_agent: the agent, or its name.
-            input: a text, Responses items, or the state of a run that waits.
-            keep_open: stay open after the answer, as with `start`; the events end with the first
-                answer.
-            **options: as for `run`.
+        `async for event in result.stream_events()`. With `keep_open`, it stays open after the answer,
+        as with `start`; the events end with the first answer.
 
         Raises:
             UserError: an argument does not fit.
@@ -318,14 +301,8 @@ class Runner:
     ) -> RunHandle:
         """Return a handle on a run that was started before, here or elsewhere.
 
-        Args:
-            id: the run's id.
-            agent: the agent that the run was started with, for results with agents and answers as
-                objects, and to host the run here, as with `run`.
-            client: a connected Temporal client.
-            patience: how long to wait for a server that does not answer; default:
-                OUTLAST_PATIENCE_SECONDS, or five minutes, and 45 seconds for a run hosted here.
-            blob_store: the store for large content; the workers need the same one.
+        With the agent that the run was started with, results have agents and answers as objects, and
+        the run is hosted here, as with `run`. `RunOptions` describes the other options.
 
         Raises:
             RunNotFound: there is no such run.

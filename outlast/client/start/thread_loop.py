@@ -44,7 +44,7 @@ class ThreadLoop:
 
     def __del__(self) -> None:
         """Close the loop when its thread ends."""
-        with suppress(Exception):
+        with suppress(Exception):  # the interpreter may be ending, and nobody can handle it
             self.close()
 
     def _open_loop(self) -> asyncio.AbstractEventLoop:

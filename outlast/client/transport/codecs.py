@@ -40,7 +40,7 @@ def load_converter(target: str) -> DataConverter:
         found: Any = getattr(import_module(module_name), name)
         if callable(found):
             found = found()
-    except Exception as error:
+    except Exception as error:  # importing and making it run user code
         raise UserError(
             f"The codec {target!r} cannot be loaded: {type(error).__name__}: {error}"
         ) from error

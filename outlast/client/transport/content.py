@@ -44,7 +44,7 @@ async def with_content_stored(client: Any, record: R) -> R:
         await content.put_all(found)
     except AgentsException:
         raise
-    except Exception as error:
+    except Exception as error:  # any store's error
         raise ContentUnavailable(
             f"The large content of the message cannot be stored in {content.store!r}: "
             f"{type(error).__name__}: {error}"
@@ -120,7 +120,7 @@ class ContentReader:
             reading = elsewhere.submit(asyncio.run, read(values))
             try:
                 return reading.result()
-            except Exception as error:
+            except Exception as error:  # any store's error
                 raise ContentUnavailable(
                     f"Content of the run that is stored in {self._content.store!r} cannot be read: "
                     f"{type(error).__name__}: {error}"

@@ -86,13 +86,7 @@ class RunAddress:
         self.workflow: WorkflowHandle[Any, Any] = client.get_workflow_handle(run_id)
 
     async def ask(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Call the server, and wait through outages.
-
-        Raises:
-            RunNotFound: there is no such run.
-            ServerUnavailable: the outage took too long.
-            AgentsException: the server refused.
-        """
+        """Call the server, wait through outages, and translate its errors."""
         try:
             return await retry_during_outage(self._client, call, self.patience)
         except RPCError as error:
