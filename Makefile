@@ -103,8 +103,8 @@ coverage: $(VENV)/.test ## the loop's branch coverage, from its own tests: 100 %
 crash: $(VENV)/.test ## kill the worker at every event of the run
 	@$(BIN)/pytest -q tests/crash --every-event
 
-mutate: $(VENV)/.test ## how many small changes of the core its tests notice; about 15 minutes
-	@$(BIN)/python tests/mutation/mutate.py
+mutate: $(VENV)/.mutation ## how many small changes of the core its tests notice; about 15 minutes
+	@$(BIN)/python tests/mutation/sample.py
 
 bench: $(VENV)/.test bench-peers ## measure; see benchmarks/README.md
 	@$(BIN)/python benchmarks/turns.py
@@ -132,7 +132,7 @@ compose: ## check docker-compose.yml
 	docker compose config --quiet
 
 clean: ## remove what was installed
-	rm -rf $(VENV) $(LOWEST) $(LITELLM) $(PEERS) .mongo site .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(LOWEST) $(LITELLM) $(PEERS) .mongo .mutation site .pytest_cache .ruff_cache .hypothesis
 
 $(BIN)/uv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "outlast needs Python 3.11 or newer; say which with PYTHON=python3.11")'
@@ -162,6 +162,10 @@ $(VENV)/.test: $(LOCK) | $(BIN)/uv
 
 $(VENV)/.bench: $(VENV)/.test
 	@$(SYNC) --group test --group bench
+	@touch $@
+
+$(VENV)/.mutation: $(VENV)/.test
+	@$(SYNC) --group test --group mutation
 	@touch $@
 
 $(VENV)/.site: $(LOCK) | $(BIN)/uv
