@@ -22,6 +22,7 @@ from outlast.activities.attempt_error import AttemptError, next_attempt_in
 from outlast.activities.content import ATTEMPTS, recorded_result, whole_request
 from outlast.activities.errors import EffectError, cut, is_retryable
 from outlast.activities.heartbeats.engine_heartbeat import (
+    Clocks,
     began_in_time,
     fallback_poller_starter,
     heartbeat_timeout,
@@ -55,6 +56,7 @@ class EffectActivities:
     def __init__(self, worker: WorkerDeps) -> None:
         self._deps = worker
         self._began_at = time.time()
+        self._clocks = Clocks()
 
     @property
     def _worker(self) -> WorkerDeps:
@@ -136,7 +138,7 @@ class EffectActivities:
 
     async def _request_of(self, kind: EffectKind, payload: JsonObject) -> EffectRequest[Any]:
         """Return an effect's request: inline, from this process, or from the workflow."""
-        if not await began_in_time(activity.info()):
+        if not await began_in_time(activity.info(), self._clocks):
             raise _abandoned_error()
         if "claim" not in payload:
             if isinstance(cast("object", payload), dict) and isinstance(

@@ -35,6 +35,7 @@ each of its users, and every worker polls the server constantly."""
 
 logger = get_logger(__name__)
 
+# By event loop: a script that configures nothing hands nothing down.
 _engines: WeakKeyDictionary[asyncio.AbstractEventLoop, "LocalEngine"] = WeakKeyDictionary()
 _starting: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 

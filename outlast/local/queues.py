@@ -22,6 +22,7 @@ PREFIX = f"{names.TASK_QUEUE}-local-"
 
 logger = get_logger(__name__)
 
+# Of the process: a lock on a file that cannot be written keeps no second event loop out.
 _claimed_here: set[str] = set()
 _claiming = threading.Lock()
 

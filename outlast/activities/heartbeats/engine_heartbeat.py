@@ -106,8 +106,8 @@ def _through_the_loop(details: Callable[[], Any] | None) -> Callable[[], None]:
 # --- Attempts that began too late -----------------------------------------------------------------
 
 
-class _Clocks:
-    """An estimate of how far this machine's clock is ahead of the server's."""
+class Clocks:
+    """A worker's estimate of how far this machine's clock is ahead of the server's."""
 
     def __init__(self) -> None:
         self._ahead = timedelta()
@@ -140,21 +140,19 @@ _NO_TIME = 2000
 _ENOUGH = 5
 """After this many attempts in a row that seem late but are wanted, the clocks must differ."""
 
-_clocks = _Clocks()
 
-
-async def began_in_time(info: activity.Info) -> bool:
+async def began_in_time(info: activity.Info, clocks: Clocks) -> bool:
     """Whether the server still waits for an attempt that begins now.
 
     A worker takes an attempt before its event loop begins it. If the loop is blocked in between,
     the server gets no heartbeat and gives the attempt up; the next attempt then runs elsewhere, and
     this one must not begin. The clocks only decide when to ask the server, whose answer counts.
     """
-    age = _clocks.age_of(info)
+    age = clocks.age_of(info)
     if info.is_local:  # the worker's core uses the same clock
         return info.start_to_close_timeout is None or age < info.start_to_close_timeout
     if age <= heartbeat_timeout(info) / 2:
-        _clocks.record_in_time()
+        clocks.record_in_time()
         return True
     client = activity.client()
     request = RecordActivityTaskHeartbeatRequest(
@@ -165,5 +163,5 @@ async def began_in_time(info: activity.Info) -> bool:
     except RPCError as error:
         logger.info("an attempt of %s began too late: %s", info.activity_type, error)
         return error.status != RPCStatusCode.NOT_FOUND and age < heartbeat_timeout(info)
-    _clocks.record_accepted(age)
+    clocks.record_accepted(age)
     return True

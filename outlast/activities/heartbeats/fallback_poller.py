@@ -30,6 +30,7 @@ BEGIN_LOOK_SECONDS: Final = 0.01
 
 logger = get_logger(__name__)
 
+# Keyed by what they belong to: the SDK makes the worker and the loop, and neither can carry more.
 _relieved: "WeakSet[Any]" = WeakSet()
 _contexts: "WeakKeyDictionary[asyncio.AbstractEventLoop, contextvars.Context]" = WeakKeyDictionary()
 

@@ -257,7 +257,7 @@ def _warning(blocker: _Blocker, beats: list[Beat]) -> str:
 
 
 heartbeats = Heartbeats()
-"""The instance of this process."""
+"""The instance of this process: its workers may share event loops, and one thread watches all."""
 
 
 def _begin_anew() -> None:

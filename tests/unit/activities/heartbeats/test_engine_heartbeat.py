@@ -11,7 +11,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import ActivityEnvironment
 
 from outlast.activities.heartbeats import engine_heartbeat
-from outlast.activities.heartbeats.engine_heartbeat import began_in_time
+from outlast.activities.heartbeats.engine_heartbeat import Clocks, began_in_time
 
 TIMEOUT = timedelta(seconds=10)
 
@@ -22,6 +22,7 @@ class Server:
     identity = "me"
 
     def __init__(self, error: RPCStatusCode | None = None) -> None:
+        self.clocks = Clocks()
         self.error = error
         self.asked = 0
 
@@ -36,11 +37,6 @@ class Server:
             raise RPCError("refused", self.error, b"")
 
 
-@pytest.fixture(autouse=True)
-def clocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_heartbeat, "_clocks", engine_heartbeat._Clocks())
-
-
 def info(waited: float, **fields: Any) -> Info:
     started = datetime.fromtimestamp(time.time() - waited, UTC)
     default = ActivityEnvironment().info
@@ -50,7 +46,7 @@ def info(waited: float, **fields: Any) -> Info:
 async def in_time(server: Server, one: Info) -> bool:
     environment = ActivityEnvironment(client=server)  # type: ignore[arg-type]  all that is needed
     environment.info = one
-    return await environment.run(began_in_time, one)
+    return await environment.run(began_in_time, one, server.clocks)
 
 
 async def test_who_begins_at_once_asks_nobody() -> None:
