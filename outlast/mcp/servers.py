@@ -1,7 +1,7 @@
 """The public MCP server classes, one for each transport."""
 
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Unpack
+from typing import Any, ClassVar, Generic, TypeVar, Unpack, cast
 
 from outlast.agents.mcp.filters import ToolFilter
 from outlast.mcp.connected_server import ConnectedServer, ServerOptions
@@ -27,30 +27,37 @@ __all__ = [
 ]
 
 
-class MCPServerStdio(ConnectedServer):
-    """An MCP server that each worker starts as a child process.
+Params = TypeVar(
+    "Params", bound=MCPServerStdioParams | MCPServerSseParams | MCPServerStreamableHttpParams
+)
+
+
+class _Server(ConnectedServer, Generic[Params]):
+    """A server over one transport.
 
     Attributes:
-        params: the parameters of the process.
+        params: the parameters of the process or the connection.
     """
 
-    starts_process = True
+    _params_type: ClassVar[type]
+    _transport: ClassVar[str]
+    _place: ClassVar[str] = "url"
 
     def __init__(
         self,
-        params: MCPServerStdioParams,
+        params: Params,
         cache_tools_list: bool = False,  # noqa: FBT001, FBT002  as the field has it
         name: str | None = None,
         client_session_timeout_seconds: float | None = 5,
         tool_filter: ToolFilter = None,
         **options: Unpack[ServerOptions],
     ) -> None:
-        """Store the options; start no process yet.
+        """Store the options; start no process and open no connection yet.
 
         Args:
-            params: the parameters of the process.
+            params: the parameters of the process or the connection.
             cache_tools_list: see `ConnectedServer`, also for the arguments below.
-            name: default `stdio: <command>`.
+            name: default the transport and the command or the URL, such as `stdio: <command>`.
             client_session_timeout_seconds: see there.
             tool_filter: see there.
             **options: see `ServerOptions`.
@@ -58,15 +65,24 @@ class MCPServerStdio(ConnectedServer):
         Raises:
             UserError: an argument is invalid.
         """
-        check_params(params, MCPServerStdioParams, "command", "MCPServerStdio")
+        check_params(params, self._params_type, self._place, type(self).__name__)
         self.params = params
+        place = str(cast("Any", params)[self._place])
+        shown = public_url(place) if self._place == "url" else place
         super().__init__(
-            name or f"stdio: {params['command']}",
+            name or f"{self._transport}: {shown}",
             cache_tools_list=cache_tools_list,
             client_session_timeout_seconds=client_session_timeout_seconds,
             tool_filter=tool_filter,
             **options,
         )
+
+
+class MCPServerStdio(_Server[MCPServerStdioParams]):
+    """An MCP server that each worker starts as a child process."""
+
+    starts_process = True
+    _params_type, _transport, _place = MCPServerStdioParams, "stdio", "command"
 
     def open_client(self) -> AbstractAsyncContextManager[Any]:
         """Return a context manager that starts the process and connects to it."""
@@ -75,88 +91,20 @@ class MCPServerStdio(ConnectedServer):
         )
 
 
-class MCPServerSse(ConnectedServer):
-    """An MCP server that is reached by HTTP with server-sent events.
+class MCPServerSse(_Server[MCPServerSseParams]):
+    """An MCP server that is reached by HTTP with server-sent events."""
 
-    Attributes:
-        params: the parameters of the connection.
-    """
-
-    def __init__(
-        self,
-        params: MCPServerSseParams,
-        cache_tools_list: bool = False,  # noqa: FBT001, FBT002  as the field has it
-        name: str | None = None,
-        client_session_timeout_seconds: float | None = 5,
-        tool_filter: ToolFilter = None,
-        **options: Unpack[ServerOptions],
-    ) -> None:
-        """Store the options; open no connection yet.
-
-        Args:
-            params: the parameters of the connection.
-            cache_tools_list: see `ConnectedServer`, also for the arguments below.
-            name: default `sse: <url>`.
-            client_session_timeout_seconds: see there.
-            tool_filter: see there.
-            **options: see `ServerOptions`.
-
-        Raises:
-            UserError: an argument is invalid.
-        """
-        check_params(params, MCPServerSseParams, "url", "MCPServerSse")
-        self.params = params
-        super().__init__(
-            name or f"sse: {public_url(params['url'])}",
-            cache_tools_list=cache_tools_list,
-            client_session_timeout_seconds=client_session_timeout_seconds,
-            tool_filter=tool_filter,
-            **options,
-        )
+    _params_type, _transport = MCPServerSseParams, "sse"
 
     def open_client(self) -> AbstractAsyncContextManager[Any]:
         """Return a context manager that connects to the server."""
         return client_over(over_sse(self.params), self.message_handler)
 
 
-class MCPServerStreamableHttp(ConnectedServer):
-    """An MCP server that is reached by streamable HTTP.
+class MCPServerStreamableHttp(_Server[MCPServerStreamableHttpParams]):
+    """An MCP server that is reached by streamable HTTP."""
 
-    Attributes:
-        params: the parameters of the connection.
-    """
-
-    def __init__(
-        self,
-        params: MCPServerStreamableHttpParams,
-        cache_tools_list: bool = False,  # noqa: FBT001, FBT002  as the field has it
-        name: str | None = None,
-        client_session_timeout_seconds: float | None = 5,
-        tool_filter: ToolFilter = None,
-        **options: Unpack[ServerOptions],
-    ) -> None:
-        """Store the options; open no connection yet.
-
-        Args:
-            params: the parameters of the connection.
-            cache_tools_list: see `ConnectedServer`, also for the arguments below.
-            name: default `streamable_http: <url>`.
-            client_session_timeout_seconds: see there.
-            tool_filter: see there.
-            **options: see `ServerOptions`.
-
-        Raises:
-            UserError: an argument is invalid.
-        """
-        check_params(params, MCPServerStreamableHttpParams, "url", "MCPServerStreamableHttp")
-        self.params = params
-        super().__init__(
-            name or f"streamable_http: {public_url(params['url'])}",
-            cache_tools_list=cache_tools_list,
-            client_session_timeout_seconds=client_session_timeout_seconds,
-            tool_filter=tool_filter,
-            **options,
-        )
+    _params_type, _transport = MCPServerStreamableHttpParams, "streamable_http"
 
     def open_client(self) -> AbstractAsyncContextManager[Any]:
         """Return a context manager that connects to the server."""
