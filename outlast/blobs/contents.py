@@ -225,11 +225,7 @@ class LargeContent:
 
 
 def _texts_in(data: bytes, key: str, *, parts: bool) -> list[str]:
-    """Return the texts in a blob.
-
-    Raises:
-        BlobDamaged: the bytes do not have the digest, or hold no text.
-    """
+    """Return the texts in a blob."""
     if blobs.key_of(data) != key:
         raise BlobDamaged(f"The blob {key} is damaged: its bytes have changed.")
     try:
@@ -239,18 +235,12 @@ def _texts_in(data: bytes, key: str, *, parts: bool) -> list[str]:
 
 
 def _patience(size: int, patience: float, within: float | None) -> float:
-    """Return how long the store may take for one blob, in seconds."""
     longest = patience + size / SLOWEST_BYTES_PER_SECOND
     return longest if within is None else min(longest, within)
 
 
 async def _in_time(call: Awaitable[T], seconds: float, what: str) -> T:
-    """Return the store's answer; a call that ignores its cancellation is left alone.
-
-    Raises:
-        StoreTimeout: there is no answer in time.
-        Exception: any error of the store.
-    """
+    """Return the store's answer; a call that ignores its cancellation is left alone."""
     task = asyncio.ensure_future(call)
     try:
         await asyncio.wait({task}, timeout=seconds)

@@ -55,11 +55,7 @@ class FileBlobStore:
         return await self._call(self._get, key)
 
     async def _call(self, function: Callable[[A], T], argument: A) -> T:
-        """Call a function in a thread that no other code needs and no exit waits for.
-
-        Raises:
-            OSError: earlier calls hang.
-        """
+        """Call a function in a thread that no other code needs and no exit waits for."""
         if not self._free.acquire(blocking=False):
             raise OSError(f"{MOST_CALLS} calls of {self!r} have not ended: the file system hangs.")
 
@@ -111,11 +107,7 @@ class FileBlobStore:
         return data
 
     def _path(self, key: str) -> Path:
-        """Return the path of a blob.
-
-        Raises:
-            BlobNotFound: the key is invalid; only digests become paths.
-        """
+        """Return the path of a blob."""
         digest = key.removeprefix("sha256:")
         if len(digest) != DIGEST_LENGTH or not set(digest) <= set("0123456789abcdef"):
             raise BlobNotFound(f"{key!r} is not the key of a blob.")

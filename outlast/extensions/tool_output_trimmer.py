@@ -72,7 +72,6 @@ class ToolOutputTrimmer:
     trimmable_tools: str | Iterable[str] | None = None
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         for name, least in (("recent_turns", 1), ("max_output_chars", 1), ("preview_chars", 0)):
             value = cast("object", getattr(self, name))
             if not isinstance(value, int) or isinstance(value, bool) or value < least:

@@ -169,11 +169,7 @@ class ComputerTool(LocalTool, Generic[ComputerT]):
     async def _acknowledge(
         self, context: ToolContext[Any], arguments: str, fields: JsonObject
     ) -> list[JsonObject]:
-        """Check the provider's warnings, and return the acknowledged ones.
-
-        Raises:
-            UserError: `on_safety_check` refused the call.
-        """
+        """Check the provider's warnings, and return the acknowledged ones."""
         checks: list[JsonObject] = fields.get("pending_safety_checks") or []
         if not checks:
             return []

@@ -164,11 +164,7 @@ class ConfinedShell:
         return path
 
     def _words(self, command: str) -> list[str]:
-        """Return the program and its arguments.
-
-        Raises:
-            RefusedCommandError: the command needs a shell, or the program is not listed.
-        """
+        """Return the program and its arguments."""
         if _SYNTAX.search(_QUOTED.sub(_expanded, command)):
             raise RefusedCommandError(
                 "No shell reads this command: there are no pipes, redirections, variables, "

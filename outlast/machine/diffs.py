@@ -96,7 +96,6 @@ def _create(rows: Sequence[str]) -> Iterator[str]:
 
 
 def _changes(rows: Sequence[str]) -> Iterator[_Change]:
-    """Yield the changes of a diff."""
     change, begun = _Change(), False
     for row in rows:
         if row.startswith(_END_OF_PATCH):
@@ -147,11 +146,7 @@ def _apply(lines: Sequence[str], changes: Sequence[_Change]) -> list[str]:
 
 
 def _place(lines: Sequence[str], change: _Change, done: int) -> int:
-    """Return the index where a change begins, at or after the index `done`.
-
-    Raises:
-        InvalidDiffError: the text does not have the lines of the change.
-    """
+    """Return the index where a change begins, at or after the index `done`."""
     start = _start(lines, change, done)
     # Models also write an anchor that is a line of the change. Several anchors name one place, so the
     # change may begin at the last one, and not before.
@@ -177,9 +172,6 @@ def _start(lines: Sequence[str], change: _Change, done: int) -> int:
     """Return the index after the anchors of a change.
 
     The first anchor may be in the part before `done`: several changes of one class repeat its name.
-
-    Raises:
-        InvalidDiffError: the change has several markers, and the text does not have an anchor.
     """
     start = done
     for number, anchor in enumerate(change.anchors):
@@ -200,7 +192,6 @@ def _start(lines: Sequence[str], change: _Change, done: int) -> int:
 
 
 def _find(lines: Sequence[str], expected: Sequence[str], start: int) -> int | None:
-    """Return the first index from `start` of the wanted lines, or None."""
     for see in _EYES:
         seen, sought = [see(line) for line in lines], [see(line) for line in expected]
         for at in range(start, len(lines) - len(expected) + 1):

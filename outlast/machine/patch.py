@@ -193,7 +193,6 @@ def _problem(arguments: str) -> str | None:
 
 
 def _output(result: object) -> JsonObject:
-    """Return the fields of a call's output item."""
     status: object = None
     if isinstance(result, Mapping):
         fields = cast("Mapping[str, object]", result)

@@ -318,7 +318,6 @@ class LocalShellTool(LocalTool):
 
 
 def _action(arguments: str) -> JsonObject:
-    """Return the action of a call; empty if there is none."""
     action: Json = json.loads(arguments or "{}").get("action")
     return cast("JsonObject", action) if isinstance(action, dict) else {}
 
@@ -371,7 +370,6 @@ def _shell_output(result: object, requested: int | None) -> JsonObject:
 
 
 def _limit(outputs: Sequence[ShellCommandOutput], bound: int | None) -> list[JsonObject]:
-    """Return the outputs, with all texts together within the limit."""
     mentions_limit = (
         bound is None or bound > MOST_OUTPUT_CHARACTERS
     )  # mention a limit not requested

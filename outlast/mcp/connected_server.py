@@ -334,9 +334,6 @@ class ConnectedServer(MCPServer):
 
         Otherwise, a call to a server that has been restarted would fail without being repeated:
         nobody could say whether it was carried out.
-
-        Raises:
-            MCPNotSent: the server could not be reached.
         """
         try:
             if self._connection().idle_seconds > CHECKED_AFTER_SECONDS:
@@ -459,13 +456,7 @@ _ERROR_RESPONSE = "Server returned an error response"
 
 
 async def _for_programs(reading: Awaitable[T]) -> T:
-    """Return what a program asked a server for.
-
-    Raises:
-        MCPConnectionError: the server failed or refused. What the transport raised, which may hold
-            headers and bodies with secrets, is not attached.
-        MCPReadError: the server's answer cannot be read.
-    """
+    """Return what a program asked a server for."""
     try:
         return await reading
     except (ConnectionError, MCPFault, MCPRefusal, MCPProtocolError) as error:

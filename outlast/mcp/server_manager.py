@@ -109,7 +109,6 @@ class MCPServerManager:
         self._keepers: dict[MCPServer, _Keeper] = {}
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set an attribute; time-outs are checked."""
         if name.endswith("_timeout_seconds"):
             check_seconds(f"MCPServerManager({name}=...)", value, positive=True)
         super().__setattr__(name, value)
@@ -175,7 +174,6 @@ class MCPServerManager:
         self._active = []
 
     async def __aenter__(self) -> Self:
-        """Connect to all servers."""
         await self.connect_all()
         return self
 
@@ -185,7 +183,6 @@ class MCPServerManager:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close all connections."""
         await self.cleanup_all()
 
     async def _connect(self, servers: list[MCPServer]) -> list[MCPServer]:

@@ -19,8 +19,6 @@ from temporalio.converter import (
 
 
 class _JSONInOrder(JSONPlainPayloadConverter):
-    """Writes JSON as its base class does, with the keys in their own order."""
-
     def to_payload(self, value: Any) -> Payload | None:
         written = json.dumps(value, cls=AdvancedJSONEncoder, separators=(",", ":"))
         return Payload(metadata={"encoding": self.encoding.encode()}, data=written.encode())

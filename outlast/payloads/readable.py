@@ -172,11 +172,7 @@ def _problem(payload: Payload) -> str:
 
 
 async def _decode_each(decode: Decode, payloads: Sequence[Payload]) -> list[Payload]:
-    """Decode payloads together, or one by one, replacing undecodable ones.
-
-    Raises:
-        Exception: the codec or the storage has an outage.
-    """
+    """Decode payloads together, or one by one, replacing undecodable ones."""
     try:
         decoded = await decode(payloads)
         if decoded or not payloads:
@@ -271,7 +267,6 @@ def _readable_failures(kind: type[FailureConverter]) -> type[FailureConverter]:
 
 
 def _drop_unreadable(failure: Failure, converter: PayloadConverter) -> None:
-    """Remove the unreadable details of a failure and of its causes."""
     infos: list[tuple[Any, str, str]] = [
         (failure.application_failure_info, "application_failure_info", "details"),
         (failure.canceled_failure_info, "canceled_failure_info", "details"),

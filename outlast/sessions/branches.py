@@ -403,11 +403,7 @@ class AdvancedSQLiteSession(SQLiteSession):
         yield from connection.execute(self._more.branches, (self.session_id,)).fetchall()
 
     def _key_of(self, connection: sqlite3.Connection, branch_id: str | None) -> str:
-        """Return the key of a branch's rows; None means the current branch.
-
-        Raises:
-            BranchError: there is no such branch.
-        """
+        """Return the key of a branch's rows; None means the current branch."""
         if branch_id is None:
             return self._key
         keys = {branch: key for branch, key, _ in self._branches(connection)}
@@ -451,8 +447,6 @@ class AdvancedSQLiteSession(SQLiteSession):
 
 
 class _BranchStatements(Statements):
-    """The SQL statements for branches and the usage of turns, too."""
-
     def __init__(self, sessions_table: str, messages_table: str) -> None:
         super().__init__(sessions_table, messages_table)
         branches, usage = f"{messages_table}_branches", f"{messages_table}_turn_usage"

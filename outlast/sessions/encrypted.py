@@ -193,7 +193,6 @@ def _is_envelope(item: object) -> TypeGuard[EncryptedEnvelope]:
 
 
 def _cipher(secret: str, session_id: str) -> Fernet:
-    """Return a session's cipher, with a key from the secret and the session's id."""
     key = secret.encode()
     try:
         decoded = base64.urlsafe_b64decode(secret)

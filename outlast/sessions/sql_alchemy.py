@@ -277,8 +277,6 @@ class SQLAlchemySession(RowSession):
 
 
 class _Tables:
-    """The tables of sessions, of items, and of the keys under which items were saved."""
-
     def __init__(self, sessions_table: str, messages_table: str) -> None:
         # MySQL requires a maximum length for keys, and limits its TEXT to 64 KB.
         name = String().with_variant(String(255), "mysql", "mariadb")

@@ -320,11 +320,7 @@ def transaction(connection: sqlite3.Connection) -> Generator[None]:
 
 
 def _open(path: str, sql: Statements) -> sqlite3.Connection:
-    """Open the database and create its tables.
-
-    Raises:
-        UserError: the path cannot hold a database.
-    """
+    """Open the database and create its tables."""
     connection: sqlite3.Connection | None = None
     try:
         connection = sqlite3.connect(

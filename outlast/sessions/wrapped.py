@@ -133,6 +133,5 @@ class WrappedSession(SessionABC):
         await self.underlying_session.clear_session()
 
     async def _add_items_once(self, key: str, items: list[Any]) -> bool:
-        """Append items, unless a previous call with the same key did."""
         session = cast("IdempotentSession", self.underlying_session)
         return await session.add_items_once(key, self.stored(items))

@@ -186,8 +186,6 @@ def encode(context: Any, hint: Any = None, before: Json = None) -> tuple[Json, L
 
 
 class _Encoder:
-    """Writes one context."""
-
     def __init__(self, before: Json) -> None:
         self.live: LiveValues = {}
         self._before = before
@@ -296,11 +294,7 @@ def _written_by(own: _Serializer, value: Any, path: ValuePath) -> Any:
 
 
 def _dumped(value: Any) -> Any:
-    """Return the JSON of a value of a pydantic type, such as a URL.
-
-    Raises:
-        _NotData: it is no such value, or read back it differs, as a secret does.
-    """
+    """Return the JSON of a value of a pydantic type, such as a URL."""
     from pydantic import TypeAdapter
 
     kind = cast("type[Any]", type(value))
@@ -624,9 +618,6 @@ def _class_of(name: str, hint: Any, path: ValuePath) -> Any:
     """Return the class with a name.
 
     Only a class that the process has imported is found, and only one whose objects are data.
-
-    Raises:
-        UserError: the process has no such class.
     """
     kind = origin_of(hint)
     if isinstance(kind, type) and name == type_name(kind):

@@ -341,7 +341,6 @@ class ToolContext(RunContextWrapper[TContext]):
     arguments_read: Any = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Fill in the namespace from the call."""
         if self.tool_namespace is None:
             self.tool_namespace = _call_value(self, "namespace")
 
