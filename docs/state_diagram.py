@@ -121,7 +121,7 @@ MEANING = """
 | `closed` | completed, failed or cancelled | for ever |
 
 The code is in `outlast/loop`: every transition in `machine.py`, the rules of people's decisions in `votes.py`. What is asked of the shell
-is made in `requests.py`.
+is made in `effect_factory.py`.
 """
 
 

@@ -24,7 +24,7 @@ from outlast.loop.approvals import (
     VoteType,
 )
 from outlast.loop.items import call_id_of, text_of
-from outlast.loop.state import CALL_KINDS, LoopState, released
+from outlast.loop.state import CALL_KINDS, LoopState, visible_item_count
 from outlast.loop.votes import audience_text
 from outlast.rendering import counted, joined, named
 
@@ -111,7 +111,7 @@ def model_words(state: LoopState, request: ApprovalRequest) -> str:
     """
     if request.kind == "output":
         return ""
-    items = state.items[: released(state)]
+    items = state.items[: visible_item_count(state)]
     turn = next(
         (
             item.turn

@@ -159,8 +159,8 @@ def wanting(state: LoopState) -> tuple[Lent, int] | None:
     return None
 
 
-def with_more(state: LoopState, lent: Lent, index: int) -> tuple[LoopState, int]:
-    """Lend a nested run its part of what is left of a budget; return its whole share, too."""
+def with_more(state: LoopState, lent: Lent, index: int) -> LoopState:
+    """Lend a nested run its part of what is left of a budget."""
     among = sum(index in one.wants for one, _, _ in _open_shares(state, index, lent.target))
     before, amount = dict(lent.shares)[index], dict(lent.spent).get(index, 0)
     share = max(before, amount) - (-left(state, index, lent.target) // among)
@@ -169,7 +169,7 @@ def with_more(state: LoopState, lent: Lent, index: int) -> tuple[LoopState, int]
         shares=tuple((at, share if at == index else one) for at, one in lent.shares),
         wants=tuple(one for one in lent.wants if one != index),
     )
-    return _with_lent(state, newer), share
+    return _with_lent(state, newer)
 
 
 def with_report(state: LoopState, event: NestedReported) -> LoopState:

@@ -603,6 +603,12 @@ def line_of(state: LoopState) -> HoldLine | None:
     return next((effect for effect in state.pending if isinstance(effect, HoldLine)), None)
 
 
+def line_call(state: LoopState) -> CallModel | None:
+    """Return the pending model call that a line makes."""
+    calls = (one for one in state.pending if isinstance(one, CallModel) and one.line)
+    return next(calls, None)
+
+
 def line_problem(state: LoopState) -> str | None:
     """Return why no realtime line can be attached, or None if one can."""
     if state.phase in {"closing", "closed"}:
@@ -617,7 +623,7 @@ def is_being_checked(state: LoopState) -> bool:
     return any(isinstance(effect, CheckInput) for effect in state.pending)
 
 
-def released(state: LoopState) -> int:
+def visible_item_count(state: LoopState) -> int:
     """Return how many items readers may see; output guardrails may withhold the others.
 
     While an answer waits for output guardrails or a person, or tool outputs may become the answer,

@@ -14,10 +14,9 @@ from outlast.loop.call_forms import (
 )
 from outlast.loop.calls import Call, CallStatus, ModelReply, PlannedCall
 from outlast.loop.changes import apply
-from outlast.loop.checks import INPUT_CHECKS
 from outlast.loop.effects import OffloadItems, RunAgent, RunTool
 from outlast.loop.items import Item, ItemKind, Message, call_id_of, message_of_person
-from outlast.loop.state import Ignored, ItemsToSave, LoopState, Response, revised, turn_start
+from outlast.loop.state import Ignored, LoopState, Response, revised, turn_start
 from outlast.loop.stored import OFFLOAD_ABOVE, Offload, weight, with_references
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.view import (
@@ -26,18 +25,10 @@ from outlast.loop.view import (
     places_in_transcript,
     size,
     without,
-    without_places,
 )
 
 KEPT_IGNORED = 20
 """How many ignored signals, updates and decisions stay visible."""
-
-
-def hide_blocked(state: LoopState) -> LoopState:
-    """Hide the last question and its replies from the model, if guardrails blocked it."""
-    if state.blocked_from is None:
-        return state
-    return hide_from(revised(state, blocked_from=None), state.blocked_from)
 
 
 def record_messages(state: LoopState, *, all_of_them: bool = True) -> LoopState:
@@ -73,14 +64,7 @@ def record_prepared_input(
         Item("history" if at in saved else "input", raw) for at, raw in enumerate(content)
     )
     first, *others = state.inbox
-    state = revised(state, inbox=(Message(first.id, (), first.at_ms), *others), items=items)
-    first_input = next((at for at, item in enumerate(items) if item.kind == "input"), None)
-    if not INPUT_CHECKS.isdisjoint(state.required_steps):
-        state = revised(state, unchecked_from=first_input)
-    for at, item in enumerate(items):
-        if item.kind == "input":
-            state = queue_for_session(revised(state, queued_up_to=at), at + 1)
-    return revised(state, queued_up_to=len(items))
+    return revised(state, inbox=(Message(first.id, (), first.at_ms), *others), items=items)
 
 
 def begin_question(state: LoopState, at_ms: int) -> LoopState:
@@ -253,60 +237,6 @@ def hide_from(state: LoopState, start: int) -> LoopState:
     return revised(state, view=view, on_server=min(state.server.on_server, size(view, length)))
 
 
-def drop_unchecked(state: LoopState) -> LoopState:
-    """Keep items that input guardrails did not pass out of the session.
-
-    They stay in the transcript for people, and in the view until the next question begins.
-    """
-    start = state.question.unchecked_from
-    if start is None:
-        return state
-    is_saving = any(effect.kind == "save_session" for effect in state.pending)
-    kept = tuple(
-        one
-        for at, one in enumerate(state.saving.to_save)
-        if one.stop <= start or (is_saving and at == 0)
-    )
-    length = len(state.items)
-    return revised(
-        state, to_save=kept, unchecked_from=None, blocked_from=start, queued_up_to=length
-    )
-
-
-def answer_unchecked(state: LoopState, start: int, stop: int) -> LoopState:
-    """Keep messages that a person answers out of the session until they are checked."""
-    saving = state.saving
-    late = tuple(one for one in saving.to_save if one.stop > start)
-    return revised(
-        state,
-        unchecked_from=None,
-        answered_unchecked=(*state.answered_unchecked, (start, stop)),
-        to_save=saving.to_save[: len(saving.to_save) - len(late)],
-        queued_up_to=min([saving.queued_up_to, *(one.start for one in late)]),
-    )
-
-
-def answered_inputs(state: LoopState) -> tuple[int, ...]:
-    """Return the oldest messages that a person answered before input guardrails checked them."""
-    inputs = range(*state.answered_unchecked[0])
-    return tuple(at for at in inputs if state.items[at].kind == "input")
-
-
-def settle_answered(state: LoopState, *, passed: bool) -> LoopState:
-    """Take the verdict about the messages of `answered_inputs`.
-
-    Those that did not pass stay in the transcript for people; the model and the session never get
-    them. The session gets what people said meanwhile once everything before it is checked.
-    """
-    inputs, (_, *rest) = answered_inputs(state), state.answered_unchecked
-    state = revised(state, answered_unchecked=tuple(rest))
-    if passed:
-        return state
-    view = without_places(state.view, len(state.items), frozenset(inputs))
-    state = queue_for_session(revised(state, view=view), inputs[0])
-    return revised(state, queued_up_to=max(state.saving.queued_up_to, inputs[-1] + 1))
-
-
 def withhold_turn(state: LoopState, placeholder: str) -> LoopState:
     """Replace the newest turn's texts and outputs by a placeholder, and hide the turn.
 
@@ -341,7 +271,7 @@ def _withheld(item: Item, placeholder: str) -> Item:
             return item
 
 
-def weighed(state: LoopState, before: int) -> LoopState:
+def with_inline_size(state: LoopState, before: int) -> LoopState:
     """Count the characters in the items from an index on that could move to the blob store."""
     if not state.storage.stores or len(state.items) == before:
         return state
@@ -366,43 +296,6 @@ def take_offload(state: LoopState, effect: OffloadItems, offload: Offload) -> Lo
     items = with_references(state.items, offload)
     inline = weight(items[effect.stop :])
     return revised(state, items=items, offloaded=effect.stop, inline=inline)
-
-
-def queue_for_session(state: LoopState, length: int, withheld: str | None = None) -> LoopState:
-    """Queue the transcript up to a length for the session, or up to what is not checked yet."""
-    if state.answered_unchecked:
-        length = min(length, state.answered_unchecked[0][0])
-    if not state.start.session or length <= state.saving.queued_up_to:
-        return state
-    dropped = tuple(at for at in state.hidden if state.saving.queued_up_to <= at < length)
-    newest = ItemsToSave(
-        start=state.saving.queued_up_to, stop=length, dropped=dropped, withheld=withheld
-    )
-    return revised(state, to_save=(*state.saving.to_save, newest), queued_up_to=length)
-
-
-def queue_calls_for_session(state: LoopState, call_ids: set[str]) -> LoopState:
-    """Queue some calls of the newest turn, and their outputs, for the session.
-
-    Reasoning goes with the call that follows it: providers reject one without the other.
-    """
-    first, length = max(state.saving.queued_up_to, turn_start(state)), len(state.items)
-    dropped, reasoning = (
-        [at for at in state.hidden if state.saving.queued_up_to <= at < first],
-        list[int](),
-    )
-    for at in range(first, length):
-        item = state.items[at]
-        if item.kind == "reasoning":
-            reasoning.append(at)
-            continue
-        if item.kind not in {"tool_call", "tool_output"} or call_id_of(item.raw) not in call_ids:
-            dropped.extend((*reasoning, at))
-        reasoning.clear()
-    newest = ItemsToSave(
-        start=state.saving.queued_up_to, stop=length, dropped=(*dropped, *reasoning)
-    )
-    return revised(state, to_save=(*state.saving.to_save, newest), queued_up_to=length)
 
 
 def call_of(state: LoopState, effect: RunTool | RunAgent) -> int:

@@ -22,8 +22,8 @@ from outlast.agents.usage import Usage
 from outlast.loop.approvals import Decision
 from outlast.loop.calls import ModelReply, PlannedCall
 from outlast.loop.checks import GuardrailRecord
+from outlast.loop.effect_factory import model_call
 from outlast.loop.effects import CallModel
-from outlast.loop.requests import model_call
 from outlast.loop.state import LoopState
 from outlast.loop.values import Failure, JsonObject
 from outlast.ports.model import ModelError, ModelResponse

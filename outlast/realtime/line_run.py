@@ -23,7 +23,7 @@ from outlast.client.identity import sign
 from outlast.client.read.history import RunReader
 from outlast.client.transport.run_address import RunAddress, check_size
 from outlast.contract import blobs, names, policies, records
-from outlast.loop import lines
+from outlast.loop import line_tokens
 from outlast.loop.approvals import Decision
 from outlast.loop.calls import ModelReply
 from outlast.loop.state import LoopState, line_of
@@ -111,7 +111,7 @@ class TemporalLineRun:
         """
         await self._stop_beating()
         self.line = f"line-{secrets.token_hex(8)}"
-        owner, *tokens = lines.tokens(secrets.token_hex(32))
+        owner, *tokens = line_tokens.tokens(secrets.token_hex(32))
         self._tokens = iter(tokens)
         record = records.AttachLineRecord(line=self.line, label=self._label, owner=owner)
         record = await self._address.ask(
@@ -146,7 +146,7 @@ class TemporalLineRun:
         token = next(self._tokens, None)
         if token is None:
             raise UserError(
-                f"A line gives at most {lines.MOST_TOKENS:,} replies. Open another line."
+                f"A line gives at most {line_tokens.MOST_TOKENS:,} replies. Open another line."
             )
         try:
             record = records.LineReplyRecord(

@@ -29,7 +29,7 @@ from outlast.loop.events import (
     RequestClaimed,
 )
 from outlast.loop.items import Item, text_of
-from outlast.loop.state import LoopState, line_of, released
+from outlast.loop.state import LoopState, line_of, visible_item_count
 from outlast.loop.values import JsonObject
 from outlast.loop.votes import audience_text, deadline_ms, next_due_ms
 from outlast.rendering import (
@@ -231,7 +231,7 @@ def state_view(state: LoopState) -> JsonObject:
 def transcript_view(state: LoopState, last: int = 200) -> list[JsonObject]:
     """Return the answer to the query `transcript`: the newest items, formatted for people."""
     hides = redaction_of(state)
-    return [_item_view(item, hides) for item in state.items[: released(state)][-last:]]
+    return [_item_view(item, hides) for item in state.items[: visible_item_count(state)][-last:]]
 
 
 def approvals_view(state: LoopState) -> list[JsonObject]:
@@ -267,7 +267,7 @@ def details(state: LoopState) -> str:
     lines.extend(_ignored(state, hides))
     lines.extend(
         f"- {inline(_who(item))}: {code(_text(item, hides), EXCERPT_LENGTH)}"
-        for item in state.items[: released(state)][-EXCERPT_ITEMS:]
+        for item in state.items[: visible_item_count(state)][-EXCERPT_ITEMS:]
     )
     calls = counted(state.usage.requests, "model call")
     lines.append(f"{counted(state.usage.total_tokens, 'token')} in {calls}.")

@@ -616,14 +616,6 @@ class Play:
             case LineReplied():
                 if event.message.content or not self.before.question.answering:
                     self.accepted.append(event.message)
-                self._forget_line_call()
-            case LineAttached():
-                self._forget_line_call()
-            case LineEnded() | EffectFailed() if isinstance(
-                self.outstanding[event.effect], HoldLine
-            ):
-                del self.outstanding[event.effect]
-                self._forget_line_call()
             case ItemsOffloaded():
                 moved = {one.item for one in event.result.moved}
                 self.stored = {at: self.before.items[at] for at in moved} | self.stored
@@ -648,6 +640,7 @@ class Play:
                 | EffectBlocked()
                 | RunEnded()
                 | RunStarted()
+                | LineAttached()
             ):
                 pass
             case _:
@@ -660,12 +653,6 @@ class Play:
             for one in before.pending
             if isinstance(one, CallModel) and one.line
         )
-
-    def _forget_line_call(self) -> None:
-        """The line's model call is answered, or somebody else makes it."""
-        for effect in [*self.outstanding.values()]:
-            if isinstance(effect, CallModel) and effect.line:
-                del self.outstanding[effect.effect]
 
     def _dispatch(self, command: Command) -> None:
         match command:

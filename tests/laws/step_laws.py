@@ -68,7 +68,7 @@ from outlast.loop.state import (
     LoopState,
     has_message,
     line_problem,
-    released,
+    visible_item_count,
 )
 from outlast.loop.stored import weight
 from outlast.loop.values import JsonObject
@@ -266,7 +266,7 @@ def check_readers(before: LoopState, after: LoopState) -> None:
     earlier, later = (
         [
             item.kind if item.kind == "reasoning" else item
-            for item in state.items[: released(state)]
+            for item in state.items[: visible_item_count(state)]
             if item.kind not in INTERNAL_KINDS
         ]
         for state in (before, after)

@@ -19,7 +19,7 @@ from outlast.contract.effects import kind_of
 from outlast.loop import phrases
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.items import INTERNAL_KINDS
-from outlast.loop.state import LoopState, Status, released
+from outlast.loop.state import LoopState, Status, visible_item_count
 
 _NOBODY = LocalDefinitions()
 _NESTED: Final = phrases.blocked("")
@@ -99,7 +99,7 @@ def changes(
     placeholder. With `internal`, notes to the model and answers that were not approved are among
     the events: users must not read these.
     """
-    for entry in after.items[released(before) : released(after)]:
+    for entry in after.items[visible_item_count(before) : visible_item_count(after)]:
         if entry.kind in INTERNAL_KINDS and not internal:
             continue
         yield item_event(entry, definitions.run_item(entry), next_id)

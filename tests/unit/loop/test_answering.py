@@ -10,7 +10,7 @@ from outlast.loop.checks import Candidate, GuardrailRecord, RequiredStep, ToolOu
 from outlast.loop.effects import CallModel, CheckInput, FinalizeAnswer, SaveSession
 from outlast.loop.events import Parent
 from outlast.loop.items import text_of
-from outlast.loop.state import Answer, items_of, released
+from outlast.loop.state import Answer, items_of, visible_item_count
 from outlast.loop.values import Failure, Json
 from tests.laws.driver import Part, Play, gated, patch, refused, said, tool, transfer, unknown
 
@@ -152,7 +152,7 @@ def test_a_blocked_answer_is_nowhere_in_the_state() -> None:
         said("a secret"),
         required_steps=GUARDED,
     )
-    assert released(play.state) == 2, "reasoning is no answer"
+    assert visible_item_count(play.state) == 2, "reasoning is no answer"
     play.concluded(results=(TRIPPED,), failure=BLOCKED, withheld="Withheld.")
     assert "a secret" not in repr(play.state)
     assert [item.raw.get("type") for item in play.state.items[1:]] == [
@@ -160,7 +160,7 @@ def test_a_blocked_answer_is_nowhere_in_the_state() -> None:
         "image_generation_call",
         "message",
     ]
-    assert released(play.state) == 4
+    assert visible_item_count(play.state) == 4
 
 
 @pytest.mark.parametrize("form", ["function", "patch"])
@@ -169,7 +169,7 @@ def test_a_tool_output_that_is_blocked_as_the_answer_is_nowhere_in_the_state(for
     made = tool("f", "c1", final=True) if form == "function" else patch("c1", final=True)
     play.replies(made, required_steps=GUARDED)
     play.returns("c1", "a secret")
-    assert released(play.state) == 2
+    assert visible_item_count(play.state) == 2
     play.concluded(results=(TRIPPED,), failure=BLOCKED, withheld="Withheld.")
     assert "a secret" not in repr(play.state)
     assert play.outputs["c1"] == "Withheld."
@@ -190,9 +190,9 @@ def test_items_that_may_be_the_answer_are_released_when_they_are_not() -> None:
         transfer("Billing", "h1"),
         required_steps=GUARDED,
     )
-    assert released(play.state) == 1
+    assert visible_item_count(play.state) == 1
     play.returns("c1")
-    assert released(play.state) == len(play.state.items)
+    assert visible_item_count(play.state) == len(play.state.items)
 
 
 def test_a_conclusion_that_fails_fails_the_question() -> None:

@@ -17,7 +17,7 @@ from outlast.loop.approvals import (
 from outlast.loop.effects import CallModel, FinalizeAnswer, NotifyParent, RunHandoff
 from outlast.loop.events import Parent
 from outlast.loop.items import message_of_person
-from outlast.loop.state import items_of, released
+from outlast.loop.state import items_of, visible_item_count
 from outlast.loop.values import Json, JsonObject
 from tests.laws.driver import (
     Part,
@@ -515,9 +515,9 @@ def test_what_is_said_on_a_line_does_not_free_an_answer_from_its_approval() -> N
 
 def test_a_reader_sees_no_answer_before_its_approval() -> None:
     play = answered()
-    assert (len(play.state.items), released(play.state)) == (2, 1)
+    assert (len(play.state.items), visible_item_count(play.state)) == (2, 1)
     play.decided("a1")
-    assert released(play.state) == 2
+    assert visible_item_count(play.state) == 2
 
 
 def test_the_answer_of_an_error_handler_is_not_read_before_its_approval_either() -> None:
@@ -527,7 +527,7 @@ def test_the_answer_of_an_error_handler_is_not_read_before_its_approval_either()
     play.fails(play.only(CallModel))
     play.concluded(replaced=True, output="Sorry.", message=message_of_person("Sorry."))
     assert play.state.phase == "asking"
-    assert released(play.state) == len(play.state.items) - 1
+    assert visible_item_count(play.state) == len(play.state.items) - 1
 
 
 @pytest.mark.parametrize("ends", ["rejected", "expired", "superseded"])
@@ -585,13 +585,13 @@ def test_what_was_read_before_a_handlers_answer_waits_stays_readable() -> None:
     play = Play.ready(handled=("max_turns_exceeded",), max_turns=1)
     play.replies(tool("look_up", "c1"), answer_terms=HOUR)
     play.returns("c1", "found")
-    before = released(play.state)
+    before = visible_item_count(play.state)
     assert before == len(play.state.items) == 3
     play.concluded(message=message_of_person("I gave up."), output="I gave up.", replaced=True)
     assert play.state.phase == "asking"
-    assert released(play.state) == before
+    assert visible_item_count(play.state) == before
     play.decided("a1")
-    assert released(play.state) == before + 1
+    assert visible_item_count(play.state) == before + 1
 
 
 def test_a_parent_never_reads_an_answer_that_was_not_approved() -> None:

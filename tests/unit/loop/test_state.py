@@ -13,9 +13,9 @@ from outlast.loop.state import (
     has_message,
     items_of,
     may_save,
-    released,
     revised,
     turn_start,
+    visible_item_count,
     waits_for_people,
 )
 from tests.laws.driver import SITUATIONS, Play, gated, play_in, said
@@ -122,7 +122,7 @@ def test_the_newest_turn_begins_with_its_first_item(turns: tuple[int, ...], star
 def test_a_turn_of_which_nothing_can_be_an_answer_is_shown_whole() -> None:
     play = Play.ready()
     play.replies(gated("refund", "c1"), judged=True, required_steps=("check_output",))
-    assert released(play.state) == len(play.state.items) == 2
+    assert visible_item_count(play.state) == len(play.state.items) == 2
 
 
 def test_what_guardrails_have_passed_may_be_saved_up_to_where_they_have_not() -> None:
@@ -138,7 +138,7 @@ def test_only_calls_that_a_rule_judges_hold_a_turn_back(judged: bool) -> None:
     play.replies(
         said("Wait."), gated("refund", "c1"), judged=judged, required_steps=("check_output",)
     )
-    assert released(play.state) == (1 if judged else 3)
+    assert visible_item_count(play.state) == (1 if judged else 3)
     state = play_in("idle", keep_open=True).state
     state = revised(state, judged=judged, required_steps=("check_output",))
-    assert released(state) == len(state.items)
+    assert visible_item_count(state) == len(state.items)

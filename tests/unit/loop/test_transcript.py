@@ -10,13 +10,13 @@ from outlast.loop.changes import Change
 from outlast.loop.checks import GuardrailRecord, RequiredStep
 from outlast.loop.effects import SaveSession
 from outlast.loop.items import Item, ItemKind
+from outlast.loop.ledger import add_prepared, block_unchecked
 from outlast.loop.state import ItemsToSave, LoopState, revised
 from outlast.loop.stored import weight
 from outlast.loop.transcript import (
     KEPT_IGNORED,
     call_of,
     context_before,
-    drop_unchecked,
     last_message,
     record_outputs,
     record_prepared_input,
@@ -213,7 +213,7 @@ def test_items_that_guardrails_did_not_pass_are_not_saved(*, is_saving: bool) ->
         to_save=tuple(ItemsToSave(start=start, stop=stop) for start, stop in ranges),
         unchecked_from=2,
     )
-    dropped = drop_unchecked(state)
+    dropped = block_unchecked(state)
     assert [(one.start, one.stop) for one in dropped.saving.to_save] == [(0, 2)]
     assert (dropped.blocked_from, dropped.saving.queued_up_to) == (2, 6)
     assert dropped.question.unchecked_from is None
@@ -226,7 +226,7 @@ def test_a_range_that_is_being_saved_stays_although_guardrails_did_not_pass_it()
         to_save=(ItemsToSave(start=0, stop=4), ItemsToSave(start=4, stop=6)),
         unchecked_from=2,
     )
-    (left,) = drop_unchecked(state).saving.to_save
+    (left,) = block_unchecked(state).saving.to_save
     assert (left.start, left.stop) == (0, 4)
 
 
@@ -236,7 +236,7 @@ def test_guardrails_check_the_prepared_input_from_its_first_new_item_on(
 ) -> None:
     state = replace(LoopState(), inbox=(message("start"),), required_steps=steps)
     old, new = {"role": "user", "content": "old"}, {"role": "user", "content": "new"}
-    state = record_prepared_input(state, [old, new, new], old=[0])
+    state = add_prepared(record_prepared_input(state, [old, new, new], old=[0]))
     assert [item.kind for item in state.items] == ["history", "input", "input"]
     assert state.question.unchecked_from == first
     assert state.inbox == (replace(message("start"), content=()),)

@@ -1,5 +1,6 @@
 """What effects, approval requests and the end of a run carry."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from outlast.loop.approvals import digest
 from outlast.loop.calls import Policy
 from outlast.loop.changes import Change
+from outlast.loop.effect_factory import finish, issue, preparation
 from outlast.loop.effects import (
     CallModel,
     CheckInput,
@@ -19,7 +21,6 @@ from outlast.loop.effects import (
     SaveSession,
 )
 from outlast.loop.events import Parent
-from outlast.loop.requests import finish, issue, preparation
 from outlast.loop.state import Ending, LoopState
 from outlast.loop.values import Failure, Usage
 from tests.laws.driver import STARTED_AT_MS, Play, gated, nested, play_in, said, tool, transfer
@@ -33,10 +34,9 @@ def started() -> Play:
 
 def test_issuing_numbers_an_effect_and_remembers_it() -> None:
     state = LoopState(next_effect=7)
-    state, commands = issue(state, preparation(state))
+    state = issue(state, preparation(state))
     assert [one.effect for one in state.pending] == [7]
     assert state.next_effect == 8
-    assert commands == state.pending
 
 
 def test_preparation_asks_for_the_agent_with_everything_its_worker_may_need() -> None:
@@ -206,7 +206,7 @@ FAILURE = Failure(code="x", message="y")
 def test_the_end_says_how_and_with_what(
     outcome: Ending, state: LoopState, expected: Finish
 ) -> None:
-    assert finish(state, outcome) == expected
+    assert finish(replace(state, outcome=outcome)) == expected
 
 
 def test_a_tool_that_waited_for_a_person_is_run_as_approved() -> None:

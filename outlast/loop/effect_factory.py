@@ -43,17 +43,16 @@ from outlast.loop.spending import (
     spent_by_nested,
     spent_of_parent,
 )
-from outlast.loop.state import Ending, ItemsToSave, Lent, LoopState, line_of, revised, turn_start
+from outlast.loop.state import ItemsToSave, Lent, LoopState, line_of, revised, turn_start
 from outlast.loop.transcript import context_before
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.view import size
 from outlast.loop.votes import SHORTEST_REMINDER_MS
 
 
-def issue(state: LoopState, effect: Effect) -> tuple[LoopState, tuple[Effect, ...]]:
-    """Add an effect to the pending ones and return it as a command."""
-    pending = (*state.pending, effect)
-    return revised(state, pending=pending, next_effect=effect.effect + 1), (effect,)
+def issue(state: LoopState, effect: Effect) -> LoopState:
+    """Add an effect to the pending ones; the driver starts it."""
+    return revised(state, pending=(*state.pending, effect), next_effect=effect.effect + 1)
 
 
 def preparation(state: LoopState) -> PrepareRun:
@@ -409,8 +408,11 @@ def lent_to(run: RunAgent, question: int) -> Lent:
     )
 
 
-def finish(state: LoopState, outcome: Ending) -> Finish:
+def finish(state: LoopState) -> Finish:
     """End the run; only a completed run has an answer, and only a failed one a failure."""
+    outcome = state.outcome
+    assert outcome is not None  # noqa: S101  the run is closed
+    assert outcome != "terminated"  # noqa: S101  only the engine terminates a run
     return Finish(
         status=outcome,
         final_output=state.final_output if outcome == "completed" else None,

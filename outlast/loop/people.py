@@ -1,0 +1,358 @@
+"""What people do in a run: they decide, claim requests, take the conversation over, and speak."""
+
+import json
+from dataclasses import replace
+from typing import Final
+
+from outlast.loop import effect_factory, ledger, phrases, spending, votes
+from outlast.loop.approvals import ApprovalRequest, ApprovalStatus, Decision, Person, Remembered
+from outlast.loop.calls import Call, CallStatus
+from outlast.loop.canonical import digest
+from outlast.loop.endings import (
+    answer,
+    fail_question,
+    next_question,
+    reject_answer,
+    stop_thinking,
+    with_answer,
+)
+from outlast.loop.events import (
+    ConversationHeld,
+    ConversationReleased,
+    DecisionReceived,
+    PersonSpoke,
+    RequestClaimed,
+)
+from outlast.loop.items import Item, message_of_person
+from outlast.loop.state import (
+    Answer,
+    Gate,
+    Hold,
+    Lent,
+    LoopState,
+    Words,
+    claim_problem,
+    decision_problem,
+    hold_problem,
+    line_call,
+    release_problem,
+    revised,
+    say_problem,
+    sender_of,
+)
+from outlast.loop.transcript import replace_answer, with_call, with_ignored
+from outlast.loop.values import Failure, JsonObject
+
+# --- Requests, votes, claims -----------------------------------------------------------------------
+
+
+def decision_received(state: LoopState, event: DecisionReceived) -> LoopState:
+    """Count a decision for every waiting request that it covers."""
+    decision = event.decision
+    if votes.is_repeated(state.approvals, decision):
+        return state
+    problem = decision_problem(state, event)
+    if problem is not None:
+        what = f"decision {decision.type:.20} for {decision.request_id:.80}{_by(decision.person)}"
+        return with_ignored(state, event.at_ms, what, problem)
+    sender = sender_of(state, event.at_ms, verified=event.verified)
+    return _take_decision(state, decision, sender)
+
+
+def _take_decision(state: LoopState, decision: Decision, sender: votes.Sender) -> LoopState:
+    """Count an accepted decision for every waiting request that it covers."""
+    decided = next(one for one in state.approvals if one.id == decision.request_id)
+    covered = {decided.id}
+    if decision.remember:
+        is_exact = decision.remember_scope == "tool_with_args"
+        kept = Remembered(
+            agent=decided.agent,
+            name=decided.name,
+            decision=decision,
+            args_digest=decided.args_digest if is_exact else None,
+            question=len(state.answers) if decision.remember_until == "run" else None,
+            verified=sender.verified,
+        )
+        state = revised(state, remembered=(*state.remembered, kept))
+        covered |= {one.id for one in state.approvals if covers(kept, one, sender)}
+    for request in state.approvals:
+        if request.id in covered:
+            newer = votes.voted(request, decision, sender, _arguments_of(state, request))
+            state = with_request(state, newer)
+            state = settle_call(state, newer)
+    return revised(state, starts=True)
+
+
+def covers(kept: Remembered, request: ApprovalRequest, sender: votes.Sender) -> bool:
+    """Whether a remembered decision also decides another waiting request."""
+    same = (request.agent, request.name) == (kept.agent, kept.name)
+    if not same or kept.args_digest not in {None, request.args_digest}:
+        return False
+    made = kept.decision.seen
+    if made is not None and (made.tool, made.policy) != (request.seen.tool, request.seen.policy):
+        return False  # the tool or the policy has changed since
+    decision = replace(kept.decision, request_id=request.id, args_digest=None, seen=None)
+    return votes.refusal((request,), decision, sender) is None
+
+
+def remembered(state: LoopState, call: Call) -> Remembered | None:
+    """Return the newest decision for this call of a tool by this agent.
+
+    One for exactly these arguments comes before one for all calls.
+    """
+    fitting = [
+        one
+        for one in reversed(state.remembered)
+        if (one.agent, one.name) == (state.agent, call.name)
+        and one.question in {None, len(state.answers)}
+        and (one.args_digest is None or one.args_digest == digest(call.arguments))
+    ]
+    return next((one for one in fitting if one.args_digest is not None), next(iter(fitting), None))
+
+
+def _arguments_of(state: LoopState, request: ApprovalRequest) -> str:
+    """Return all arguments under review, also those that reviewers do not see."""
+    if request.kind == "budget":
+        return request.arguments
+    if state.gate is not None:
+        return effect_factory.answer_arguments(state.gate.output)
+    return next(one.arguments for one in state.calls if one.approval == request.id)
+
+
+def request_claimed(state: LoopState, event: RequestClaimed) -> LoopState:
+    """Note who works on a request, and until when."""
+    problem = claim_problem(state, event)
+    if problem is not None:
+        what = f"claim of {event.request_id:.80}{_by(event.person)}"
+        return with_ignored(state, event.at_ms, what, problem)
+    request = next(one for one in state.approvals if one.id == event.request_id)
+    by = event.to or event.person.subject
+    return with_request(state, votes.claimed(request, by, event.minutes, event.at_ms))
+
+
+def with_request(state: LoopState, request: ApprovalRequest) -> LoopState:
+    """Return the state with one of its requests replaced."""
+    approvals = tuple(request if one.id == request.id else one for one in state.approvals)
+    return revised(state, approvals=approvals)
+
+
+# --- What a settled request does -------------------------------------------------------------------
+
+_WHY_NOT: Final[dict[ApprovalStatus, str]] = {
+    "expired": phrases.ANSWER_EXPIRED,
+    "superseded": phrases.ANSWER_SUPERSEDED,
+}
+"""What the model reads about an answer that nobody approved."""
+
+
+def ask_people(state: LoopState, index: int, request: ApprovalRequest) -> LoopState:
+    """Let a call wait for its approval."""
+    call = state.calls[index]
+    state = revised(state, approvals=(*state.approvals, request))
+    return with_call(state, index, replace(call, status="waiting", approval=request.id))
+
+
+def settle_call(state: LoopState, request: ApprovalRequest) -> LoopState:
+    """Let the call of a settled request run, or give it its output."""
+    found = (at for at, one in enumerate(state.calls) if one.approval == request.id)
+    index = next(found, None)
+    if request.status == "pending" or index is None:
+        return state
+    call = state.calls[index]
+    if request.status in {"approved", "edited"}:
+        call = replace(call, evidence=effect_factory.evidence_of(request, call.arguments))
+        if request.edited is not None:
+            call = replace(call, arguments=request.edited, edited=True)
+        status: CallStatus = "held" if call.plan.kind == "handoff" else "planned"
+        return with_call(state, index, replace(call, status=status))
+    if request.status == "expired":
+        return with_call(state, index, replace(call, status="settled", output=phrases.EXPIRED))
+    assert request.decision is not None  # noqa: S101  only a decision rejects or responds
+    if request.status == "responded":
+        output = phrases.as_text(request.decision.response)
+        return with_call(state, index, replace(call, status="settled", output=output))
+    return with_call(state, index, rejected(call, request.decision))
+
+
+def rejected(call: Call, decision: Decision) -> Call:
+    """Return a call that a person rejected; the model reads why."""
+    output = decision.message or call.plan.rejection or phrases.REJECTED
+    return replace(call, status="settled", output=output)
+
+
+def settle_gate(state: LoopState, gate: Gate) -> LoopState:
+    """Give the answer that a person approved, or let the model answer anew; extend a budget."""
+    request = next(one for one in state.approvals if one.id == gate.request_id)
+    if gate.budget is not None:
+        phase = "acting" if state.phase == "acting" else "turned"
+        state = revised(state, gate=None, phase=phase)
+        return _settle_budget(state, gate.budget, request)
+    if request.status in _WHY_NOT or request.status == "rejected":
+        why = request.decision.message if request.decision else _WHY_NOT.get(request.status)
+        return reject_answer(state, gate, why)
+    state = revised(state, gate=None)
+    if request.status != "responded" and request.edited is None:
+        return answer(ledger.queue(state), gate.output, gate.item)
+    output = effect_factory.answer_of_person(request)
+    state, index = replace_answer(state, gate.item, output)
+    return answer(ledger.queue(state), output, index)
+
+
+def _settle_budget(state: LoopState, index: int, request: ApprovalRequest) -> LoopState:
+    """Go on with more of a budget, or fail the question."""
+    if request.status not in {"approved", "edited"}:
+        why = request.decision.message if request.decision else None
+        return fail_question(state, _budget_failure(state, index, why))
+    wanted: JsonObject = json.loads(request.edited or request.arguments)
+    return revised(state, extended=(*state.extended, (index, int(wanted["extend_by"]))))
+
+
+# --- Budgets that are used up ----------------------------------------------------------------------
+
+
+def ask_to_go_on(state: LoopState, index: int, at_ms: int, agent: str = "") -> LoopState:
+    """Request more of a budget that is used up, from people or the parent; or fail the question."""
+    budget = state.start.budgets[index]
+    phase = "acting" if state.phase == "acting" else "asking"
+    if budget.lent is not None and state.start.parent is not None:
+        wants = state.wants if index in state.wants else (*state.wants, index)
+        return revised(state, phase=phase, wants=wants)
+    if budget.terms is None:
+        return fail_question(state, _budget_failure(state, index, None))
+    request = effect_factory.budget_approval(state, index, budget.terms, at_ms, agent)
+    gate = Gate(request_id=request.id, budget=index)
+    return revised(state, phase=phase, approvals=(*state.approvals, request), gate=gate)
+
+
+def lend_more(state: LoopState, lent: Lent, index: int, at_ms: int) -> LoopState:
+    """Lend a nested run more of a budget, or ask for more of it if nothing is left."""
+    if spending.left(state, index, lent.target) <= 0:
+        return ask_to_go_on(state, index, at_ms, lent.target)
+    return spending.with_more(state, lent, index)
+
+
+def _budget_failure(state: LoopState, index: int, why: str | None) -> Failure:
+    message = phrases.budget_used_up(spending.described(state, index), why)
+    return Failure(code="budget_exceeded", message=message)
+
+
+# --- Takeover: a person has the conversation -------------------------------------------------------
+
+
+def conversation_held(state: LoopState, event: ConversationHeld) -> LoopState:
+    """Give the conversation to a person, as soon as the turn is over.
+
+    Meanwhile no time passes for effect_factory.
+    """
+    by = event.to or event.person.subject
+    problem = hold_problem(state, event)
+    if problem is not None:
+        return with_ignored(state, event.at_ms, f"hold{_by(event.person)}", problem)
+    if state.hold is not None:  # handed over, or taken from somebody: the agent waits already
+        changes = by != state.hold.by
+        handed = replace(state.hold, by=by, at_ms=event.at_ms)
+        return revised(state, hold=handed) if changes else state
+    pending = tuple(votes.paused(one, event.at_ms) for one in state.approvals)
+    state = revised(state, hold=Hold(by=by, at_ms=event.at_ms), approvals=pending)
+    if state.phase == "idle":
+        return revised(state, phase="turned")
+    if state.phase == "thinking" and event.mode == "cancel" and line_call(state) is None:
+        return stop_thinking(state)
+    return state
+
+
+def leave_to_person(state: LoopState) -> LoopState:
+    """Leave the conversation to the person who has it, once guardrails judged what was said."""
+    if not state.unsaid:
+        return revised(state, phase="held")
+    words = state.unsaid[0]
+    said = Item("message", message_of_person(words.text), words.person.subject)
+    check = effect_factory.input_check(state, "said", (said,))
+    return effect_factory.issue(revised(state, phase="checking"), check)
+
+
+def person_spoke(state: LoopState, event: PersonSpoke) -> LoopState:
+    """Let the user read a person's words, which answer the user's open messages.
+
+    Where output guardrails judge them, they wait for that, and for the end of the turn.
+    """
+    problem = say_problem(state, event.person, event.at_ms, verified=event.verified)
+    if problem is not None:
+        return with_ignored(state, event.at_ms, f"say{_by(event.person)}", problem)
+    hold, person = state.hold, event.person
+    if hold is None or event.message_id in hold.said:
+        return state
+    state = revised(state, hold=replace(hold, said=(*hold.said, event.message_id)))
+    words = Words(text=event.text, person=person)
+    if "check_said" not in state.required_steps:
+        return _say(state, words)
+    phase = "turned" if state.phase == "held" else state.phase
+    return revised(state, unsaid=(*state.unsaid, words), phase=phase)
+
+
+def _say(state: LoopState, words: Words) -> LoopState:
+    """Record a person's words; the model reads first whose they are."""
+    hold = state.hold
+    by = words.person.subject
+    if hold is not None and hold.speaker != by:
+        told = phrases.taken_over(_shown_name(words.person))
+        note: JsonObject = {"role": "developer", "content": told}
+        state = revised(
+            state,
+            items=(*state.items, Item("note", note)),
+            hold=replace(hold, speaker=by),
+        )
+    index = len(state.items)
+    said = Item("message", message_of_person(words.text), by)
+    state = revised(state, items=(*state.items, said))
+    if state.phase != "held":
+        return state
+    state = ledger.queue(ledger.answer_unchecked(state, index))
+    if not state.question.answering:
+        return state
+    answer = Answer(state.question.answering, index, state.agent)
+    return with_answer(state, answer, words.text, None)
+
+
+def said_checked(state: LoopState, failure: Failure | None, at_ms: int) -> LoopState:
+    """Say what output guardrails passed, and tell people of what they did not."""
+    words, *rest = state.unsaid
+    state = revised(state, unsaid=tuple(rest), phase="held")
+    if failure is None:
+        state = _say(state, words)
+    else:
+        state = with_ignored(state, at_ms, f"say{_by(words.person)}", failure.message)
+    return revised(state, phase="turned")
+
+
+def conversation_released(state: LoopState, event: ConversationReleased) -> LoopState:
+    """Give the conversation back to an agent, which answers the open messages."""
+    problem = release_problem(state, event.person, event.to, event.at_ms, verified=event.verified)
+    if problem is not None:
+        return with_ignored(state, event.at_ms, f"release{_by(event.person)}", problem)
+    by = _shown_name(event.person)
+    spoke = state.hold is not None and state.hold.speaker is not None
+    told: JsonObject = {
+        "role": "developer",
+        "content": phrases.released(by, event.note, spoke=spoke),
+    }
+    note = Item("note", told)
+    pending = tuple(votes.resumed(one, event.at_ms) for one in state.approvals)
+    state = revised(state, hold=None, starts=True, approvals=pending, items=(*state.items, note))
+    if event.to and event.to != state.agent:
+        path = (*state.handoff_path, event.to)
+        state = revised(state, agent=event.to, model="", required_steps=(), handoff_path=path)
+    if state.phase != "held":
+        return state
+    if state.question.answering:
+        return revised(state, phase="turned")
+    return next_question(state)
+
+
+def _shown_name(person: Person) -> str:
+    """Return a person's name as the model reads it."""
+    return person.display or person.subject or "A person"
+
+
+def _by(person: Person) -> str:
+    return f" by {person.subject:.80}" if person.subject else ""
