@@ -28,8 +28,7 @@ from outlast.loop.events import (
     RequestClaimed,
     RetryRequested,
 )
-from outlast.loop.state import (
-    LoopState,
+from outlast.loop.problems import (
     claim_problem,
     decision_problem,
     hold_problem,
@@ -39,6 +38,9 @@ from outlast.loop.state import (
     retry_problem,
     say_problem,
     withdraw_problem,
+)
+from outlast.loop.state import (
+    LoopState,
 )
 from outlast.loop.values import Failure, Json
 from outlast.loop.votes import is_repeated

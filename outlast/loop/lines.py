@@ -6,12 +6,14 @@ from outlast.loop import effect_factory, ledger, line_tokens, phrases
 from outlast.loop.effects import HoldLine
 from outlast.loop.events import LineAttached, LineReplied
 from outlast.loop.items import Message
+from outlast.loop.problems import (
+    line_problem,
+)
 from outlast.loop.state import (
     LoopState,
     has_message,
     line_call,
     line_of,
-    line_problem,
     revised,
 )
 from outlast.loop.transcript import (

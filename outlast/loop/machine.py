@@ -36,7 +36,7 @@ The life of a run, one phase after the other:
                   --ConversationReleased--> turned | idle
     any           --CancelRequested-->   closing         now, or when the turn is over
     closing       --SessionSaved-->      closed          everything is saved
-    any           --EffectFailed-->      see `_effect_failed`
+    any           --EffectFailed-->      see `effect_results.py`
 
 `turned`, `finalizing` and `closing` need no further event: `_rest` leaves them, unless input
 guardrails still run beside the model, or the session is still being saved.
@@ -62,12 +62,12 @@ to cancel.
 `effect_factory.py` makes; `invariants.py` checks the state after every event.
 """
 
-from typing import Final, assert_never
+from typing import Final
 
 from outlast.loop import (
     effect_factory,
+    effect_results,
     endings,
-    ledger,
     lines,
     people,
     phrases,
@@ -76,38 +76,14 @@ from outlast.loop import (
     votes,
 )
 from outlast.loop.approvals import ApprovalRequest
-from outlast.loop.checks import CheckResult
 from outlast.loop.effects import (
     STOPPED_AT_THE_END,
-    AgentFinished,
-    AnswerFinalized,
-    CallModel,
     CancelEffect,
-    CheckInput,
     Command,
-    Effect,
     EffectEvent,
-    EffectFailed,
-    FinalizeAnswer,
-    HandoffFinished,
-    HoldLine,
-    InputChecked,
-    ItemsOffloaded,
     LendBudget,
-    LineEnded,
-    ModelReplied,
     NotifyAfterEnd,
     NotifyPeople,
-    OffloadItems,
-    PeopleNotified,
-    PrepareRun,
-    RunAgent,
-    RunHandoff,
-    RunPrepared,
-    RunTool,
-    SaveSession,
-    SessionSaved,
-    ToolFinished,
 )
 from outlast.loop.events import (
     BudgetLent,
@@ -131,34 +107,27 @@ from outlast.loop.events import (
     SignalUnreadable,
     TimePassed,
 )
-from outlast.loop.notices import Notice, Undelivered, notices, undelivered
+from outlast.loop.notices import Notice, notices
+from outlast.loop.problems import (
+    is_known,
+    judged_at_ms,
+)
 from outlast.loop.state import (
-    Blocked,
     LoopState,
     Server,
     Start,
     Step,
-    decision_problem,
     is_being_checked,
-    is_known,
-    judged_at_ms,
     may_save,
     revised,
-    sender_of,
     waits_for_people,
 )
 from outlast.loop.transcript import (
-    call_of,
     needs_offload,
-    take_offload,
-    with_call,
     with_ignored,
     with_inline_size,
 )
 from outlast.loop.values import Failure
-
-MOST_UNDELIVERED: Final = 50
-"""How many undelivered notices a run keeps."""
 
 NONCES_KEPT_MS: Final = 30 * 60_000
 """How long a signed action is known. Workers refuse one that was signed much earlier."""
@@ -218,7 +187,7 @@ def _rest(before: LoopState, state: LoopState, at_ms: int) -> LoopState:
         state, weighed_up_to = with_inline_size(state, weighed_up_to), len(state.items)
         newer = state if state.phase == "closed" else _go_on(state, at_ms)
         if newer is state:
-            return _without_stale_blocks(state)
+            return effect_results.without_stale_blocks(state)
         state = newer
 
 
@@ -359,7 +328,7 @@ def _take_event(  # noqa: C901, PLR0911, PLR0912  a row for each event
         case MessageWithdrawn():
             return turns.message_withdrawn(state, event)
         case DecisionReceived():
-            return _decision_received(state, event)
+            return effect_results.decision_received(state, event)
         case RequestClaimed():
             return people.request_claimed(state, event)
         case ConversationHeld():
@@ -383,11 +352,11 @@ def _take_event(  # noqa: C901, PLR0911, PLR0912  a row for each event
         case RunEnded():
             return endings.run_ended(state, event)
         case EffectBlocked():
-            return _effect_blocked(state, event)
+            return effect_results.effect_blocked(state, event)
         case SignalUnreadable():
             return with_ignored(state, event.at_ms, event.name, event.problem)
         case _:
-            return _effect_answered(state, event)
+            return effect_results.effect_answered(state, event)
 
 
 def _run_started(event: RunStarted) -> LoopState:
@@ -417,144 +386,3 @@ def _run_started(event: RunStarted) -> LoopState:
         remembered=event.remembered,
     )
     return effect_factory.issue(state, effect_factory.preparation(state))
-
-
-def _effect_answered(state: LoopState, event: EffectEvent) -> LoopState:
-    effect = next((one for one in state.pending if one.effect == event.effect), None)
-    if effect is None:
-        return state
-    rest = revised(state, pending=tuple(one for one in state.pending if one is not effect))
-    if isinstance(event, EffectFailed):
-        return _effect_failed(rest, effect, event.failure, event.at_ms)
-    return _effect_done(rest, effect, event) or state
-
-
-def _effect_done(  # noqa: C901, PLR0911  a row for each effect
-    rest: LoopState, effect: Effect, event: EffectEvent
-) -> LoopState | None:
-    """Apply the result of an effect; None if the event answers another kind of effect."""
-    if isinstance(effect, OffloadItems):
-        if not isinstance(event, ItemsOffloaded):
-            return None
-        return take_offload(rest, effect, event.result)
-    if isinstance(effect, NotifyPeople):
-        if not isinstance(event, PeopleNotified):
-            return None
-        return _with_undelivered(rest, event.result.undelivered)
-    match effect, event:
-        case PrepareRun(), RunPrepared():
-            return turns.run_prepared(rest, event.result)
-        case CheckInput(), InputChecked():
-            return turns.input_checked(rest, effect, event.result, event.at_ms)
-        case CallModel(), ModelReplied():
-            return turns.model_replied(rest, event.result, event.at_ms)
-        case RunTool(), ToolFinished():
-            return turns.tool_finished(rest, effect, event.result, event.at_ms)
-        case RunAgent(), AgentFinished():
-            return turns.agent_finished(rest, effect, event.result, event.at_ms)
-        case RunHandoff(), HandoffFinished():
-            return turns.handed_over(rest, event.result, event.at_ms)
-        case FinalizeAnswer(), AnswerFinalized():
-            return endings.answer_finalized(rest, event.result, event.at_ms)
-        case SaveSession(), SessionSaved():
-            return ledger.saved(rest)
-        case HoldLine(), LineEnded():
-            return lines.reroute_model_call(rest)
-        case _:
-            return None
-
-
-def _effect_failed(state: LoopState, effect: Effect, failure: Failure, at_ms: int) -> LoopState:
-    """Turn a call's failure into its output, unless its plan is fatal; end the run otherwise.
-
-    A run that cannot be prepared closes, even a conversation: it has no agent.
-    """
-    match effect:
-        case PrepareRun():
-            return endings.close(revised(state, failure=failure), "failed")
-        case CheckInput():
-            return turns.input_checked(state, effect, CheckResult(failure=failure), at_ms)
-        case CallModel() | RunHandoff():
-            return endings.fail_question(state, failure)
-        case FinalizeAnswer():
-            return endings.finalizing_failed(state, failure)
-        case SaveSession():
-            return endings.saving_failed(state, failure, at_ms)
-        case HoldLine():  # nobody has heard of the line for too long
-            return lines.reroute_model_call(state)
-        case NotifyPeople():  # a run does not depend on who hears of it
-            lost = tuple(undelivered(one, failure.message) for one in effect.notices)
-            return _with_undelivered(state, lost)
-        case OffloadItems():  # large content stays inline until a worker can store it
-            return revised(state, stores=False)
-        case RunTool() | RunAgent():
-            return turns.call_failed(state, effect, failure)
-        case _:
-            assert_never(effect)
-
-
-def _effect_blocked(state: LoopState, event: EffectBlocked) -> LoopState:
-    """Show that no worker can carry out an effect, until one can."""
-    effect = next((one for one in state.pending if one.effect == event.effect), None)
-    if effect is None:
-        return state
-    others = tuple(one for one in state.blocked if one.effect != event.effect)
-    if not event.lacks:
-        return revised(state, blocked=others) if others != state.blocked else state
-    request = effect_factory.blocked_effect(state, effect, event.lacks, event.at_ms)
-    newest = Blocked(effect=event.effect, at_ms=event.at_ms, lacks=event.lacks, request=request)
-    return revised(state, blocked=(*others, newest))
-
-
-def _without_stale_blocks(state: LoopState) -> LoopState:
-    """Forget the blocks of effects that are no longer pending."""
-    if not state.blocked:
-        return state
-    pending = {effect.effect for effect in state.pending}
-    kept = tuple(one for one in state.blocked if one.effect in pending)
-    return state if kept == state.blocked else revised(state, blocked=kept)
-
-
-def _decision_received(state: LoopState, event: DecisionReceived) -> LoopState:
-    """Count a decision; one about a blocked effect gives the effect up."""
-    given_up = (
-        (block, request)
-        for block in state.blocked
-        if (request := block.request) is not None and request.id == event.decision.request_id
-    )
-    block, request = next(given_up, (None, None))
-    if block is None or request is None or decision_problem(state, event) is not None:
-        return people.decision_received(state, event)
-    sender = sender_of(state, event.at_ms, verified=event.verified)
-    request = votes.voted(request, event.decision, sender, request.arguments)
-    return _give_up(state, block, request)
-
-
-def _give_up(state: LoopState, block: Blocked, request: ApprovalRequest) -> LoopState:
-    """Go on without an effect that no worker can carry out: a person does not wait any more.
-
-    The model reads a call's output. Anything else fails as if it had failed by itself.
-    """
-    effect = next(one for one in state.pending if one.effect == block.effect)
-    decision = request.decision
-    assert decision is not None  # noqa: S101  one person is enough to reject
-    pending = tuple(one for one in state.pending if one is not effect)
-    approvals = (*state.approvals, request)
-    state = revised(state, pending=pending, approvals=approvals, starts=True)
-    if isinstance(effect, RunTool):
-        index = call_of(state, effect)
-        return with_call(state, index, people.rejected(state.calls[index], decision))
-    if isinstance(effect, RunHandoff):
-        call = people.rejected(state.calls[0], decision)
-        return revised(state, phase="acting", calls=(call,))
-    message = phrases.given_up(decision.by, block.lacks, decision.message)
-    failure = Failure(code="user_error", message=message)
-    if isinstance(effect, CallModel | CheckInput):  # a handler would wait for the worker, too
-        return endings.settle_unanswered(state, failure)
-    return _effect_failed(state, effect, failure, block.at_ms)
-
-
-def _with_undelivered(state: LoopState, lost: tuple[Undelivered, ...]) -> LoopState:
-    """Keep the newest notices that nobody has heard of."""
-    newest = (*state.undelivered, *lost)[-MOST_UNDELIVERED:]
-    return revised(state, undelivered=newest) if lost else state

@@ -24,6 +24,14 @@ from outlast.loop.events import (
     RequestClaimed,
 )
 from outlast.loop.items import Item, message_of_person
+from outlast.loop.problems import (
+    claim_problem,
+    decision_problem,
+    hold_problem,
+    release_problem,
+    say_problem,
+    sender_of,
+)
 from outlast.loop.state import (
     Answer,
     Gate,
@@ -31,14 +39,8 @@ from outlast.loop.state import (
     Lent,
     LoopState,
     Words,
-    claim_problem,
-    decision_problem,
-    hold_problem,
     line_call,
-    release_problem,
     revised,
-    say_problem,
-    sender_of,
 )
 from outlast.loop.transcript import replace_answer, with_call, with_ignored
 from outlast.loop.values import Failure, JsonObject

@@ -44,17 +44,19 @@ from outlast.loop.people import (
     remembered,
     said_checked,
 )
+from outlast.loop.problems import (
+    retry_problem,
+    sender_of,
+    withdraw_problem,
+)
 from outlast.loop.state import (
     LoopState,
     NestedRequests,
     has_message,
     is_being_checked,
     line_call,
-    retry_problem,
     revised,
-    sender_of,
     waits_for_people,
-    withdraw_problem,
 )
 from outlast.loop.transcript import (
     begin_question,

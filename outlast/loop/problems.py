@@ -1,0 +1,175 @@
+"""Why a person or a program may not do something in a run now; None if they may.
+
+`advance` and the validators of updates ask the same functions, so that what was accepted counts.
+"""
+
+from outlast.loop.approvals import ApprovalRequest, Person
+from outlast.loop.canonical import same_person
+from outlast.loop.events import ConversationHeld, DecisionReceived, HumanAction, RequestClaimed
+from outlast.loop.state import Hold, LoopState
+from outlast.loop.votes import (
+    Sender,
+    aged,
+    claim_refusal,
+    person_problem,
+    recipient_problem,
+    refusal,
+)
+
+
+def withdraw_problem(state: LoopState, message_id: str) -> str | None:
+    """Return why a message cannot be withdrawn, or None if no question has taken it yet."""
+    rest = [one for one in state.inbox if one.id != message_id]
+    is_begun = state.phase == "preparing" or (not rest and state.phase in {"turned", "closing"})
+    if len(rest) == len(state.inbox) or is_begun:
+        return "No such message waits: the run has taken it, or never had it."
+    return None
+
+
+def retry_problem(state: LoopState, answers: int) -> str | None:
+    """Return why the last question cannot be retried, or None if it can.
+
+    Args:
+        state: the state of the run.
+        answers: the number of answers that the run had for whoever asks.
+    """
+    if state.phase != "idle":
+        return f"The run is {state.status}: only an open conversation at rest retries a question."
+    if state.failure is None:
+        return "The last question has an answer, so there is nothing to retry."
+    if len(state.answers) != answers:
+        return "Another question has been asked since, so this one cannot be retried."
+    if state.start.max_turns == 0:
+        return "The run was started with max_turns=0, so it may not call a model."
+    return None
+
+
+def line_problem(state: LoopState) -> str | None:
+    """Return why no realtime line can be attached, or None if one can."""
+    if state.phase in {"closing", "closed"}:
+        return "The run has ended. Start a new one."
+    if state.start.max_turns == 0:
+        return "The run allows no model calls, because it was started with max_turns=0."
+    return None
+
+
+def sender_of(state: LoopState, at_ms: int, *, verified: bool) -> Sender:
+    """Return the circumstances of what a person does in a run."""
+    holder = None if state.start.parent is not None else state.hold.by if state.hold else ""
+    return Sender(at_ms=at_ms, verified=verified, requester=state.start.requester, holder=holder)
+
+
+def is_known(state: LoopState, nonce: str) -> bool:
+    """Whether a signed action has reached the run before."""
+    return nonce != "" and any(one == nonce for _, one in state.nonces)
+
+
+def judged_at_ms(state: LoopState, event: HumanAction) -> int:
+    """Return the time at which a person's action is judged: when it was made, if that is known.
+
+    Where no worker ran, a decision that came before the expiry of its request reaches the run
+    after it. A signed one has its time. Without it, what stops a call counts as made in time, and
+    what runs a call does not.
+    """
+    made = event.made_at_ms
+    if event.verified and made is not None:
+        return min(max(made, state.at_ms), event.at_ms)
+    stops = isinstance(event, DecisionReceived) and event.decision.type in {"reject", "respond"}
+    return min(state.at_ms, event.at_ms) if stops else event.at_ms
+
+
+def decision_problem(state: LoopState, event: DecisionReceived) -> str | None:
+    """Return why a decision does not count, or None if it does.
+
+    Whether its request had expired is judged at the time when it was made; whether somebody else
+    works on the request, when it comes.
+    """
+    sender = sender_of(state, event.at_ms, verified=event.verified)
+    blocked = (one.request for one in state.blocked if one.request is not None)
+    requests = [*_aged(state, judged_at_ms(state, event)), *blocked]
+    return refusal(requests, event.decision, sender, _of_nested(state))
+
+
+def claim_problem(state: LoopState, event: RequestClaimed) -> str | None:
+    """Return why a person cannot claim a request, or hand their claim over; None if they can."""
+    sender = sender_of(state, event.at_ms, verified=event.verified)
+    return claim_refusal(
+        _aged(state, event.at_ms),
+        event.request_id,
+        event.person,
+        sender,
+        force=event.force,
+        to=event.to,
+        nested=_of_nested(state),
+    )
+
+
+def _of_nested(state: LoopState) -> list[ApprovalRequest]:
+    return [request for one in state.nested for request in one.requests]
+
+
+def _aged(state: LoopState, at_ms: int) -> list[ApprovalRequest]:
+    return [aged(request, at_ms) for request in state.approvals]
+
+
+def hold_problem(state: LoopState, event: ConversationHeld) -> str | None:
+    """Return why a person cannot take the conversation over, or hand it over; None if they can."""
+    if state.phase in {"new", "closing", "closed"}:
+        return "The run has ended. Start a new one."
+    if event.to and state.hold is None:
+        return "Nobody has the conversation. Hold it first."
+    problem = _takeover_problem(
+        state, event.person, event.at_ms, verified=event.verified, to=event.to
+    )
+    if problem is not None or event.force or state.hold is None:
+        return problem
+    return None if _holds(state.hold, event.person) else _of_another(state.hold)
+
+
+def say_problem(state: LoopState, person: Person, at_ms: int, *, verified: bool) -> str | None:
+    """Return why a person cannot speak for the team, or release the conversation."""
+    if state.hold is None:
+        return "Nobody has the conversation. Hold it first."
+    if state.phase in {"preparing", "closing", "closed"}:
+        return f"The run is {state.phase}."
+    problem = _takeover_problem(state, person, at_ms, verified=verified)
+    if problem is not None or _holds(state.hold, person):
+        return problem
+    return _of_another(state.hold)
+
+
+def _holds(hold: Hold, person: Person) -> bool:
+    return same_person(hold.by, person.subject)
+
+
+def _of_another(hold: Hold) -> str:
+    return (
+        f"{hold.by or 'A person'} has the conversation. Only who has it speaks in it, releases it "
+        "and hands it over; `force` takes it from them."
+    )
+
+
+def release_problem(
+    state: LoopState, person: Person, to: str, at_ms: int, *, verified: bool
+) -> str | None:
+    """Return why a person cannot release the conversation to an agent, or None if they can."""
+    problem = say_problem(state, person, at_ms, verified=verified)
+    if problem is None and state.unsaid:
+        return "Guardrails still judge what was said to the user. Release again in a moment."
+    if problem is None and state.phase != "held" and to not in {"", state.agent}:
+        return (
+            f"The turn of {state.agent} is not over, so {to:.80} cannot go on yet. Release without "
+            "`to`, or again when the run is held."
+        )
+    return problem
+
+
+def _takeover_problem(
+    state: LoopState, person: Person, at_ms: int, *, verified: bool, to: str = ""
+) -> str | None:
+    terms = state.start.takeover
+    sender = sender_of(state, at_ms, verified=verified)
+    problem = person_problem(terms, (terms.audience,), person, sender)
+    if problem is None and to:
+        problem = recipient_problem(terms, (terms.audience,), to, sender)
+    return f"Taking over the conversation{problem}" if problem else None
