@@ -106,7 +106,7 @@ async def _spent(worker: WorkerDeps, request: EffectRequest[Any], calls: int) ->
 
 async def _repeat(worker: WorkerDeps, request: EffectRequest[Any], calls: int) -> None:
     for _ in range(calls):
-        whole = await whole_request(worker.content, request)
+        whole = await whole_request(worker, request)
         result = await attempt_effect(worker, whole, FIRST)
         records.write(await recorded_result(worker.content, whole, result))
 

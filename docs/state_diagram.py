@@ -61,7 +61,6 @@ from outlast.loop.events import (
     MessageReceived,
     MessageWithdrawn,
     NestedReported,
-    Parent,
     PersonSpoke,
     RequestClaimed,
     RetryRequested,
@@ -72,7 +71,13 @@ from outlast.loop.events import (
 )
 from outlast.loop.items import Message
 from outlast.loop.machine import advance
-from outlast.loop.state import LoopState, Start
+from outlast.loop.start import (
+    Parent,
+    Start,
+)
+from outlast.loop.state import (
+    LoopState,
+)
 from outlast.loop.stored import OFFLOAD_ABOVE, Offload
 from outlast.loop.values import Failure, JsonObject
 
@@ -231,25 +236,30 @@ def _goes_wrong(event: Event) -> bool:
 
 def _starts() -> Iterator[RunStarted]:
     """Yield the kinds of runs: plain, kept open, with a session, with budgets, nested and so on."""
-    run = RunStarted(at_ms=0, run_id="r", agent="A", message=_message("m0"), max_turns=2)
-    yield run
-    yield replace(run, keep_open=True)
-    yield replace(run, session=True)
-    yield replace(run, handled=("*",))
-    yield replace(run, keep_open=True, budgets=(Budget(of="model_calls", limit=1, terms=SHORT),))
-    yield replace(run, budgets=(Budget(of="model_calls", limit=1),))
+    start = Start(max_turns=2)
+    run = RunStarted(at_ms=0, run_id="r", agent="A", message=_message("m0"), start=start)
     large = Message("m0", ({"role": "user", "content": LARGE},))
     yield replace(run, run_id="large", message=large)
-    yield replace(
-        run,
-        parent=Parent(run_id="p", prefix="e1."),
-        budgets=(Budget(of="model_calls", limit=1, lent=0),),
-        settings={},
-        context_type="dict",
-        chain_id="c",
-        requester="rob",
-        takeover=SHORT,
-    )
+    asking = (Budget(of="model_calls", limit=1, terms=SHORT),)
+    for one in (
+        start,
+        replace(start, keep_open=True),
+        replace(start, session=True),
+        replace(start, handled=("*",)),
+        replace(start, keep_open=True, budgets=asking),
+        replace(start, budgets=(Budget(of="model_calls", limit=1),)),
+        replace(
+            start,
+            parent=Parent(run_id="p", prefix="e1."),
+            budgets=(Budget(of="model_calls", limit=1, lent=0),),
+            settings={},
+            context_type="dict",
+            chain_id="c",
+            requester="rob",
+            takeover=SHORT,
+        ),
+    ):
+        yield replace(run, start=one)
 
 
 def _events(state: LoopState, depth: int) -> Iterator[Event]:

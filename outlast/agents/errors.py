@@ -181,8 +181,8 @@ class _GuardrailTripwire(Exception):
         self, message: str = "", *, guardrail_result: Any = None, run_data: Any = None
     ) -> None:
         super().__init__(message)
-        self.run_data = run_data
-        self.guardrail_result = guardrail_result
+        self.run_data: Any = run_data
+        self.guardrail_result: Any = guardrail_result
 
 
 class InputGuardrailTripwireTriggered(_GuardrailTripwire, AgentsException):
@@ -212,9 +212,9 @@ class _ToolGuardrailTripwire(Exception):
         if guardrail is not None:
             message = message or f"A {type(guardrail).__name__} triggered its tripwire."
         super().__init__(message)
-        self.run_data = run_data
-        self.guardrail = guardrail
-        self.output = output
+        self.run_data: Any = run_data
+        self.guardrail: Any = guardrail
+        self.output: Any = output
 
 
 class ToolInputGuardrailTripwireTriggered(_ToolGuardrailTripwire, AgentsException):

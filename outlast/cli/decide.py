@@ -371,7 +371,7 @@ class _Chosen:
 
     def _circumstances(self) -> "Sender":
         """Return the circumstances of a decision; the run itself checks the proof."""
-        from outlast.loop.state import sender_of
+        from outlast.loop.problems import sender_of
 
         return sender_of(self.state, now_ms(), verified=True)
 

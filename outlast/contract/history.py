@@ -75,6 +75,7 @@ from outlast.loop.events import (
 )
 from outlast.loop.items import Message
 from outlast.loop.machine import advance
+from outlast.loop.start import Start
 from outlast.loop.state import LoopState
 from outlast.loop.values import Failure, Json, JsonObject, Usage
 
@@ -88,24 +89,28 @@ def started(run_id: str, record: RunInput, at_ms: int, chain_id: str = "") -> Ru
         at_ms: the time, in milliseconds since the epoch.
         chain_id: the run id of the first of the run's histories, including those before resets.
     """
-    return RunStarted(
-        at_ms=at_ms,
-        run_id=run_id,
-        agent=record.agent,
-        message=first_message_of(record, at_ms),
-        context=record.context,
-        context_type=record.context_type,
+    start = Start(
         max_turns=record.max_turns,
         keep_open=record.keep_open or record.awaits_line,
         settings=record.settings,
+        context_type=record.context_type,
+        started_at_ms=at_ms,
         session=record.session,
-        thread=record.thread,
         handled=record.handled,
         parent=record.parent,
         chain_id=chain_id,
         requester=requester_of(record.settings),
         takeover=takeover_of(record.settings),
         budgets=budgets_of(record.settings),
+    )
+    return RunStarted(
+        at_ms=at_ms,
+        run_id=run_id,
+        agent=record.agent,
+        message=first_message_of(record, at_ms),
+        start=start,
+        context=record.context,
+        thread=record.thread,
         remembered=record.remembered,
     )
 

@@ -10,7 +10,16 @@ from outlast.loop.checks import Candidate, FinalizedAnswer
 from outlast.loop.effects import CallModel
 from outlast.loop.events import CancelRequested, RunEnded
 from outlast.loop.items import Item, last_words, refusal_of, text_of
-from outlast.loop.state import Answer, Ending, Gate, LoopState, revised, visible_item_count
+from outlast.loop.revision import (
+    revised,
+)
+from outlast.loop.state import (
+    Answer,
+    Ending,
+    Gate,
+    LoopState,
+    visible_item_count,
+)
 from outlast.loop.transcript import drop_gate, last_message, record_outputs, withhold_turn
 from outlast.loop.values import Failure, Json, JsonObject
 

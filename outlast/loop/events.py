@@ -7,37 +7,19 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from outlast.loop.approvals import (
-    DEFAULT_TERMS,
     ApprovalRequest,
-    ApprovalTerms,
     Decision,
     Person,
     Remembered,
 )
-from outlast.loop.budgets import Budget
 from outlast.loop.calls import ModelReply
 from outlast.loop.effects import EffectEvent
 from outlast.loop.items import Message
-from outlast.loop.values import DEFAULT_MAX_TURNS, Failure, Json, JsonObject, ServerThread
+from outlast.loop.start import Start
+from outlast.loop.values import Failure, Json, ServerThread
 
 CancelMode: TypeAlias = Literal["immediate", "after_turn"]
 HoldMode: TypeAlias = Literal["finish", "cancel"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parent:
-    """The parent of a nested run.
-
-    Attributes:
-        run_id: the parent's workflow id.
-        prefix: the beginning of the nested run's approval ids, so that they differ from the
-            parent's.
-        chain_id: the first execution of the run that all others are nested in.
-    """
-
-    run_id: str
-    prefix: str
-    chain_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,19 +49,9 @@ class RunStarted:
         run_id: the workflow id.
         agent: the starting agent's name.
         message: the user's message; None for a conversation that begins with a call.
+        start: the parameters of the start.
         context: the application's context as JSON.
-        context_type: the registered name of the context's type, if any.
-        max_turns: how many model calls one answer may take; None for no bound.
-        keep_open: the run stays open after an answer and accepts further messages.
-        settings: the run's settings as JSON; opaque to the loop, for the activities.
-        session: the run has a session, which its items are read from and saved to.
         thread: how the provider's server keeps the conversation.
-        handled: codes of the failures that a handler may turn into answers; `*` for all.
-        parent: the parent of a nested run.
-        chain_id: identifies the run across all its histories; unchanged by a reset.
-        requester: the person for whom the run works; empty if nobody says.
-        takeover: who may take the conversation over.
-        budgets: what the run may spend before a person decides whether it goes on.
         remembered: the decisions of the parent's conversation that apply to a nested run.
     """
 
@@ -87,19 +59,9 @@ class RunStarted:
     run_id: str
     agent: str
     message: Message | None
+    start: Start
     context: Json = None
-    context_type: str | None = None
-    max_turns: int | None = DEFAULT_MAX_TURNS
-    keep_open: bool = False
-    settings: JsonObject | None = None
-    session: bool = False
     thread: ServerThread | None = None
-    handled: tuple[str, ...] = ()
-    parent: Parent | None = None
-    chain_id: str = ""
-    requester: str = ""
-    takeover: ApprovalTerms = DEFAULT_TERMS
-    budgets: tuple[Budget, ...] = ()
     remembered: tuple[Remembered, ...] = ()
 
 

@@ -9,12 +9,14 @@ from dataclasses import replace
 
 from outlast.loop.checks import INPUT_CHECKS
 from outlast.loop.items import call_id_of
+from outlast.loop.revision import (
+    revised,
+)
 from outlast.loop.state import (
     ItemsToSave,
     LoopState,
     SaveFailure,
     is_being_checked,
-    revised,
     turn_start,
 )
 from outlast.loop.transcript import hide_from

@@ -9,12 +9,14 @@ from outlast.loop.items import Message
 from outlast.loop.problems import (
     line_problem,
 )
+from outlast.loop.revision import (
+    revised,
+)
 from outlast.loop.state import (
     LoopState,
     has_message,
     line_call,
     line_of,
-    revised,
 )
 from outlast.loop.transcript import (
     begin_question,

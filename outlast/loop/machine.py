@@ -112,14 +112,15 @@ from outlast.loop.problems import (
     is_known,
     judged_at_ms,
 )
+from outlast.loop.revision import (
+    revised,
+)
 from outlast.loop.state import (
     LoopState,
     Server,
-    Start,
     Step,
     is_being_checked,
     may_save,
-    revised,
     waits_for_people,
 )
 from outlast.loop.transcript import (
@@ -360,23 +361,9 @@ def _take_event(  # noqa: C901, PLR0911, PLR0912  a row for each event
 
 
 def _run_started(event: RunStarted) -> LoopState:
-    start = Start(
-        max_turns=event.max_turns,
-        keep_open=event.keep_open,
-        settings=event.settings,
-        context_type=event.context_type,
-        started_at_ms=event.at_ms,
-        session=event.session,
-        handled=event.handled,
-        parent=event.parent,
-        chain_id=event.chain_id,
-        requester=event.requester,
-        takeover=event.takeover,
-        budgets=event.budgets,
-    )
     state = LoopState(
         run_id=event.run_id,
-        start=start,
+        start=event.start,
         phase="preparing",
         agent=event.agent,
         context=event.context,

@@ -32,6 +32,9 @@ from outlast.loop.problems import (
     say_problem,
     sender_of,
 )
+from outlast.loop.revision import (
+    revised,
+)
 from outlast.loop.state import (
     Answer,
     Gate,
@@ -40,7 +43,6 @@ from outlast.loop.state import (
     LoopState,
     Words,
     line_call,
-    revised,
 )
 from outlast.loop.transcript import replace_answer, with_call, with_ignored
 from outlast.loop.values import Failure, JsonObject

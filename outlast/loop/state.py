@@ -3,17 +3,15 @@
 Only modules of `loop/` make new states.
 """
 
-from dataclasses import dataclass, fields
-from typing import Any, Final, Literal, TypeAlias
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from outlast.loop.approvals import (
-    DEFAULT_TERMS,
     ApprovalRequest,
     ApprovalTerms,
     Person,
     Remembered,
 )
-from outlast.loop.budgets import Budget
 from outlast.loop.calls import Call
 from outlast.loop.checks import Candidate, GuardrailRecord, RequiredStep
 from outlast.loop.effects import (
@@ -29,10 +27,10 @@ from outlast.loop.effects import (
 )
 from outlast.loop.events import (
     CancelMode,
-    Parent,
 )
 from outlast.loop.items import Item, Message
 from outlast.loop.notices import Undelivered
+from outlast.loop.start import NOT_STARTED, Start
 from outlast.loop.values import NO_USAGE, Failure, Json, JsonObject, ServerThread, Usage
 from outlast.loop.view import WHOLE, View, shown
 
@@ -246,39 +244,6 @@ class Pauses:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Start:
-    """The parameters of a run's start, which never change.
-
-    Attributes:
-        max_turns: the maximum number of model calls for one answer; None for no limit.
-        keep_open: whether the run takes further messages after an answer.
-        settings: the run's settings, opaque to the loop.
-        context_type: the registered name of the context's type.
-        started_at_ms: when the run began.
-        session: whether the run has a session.
-        handled: codes of the failures that a handler may turn into answers; `*` for all.
-        parent: the parent of a nested run.
-        chain_id: identifies the run across all its histories; unchanged by a reset.
-        requester: the person for whom the run works; empty if nobody says.
-        takeover: who may take the conversation over.
-        budgets: what the run may spend before a person decides whether it goes on.
-    """
-
-    max_turns: int | None = None
-    keep_open: bool = False
-    settings: JsonObject | None = None
-    context_type: str | None = None
-    started_at_ms: int = 0
-    session: bool = False
-    handled: tuple[str, ...] = ()
-    parent: Parent | None = None
-    chain_id: str = ""
-    requester: str = ""
-    takeover: ApprovalTerms = DEFAULT_TERMS
-    budgets: tuple[Budget, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
 class Question:
     """The question being answered, and its progress.
 
@@ -427,7 +392,7 @@ class LoopState:
     """
 
     run_id: str = ""
-    start: Start = Start()
+    start: Start = NOT_STARTED
     phase: Phase = "new"
     agent: str = ""
     model: str = ""
@@ -509,47 +474,6 @@ class LoopState:
         """The requests of the run itself that wait: for approval, or to give a step up."""
         own = tuple(request for request in self.approvals if request.status == "pending")
         return own + tuple(one.request for one in self.blocked if one.request is not None)
-
-
-_PARTS: Final = {
-    "start": Start,
-    "question": Question,
-    "saving": Saving,
-    "server": Server,
-    "storage": Storage,
-}
-_FIELDS: Final = frozenset(field.name for field in fields(LoopState))
-_PART_OF: Final = {field.name: part for part, kind in _PARTS.items() for field in fields(kind)}
-
-
-def revised(state: LoopState, **changes: Any) -> LoopState:
-    """Return the state with some fields changed, its own or those of its parts.
-
-    Faster than `dataclasses.replace`, which copies every field through the constructor: every event
-    makes about ten states, and that took a quarter of the loop's time.
-
-    Raises:
-        TypeError: neither the state nor a part of it has such a field.
-    """
-    newer = object.__new__(LoopState)
-    values: dict[str, Any] = vars(newer)
-    values.update(vars(state))
-    for name, value in changes.items():
-        part = _PART_OF.get(name)
-        if part is not None:
-            values[part] = _revised_part(values[part], name, value)
-        elif name in _FIELDS:
-            values[name] = value
-        else:
-            raise TypeError(f"LoopState has no {name}")
-    return newer
-
-
-def _revised_part(part: object, name: str, value: Any) -> object:
-    newer = object.__new__(type(part))
-    vars(newer).update(vars(part))
-    vars(newer)[name] = value
-    return newer
 
 
 Step: TypeAlias = tuple[LoopState, tuple[Command, ...]]

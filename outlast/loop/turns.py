@@ -49,13 +49,15 @@ from outlast.loop.problems import (
     sender_of,
     withdraw_problem,
 )
+from outlast.loop.revision import (
+    revised,
+)
 from outlast.loop.state import (
     LoopState,
     NestedRequests,
     has_message,
     is_being_checked,
     line_call,
-    revised,
     waits_for_people,
 )
 from outlast.loop.transcript import (

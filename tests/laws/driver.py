@@ -84,9 +84,12 @@ from outlast.loop.machine import advance
 from outlast.loop.problems import (
     judged_at_ms,
 )
+from outlast.loop.revision import (
+    revised,
+)
+from outlast.loop.start import Start
 from outlast.loop.state import (
     LoopState,
-    revised,
 )
 from outlast.loop.stored import OFFLOAD_ABOVE, Moved, Offload, long_texts
 from outlast.loop.values import Failure, Json, JsonObject
@@ -345,9 +348,14 @@ class Play:
                 agent=agent,
                 message=None if silent else said or message("start", "Hello", self.now_ms),
                 context=context,
-                max_turns=max_turns,
-                keep_open=keep_open,
-                **fields,
+                thread=fields.pop("thread", None),
+                remembered=fields.pop("remembered", ()),
+                start=Start(
+                    started_at_ms=self.now_ms,
+                    max_turns=max_turns,
+                    keep_open=keep_open,
+                    **fields,
+                ),
             )
         )
 

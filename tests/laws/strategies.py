@@ -61,11 +61,13 @@ from outlast.loop.events import (
     LineAttached,
     LineReplied,
     NestedReported,
-    Parent,
     RetryRequested,
     TimePassed,
 )
 from outlast.loop.items import Item, Message
+from outlast.loop.start import (
+    Parent,
+)
 from outlast.loop.state import LoopState
 from outlast.loop.values import Failure, Json, JsonObject, ServerThread, Usage
 from outlast.loop.view import ViewEdit

@@ -22,7 +22,14 @@ from outlast.loop.approvals import ApprovalRequest, Decision, Remembered
 from outlast.loop.budgets import Budget
 from outlast.loop.effects import RunTool
 from outlast.loop.items import Item, Message
-from outlast.loop.state import Hold, Ignored, LoopState, Start
+from outlast.loop.start import (
+    Start,
+)
+from outlast.loop.state import (
+    Hold,
+    Ignored,
+    LoopState,
+)
 from outlast.loop.values import Failure, JsonObject
 from outlast.ports.model import ModelError
 from outlast.testing import ScriptedModel, call, say

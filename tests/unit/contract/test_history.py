@@ -62,7 +62,6 @@ from outlast.loop.events import (
     MessageReceived,
     MessageWithdrawn,
     NestedReported,
-    Parent,
     PersonSpoke,
     RequestClaimed,
     RunStarted,
@@ -70,6 +69,7 @@ from outlast.loop.events import (
     TimePassed,
 )
 from outlast.loop.items import Message
+from outlast.loop.start import Parent, Start
 from outlast.loop.state import LoopState
 from outlast.loop.values import Failure, JsonObject, ServerThread, Usage
 from tests.laws.driver import Play, play_in, reply_of, said, tool
@@ -109,17 +109,20 @@ def test_the_input_becomes_the_start() -> None:
         agent="Triage",
         message=Message("m0", ({"role": "user", "content": "Hello"},), 7),
         context={"n": 1},
-        context_type="Desk",
-        max_turns=3,
-        keep_open=True,
-        settings=settings,
-        session=True,
         thread=ServerThread(chained=True),
-        handled=("*",),
-        parent=Parent(run_id="root", prefix="e1."),
-        requester="ann",
-        takeover=SUPPORT,
-        budgets=(LIMIT,),
+        start=Start(
+            context_type="Desk",
+            max_turns=3,
+            keep_open=True,
+            settings=settings,
+            started_at_ms=7,
+            session=True,
+            handled=("*",),
+            parent=Parent(run_id="root", prefix="e1."),
+            requester="ann",
+            takeover=SUPPORT,
+            budgets=(LIMIT,),
+        ),
     )
 
 

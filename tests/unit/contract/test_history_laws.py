@@ -195,13 +195,13 @@ def input_of(event: RunStarted) -> JsonObject:
         input=said["content"],
         message_id=event.message.id,
         context=event.context,
-        max_turns=event.max_turns,
-        keep_open=event.keep_open,
-        settings=event.settings,
-        session=event.session,
+        max_turns=event.start.max_turns,
+        keep_open=event.start.keep_open,
+        settings=event.start.settings,
+        session=event.start.session,
         thread=event.thread,
-        handled=event.handled,
-        parent=event.parent,
+        handled=event.start.handled,
+        parent=event.start.parent,
     )
     return write(record)
 

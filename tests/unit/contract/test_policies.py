@@ -16,7 +16,10 @@ from outlast.loop.effects import (
     RunHandoff,
     SaveSession,
 )
-from outlast.loop.state import LoopState, revised
+from outlast.loop.start import Start
+from outlast.loop.state import (
+    LoopState,
+)
 from tests.laws.driver import BUSY, Play, play_in, tool, transfer
 
 OWN = Policy(timeout_ms=7, attempts=1, queue="gpu")
@@ -138,7 +141,7 @@ def test_a_history_is_continued_when_it_is_long_or_large(
 
 
 def test_a_run_may_set_when_its_history_is_continued() -> None:
-    state = revised(LoopState(), settings={"roll_over_events": 40})
+    state = LoopState(start=Start(settings={"roll_over_events": 40}))
     assert not policies.rolls_over(state, events=39, size_bytes=0)
     assert policies.rolls_over(state, events=40, size_bytes=0)
 
@@ -146,7 +149,7 @@ def test_a_run_may_set_when_its_history_is_continued() -> None:
 @pytest.mark.parametrize("bad", ["many", None, [], {}, "", float("nan")])
 def test_a_bad_setting_is_as_good_as_none(bad: Any) -> None:
     """Settings can be typed by hand, and the workflow asks these questions outside of any net."""
-    state = revised(LoopState(), settings={"roll_over_events": bad})
+    state = LoopState(start=Start(settings={"roll_over_events": bad}))
     assert not policies.rolls_over(state, events=5, size_bytes=0)
     assert policies.rolls_over(state, events=policies.ROLL_OVER_EVENTS, size_bytes=0)
     assert policies.heartbeat_ms({"heartbeat_ms": bad}) == policies.HEARTBEAT_MS
@@ -155,7 +158,7 @@ def test_a_bad_setting_is_as_good_as_none(bad: Any) -> None:
 @pytest.mark.parametrize("bad", [0, -1, 1, 3])
 def test_no_setting_makes_a_run_continue_for_ever_without_a_step(bad: int) -> None:
     """A history begins with three events, before the run has done anything."""
-    state = revised(LoopState(), settings={"roll_over_events": bad})
+    state = LoopState(start=Start(settings={"roll_over_events": bad}))
     assert not policies.rolls_over(state, events=3, size_bytes=0)
 
 
@@ -234,6 +237,6 @@ def test_the_limits_of_runs_are_those_of_the_reference() -> None:
 
 def test_no_setting_is_lower_than_its_least_value() -> None:
     assert policies.heartbeat_ms({"heartbeat_ms": 1}) == 500
-    state = revised(LoopState(), settings={"roll_over_events": 1})
+    state = LoopState(start=Start(settings={"roll_over_events": 1}))
     assert policies.rolls_over(state, events=20, size_bytes=0)
     assert not policies.rolls_over(state, events=19, size_bytes=0)

@@ -49,8 +49,10 @@ from outlast.loop.effects import (
     RunTool,
     SaveSession,
 )
-from outlast.loop.events import Parent
 from outlast.loop.items import Message
+from outlast.loop.start import (
+    Parent,
+)
 from outlast.loop.state import LoopState
 from outlast.loop.stored import Offload
 from outlast.loop.values import JsonObject, ServerThread
@@ -237,7 +239,7 @@ def test_half_a_character_is_replaced_and_the_rest_is_kept() -> None:
 
 def test_a_conversation_that_begins_with_a_call_is_open_and_has_no_message() -> None:
     started = history.started("run", read(RunInput, {"agent": "A", "awaits_line": True}), 7)
-    assert (started.message, started.keep_open) == (None, True)
+    assert (started.message, started.start.keep_open) == (None, True)
 
 
 UNREADABLE: list[tuple[Any, Any, str]] = [

@@ -34,7 +34,6 @@ OTHERS: dict[str, Any] = {
     "Policy.timeout_ms": 120_000,
     "Question.starts": True,
     "Message.mode": "steer",
-    "RunStarted.max_turns": 10,
     "RunTool.form": "function_call",
 }
 """All other defaults are False, zero or empty."""

@@ -5,8 +5,14 @@ from typing import get_args
 
 from outlast.loop import events
 from outlast.loop.effects import EffectEvent
-from outlast.loop.events import CancelRequested, Event, HumanAction, Parent, RunStarted
-from tests.laws.driver import message
+from outlast.loop.events import (
+    CancelRequested,
+    Event,
+    HumanAction,
+)
+from outlast.loop.start import (
+    Parent,
+)
 
 EVENT_CLASSES = get_args(Event)
 
@@ -28,12 +34,6 @@ def test_every_event_carries_its_time_because_the_loop_has_no_clock() -> None:
 
 def test_every_event_is_frozen() -> None:
     assert [kind for kind in EVENT_CLASSES if not kind.__dataclass_params__.frozen] == []
-
-
-def test_a_run_is_bounded_and_closes_after_its_answer_unless_asked_otherwise() -> None:
-    started = RunStarted(at_ms=1, run_id="r", agent="A", message=message("m"))
-    assert started.max_turns == 10
-    assert started.keep_open is False
 
 
 def test_a_cancel_is_immediate_unless_asked_otherwise() -> None:

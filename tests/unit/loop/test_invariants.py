@@ -11,7 +11,15 @@ from outlast.loop.checks import Candidate
 from outlast.loop.effects import SaveSession
 from outlast.loop.invariants import BrokenInvariantError, check, violations
 from outlast.loop.items import Item
-from outlast.loop.state import Answer, Blocked, ItemsToSave, LoopState, revised
+from outlast.loop.revision import (
+    revised,
+)
+from outlast.loop.state import (
+    Answer,
+    Blocked,
+    ItemsToSave,
+    LoopState,
+)
 from tests.laws.driver import SITUATIONS, Play, message, play_in, said, tool, transfer
 
 
@@ -59,7 +67,7 @@ BROKEN: list[tuple[str, str, Callable[[LoopState], LoopState]]] = [
     ("I9", "idle", lambda s: replace(s, answers=(Answer(("a", "a"), None, "A"),))),
     ("I10", "thinking", lambda s: replace(s, outcome="failed")),
     ("I10", "idle", lambda s: replace(s, phase="closed")),
-    ("I11", "idle", lambda s: revised(s, keep_open=False)),
+    ("I11", "idle", lambda s: replace(s, start=replace(s.start, keep_open=False))),
     ("I11", "idle", lambda s: replace(s, inbox=(message("m2"),))),
     ("I11", "idle", lambda s: revised(s, answering=("m2",))),
     ("I12", "running", lambda s: replace(s, pending=(), calls=tuple(replace(c, status="settled") for c in s.calls))),

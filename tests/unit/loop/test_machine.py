@@ -13,6 +13,7 @@ from outlast.loop.events import (
     SignalUnreadable,
 )
 from outlast.loop.machine import advance
+from outlast.loop.start import Start
 from outlast.loop.state import Answer, LoopState
 from outlast.loop.transcript import KEPT_IGNORED
 from outlast.loop.values import Failure, Usage
@@ -65,7 +66,9 @@ def test_a_run_starts_with_looking_its_agent_up() -> None:
 def test_a_run_starts_once(situation: str) -> None:
     play = play_in(situation, keep_open=True)
     before = play.state
-    play.take(RunStarted(at_ms=9, run_id="other", agent="Other", message=message("x")))
+    play.take(
+        RunStarted(at_ms=9, run_id="other", agent="Other", message=message("x"), start=Start())
+    )
     assert play.state is before
 
 

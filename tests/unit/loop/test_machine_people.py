@@ -15,8 +15,10 @@ from outlast.loop.approvals import (
     OnExpiry,
 )
 from outlast.loop.effects import CallModel, FinalizeAnswer, NotifyParent, RunHandoff
-from outlast.loop.events import Parent
 from outlast.loop.items import message_of_person
+from outlast.loop.start import (
+    Parent,
+)
 from outlast.loop.state import items_of, visible_item_count
 from outlast.loop.values import Json, JsonObject
 from tests.laws.driver import (

@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from outlast.loop.effects import CallModel, Finish, PrepareRun, RunHandoff, SaveSession
-from outlast.loop.events import Parent
 from outlast.loop.items import Message
+from outlast.loop.start import (
+    Parent,
+)
 from outlast.loop.state import items_of, items_to_save
 from outlast.loop.values import Failure, JsonObject, ServerThread
 from outlast.loop.view import ViewEdit

@@ -1,19 +1,24 @@
 """What can be read off a state."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import get_type_hints
 
 import pytest
 
 from outlast.loop.effects import CallModel
 from outlast.loop.items import Item, Message
+from outlast.loop.revision import Changes, revised
 from outlast.loop.state import (
     Answer,
     ItemsToSave,
     LoopState,
+    Question,
+    Saving,
+    Server,
+    Storage,
     has_message,
     items_of,
     may_save,
-    revised,
     turn_start,
     visible_item_count,
     waits_for_people,
@@ -108,7 +113,16 @@ def test_a_revised_state_differs_in_what_was_changed_and_in_nothing_else() -> No
 
 def test_a_state_is_not_revised_in_what_it_does_not_have() -> None:
     with pytest.raises(TypeError, match="LoopState has no phaze"):
-        revised(LoopState(), phaze="turned")
+        revised(LoopState(), phaze="turned")  # pyright: ignore[reportCallIssue]
+
+
+def test_what_changes_is_named_and_typed_as_in_the_state_and_its_parts() -> None:
+    kinds = (LoopState, Question, Saving, Server, Storage)
+    declared = [
+        (one.name, get_type_hints(kind)[one.name]) for kind in kinds for one in fields(kind)
+    ]
+    assert len(declared) == len(dict(declared)), "a part has a field of the state's name"
+    assert get_type_hints(Changes) == dict(declared)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,60 @@
+"""What a run is started with, and never changes."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from outlast.loop.approvals import DEFAULT_TERMS, ApprovalTerms
+from outlast.loop.budgets import Budget
+from outlast.loop.values import JsonObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parent:
+    """The parent of a nested run.
+
+    Attributes:
+        run_id: the parent's workflow id.
+        prefix: the beginning of the nested run's approval ids, so that they differ from the
+            parent's.
+        chain_id: the first execution of the run that all others are nested in.
+    """
+
+    run_id: str
+    prefix: str
+    chain_id: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """The parameters of a run's start, which never change.
+
+    Attributes:
+        max_turns: the maximum number of model calls for one answer; None for no limit.
+        keep_open: whether the run takes further messages after an answer.
+        settings: the run's settings, opaque to the loop.
+        context_type: the registered name of the context's type.
+        started_at_ms: when the run began.
+        session: whether the run has a session.
+        handled: codes of the failures that a handler may turn into answers; `*` for all.
+        parent: the parent of a nested run.
+        chain_id: identifies the run across all its histories; unchanged by a reset.
+        requester: the person for whom the run works; empty if nobody says.
+        takeover: who may take the conversation over.
+        budgets: what the run may spend before a person decides whether it goes on.
+    """
+
+    max_turns: int | None = None
+    keep_open: bool = False
+    settings: JsonObject | None = None
+    context_type: str | None = None
+    started_at_ms: int = 0
+    session: bool = False
+    handled: tuple[str, ...] = ()
+    parent: Parent | None = None
+    chain_id: str = ""
+    requester: str = ""
+    takeover: ApprovalTerms = DEFAULT_TERMS
+    budgets: tuple[Budget, ...] = ()
+
+
+NOT_STARTED: Final = Start()
