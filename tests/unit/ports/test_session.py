@@ -108,5 +108,5 @@ def test_a_description_of_nothing_known_is_refused(data: dict[str, Any]) -> None
 
 
 def test_a_limit_below_zero_is_refused() -> None:
-    with pytest.raises(UserError, match="limit must be at least 0, not -2"):
+    with pytest.raises(UserError, match="or at least 0, not -2"):
         item_limit(-2, None)
