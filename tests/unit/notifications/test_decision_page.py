@@ -29,7 +29,7 @@ ANN = Link(
     requested_at_ms=1_000_000,
     args_digest="d" * 64,
     subject="ann",
-    expires_at=int(time.time()) + 600,
+    expires_at=int(time.time()) + 86_400,
 )
 
 
