@@ -191,7 +191,7 @@ def settle_gate(state: LoopState, gate: Gate) -> LoopState:
         phase = "acting" if state.phase == "acting" else "turned"
         state = revised(state, gate=None, phase=phase)
         return _settle_budget(state, gate.budget, request)
-    if request.status in _WHY_NOT or request.status == "rejected":
+    if request.status not in {"approved", "edited", "responded"}:
         why = request.decision.message if request.decision else _WHY_NOT.get(request.status)
         return reject_answer(state, gate, why)
     state = revised(state, gate=None)
