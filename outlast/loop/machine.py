@@ -147,7 +147,7 @@ def advance(state: LoopState, event: Event) -> Step:
     starts, is_new = isinstance(event, RunStarted), state.phase == "new"
     if state.phase == "closed" or (starts != is_new and not isinstance(event, RunEnded)):
         return state, ()
-    after = _after(state, event)
+    after, news = _after(state, event), ()
     if after is not state:
         news = _news(state, after, event)
         if news and after.phase != "closed":
@@ -155,7 +155,7 @@ def advance(state: LoopState, event: Event) -> Step:
             after = effect_factory.issue(after, notification)
         after = spending.with_pauses(after, event.at_ms)
         after = revised(after, at_ms=max(event.at_ms, state.at_ms))
-    return after, _commands(state, after, event)
+    return after, _commands(state, after, event, news)
 
 
 def _after(state: LoopState, event: Event) -> LoopState:
@@ -243,7 +243,9 @@ def _pass_time(state: LoopState, at_ms: int) -> LoopState:
 # --- Commands and notices -------------------------------------------------------------------------
 
 
-def _commands(before: LoopState, after: LoopState, event: Event) -> tuple[Command, ...]:
+def _commands(
+    before: LoopState, after: LoopState, event: Event, news: tuple[Notice, ...]
+) -> tuple[Command, ...]:
     """Return what the shell has to do, from what has changed: cancellations come first."""
     if isinstance(event, RunEnded):  # the engine has stopped everything
         return ()
@@ -261,7 +263,6 @@ def _commands(before: LoopState, after: LoopState, event: Event) -> tuple[Comman
     if after.lent is not before.lent:
         commands += _loans(before, after)
     if after.phase == "closed":
-        news = _news(before, after, event)
         commands += [NotifyAfterEnd(notices=news)] if news else []
         commands.append(effect_factory.finish(after))
     return tuple(commands)
