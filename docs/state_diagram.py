@@ -71,13 +71,8 @@ from outlast.loop.events import (
 )
 from outlast.loop.items import Message
 from outlast.loop.machine import advance
-from outlast.loop.start import (
-    Parent,
-    Start,
-)
-from outlast.loop.state import (
-    LoopState,
-)
+from outlast.loop.start import Parent, Start
+from outlast.loop.state import LoopState
 from outlast.loop.stored import OFFLOAD_ABOVE, Offload
 from outlast.loop.values import Failure, JsonObject
 

@@ -39,16 +39,12 @@ from outlast.loop.approvals import (
 from outlast.loop.budgets import Budget
 from outlast.loop.calls import ModelReply
 from outlast.loop.effects import LendBudget, NotifyParent, RunAgent
-from outlast.loop.events import (
-    HoldMode,
-)
+from outlast.loop.events import HoldMode
 from outlast.loop.invariants import violations
 from outlast.loop.items import Message, SendMode
 from outlast.loop.notices import Notice
 from outlast.loop.spending import spent_of_parent
-from outlast.loop.start import (
-    Parent,
-)
+from outlast.loop.start import Parent
 from outlast.loop.state import LoopState
 from outlast.loop.values import DEFAULT_MAX_TURNS, Failure, Json, JsonObject, ServerThread, Usage
 

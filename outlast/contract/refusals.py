@@ -39,9 +39,7 @@ from outlast.loop.problems import (
     say_problem,
     withdraw_problem,
 )
-from outlast.loop.state import (
-    LoopState,
-)
+from outlast.loop.state import LoopState
 from outlast.loop.values import Failure, Json
 from outlast.loop.votes import is_repeated
 

@@ -35,9 +35,7 @@ from outlast.loop.effects import (
 )
 from outlast.loop.items import Item
 from outlast.loop.notices import Notice
-from outlast.loop.revision import (
-    revised,
-)
+from outlast.loop.revision import revised
 from outlast.loop.spending import (
     described,
     limit_of,
@@ -46,13 +44,7 @@ from outlast.loop.spending import (
     spent_by_nested,
     spent_of_parent,
 )
-from outlast.loop.state import (
-    ItemsToSave,
-    Lent,
-    LoopState,
-    line_of,
-    turn_start,
-)
+from outlast.loop.state import ItemsToSave, Lent, LoopState, line_of, turn_start
 from outlast.loop.transcript import context_before
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.view import size

@@ -35,13 +35,8 @@ from outlast.loop.effects import (
 from outlast.loop.events import DecisionReceived, EffectBlocked
 from outlast.loop.notices import Undelivered, undelivered
 from outlast.loop.problems import decision_problem, sender_of
-from outlast.loop.revision import (
-    revised,
-)
-from outlast.loop.state import (
-    Blocked,
-    LoopState,
-)
+from outlast.loop.revision import revised
+from outlast.loop.state import Blocked, LoopState
 from outlast.loop.transcript import call_of, take_offload, with_call
 from outlast.loop.values import Failure
 

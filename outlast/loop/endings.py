@@ -10,16 +10,8 @@ from outlast.loop.checks import Candidate, FinalizedAnswer
 from outlast.loop.effects import CallModel
 from outlast.loop.events import CancelRequested, RunEnded
 from outlast.loop.items import Item, last_words, refusal_of, text_of
-from outlast.loop.revision import (
-    revised,
-)
-from outlast.loop.state import (
-    Answer,
-    Ending,
-    Gate,
-    LoopState,
-    visible_item_count,
-)
+from outlast.loop.revision import revised
+from outlast.loop.state import Answer, Ending, Gate, LoopState, visible_item_count
 from outlast.loop.transcript import drop_gate, last_message, record_outputs, withhold_turn
 from outlast.loop.values import Failure, Json, JsonObject
 
@@ -219,7 +211,7 @@ def next_question(state: LoopState) -> LoopState:
 
 
 def cancel_requested(state: LoopState, event: CancelRequested) -> LoopState:
-    """Stop immediately or after the turn; see `stop_waiting` for a turn that waits for people."""
+    """Cancel the run immediately or after the turn; `_go_on` stops a turn that waits for people."""
     if event.mode == "immediate":
         return _cancel_now(state)
     if state.phase == "closing":

@@ -9,16 +9,8 @@ from dataclasses import replace
 
 from outlast.loop.checks import INPUT_CHECKS
 from outlast.loop.items import call_id_of
-from outlast.loop.revision import (
-    revised,
-)
-from outlast.loop.state import (
-    ItemsToSave,
-    LoopState,
-    SaveFailure,
-    is_being_checked,
-    turn_start,
-)
+from outlast.loop.revision import revised
+from outlast.loop.state import ItemsToSave, LoopState, SaveFailure, is_being_checked, turn_start
 from outlast.loop.transcript import hide_from
 from outlast.loop.values import Failure
 from outlast.loop.view import without_places
@@ -27,12 +19,12 @@ from outlast.loop.view import without_places
 
 
 def await_check(state: LoopState, start: int | None) -> LoopState:
-    """Let nothing from an index on be saved before input guardrails pass it."""
+    """Keep items from an index on out of the session until input guardrails pass them."""
     return revised(state, unchecked_from=start)
 
 
 def await_check_of_question(state: LoopState) -> LoopState:
-    """Let the question be checked again, from its first input item on."""
+    """Keep the question out of the session until input guardrails pass it again."""
     start = state.question.question_from
     has_input = start < len(state.items) and state.items[start].kind == "input"
     return await_check(state, start if has_input else None)

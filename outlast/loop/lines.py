@@ -6,18 +6,9 @@ from outlast.loop import effect_factory, ledger, line_tokens, phrases
 from outlast.loop.effects import HoldLine
 from outlast.loop.events import LineAttached, LineReplied
 from outlast.loop.items import Message
-from outlast.loop.problems import (
-    line_problem,
-)
-from outlast.loop.revision import (
-    revised,
-)
-from outlast.loop.state import (
-    LoopState,
-    has_message,
-    line_call,
-    line_of,
-)
+from outlast.loop.problems import line_problem
+from outlast.loop.revision import revised
+from outlast.loop.state import LoopState, has_message, line_call, line_of
 from outlast.loop.transcript import (
     begin_question,
     record_messages,

@@ -108,21 +108,9 @@ from outlast.loop.events import (
     TimePassed,
 )
 from outlast.loop.notices import Notice, notices
-from outlast.loop.problems import (
-    is_known,
-    judged_at_ms,
-)
-from outlast.loop.revision import (
-    revised,
-)
-from outlast.loop.state import (
-    LoopState,
-    Server,
-    Step,
-    is_being_checked,
-    may_save,
-    waits_for_people,
-)
+from outlast.loop.problems import is_known, judged_at_ms
+from outlast.loop.revision import revised
+from outlast.loop.state import LoopState, Server, Step, is_being_checked, may_save, waits_for_people
 from outlast.loop.transcript import (
     needs_offload,
     with_ignored,

@@ -32,18 +32,8 @@ from outlast.loop.problems import (
     say_problem,
     sender_of,
 )
-from outlast.loop.revision import (
-    revised,
-)
-from outlast.loop.state import (
-    Answer,
-    Gate,
-    Hold,
-    Lent,
-    LoopState,
-    Words,
-    line_call,
-)
+from outlast.loop.revision import revised
+from outlast.loop.state import Answer, Gate, Hold, Lent, LoopState, Words, line_call
 from outlast.loop.transcript import replace_answer, with_call, with_ignored
 from outlast.loop.values import Failure, JsonObject
 
@@ -51,7 +41,7 @@ from outlast.loop.values import Failure, JsonObject
 
 
 def decision_received(state: LoopState, event: DecisionReceived) -> LoopState:
-    """Count a decision for every waiting request that it covers."""
+    """Count a decision once, or note why it does not count."""
     decision = event.decision
     if votes.is_repeated(state.approvals, decision):
         return state

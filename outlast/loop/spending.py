@@ -12,15 +12,8 @@ from dataclasses import replace
 from outlast.loop.budgets import Budget
 from outlast.loop.effects import RunAgent
 from outlast.loop.events import NestedReported
-from outlast.loop.revision import (
-    revised,
-)
-from outlast.loop.state import (
-    Lent,
-    LoopState,
-    Pauses,
-    waits_for_people,
-)
+from outlast.loop.revision import revised
+from outlast.loop.state import Lent, LoopState, Pauses, waits_for_people
 
 
 def used_up(state: LoopState, at_ms: int) -> int | None:

@@ -25,9 +25,7 @@ from outlast.loop.effects import (
     RunHandoff,
     SaveSession,
 )
-from outlast.loop.events import (
-    CancelMode,
-)
+from outlast.loop.events import CancelMode
 from outlast.loop.items import Item, Message
 from outlast.loop.notices import Undelivered
 from outlast.loop.start import NOT_STARTED, Start

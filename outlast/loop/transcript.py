@@ -16,15 +16,8 @@ from outlast.loop.calls import Call, CallStatus, ModelReply, PlannedCall
 from outlast.loop.changes import apply
 from outlast.loop.effects import OffloadItems, RunAgent, RunTool
 from outlast.loop.items import Item, ItemKind, Message, call_id_of, message_of_person
-from outlast.loop.revision import (
-    revised,
-)
-from outlast.loop.state import (
-    Ignored,
-    LoopState,
-    Response,
-    turn_start,
-)
+from outlast.loop.revision import revised
+from outlast.loop.state import Ignored, LoopState, Response, turn_start
 from outlast.loop.stored import OFFLOAD_ABOVE, Offload, weight, with_references
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.view import (

@@ -44,14 +44,8 @@ from outlast.loop.people import (
     remembered,
     said_checked,
 )
-from outlast.loop.problems import (
-    retry_problem,
-    sender_of,
-    withdraw_problem,
-)
-from outlast.loop.revision import (
-    revised,
-)
+from outlast.loop.problems import retry_problem, sender_of, withdraw_problem
+from outlast.loop.revision import revised
 from outlast.loop.state import (
     LoopState,
     NestedRequests,

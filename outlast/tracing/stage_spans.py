@@ -12,12 +12,8 @@ from typing import Any
 from outlast.agents.registry import Registry, handoffs_of
 from outlast.agents.schemas.agent_output import output_schema_of
 from outlast.contract.stages import Stage, StageBegun, StageChange, StageEnded
-from outlast.loop.start import (
-    Start,
-)
-from outlast.loop.state import (
-    LoopState,
-)
+from outlast.loop.start import Start
+from outlast.loop.state import LoopState
 from outlast.loop.values import NO_USAGE, Failure, JsonObject, Usage
 from outlast.tracing.current import Span
 from outlast.tracing.effect_spans import (

@@ -81,16 +81,10 @@ from outlast.loop.events import (
 from outlast.loop.invariants import check, violations
 from outlast.loop.items import Item, Message, SendMode
 from outlast.loop.machine import advance
-from outlast.loop.problems import (
-    judged_at_ms,
-)
-from outlast.loop.revision import (
-    revised,
-)
+from outlast.loop.problems import judged_at_ms
+from outlast.loop.revision import revised
 from outlast.loop.start import Start
-from outlast.loop.state import (
-    LoopState,
-)
+from outlast.loop.state import LoopState
 from outlast.loop.stored import OFFLOAD_ABOVE, Moved, Offload, long_texts
 from outlast.loop.values import Failure, Json, JsonObject
 from tests.laws.people_laws import PeopleLaws, at_time_of

@@ -37,13 +37,8 @@ from outlast.loop.events import (
     TimePassed,
 )
 from outlast.loop.items import SendMode
-from outlast.loop.problems import (
-    hold_problem,
-    say_problem,
-)
-from outlast.loop.state import (
-    LoopState,
-)
+from outlast.loop.problems import hold_problem, say_problem
+from outlast.loop.state import LoopState
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.votes import LONGEST_MESSAGE, Sender, claim_refusal, next_due_ms, refusal
 from tests.laws.driver import Play, message

@@ -65,9 +65,7 @@ from outlast.loop.events import (
     TimePassed,
 )
 from outlast.loop.items import Item, Message
-from outlast.loop.start import (
-    Parent,
-)
+from outlast.loop.start import Parent
 from outlast.loop.state import LoopState
 from outlast.loop.values import Failure, Json, JsonObject, ServerThread, Usage
 from outlast.loop.view import ViewEdit

@@ -80,7 +80,7 @@ def settings(area: Area) -> str:
 
 
 def copy_of_the_project(name: str) -> Path:
-    """Return a folder with what the tests of an area read."""
+    """Copy the project into a folder, with the settings of an area, and return the folder."""
     folder = SCRATCH / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

@@ -1,1 +1,1 @@
-"""Internal. Signs of life: what the server has to hear of an attempt, even while its loop is blocked."""
+"""Internal. Heartbeats of attempts, which reach the server even while an event loop is blocked."""

@@ -490,7 +490,7 @@ class _FileReader:
         return None
 
     def _value(self, name: str, value: object) -> Any:
-        """Return the value of a key as `ApprovalPolicy` takes it; of an audience, its keys."""
+        """Return the value of a key as `ApprovalPolicy` takes it; an audience as a table of its keys."""
         if name in {"expires_in", "remind_every"}:
             value = _duration(name, value)
         elif name == "audience":

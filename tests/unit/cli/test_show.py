@@ -22,14 +22,8 @@ from outlast.loop.approvals import ApprovalRequest, Decision, Remembered
 from outlast.loop.budgets import Budget
 from outlast.loop.effects import RunTool
 from outlast.loop.items import Item, Message
-from outlast.loop.start import (
-    Start,
-)
-from outlast.loop.state import (
-    Hold,
-    Ignored,
-    LoopState,
-)
+from outlast.loop.start import Start
+from outlast.loop.state import Hold, Ignored, LoopState
 from outlast.loop.values import Failure, JsonObject
 from outlast.ports.model import ModelError
 from outlast.testing import ScriptedModel, call, say

@@ -51,14 +51,8 @@ from outlast.loop.events import (
     TimePassed,
 )
 from outlast.loop.notices import Delivered, NoticeReceipt
-from outlast.loop.revision import (
-    revised,
-)
-from outlast.loop.state import (
-    Hold,
-    Ignored,
-    LoopState,
-)
+from outlast.loop.revision import revised
+from outlast.loop.state import Hold, Ignored, LoopState
 from tests.unit.client.recorded import FakeClient, Recording, refused
 
 TERMS = ApprovalTerms(

@@ -17,9 +17,7 @@ from outlast.loop.effects import (
     SaveSession,
 )
 from outlast.loop.start import Start
-from outlast.loop.state import (
-    LoopState,
-)
+from outlast.loop.state import LoopState
 from tests.laws.driver import BUSY, Play, play_in, tool, transfer
 
 OWN = Policy(timeout_ms=7, attempts=1, queue="gpu")

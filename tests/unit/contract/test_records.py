@@ -50,9 +50,7 @@ from outlast.loop.effects import (
     SaveSession,
 )
 from outlast.loop.items import Message
-from outlast.loop.start import (
-    Parent,
-)
+from outlast.loop.start import Parent
 from outlast.loop.state import LoopState
 from outlast.loop.stored import Offload
 from outlast.loop.values import JsonObject, ServerThread

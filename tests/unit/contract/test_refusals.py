@@ -18,12 +18,8 @@ from outlast.contract.identity import (
 from outlast.contract.records import ClaimRecord, HoldRecord, ReleaseRecord, SayRecord
 from outlast.contract.refusals import proof_refusal
 from outlast.loop.approvals import ApprovalRequest, Decision
-from outlast.loop.start import (
-    Start,
-)
-from outlast.loop.state import (
-    LoopState,
-)
+from outlast.loop.start import Start
+from outlast.loop.state import LoopState
 
 KEY, OTHER = shared_key(bytes(range(32))), shared_key(bytes(range(100, 132)))
 PLACE = Place(namespace="default", chain_id="first-execution", run_id="support-42")

@@ -18,9 +18,7 @@ from outlast.loop.effects import (
     NotifyParent,
     RunAgent,
 )
-from outlast.loop.start import (
-    Parent,
-)
+from outlast.loop.start import Parent
 from outlast.loop.state import waits_for_people
 from outlast.loop.values import Failure, Json, Usage
 from tests.laws.driver import Play, gated, nested, said, tool, transfer

@@ -9,9 +9,7 @@ from outlast.loop.changes import Change
 from outlast.loop.checks import Candidate, GuardrailRecord, RequiredStep, ToolOutcome
 from outlast.loop.effects import CallModel, CheckInput, FinalizeAnswer, SaveSession
 from outlast.loop.items import text_of
-from outlast.loop.start import (
-    Parent,
-)
+from outlast.loop.start import Parent
 from outlast.loop.state import Answer, items_of, visible_item_count
 from outlast.loop.values import Failure, Json
 from tests.laws.driver import Part, Play, gated, patch, refused, said, tool, transfer, unknown

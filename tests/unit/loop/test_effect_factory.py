@@ -20,9 +20,7 @@ from outlast.loop.effects import (
     RunTool,
     SaveSession,
 )
-from outlast.loop.start import (
-    Parent,
-)
+from outlast.loop.start import Parent
 from outlast.loop.state import Ending, LoopState
 from outlast.loop.values import Failure, Usage
 from tests.laws.driver import STARTED_AT_MS, Play, gated, nested, play_in, said, tool, transfer

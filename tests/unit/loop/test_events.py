@@ -5,14 +5,8 @@ from typing import get_args
 
 from outlast.loop import events
 from outlast.loop.effects import EffectEvent
-from outlast.loop.events import (
-    CancelRequested,
-    Event,
-    HumanAction,
-)
-from outlast.loop.start import (
-    Parent,
-)
+from outlast.loop.events import CancelRequested, Event, HumanAction
+from outlast.loop.start import Parent
 
 EVENT_CLASSES = get_args(Event)
 

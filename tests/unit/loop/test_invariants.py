@@ -11,15 +11,8 @@ from outlast.loop.checks import Candidate
 from outlast.loop.effects import SaveSession
 from outlast.loop.invariants import BrokenInvariantError, check, violations
 from outlast.loop.items import Item
-from outlast.loop.revision import (
-    revised,
-)
-from outlast.loop.state import (
-    Answer,
-    Blocked,
-    ItemsToSave,
-    LoopState,
-)
+from outlast.loop.revision import revised
+from outlast.loop.state import Answer, Blocked, ItemsToSave, LoopState
 from tests.laws.driver import SITUATIONS, Play, message, play_in, said, tool, transfer
 
 

@@ -26,13 +26,8 @@ from outlast.loop.effects import CallModel, Command, RunTool
 from outlast.loop.events import LineAttached, TimePassed
 from outlast.loop.invariants import violations
 from outlast.loop.machine import advance
-from outlast.loop.problems import (
-    say_problem,
-)
-from outlast.loop.state import (
-    LoopState,
-    waits_for_people,
-)
+from outlast.loop.problems import say_problem
+from outlast.loop.state import LoopState, waits_for_people
 from outlast.loop.values import Json
 from outlast.loop.votes import next_due_ms
 from tests.laws import people

@@ -4,12 +4,8 @@ import pytest
 
 from outlast.loop import phrases
 from outlast.loop.effects import CallModel, CancelEffect, HoldLine, RunTool
-from outlast.loop.problems import (
-    line_problem,
-)
-from outlast.loop.state import (
-    line_of,
-)
+from outlast.loop.problems import line_problem
+from outlast.loop.state import line_of
 from tests.laws.driver import BUSY, Play, gated, play_in, said, tool, transfer
 
 

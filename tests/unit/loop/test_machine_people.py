@@ -16,9 +16,7 @@ from outlast.loop.approvals import (
 )
 from outlast.loop.effects import CallModel, FinalizeAnswer, NotifyParent, RunHandoff
 from outlast.loop.items import message_of_person
-from outlast.loop.start import (
-    Parent,
-)
+from outlast.loop.start import Parent
 from outlast.loop.state import items_of, visible_item_count
 from outlast.loop.values import Json, JsonObject
 from tests.laws.driver import (

@@ -6,9 +6,7 @@ import pytest
 
 from outlast.loop.effects import CallModel, Finish, PrepareRun, RunHandoff, SaveSession
 from outlast.loop.items import Message
-from outlast.loop.start import (
-    Parent,
-)
+from outlast.loop.start import Parent
 from outlast.loop.state import items_of, items_to_save
 from outlast.loop.values import Failure, JsonObject, ServerThread
 from outlast.loop.view import ViewEdit

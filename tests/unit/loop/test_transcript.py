@@ -11,13 +11,8 @@ from outlast.loop.checks import GuardrailRecord, RequiredStep
 from outlast.loop.effects import SaveSession
 from outlast.loop.items import Item, ItemKind
 from outlast.loop.ledger import add_prepared, block_unchecked
-from outlast.loop.revision import (
-    revised,
-)
-from outlast.loop.state import (
-    ItemsToSave,
-    LoopState,
-)
+from outlast.loop.revision import revised
+from outlast.loop.state import ItemsToSave, LoopState
 from outlast.loop.stored import weight
 from outlast.loop.transcript import (
     KEPT_IGNORED,

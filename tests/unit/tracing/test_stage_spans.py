@@ -9,12 +9,8 @@ import pytest
 from outlast.agents.agent import Agent
 from outlast.agents.registry import Registry
 from outlast.contract.stages import Stage, StageBegun, StageChange, StageEnded
-from outlast.loop.start import (
-    Start,
-)
-from outlast.loop.state import (
-    LoopState,
-)
+from outlast.loop.start import Start
+from outlast.loop.state import LoopState
 from outlast.loop.values import Failure, JsonObject, Usage
 from outlast.testing import SpanCollector
 from outlast.tracing.current import Trace

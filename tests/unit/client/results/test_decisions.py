@@ -9,9 +9,7 @@ from outlast.agents.errors import UserError
 from outlast.agents.items.run_items import ToolApprovalItem
 from outlast.client.results.run_result import RunResult, result_of
 from outlast.client.results.run_state import RunState
-from outlast.loop.revision import (
-    revised,
-)
+from outlast.loop.revision import revised
 from tests.laws.driver import Play, gated
 
 

@@ -26,12 +26,8 @@ from outlast.client.results.local_definitions import LocalDefinitions, RemoteAge
 from outlast.client.results.run_result import error_of
 from outlast.contract.records import write
 from outlast.loop.checks import GuardrailRecord
-from outlast.loop.revision import (
-    revised,
-)
-from outlast.loop.state import (
-    LoopState,
-)
+from outlast.loop.revision import revised
+from outlast.loop.state import LoopState
 from outlast.loop.values import Failure
 from tests.laws.driver import Play
 

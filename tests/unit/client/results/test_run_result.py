@@ -23,12 +23,8 @@ from outlast.client.results.run_result import (
 from outlast.contract import failures
 from outlast.loop.checks import GuardrailRecord
 from outlast.loop.items import text_of
-from outlast.loop.revision import (
-    revised,
-)
-from outlast.loop.state import (
-    LoopState,
-)
+from outlast.loop.revision import revised
+from outlast.loop.state import LoopState
 from outlast.loop.values import Failure
 from outlast.loop.view import ViewEdit
 from tests.laws.driver import Play, gated, said, tool, transfer
