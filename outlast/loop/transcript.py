@@ -203,12 +203,11 @@ def replace_answer(state: LoopState, item: int | None, answer: Json) -> tuple[Lo
     text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
     index = len(state.items) if item is None else item
     said = Item("message", message_of_person(text), state.agent, state.turns)
-    items = (*state.items[:index], said, *state.items[index + 1 :])
     storage = state.storage
     if storage.stores and storage.offloaded <= index < len(state.items):  # it was weighed before
         heavier = weight((said,)) - weight((state.items[index],))
         state = revised(state, inline=storage.inline + heavier)
-    return revised(state, items=items), index
+    return _rewritten(state, index, (said,)), index
 
 
 def drop_gate(state: LoopState) -> LoopState:
@@ -227,8 +226,21 @@ def drop_gate(state: LoopState) -> LoopState:
     while first > 0 and state.items[first - 1].kind == "reasoning":
         first -= 1
     draft = replace(state.items[gate.item], kind="draft")
-    items = (*state.items[: gate.item], draft, *state.items[gate.item + 1 :])
-    return revised(state, items=items, hidden=(*state.hidden, *range(first, gate.item + 1)))
+    state = _rewritten(state, gate.item, (draft,))
+    return revised(state, hidden=(*state.hidden, *range(first, gate.item + 1)))
+
+
+def _rewritten(state: LoopState, start: int, newer: Sequence[Item]) -> LoopState:
+    """Replace items from an index on.
+
+    An offload that reads them is dropped, and begins anew: its references are to the texts before,
+    and one of the same size would bring the old text back.
+    """
+    pending = tuple(
+        one for one in state.pending if not (isinstance(one, OffloadItems) and one.stop > start)
+    )
+    items = (*state.items[:start], *newer, *state.items[start + len(newer) :])
+    return revised(state, items=items, pending=pending)
 
 
 def hide_from(state: LoopState, start: int) -> LoopState:
@@ -248,8 +260,7 @@ def withhold_turn(state: LoopState, placeholder: str) -> LoopState:
         _withheld(item, placeholder) if item.turn == state.turns else item
         for item in state.items[start:]
     )
-    state = revised(state, items=(*state.items[:start], *withheld))
-    return hide_from(state, start)
+    return hide_from(_rewritten(state, start, withheld), start)
 
 
 def _withheld(item: Item, placeholder: str) -> Item:

@@ -12,6 +12,7 @@ from outlast.loop.approvals import ApprovalTerms
 from outlast.loop.calls import ModelReply
 from outlast.loop.effects import CallModel, ItemsOffloaded, OffloadItems, SessionSaved
 from outlast.loop.items import Item, last_words, text_of
+from outlast.loop.machine import advance
 from outlast.loop.stored import OFFLOAD_ABOVE, Moved, Offload, long_texts, weight
 from outlast.loop.values import BLOB, is_reference, reference
 from tests.laws.driver import Play, everything_stored, gated, message, nested, said, searched, tool
@@ -141,6 +142,28 @@ def test_the_end_of_a_run_does_not_wait_for_the_store():
     play.replies(said("Hello."))
     assert play.state.phase == "closed"
     assert play.stopped == [offload]
+
+
+def test_a_persons_answer_of_the_same_size_is_not_replaced_by_the_models(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """The references of an offload under way are to the texts that it read."""
+    monkeypatch.setattr(transcript, "OFFLOAD_ABOVE", 20)
+    monkeypatch.setattr(stored, "MOVED_ABOVE", 2)
+    play = Play.ready(keep_open=True)
+    theirs, ours = "You get 500 euros back.", "You get 900 euros back."
+    play.replies(said(theirs), answer_terms=ApprovalTerms(), stores=True)
+    late, index = play.only(OffloadItems), len(play.state.items) - 1
+    play.decided("a1", "edit", edited_arguments={"answer": ours})
+    assert late.effect in play.stopped
+    moved = Moved(index, ("content", 0, "text"), len(theirs), 0)
+    result = Offload(keys=(KEY,), moved=(moved,))
+    advanced, commands = advance(
+        play.state, ItemsOffloaded(at_ms=play.now_ms, effect=late.effect, result=result)
+    )
+    assert text_of(advanced.items[index].raw) == ours
+    assert commands == ()
+    assert play.only(OffloadItems).stop == len(play.state.items), "it begins anew"
 
 
 def test_an_answer_of_another_kind_stores_nothing():
