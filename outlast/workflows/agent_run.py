@@ -171,7 +171,7 @@ class AgentRun:
         self._refused = -1
         self._starting = asyncio.Lock()
         self._started: tuple[int, int] = (0, 0)
-        self._telling: asyncio.Task[None] | None = None
+        self._signalling: asyncio.Task[None] | None = None
         self._cancel_requested = False
         self._defect: ApplicationError | None = None
         self._visibility = False
@@ -386,13 +386,13 @@ class AgentRun:
                 if task is not None:
                     task.cancel()
             case NotifyParent() | LendBudget():
-                self._telling = asyncio.create_task(self._tell(command, self._telling))
+                self._signalling = asyncio.create_task(self._signal_run(command, self._signalling))
             case CallModel(line=line) if line:
                 pass  # the line sees it in the history, and replies by signal
             case _:
                 self._running[command.effect] = asyncio.create_task(self._perform(command))
 
-    async def _tell(
+    async def _signal_run(
         self, command: NotifyParent | LendBudget, before: asyncio.Task[None] | None
     ) -> None:
         """Signal the parent or a nested run, one after the other; one that has ended is ignored."""
@@ -629,7 +629,7 @@ class AgentRun:
             self._running.keys() <= {line.effect if line is not None else 0}
             and info.get_current_history_size() >= self._carries_from
             and self._state.phase not in {"new", "closed"}
-            and (self._telling is None or self._telling.done())
+            and (self._signalling is None or self._signalling.done())
             and workflow.all_handlers_finished()
             and (
                 self._upgrades()
