@@ -25,8 +25,6 @@ class Attempt:
     """One attempt of an effect.
 
     Attributes:
-        number: the number of the attempt, from 1.
-        on_event: receives the raw events of a model's stream.
         progress: what an earlier attempt has reported; None if it has reported nothing.
         report: stores the progress of this attempt for the attempts after it, if there is a way.
         execution: the execution that asks for the effect, in the server's words; None in memory.
@@ -53,10 +51,7 @@ FIRST = Attempt()
 async def attempt_effect(
     worker: WorkerDeps, request: EffectRequest[Effect], attempt: Attempt
 ) -> Any:
-    """Carry out one attempt of an effect.
-
-    Returns:
-        The record that the effect's row in `contract/effects.py` names.
+    """Carry out one attempt of an effect, and return the record that the effect's row names.
 
     Raises:
         EffectError: the attempt failed; the error says whether a retry may help.

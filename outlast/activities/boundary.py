@@ -1,7 +1,4 @@
-"""The Temporal activities, which fetch requests, heartbeat and translate errors.
-
-Everything that effects need from Temporal is here.
-"""
+"""The Temporal activities, which fetch requests, heartbeat and translate errors."""
 
 import asyncio
 import contextlib
@@ -137,7 +134,6 @@ class EffectActivities:
             raise
 
     async def _request_of(self, kind: EffectKind, payload: JsonObject) -> EffectRequest[Any]:
-        """Return an effect's request: inline, from this process, or from the workflow."""
         if not await began_in_time(activity.info(), self._clocks):
             raise _abandoned_error()
         if "claim" not in payload:
@@ -211,9 +207,8 @@ async def _end_abandoned(nested_id: str) -> None:
 def _see_as(caller: contextvars.Context | None) -> None:
     """Set the context variables of the program that runs the run in this process.
 
-    Only this attempt's task gets them, so runs with other values do not mix, and a change that user
-    code makes is not seen by others. Variables that the attempt has already, such as the engine's,
-    stay; and its spans belong to the run's trace rather than to the program's place in it.
+    Only this attempt's task gets them. Variables that the attempt has already, such as the
+    engine's, stay; and its spans belong to the run's trace, not to the program's place in it.
     """
     own = contextvars.copy_context()
     for variable, value in () if caller is None else caller.items():
@@ -232,8 +227,7 @@ def _execution(info: activity.Info) -> Execution:
 async def _ask_workflow(kind: EffectKind, effect: int) -> EffectRequest[Any]:
     """Fetch a request that is not in this process from the workflow, page by page.
 
-    The workflow may be busy with another query or moving to another worker, so the query is retried
-    for a while before the attempt fails.
+    Retried for a while: the workflow may be busy, or moving to another worker.
     """
     info = activity.info()
     handle = activity.client().get_workflow_handle(
@@ -260,11 +254,10 @@ async def _ask_workflow(kind: EffectKind, effect: int) -> EffectRequest[Any]:
 
 @contextlib.contextmanager
 def _send_heartbeats() -> Generator[Beat]:
-    """Heartbeat while an effect runs.
+    """Heartbeat from a thread while an effect runs; a blocked event loop does not stop it.
 
-    Heartbeats reveal a dead worker and receive cancellations. A thread sends them, so a blocked
-    event loop does not stop them. The first comes after a while: most effects have ended by then,
-    and heartbeats are billed in a cloud.
+    The first comes after a while: most effects have ended by then, and heartbeats are billed in a
+    cloud.
     """
     info = activity.info()
     loop = asyncio.get_running_loop()
@@ -283,7 +276,7 @@ def _send_heartbeats() -> Generator[Beat]:
 
 
 def _ends_at(info: activity.Info) -> float:
-    """Return until when a result may be stored, so that the server still waits for it."""
+    """Return until when the server waits for a result, less the time that storing it takes."""
     longest = info.start_to_close_timeout or timedelta(milliseconds=policies.LONGEST_MS)
     return time.monotonic() + longest.total_seconds() - RECORDING_SECONDS
 
@@ -301,8 +294,7 @@ def _typed_errors(payload: JsonObject) -> Generator[None]:
 
     If this worker lacks what the effect needs, the attempt fails at once; the run shows that and
     schedules the effect again with a `patient` request, which is retried until a worker has
-    everything. Any other failure then ends the patient request, and the run's next request has all
-    its attempts.
+    everything. Any other failure ends the patient request, and the next has all its attempts.
     """
     patient = _is_patient(payload)
     try:
@@ -346,7 +338,6 @@ def _typed_errors(payload: JsonObject) -> Generator[None]:
 
 
 def _is_patient(payload: JsonObject) -> bool:
-    """Whether an effect has waited for a worker that has what it needs."""
     return isinstance(cast("object", payload), dict) and payload.get("patient") is True
 
 

@@ -1,8 +1,4 @@
-"""Large content of requests and results, on its way from and to the blob store.
-
-Requests get their content back before users' code sees them; results move theirs to the store
-before they are recorded. `contract/blobs.py` splits and joins values.
-"""
+"""Large content of requests and results, on its way from and to the blob store."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -53,9 +49,7 @@ async def whole_request(
     """Return a request with all of its content.
 
     Words take the place of content that is gone for good, so that the conversation continues: of
-    damaged content, and in the last attempt of content that the store lacks.
-
-    With `is_last`, no further attempt looks for content that is missing.
+    damaged content, and, if `is_last`, of content that the store lacks.
 
     Raises:
         EffectError: the store lacks the content, or is unavailable.
@@ -204,7 +198,6 @@ def _split_item(raw: JsonObject, least: int, found: Contents) -> JsonObject:
 
 
 def _holds_much(request: EffectRequest[Any]) -> bool:
-    """Whether the run holds so much content that it should learn about the store."""
     return weight(request.items) > OFFLOAD_ABOVE // 2
 
 

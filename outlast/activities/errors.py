@@ -1,7 +1,4 @@
-"""How an effect fails, and whether a retry can help.
-
-Has the one table from exceptions of user code to retry or not.
-"""
+"""How an effect fails, and whether a retry can help."""
 
 import json
 from collections.abc import Generator
@@ -40,8 +37,6 @@ class EffectError(Exception):
     """An effect failed.
 
     Attributes:
-        code: the stable name of the failure.
-        message: what happened, for people.
         retryable: whether a retry may help.
         retry_after: the delay before the next attempt, if the provider set one.
         details: further data for programs.

@@ -1,7 +1,4 @@
-"""Spans for model calls, guardrails and MCP listings within an effect.
-
-They are reported only inside `traced`.
-"""
+"""Spans for model calls, guardrails and MCP listings within an effect, inside `traced` only."""
 
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager, suppress

@@ -1,7 +1,4 @@
-"""The agent, context and hooks that an effect needs to call user code.
-
-Every attempt of an effect makes one `Invocation` from its request and the worker's definitions.
-"""
+"""The agent, context and hooks that an effect needs to call user code."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -39,9 +36,6 @@ class Invocation:
     """The agent, context and callables of a run, for one attempt of an effect.
 
     Attributes:
-        worker: the worker's definitions.
-        agent: the effect's agent.
-        settings: the run's settings.
         borrowed: the run's context, lent to user code.
         wrapper: the context as user code gets it.
         server_managed: the provider's server keeps the conversation.
@@ -83,8 +77,7 @@ class Invocation:
         """Return the invocation for a request.
 
         Raises:
-            EffectError: the worker lacks the agent, or the context does not fit. Another worker may
-            have it: during a deploy, old and new workers share a queue.
+            EffectError: this worker lacks the agent, or the context does not fit; another may fit.
         """
         with worker_lookup():
             return cls(
@@ -151,10 +144,7 @@ class Invocation:
 
     @property
     def shows_items(self) -> bool:
-        """Whether user code gets the input as items even if it is one plain text.
-
-        It does if the program passed items, or if a session comes first.
-        """
+        """Whether user code gets even one plain text as items: passed so, or after a session."""
         passed_items = self.settings.get(AS_ITEMS) is True and self.parent_call is None
         return passed_items or names.SETTING_SESSION in self.settings
 
@@ -165,10 +155,7 @@ class Invocation:
         return raws if text is None else text
 
     def tool_answer(self, value: Any) -> tuple[Json, Any]:
-        """Return a tool's result as an answer, as JSON and for user code.
-
-        It is a text if the agent answers with text.
-        """
+        """Return a tool's result as JSON and for user code; text if the agent answers with text."""
         if output_schema_of(self.agent.output_type) is None:
             return str(value), str(value)
         return write_output(None, value), value

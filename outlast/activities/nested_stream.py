@@ -132,10 +132,7 @@ class NestedStream:
                 await cast("AsyncGenerator[JsonObject]", events).aclose()
 
     async def reply(self, effect: CallModel, reply: ModelReply) -> None:
-        """Stream the items of the planned reply.
-
-        `checked_answer` streams an answer that output guardrails have to pass first.
-        """
+        """Stream the items of the planned reply, except an answer that guardrails judge first."""
         if self.has_callback:
             written = _written(effect, reply)
             waits = "check_output" in reply.required_steps and not reply.calls
@@ -252,8 +249,7 @@ class NestedStream:
 
 
 def _raw_event(raw: JsonObject) -> RawResponsesStreamEvent:
-    """Return a raw event with a copy of the JSON, from which the reply is made."""
-    return RawResponsesStreamEvent(raw=deepcopy(raw))
+    return RawResponsesStreamEvent(raw=deepcopy(raw))  # the reply is made from the original
 
 
 def _written(effect: CallModel, reply: ModelReply) -> list[Item]:

@@ -1,8 +1,4 @@
-"""The parent's tool call that a nested run answers.
-
-`ParentCall` is read from the nested run's settings. The tool's start hooks and guardrails run when
-the nested run is prepared, and its end hooks and guardrails when the answer is finalized.
-"""
+"""The parent's tool call that a nested run answers, read from the nested run's settings."""
 
 from dataclasses import dataclass
 from typing import Any, cast
@@ -26,10 +22,6 @@ class ParentCall:
     """The parent's tool call that a nested run answers.
 
     Attributes:
-        agent: the agent that made the call.
-        tool: the called tool.
-        call_id: the id of the call.
-        arguments: the arguments as JSON text.
         hooks: the parent's run hooks.
         evidence: what people decided about the call, as the run's input says.
     """
@@ -111,8 +103,7 @@ def parent_call_of(registry: Registry, settings: JsonObject) -> ParentCall | Non
 
 
 def _evidence(written: Json) -> Evidence | None:
-    """Return the evidence in a run's input; anybody may have written it."""
-    try:
+    try:  # anybody may have written the run's input
         return None if written is None else read(Evidence, written)
     except UnreadableRecordError:
         return None

@@ -123,18 +123,14 @@ async def load_session(
 async def save_items(
     session: Session, key: str, items: Sequence[JsonObject], *, attempt: int = 1
 ) -> bool:
-    """Save items once, however often this is attempted.
+    """Save items once, however often this is attempted; return whether this attempt stored them.
 
     A session with `add_items_once` stores the key and the items together, so it never stores items
-    twice. Any other session is read before every attempt but the first: if its newest items are
-    those to save, an earlier attempt has saved them. Such a session may store items twice if it
-    alters them, or if another program writes to it between the attempts. A subclass that overrides
-    `add_items` but not `add_items_once` counts as such a session: its own method is called.
+    twice. Any other session, and a subclass that overrides `add_items` alone, is read before every
+    attempt but the first: if its newest items are those to save, an earlier attempt has saved them.
+    It may store items twice if it alters them, or if another program writes to it in between.
 
     `key` identifies these items, and no others in this session.
-
-    Returns:
-        Whether the items were stored by this attempt.
 
     Raises:
         UserError: the object is no session, or an item is no JSON object.
@@ -156,10 +152,7 @@ async def save_items(
 
 
 async def has_lost_items(session: Session) -> bool:
-    """Whether a session that records its saves has lost all items.
-
-    Other sessions are not read: that may be slow, or have side effects.
-    """
+    """Whether a session that records its saves has lost all items; others may be slow to read."""
     if not isinstance(session, IdempotentSession):
         return False
     return not await _read(session, 1)
@@ -170,8 +163,7 @@ def to_session_item(
 ) -> JsonObject:
     """Return an item of the transcript as a session stores it: as the model sees it.
 
-    Only the policy `omit` removes something: the id of a reasoning item. Pass that policy for items
-    of the run, and not for those of its caller.
+    The policy `omit` removes the id of a reasoning item; pass it for items of the run only.
 
     Raises:
         UserError: the item is no JSON object.
@@ -181,10 +173,7 @@ def to_session_item(
 
 
 def _saves_once(session: IdempotentSession) -> bool:
-    """Whether this session stores with `add_items_once`.
-
-    It does not if `add_items` is overridden: a subclass may override it, or a test may replace the method of the object.
-    """
+    """Whether this session stores with `add_items_once`; not if its `add_items` is overridden."""
     own: dict[str, Any] = getattr(session, "__dict__", {})
     if "add_items_once" in own:
         return True
@@ -253,7 +242,6 @@ def _text(item: JsonObject) -> str:
 
 
 def _part(part: object) -> object:
-    """Return the text of a part of a message; other parts stay whole."""
     fields = cast("JsonObject", part) if isinstance(part, dict) else {}
     return fields.get("text", part)
 

@@ -1,9 +1,7 @@
 """Traces every attempt of an effect, in the process that carries it out.
 
-Inside `traced`, new spans become children of the turn's span, and a tool call has a span of its
-own. The spans of steps inside an effect are in `inner_spans`. The spans of turns and agents start
-and end with the stages of the run (`tracing/stage_spans.py`); their ids are derived from fields of
-every effect, with or without a registered processor.
+The spans of turns and agents start and end with the stages of the run (`tracing/stage_spans.py`);
+their ids are derived from fields of every effect, with or without a registered processor.
 """
 
 from collections.abc import Awaitable, Callable

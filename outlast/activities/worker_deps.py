@@ -35,15 +35,11 @@ class WorkerDeps:
     Attributes:
         contexts: creates the live values of contexts from other processes.
         run_id: the run that these dependencies serve; empty for all runs.
-        live: the live values of the run's context in this process.
-        started_here: whether this process has started the run.
         caller: the context variables of the program that runs it in this process, if one does.
         approvals: the operators' file, which changes the policies of the definitions.
         shared_contexts: the context objects of calls that run beside each other.
-        notifiers: deliver notices about approvals and takeovers.
         model_patience: how long a failing model call is retried; None for all its attempts.
         identity: what proofs of people are checked with; None where there are no keys.
-        memory: what the worker remembers between effects.
         state: what the worker shares with its workflows.
         execution: the execution that the effect is for, in the server's words; None in memory.
     """

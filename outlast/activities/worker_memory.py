@@ -48,7 +48,6 @@ class PrefixCache(Generic[T]):
         self._entries: dict[str, _Entry[T]] = {}
 
     def __len__(self) -> int:
-        """Return the number of conversations with an entry."""
         return len(self._entries)
 
     def find(self, key: str, items: Sequence[Item]) -> tuple[int, T] | None:
@@ -184,10 +183,7 @@ class LateResults:
         self._lock = threading.Lock()
 
     def find(self, key: LocalCall) -> JsonObject | None:
-        """Return the result that an earlier attempt of a call had, if it came late.
-
-        The result stays: its next workflow task may be lost, too.
-        """
+        """Return the late result of an earlier attempt, and keep it: the next may be lost, too."""
         with self._lock:
             kept_at, result = self._kept.get(key, (0.0, None))
             return result if time.monotonic() - kept_at <= LATE_KEPT_SECONDS else None
@@ -255,10 +251,6 @@ class WorkerMemory:
     Attributes:
         plain: the first items of conversations that have no content in the blob store.
         sent: the input of earlier turns, as the provider got it.
-        judged: the calls for which nobody needs to be asked.
-        tool_times: which tools are short.
-        late_results: results of local activities that may be lost.
-        deliveries: the deliveries of notifications.
     """
 
     plain: PrefixCache[None] = field(default_factory=PrefixCache[None])

@@ -47,9 +47,7 @@ class GuardedCall:
     """A call that is about to take effect.
 
     Attributes:
-        call_id: the id of the model's call.
         arguments: all arguments, as the call will run.
-        digest_of_tool: returns the digest of the tool.
         evidence: what people decided about the call, as the run says.
         execution: the execution that asks for the call, in the server's words; None in memory.
         altered: runs the validators of a tool, and returns the arguments that they change; None if
@@ -267,7 +265,6 @@ class _Check:
         return not self.terms.unverified and self.call.execution is not None
 
     async def _proof_problem(self, decision: Decision) -> str | None:
-        """Return why a decision is not proven, or None where it is or need not be."""
         execution = self.call.execution
         identity = self.invocation.worker.identity or WorkerIdentity()
         if execution is None:

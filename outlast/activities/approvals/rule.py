@@ -220,11 +220,7 @@ async def _ruled(
     gated: Callable[[ApprovalPolicy], ApprovalRule],
     decided: Checker | None = None,
 ) -> ApprovalRule:
-    """Return the rule for a call: that of the first tier that applies, or of the policy itself.
-
-    `seen` returns what the predicate of a policy judges, `gated` the rule of a call that needs
-    approval under it.
-    """
+    """Return the rule of the first tier that applies, or of the policy itself."""
     if decided is not None and not policy.tiers and await decided(gated(policy)) is None:
         return APPROVED  # the predicate need not be called again
     for one in (*policy.tiers, policy):
@@ -277,7 +273,6 @@ async def _judge(
 
 
 def _verdict(verdict: object) -> ApprovalRule | None:
-    """Return the decision of a callback; None if it leaves the decision to a person."""
     decided: Mapping[str, Any] = {}
     if isinstance(verdict, Mapping):
         decided = cast("Mapping[str, Any]", verdict)
@@ -314,7 +309,6 @@ def _seen(
 
 
 def _reads(policy: ApprovalPolicy, name: str) -> bool:
-    """Whether the predicate may depend on an argument; a condition says which ones it reads."""
     return not isinstance(policy.when, Condition) or name in policy.when.names
 
 

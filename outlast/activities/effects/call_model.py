@@ -165,8 +165,7 @@ async def _answered_to_watchers(
 ) -> ModelResponse:
     """Stream a call only because of readers in this process, who must not change the run.
 
-    The stream has usage, as a response that is not streamed has. A model that refuses to stream is
-    called again without.
+    A model that refuses to stream is called again without.
     """
     settings = replace(request.settings, include_usage=True)
     begun = False
@@ -209,7 +208,6 @@ async def _call_start_hooks(invocation: Invocation, request: ModelRequest) -> No
 
 
 def _with_own_names(response: ModelResponse, offer: OfferedTools) -> ModelResponse:
-    """Return a response with the tools' own names; invalid calls stay for the plan."""
     output = cast("object", response.output)
     names = [*offer.tools, *offer.handoffs]
     if not isinstance(output, list | tuple) or all(name.isascii() for name in names):
@@ -292,8 +290,7 @@ def _settings(invocation: Invocation, model: Model, *, has_prompt: bool) -> Mode
 def _name_with_defaults(invocation: Invocation, model: Model, *, has_prompt: bool) -> str:
     """Return the name of the model that the defaults apply to; empty for none.
 
-    A model object, and a model that a stored prompt may choose, have no defaults. Where nobody
-    names a model, the name is that of the provider's default model.
+    A model object, and a model that a stored prompt may choose, have no defaults.
     """
     chosen = _chosen_model(invocation)
     if chosen is None and not has_prompt:
@@ -393,7 +390,6 @@ async def _apply_input_filter(
 
 
 def _check_filter_result(items: object, instructions: object, what: str) -> None:
-    """Refuse input that cannot be sent."""
     is_list = isinstance(items, list | tuple)
     if not is_list or not all(isinstance(item, dict) for item in cast("list[object]", items)):
         wrong, fits = cast("object", items), "input= must be a list of input items (dicts)"
@@ -499,7 +495,6 @@ def _at_once(invocation: Invocation, plan: Plan) -> int | None:
 
 
 async def _after(invocation: Invocation, plan: Plan, response: ModelResponse) -> Failure | None:
-    """Call the hooks after the model call, and return why the run cannot go on, if so."""
     if not plan.reuses_call_id and invocation.hooked("on_llm_end"):
         seen = RunResponse.of(response)
         calls = invocation.hook_calls("on_llm_end", invocation.wrapper, invocation.agent, seen)

@@ -81,8 +81,7 @@ _HANDLED: dict[str, tuple[str, type[AgentsException]]] = {
 """By the code of a failure: the key of its handler, and the error that the handler gets."""
 
 _BEFORE_THE_MODEL = failures.MAX_TURNS_EXCEEDED
-"""The failure of a nested run that no further model call follows, which would stream the
-outputs."""
+"""The failure of a nested run that no further model call follows, to stream the outputs."""
 
 
 @dataclass(kw_only=True)

@@ -1,7 +1,4 @@
-"""Carries out `PrepareRun`, which checks the agent and prepares the input.
-
-Everything is checked before the first model call is paid for.
-"""
+"""Carries out `PrepareRun`, which checks the agent and prepares the input."""
 
 from dataclasses import replace
 from functools import partial
@@ -70,10 +67,7 @@ async def prepare_run(
 
 
 async def _check_approved(invocation: Invocation, call: ParentCall, attempt: Attempt) -> None:
-    """Refuse a nested run whose call people have not approved, if they have to.
-
-    The caller's run asks them then, as it does for a tool.
-    """
+    """Refuse a nested run whose call lacks the approval that it needs: the caller's run asks."""
     execution, identity = attempt.execution, invocation.worker.identity
     if execution is not None and identity is not None and call.evidence is not None:
         lineage = await identity.lineage_of(execution)

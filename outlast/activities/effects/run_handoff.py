@@ -116,10 +116,7 @@ async def _handed_over(
 
 
 def filter_of(invocation: Invocation, entry: Handoff) -> Any:
-    """Return the input filter of a handoff: its own, the run's, or nesting.
-
-    None if the next agent sees everything.
-    """
+    """Return a handoff's input filter: its own, the run's, or nesting. None shows everything."""
     if entry.input_filter is not None:
         return entry.input_filter
     of_run = invocation.reference("handoff_input_filter")
@@ -139,10 +136,7 @@ def filter_of(invocation: Invocation, entry: Handoff) -> Any:
 
 
 def _has_conversation(invocation: Invocation) -> bool:
-    """Whether the provider's server keeps a nested run's conversation.
-
-    Its handoffs may come here without a filter. Plans of other runs do not allow that.
-    """
+    """Whether the provider's server keeps a nested run's conversation, which takes no filter."""
     tool = invocation.tool
     return tool is not None and bool(tool.conversation_id or tool.previous_response_id)
 
@@ -174,7 +168,6 @@ async def _edit(
 
 
 def _transfer(invocation: Invocation, effect: RunHandoff, target: Agent[Any]) -> Item:
-    """Return the output of a handoff, which is not in the transcript yet."""
     output = output_item(effect.call_id, handed_over(target.name))
     name = invocation.worker.registry.name_of(target)
     return Item("handoff_output", output, effect.agent, target=name)

@@ -1,7 +1,6 @@
 """Carries out `RunTool`: runs one attempt of a tool call.
 
-Runs the guardrails, hooks and the user's function within its time-out; decides which failures are
-retried and what the model reads of the last one.
+Decides which failures are retried and what the model reads of the last one.
 """
 
 import asyncio
@@ -102,8 +101,7 @@ class _Reading:
         """Return what the tool's `read` returns; None if it has none.
 
         Raises:
-            ModelBehaviorError: the arguments are invalid.
-            Exception: any error of a `read` of the user's.
+            Exception: `ModelBehaviorError` for invalid arguments, or any error of a user's `read`.
         """
         if self._result is None and self._error is None and self.tool.read is not None:
             try:
@@ -160,7 +158,6 @@ async def _brief_attempt(
 
 
 async def _run_attempt(worker: WorkerDeps, request: RunTool, made: Attempt) -> ToolResult:
-    """Run one attempt of a tool call, if its policy lets it run."""
     attempt = made.number
     tool, away = await _tool_of(worker, request, attempt)
     if tool is None or tool.form != request.form:
@@ -266,7 +263,6 @@ async def _stopped(
 
 
 def _missing_tool_output(request: RunTool, made: Attempt, away: Sequence[str]) -> ToolResult:
-    """Return the output of a tool that its server no longer has or cannot list."""
     why = servers_away(away) if away else f"The tool {request.name} no longer exists."
     text = f"{why} The call was not carried out."
     has_waited = made.patient and not away  # it would be sent from worker to worker for ever
@@ -466,10 +462,7 @@ def _may_run_again(tool: FunctionTool, error: Exception) -> bool:
 
 
 def _of_words(what: str, error: Exception) -> EffectError:
-    """Return the failure of an effect whose failure could not be put in words.
-
-    A retry would run the tool again.
-    """
+    """Return the failure of code that words a failure; a retry would run the tool again."""
     failed = of_user_code(what, error)
     failed.retryable = False
     return failed
@@ -512,7 +505,6 @@ def _run_failure(this: _Attempt, what: str, error: Exception) -> ToolResult:
 
 
 def _within_bounds(request: RunTool, result: ToolResult) -> ToolResult:
-    """Return a result within its size limits."""
     fast = request.policy.fast
     limit = LARGEST_FAST_OUTPUT_BYTES if fast else LARGEST_OUTPUT_BYTES
     output, value = result.output, result.value

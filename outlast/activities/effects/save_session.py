@@ -38,8 +38,7 @@ async def save_session(
     """Save items in the session of a run, once.
 
     Returns:
-        Nothing; or a warning for the run's readers, if the session has lost its earlier items. The
-        new items are saved anyway: the run goes on.
+        Nothing; or a warning for readers, if the session has lost its earlier items.
 
     Raises:
         EffectError: the session failed.
@@ -70,14 +69,10 @@ async def save_session(
 
 
 async def _compact(session: Session, rows: Sequence[JsonObject]) -> None:
-    """Compact a session after an answer, if it can be compacted.
-
-    A turn with tool outputs is not over. The items are saved, so a failure is only logged: the next
-    answer tries again.
-    """
+    """Compact a session after an answer; if that fails, the next answer tries again."""
     if not is_openai_responses_compaction_aware_session(session):
         return
-    if not rows or rows[-1].get("role") != "assistant":
+    if not rows or rows[-1].get("role") != "assistant":  # a turn with tool outputs goes on
         return
     try:
         async with asyncio.timeout(LONGEST_COMPACTION_SECONDS):
@@ -108,10 +103,6 @@ def _rows(items: Sequence[Item], withheld: str | None, *, omits: bool) -> list[J
 
 
 def _row(item: Item, *, omits: bool) -> JsonObject:
-    """Return an item as a row of a session: as the model sees it in the next run.
-
-    Depending on the run's policy, its reasoning loses its id.
-    """
     if item.kind == "input":
         return item.raw
     raw = in_written_order(as_input(item.raw))

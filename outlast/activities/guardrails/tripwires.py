@@ -75,10 +75,7 @@ def _output(
 
 
 def without_payload(results: Sequence[GuardrailRecord], placeholder: str) -> list[GuardrailRecord]:
-    """Return the records of output guardrails without the blocked tool output.
-
-    Logged errors and results must not reveal a blocked output.
-    """
+    """Return output guardrails' records without the blocked output: logs must not reveal it."""
     return [replace(record, info=None, info_type=None, output=placeholder) for record in results]
 
 

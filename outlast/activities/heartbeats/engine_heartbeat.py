@@ -86,7 +86,6 @@ def _recorder(worker: Any) -> Callable[[ActivityHeartbeat], object] | None:
 
 
 def _encodes(worker: Any) -> bool:
-    """Whether details need a codec, such as encryption."""
     converter: Any = getattr(worker, "_data_converter", None)
     return getattr(converter, "payload_codec", "unknown") is not None
 

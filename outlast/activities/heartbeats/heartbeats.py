@@ -1,8 +1,7 @@
 """A thread that sends a process's heartbeats and watches its event loops.
 
-A heartbeat means that the worker is alive. Sent from the event loop, heartbeats would stop with the
-first `async def` that blocks the loop, and all work of the worker would be repeated elsewhere. The
-thread also logs which code blocks a loop.
+Sent from the event loop, heartbeats would stop with the first `async def` that blocks the loop, and
+all work of the worker would be repeated elsewhere.
 """
 
 import asyncio
@@ -40,15 +39,12 @@ class Beat:
     """One attempt that runs in this process.
 
     Attributes:
-        what: the attempt's name in a warning.
         loop: the event loop that it runs in.
         send: sends a heartbeat from any thread; None if the attempt needs none.
         interval: seconds between two heartbeats.
         key: identifies the attempt; a second beat with the same key replaces the first.
         on_blocked_loop: called while the loop is blocked.
-        task: the task that it runs in.
         thread_id: the id of the loop's thread.
-        last: the time of the last heartbeat.
     """
 
     what: str
@@ -118,7 +114,6 @@ class Heartbeats:
                 return
 
     def _is_over(self) -> bool:
-        """End the thread, unless an attempt was added in the meantime."""
         with self._starting:
             mine, self._thread = self._thread, None
             if self._beats:  # added while the thread still ran
@@ -165,8 +160,6 @@ class _Blocker:
 
     Attributes:
         code: the code of its outermost function.
-        is_async: whether that function is an `async def`.
-        task: the task that it runs in.
         place: the innermost line of user code.
         seconds: how long it has been seen.
     """

@@ -24,8 +24,7 @@ SHARE: Final = 0.05
 """The same later on, as a share of the text's age: a longer text takes longer to read anyway."""
 
 LONGEST_SECONDS: Final = 1.0
-"""The longest default time between two heartbeats while a text grows, in seconds; other events,
-such as the arguments of a tool call, wait that long at the beginning, too."""
+"""The longest default time between two heartbeats of a text, and the first of other events."""
 
 TEXTS: Final = frozenset(
     {
@@ -106,7 +105,6 @@ class StreamHeartbeats:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Stop sending: the reply supersedes the rest."""
         if self._timer is not None:
             self._timer.cancel()
 

@@ -90,7 +90,6 @@ async def _answer(
 
 
 def _stream(model: Model, request: ModelRequest, what: str) -> AsyncIterator[JsonObject]:
-    """Return the events of a streamed response."""
     make = cast("Callable[[ModelRequest], object] | None", getattr(model, "stream_response", None))
     events = make(request) if callable(make) else None
     if isinstance(events, AsyncIterable):

@@ -33,9 +33,6 @@ class FailedAttempt:
     """A failed attempt of a model call.
 
     Attributes:
-        number: the number of the attempt, from 1.
-        request: the request.
-        stream: whether the call was streamed.
         model: the model; one of the program's own may have `get_retry_advice`.
     """
 

@@ -1,7 +1,4 @@
-"""Lists the tools of an agent's MCP servers, for its model and for later calls.
-
-Listed tools are function tools like any other.
-"""
+"""Lists the tools of an agent's MCP servers, for its model and for later calls."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +25,6 @@ class Listing:
     """The tools of an agent's MCP servers.
 
     Attributes:
-        tools: the tools of the available servers.
         away: the names of the other servers.
     """
 
@@ -73,7 +69,6 @@ async def list_mcp_tools(invocation: Invocation, *, attempt: int = 1, attempts: 
 
 
 def _attempts_for(error: Exception, attempts: int) -> int | None:
-    """Return the attempts for a server after its error; None for other errors."""
     if isinstance(error, MCPRefusal):  # a retry would not help
         return 1
     if isinstance(error, ConnectionError | MCPFault):
@@ -86,14 +81,13 @@ def _attempts_for(error: Exception, attempts: int) -> int | None:
 async def listed_tool(
     invocation: Invocation, name: str, source: str = "", *, attempt: int = 1, attempts: int = 1
 ) -> tuple[FunctionTool | None, Sequence[str]]:
-    """Return a tool that this worker has not listed, or not lately, from the agent's MCP servers.
+    """Return a tool that this worker has not listed lately, and the servers that are unavailable.
 
-    Another worker has listed the tool. Returns None if no available server has the tool, with the
-    names of the servers that are unavailable.
+    The tool is None if no available server has it.
 
     Raises:
         EffectError: the agent has no such servers, or they need a retry. Another worker may have
-        the tool: during a deploy, old and new workers share a queue.
+            the tool: during a deploy, old and new workers share a queue.
     """
     registry, away = invocation.worker.registry, list[str]()
     if invocation.agent.mcp_servers:

@@ -66,8 +66,8 @@ async def offered_tools(invocation: Invocation, *, attempt: int = 1) -> OfferedT
     A handoff hides a function tool with its name; a later entry hides an earlier one.
 
     Raises:
-        EffectError: a predicate or a server failed, or two entries have one name and the run
-        forbids that, or one of them is no function.
+        EffectError: a predicate or a server failed, one of them is no function, or two entries have
+            one name and the run forbids that.
     """
     agent = invocation.agent
     listed = await list_mcp_tools(invocation, attempt=attempt, attempts=MODEL.attempts)

@@ -1,8 +1,7 @@
 """The plan for each call in a model's reply, made once and recorded.
 
-Compares a reply with the agent's tools and handoffs: which calls name a tool, whether their
-arguments fit, whether a person decides. User code that affects the plan runs here and never again:
-its result is recorded. Its failure is part of the plan, because the model call has been paid for.
+User code that affects the plan runs here and never again. Its failure is part of the plan, because
+the model call has been paid for.
 """
 
 import json
@@ -75,8 +74,6 @@ class Plan:
     """The plan for a reply.
 
     Attributes:
-        items: the items to keep.
-        calls: a plan for each call among them.
         final: the meaning of a reply without calls.
         value: the answer, if `final` is `value`.
         failure: why the run cannot go on.
@@ -310,7 +307,6 @@ def _ends_with(
 async def _disabled_meanwhile(
     items: Sequence[JsonObject], calls: ReplyCalls, offer: OfferedTools, invocation: Invocation
 ) -> Failure | None:
-    """Check again whether the called tools are enabled, after the model call."""
     for raw in items:
         tool = tool_of(raw, offer) if calls.has(raw) else None
         if tool is None or isinstance(tool.is_enabled, bool):
@@ -328,11 +324,8 @@ async def _disabled_meanwhile(
 def policy_of_tool(tool: FunctionTool, *, is_short: bool = False, waits: bool = False) -> Policy:
     """Return the time-out and retries of a tool's calls.
 
-    A fast tool holds the run's workflow task while it runs, so its time-out is a few seconds at
-    most.
-
-    A call that `waits` for a person runs as an activity even if the tool is fast by declaration: the
-    receipt of the decision would wait for it.
+    A fast tool blocks the run's workflow task, so its time-out is a few seconds at most. A call
+    that `waits` for a person is always an activity: a fast one would delay the decision's receipt.
     """
     is_fast = tool.fast is True and not waits
     timeout = min(tool.timeout, LONGEST_FAST) if is_fast else tool.timeout

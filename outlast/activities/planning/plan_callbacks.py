@@ -1,8 +1,4 @@
-"""User code that contributes to the plan of a call.
-
-Runs a run's `tool_error_formatter`, and guardrails that run before approval; makes the settings of
-nested runs.
-"""
+"""User code that contributes to the plan of a call."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,4 @@
-"""The calls in a model's reply, compared with the offered tools and handoffs.
-
-Finds the calls that need a plan, the calls that repeat others, and those that end the run.
-"""
+"""The calls in a model's reply, compared with the offered tools and handoffs."""
 
 from collections.abc import Sequence
 
@@ -86,10 +83,7 @@ def unknown_call(
 def program_problem(
     items: Sequence[JsonObject], history: Sequence[Item], calls: ReplyCalls, offer: OfferedTools
 ) -> Failure | None:
-    """Return why a program, or a call by its caller, is invalid.
-
-    The provider's programs may call tools that allow it, while they run.
-    """
+    """Return why a program, or a call by a program that the provider runs, is invalid."""
     has_runner = any(tool.name == PROGRAMS for tool in offer.hosted)
     running: set[str] = set()
     for item in history if has_runner else ():
