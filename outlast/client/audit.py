@@ -380,7 +380,6 @@ def _of_end(
 
 
 def _newly_ignored(before: LoopState, event: Event | None, after: LoopState) -> Sequence[Ignored]:
-    """Return the newest attempts that the run ignored."""
     if after.ignored == before.ignored or not after.ignored:
         return ()
     if event is None:  # the history with the events is gone
@@ -625,7 +624,6 @@ class _Reading:
 
 
 async def _executions(client: Client, term: str, limit: int) -> tuple[list[_Execution], bool]:
-    """Return executions that match a query, and whether there are more."""
     query = f"WorkflowType = '{names.WORKFLOW}' AND ExecutionStatus != 'ContinuedAsNew' AND {term}"
     found: list[_Execution] = []
     try:

@@ -114,7 +114,6 @@ def os_user() -> Person:
 
 
 def _named(grp: Any, ids: Iterable[int]) -> Iterator[str]:
-    """Yield the names of groups; a group without a name is in no audience."""
     for one in dict.fromkeys(ids):
         try:
             yield str(grp.getgrgid(one).gr_name)
@@ -199,7 +198,6 @@ def _networks(trusted: Iterable[Network]) -> list[IPv4Network | IPv6Network]:
 
 
 def _address(peer: str | tuple[Any, ...] | None) -> IPv4Address | IPv6Address | None:
-    """Return the address of a connection; None for a socket file or anything unreadable."""
     host = peer[0] if isinstance(peer, tuple) and peer else peer
     if not isinstance(host, str):
         return None
@@ -385,7 +383,7 @@ def _key_of(token: str, jwks: Mapping[str, Any], jwt: Any) -> "PyJWK":
 
 
 def _reason(error: Exception, jwt: Any) -> str:
-    """Return why a token is refused. The library's own messages may have parts of it."""
+    """Return why a token is refused, without the library's messages: they may quote the token."""
     reasons: tuple[tuple[type[Exception], str], ...] = (
         (jwt.ExpiredSignatureError, "The token has expired. Sign in again."),
         (jwt.ImmatureSignatureError, "The token is not valid yet. Compare the clocks."),

@@ -199,8 +199,6 @@ class InboxCriteria(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Filter:
-    """The criteria of a listing; None means any."""
-
     group: str | None = None
     risk: Risk | None = None
     mine: By = None

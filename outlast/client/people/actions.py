@@ -1,6 +1,6 @@
 """Actions of people in a run: decisions, claims, takeovers and withdrawals.
 
-Each action is an update, so the run refuses what does not apply before anything is recorded.
+Each is an update: what does not apply is refused before anything is recorded.
 """
 
 import hashlib
@@ -38,8 +38,7 @@ By: TypeAlias = str | Person | None
 """Who acts: a name, a `Person`, or None if nobody says."""
 
 RequestOrId: TypeAlias = str | ApprovalRequest | Interruption
-"""A request as somebody has seen it, or its id. With the request itself, a decision only counts for
-the arguments that were seen."""
+"""A request, or its id; given the request, a decision only counts for the arguments it shows."""
 
 CLAIM_MINUTES: Final = 30
 
@@ -442,7 +441,6 @@ def _message_status(state: LoopState, message_id: str) -> MessageStatus:
 
 
 def _earlier_receipt(request: ApprovalRequest, decision: Decision, run_id: str) -> DecisionReceipt:
-    """Return the receipt of a decision that was made before its run ended."""
     made = [(vote.decision.type, vote.decision.by) for vote in request.votes]
     if (decision.type, decision.by) not in made:
         raise DecisionRefused(f"Approval {request.id}{settled_problem(request)}")

@@ -1,8 +1,7 @@
 """Streams model output by polling, while the model call is pending.
 
-Calls of this process are looked at directly. Of all others, the server shows the heartbeats, so
-readers poll it only while a model call is pending. Nothing is added to the history.
-`outlast.streams.window` has the format of the windows.
+Calls of this process are looked at directly. Of all others, the server shows the heartbeats.
+Nothing is added to the history. `outlast.streams.window` has the format of the windows.
 """
 
 import asyncio
@@ -149,8 +148,6 @@ class DeltaPoller:
     async def poll(self) -> None:
         """Wait until a poll is due, poll once, and keep the new events.
 
-        Calls in this event loop are looked at here, all others at the server.
-
         A failed poll raises nothing and is repeated: the end of every text is in the history.
         """
         if call_windows.of_run(self.run_id):
@@ -172,7 +169,6 @@ class DeltaPoller:
                 await self._read(int(info.activity_id), info)
 
     def _look_at(self, window: DeltaWindow) -> None:
-        """Read a window in this process, unless it is as it was."""
         if self._looked_at == (looked_at := (window, window.fed_bytes)):
             return
         self._looked_at = looked_at
@@ -199,7 +195,6 @@ class DeltaPoller:
 
 
 def _wait(overdue_seconds: float) -> float:
-    """Return the seconds until the next poll; negative if the next window is not due yet."""
     if overdue_seconds < 0:
         wait = -overdue_seconds - EARLY.total_seconds()
     else:

@@ -1,7 +1,6 @@
 """Reads a run's history: from Temporal's event records to the loop's events.
 
-Finds the records that matter and the workflow task of each; `outlast.contract.history` decodes
-them. Needs no worker, so a run can be read while everything else is down.
+`outlast.contract.history` decodes the records. Needs no worker.
 """
 
 import json
@@ -198,7 +197,6 @@ class HistoryReader:
         self._local.setdefault(task, []).append(entry)
 
     async def _read_result(self, event: HistoryEvent) -> None:
-        """Record the end of an activity, of a nested run or of a wait's timer."""
         if event.event_type in _TIMERS:
             self._read_timer(event)
         if (kind := _ENDS.get(event.event_type)) is None:
@@ -229,7 +227,6 @@ class HistoryReader:
             self._note(event, history.TimerFired())
 
     async def _with_message(self, closing: HistoryEvent) -> HistoryEvent:
-        """Return the closing record of a history, with its failure's message decoded."""
         if not closing.HasField("workflow_execution_failed_event_attributes"):
             return closing
         event = HistoryEvent()
@@ -278,8 +275,6 @@ class RunReader:
     """Reads a run's history from the first event to the last, across continue-as-new.
 
     Attributes:
-        patience: how long to wait for a server that does not answer.
-        state: the state of the run so far.
         place: how far the run was read: the index of its history and the number of events. Places
             of the same history can be compared.
         closed_by: the record that ended the run, if it has ended.

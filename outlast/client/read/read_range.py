@@ -1,8 +1,4 @@
-"""Reads a run live, until it is settled.
-
-`CaughtUp` separates past waits from present ones; `RunReading` opens a run and reads it for
-`RunResultStreaming`.
-"""
+"""Reads a run live, until it is settled."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -38,7 +34,6 @@ class CaughtUp:
     """Whether a reader has read up to a place; a history also shows earlier waits, which are over.
 
     Attributes:
-        place: the place of the history to reach; None for its beginning.
         from_start: the reader begins with the run's first history instead of the newest.
     """
 
@@ -71,10 +66,7 @@ class ReadRange:
     without: frozenset[RequestKey] = frozenset()
 
     def is_settled(self, state: LoopState) -> bool:
-        """Whether the run only continues after a message or a decision, with its session saved.
-
-        `without` are requests that were decided, although the state may not show it yet.
-        """
+        """Whether the run only continues after a message or a decision, with its session saved."""
         return state.status != "held" and is_settled(state, self.without)
 
 

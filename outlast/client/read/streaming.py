@@ -1,8 +1,4 @@
-"""Streams a run while it executes.
-
-`RunResultStreaming` has the events and the result so far. A `RunSource` provides the states,
-from a server or from memory.
-"""
+"""Streams a run while it executes, from a server or from memory."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator

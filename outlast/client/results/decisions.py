@@ -42,10 +42,7 @@ class ResultDecisions:
         self.waiting.reject(approval_item, always_reject, rejection_message=rejection_message)
 
     def is_approved(self, tool_name: str, call_id: str) -> bool | None:
-        """Return the decision about a call; None if there is none.
-
-        A decision about the call itself outranks a remembered decision for its tool.
-        """
+        """Return the decision about a call, or the remembered one for its tool; or None."""
         decision = self._decision(tool_name, call_id)
         return None if decision is None else decision[0]
 

@@ -53,7 +53,6 @@ class LocalDefinitions:
     """The agents reachable from the program's starting agent, and the run's settings.
 
     Attributes:
-        context_type: the type of the run's context, or None.
         make_context: makes the context from its JSON, if its type is not set.
         program_context: the program's own context, also of an earlier call for a run that resumes.
         input_is_list: the program passed a list of items, even one with a single text.
@@ -119,7 +118,6 @@ class LocalDefinitions:
         return None if tool is None else origin_of(tool)
 
     def _served_tool(self, agent: Agent[Any], name: str) -> FunctionTool | None:
-        """Return a tool of an MCP server, if this process has listed it."""
         key = (agent.name, name)
         if key not in self._served:
             found = next((tool for tool in tools_seen(agent) if tool.name == name), None)
@@ -152,10 +150,7 @@ class LocalDefinitions:
             raise
 
     def keep_live_values(self, run_id: str) -> None:
-        """Keep the context's live values for the effects of the run in this process.
-
-        Without any, callables may add some.
-        """
+        """Keep the context's live values, also without any yet: callables may add some."""
         if self.program_context is not None:
             LIVE_CONTEXTS.keep(run_id, self.program_context.live)
         elif LIVE_CONTEXTS.of_run(run_id) is None:

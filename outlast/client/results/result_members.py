@@ -1,7 +1,4 @@
-"""`RunResultBase`, the members that all results share.
-
-`RunResultBase` makes them from a state of the loop when they are read.
-"""
+"""`RunResultBase`: the members that all results share, made from a state when they are read."""
 
 from copy import deepcopy
 from dataclasses import replace
@@ -372,7 +369,6 @@ class RunResultBase:
         return [in_written_order(raw) for raw in stored]
 
     def _stored_input(self) -> list[JsonObject]:
-        """Return the input of the question, with references to large content."""
         state = self.snapshot
         if self._answer is not None:
             return [item.raw for item in state.items[: self._span()[0]]]
@@ -416,7 +412,6 @@ class RunResultBase:
         return {*in_input} - {*places_in_transcript(view, length, shown_after)}
 
     def _end_of_reply(self, place: int) -> int:
-        """Return the index of the last item of the same reply."""
         items = self.snapshot.items
         turn = items[place].turn
         while place + 1 < len(items):

@@ -45,7 +45,6 @@ class RunResult(RunResultBase):
         """Do nothing: a result refers to agents by name and does not keep them alive."""
 
     def __eq__(self, other: object) -> bool:
-        """Compare the states."""
         if not isinstance(other, RunResult):
             return NotImplemented
         return (self.snapshot, self._answer) == (other.snapshot, other._answer)
@@ -151,11 +150,7 @@ def result_of_answer(
 
 
 class FailedRun(RunErrorDetails):
-    """A run up to its failure, with all members of a result.
-
-    Attributes:
-        result: the result of the run.
-    """
+    """A run up to its failure, with all members of a result."""
 
     def __init__(self, result: RunResult) -> None:
         parts = (field.name for field in fields(RunErrorDetails))

@@ -1,8 +1,4 @@
-"""A run that waits for people, as a program holds it: decide, add input, resume.
-
-A `RunState` holds the run's id and the decisions and input that are not sent yet. The run itself
-stays where it is.
-"""
+"""A run that waits for people, as a program holds it: decide, add input, resume."""
 
 import json
 import secrets

@@ -71,5 +71,4 @@ def _output_text(result: RunResultBase) -> str:
 
 
 def _with_tabs(line: str) -> str:
-    """Return a line made visible, except for its tabs."""
     return "\t".join(visible(part) for part in line.split("\t"))

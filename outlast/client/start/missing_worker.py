@@ -1,7 +1,4 @@
-"""Warns about a run that no worker hosts.
-
-Checks which workers poll the run's task queue.
-"""
+"""Warns about a run that no worker hosts: nobody polls its task queue."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -53,10 +50,7 @@ async def _warn_if_unserved(client: Client, run_id: str) -> None:
 
 
 async def pollers(client: Client, task_queue: str) -> list[str]:
-    """Return the identities of the workers that poll a task queue for workflows.
-
-    A killed worker is listed until its last poll would have ended, about a minute.
-    """
+    """Return the workers that poll a queue for workflows; a killed one for another minute."""
     answer = await client.workflow_service.describe_task_queue(
         DescribeTaskQueueRequest(
             namespace=client.namespace,

@@ -1,7 +1,4 @@
-"""The workflow's input, made from the arguments of `Runner`.
-
-Everything is checked before anything is sent.
-"""
+"""The workflow's input, made from the arguments of `Runner` and checked before it is sent."""
 
 import re
 from collections.abc import Mapping
@@ -287,7 +284,6 @@ def _hooks_name(hooks: object) -> str:
 
 
 def _handler_names(handlers: object) -> dict[str, str]:
-    """Return the names of the handlers, by kind; a handler may be passed by name."""
     if isinstance(handlers, Mapping):
         named = cast("Mapping[str, Any]", handlers)
         checked = {

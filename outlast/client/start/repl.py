@@ -82,7 +82,6 @@ async def _ask_decisions(result: RunResult | RunResultStreaming) -> RunState:
 
 
 def _text_of(event: StreamEvent) -> str:
-    """Return the text for an event; programs that drive the loop know the SDK's lines."""
     if isinstance(event, RawResponsesStreamEvent):
         written = event.data.type == "response.output_text.delta"
         return str(event.data.delta) if written else ""

@@ -42,7 +42,6 @@ class ResponsesWebSocketSession:
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        """Check that the provider is that of the configuration, which may be a dict."""
         object.__setattr__(self, "run_config", as_run_config(self.run_config))
         self._models()
 

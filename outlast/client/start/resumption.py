@@ -1,7 +1,6 @@
 """Resumes a run that waits for people.
 
-Sends the decisions and messages of a `RunState` in an order in which all of them count, and each
-only once, however often that is attempted.
+Sends decisions and messages in an order in which all count, and each only once.
 """
 
 from typing import Any
@@ -60,7 +59,6 @@ async def resume(handle: RunHandle, staged: RunState, *, context: Any = None) ->
 
 
 async def _send(handle: RunHandle, state: loop.LoopState, one: StagedDecision) -> None:
-    """Send a decision, unless it was sent before."""
     if not one.run_id:
         if not _is_made(state, one):
             await handle.decide(one.decision, nested_id="")
@@ -74,7 +72,6 @@ async def _send(handle: RunHandle, state: loop.LoopState, one: StagedDecision) -
 
 
 def _is_made(state: loop.LoopState, one: StagedDecision) -> bool:
-    """Whether a run has this very decision, because it was sent before."""
     request = request_in(state, one.decision.request_id)
     if request is None or request.status == "pending":
         return False

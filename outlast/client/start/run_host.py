@@ -46,7 +46,6 @@ class RunHost:
         self._serving: list[Serving] = []
 
     def __enter__(self) -> Self:
-        """Return itself."""
         return self
 
     def __exit__(

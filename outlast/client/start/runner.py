@@ -328,8 +328,6 @@ def _is_in_loop() -> bool:
 
 @dataclass(frozen=True)
 class _Call:
-    """What a program asked a runner to do."""
-
     agent: Any
     input: str | list[JsonObject] | RunState
     options: RunOptions
@@ -432,8 +430,6 @@ class NewRun:
 
 
 async def _start(client: Client, run: NewRun, patience: timedelta) -> bool:
-    """Start a run, or find it; return whether it is new."""
-
     async def start(reuse: WorkflowIDReusePolicy) -> None:
         try:
             await retry_during_outage(client, lambda: start_workflow(client, run, reuse), patience)

@@ -1,7 +1,6 @@
 """Whether two starts with the same id mean the same run; see docs/design/0005.
 
-Each part of a start has a digest in the run's memo: what was asked, with which context, and for
-whom. A run is joined, or its answer returned, only where all of them are equal.
+Each part of a start has a digest in the run's memo: what was asked, in which context, for whom.
 """
 
 import hashlib
@@ -36,7 +35,6 @@ def start_digest(record: RunInput, tenant: Tenant | None, *, is_new_session: boo
 
 
 def _conversation(record: RunInput, settings: JsonObject) -> Json:
-    """Return the ids of the session and of the conversation on the provider's server."""
     data = cast("JsonObject", settings.get(names.SETTING_SESSION) or {})
     thread = record.thread
     return [

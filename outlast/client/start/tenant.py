@@ -27,11 +27,6 @@ class Tenant:
     weight: float = 1.0
 
     def __post_init__(self) -> None:
-        """Check the fields, so that the error is raised here.
-
-        Raises:
-            UserError: a field is invalid; the message names it.
-        """
         _check_name(self.name)
         _check_weight(self.weight)
 

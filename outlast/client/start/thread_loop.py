@@ -1,8 +1,7 @@
 """The event loop of `Runner.run_sync`: one for each thread, open between calls.
 
-Objects that a program keeps between two calls, such as a client or a connection pool, belong to the
-loop that they were first used in. With a new loop for each call, they would use connections of a
-closed loop.
+What a program keeps between two calls, such as a connection pool, belongs to the loop that it was
+first used in.
 """
 
 import asyncio
@@ -43,7 +42,6 @@ class ThreadLoop:
             runner.get_loop()
 
     def __del__(self) -> None:
-        """Close the loop when its thread ends."""
         with suppress(Exception):  # the interpreter may be ending, and nobody can handle it
             self.close()
 
@@ -70,7 +68,6 @@ def thread_loop() -> ThreadLoop:
 
 
 def _default_loop() -> asyncio.AbstractEventLoop | None:
-    """Return the open loop that the program set for this thread, or None."""
     if sys.version_info >= (3, 14):
         try:
             loop = asyncio.get_event_loop()

@@ -1,7 +1,4 @@
-"""Loads the payload codec that `--codec` or `OUTLAST_CODEC` names.
-
-The form is `MODULE:NAME`.
-"""
+"""Loads the payload codec `MODULE:NAME` that `--codec` or `OUTLAST_CODEC` names."""
 
 import os
 import sys

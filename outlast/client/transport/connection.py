@@ -1,7 +1,4 @@
-"""Connects to the Temporal server, and adds the search attributes of runs.
-
-Uses Temporal's own environment configuration.
-"""
+"""Connects to the Temporal server, and adds the search attributes of runs."""
 
 import re
 from typing import Any
@@ -62,11 +59,9 @@ async def connect(address: str | None = None, namespace: str | None = None) -> C
 
 
 async def add_search_attributes(client: Client) -> bool:
-    """Add missing search attributes of runs to the namespace.
+    """Add missing search attributes of runs to the namespace, and return whether they can be used.
 
-    Returns:
-        Whether the search attributes can be used. False if the server does not allow them; runs
-        then work, but cannot be searched by agent and status.
+    Where the server does not allow them, runs work, but cannot be searched by agent and status.
     """
     try:
         await ensure_search_attributes(client, names.SEARCH_ATTRIBUTES)
@@ -83,7 +78,6 @@ async def add_search_attributes(client: Client) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    """Return the reason for a failed connection, without the core's type names."""
     text = str(error)
     found: list[str] = re.findall(r'(?:message|error): "([^"]+)"', text)
     return found[-1] if found else text.rstrip(".")

@@ -1,7 +1,4 @@
-"""The exception of a failure.
-
-It is outlast's own for a failure's code, or user code's, if this process has imported the class.
-"""
+"""The exception of a failure: outlast's own for its code, or user code's imported class."""
 
 import builtins
 import sys
@@ -98,7 +95,6 @@ def _raised_by_tool(failure: Failure) -> errors.AgentsException | None:
 
 
 def _raised_by_users(failure: Failure) -> Exception | None:
-    """Return user code's exception, created again, or None if that is not possible."""
     details: dict[str, Any] = failure.details or {}
     kind = _imported_class(details.get("exception"))
     if kind is None:

@@ -190,7 +190,6 @@ async def watched(client: Client, call: Awaitable[T], outage: Outage) -> T:
 
 
 async def _ping(client: Client, outage: Outage) -> None:
-    """Wait until the server says anything, an error included."""
     while True:
         began = asyncio.get_running_loop().time()
         try:

@@ -1,8 +1,7 @@
 """The exceptions of the `openai` package for failures of model calls.
 
-A program that was written for that package catches its exceptions, such as
-`openai.RateLimitError`. So where a program has imported the package, a failed call is an exception
-of outlast and of the package at once.
+Where a program has imported the package, a failed call is an exception of both, so that the
+program's handlers, such as for `openai.RateLimitError`, work.
 """
 
 import sys
@@ -66,10 +65,7 @@ def as_openai_error(error: AgentsException) -> AgentsException:
 
 
 def openai_error(kind: type[Exception], message: str) -> Exception | None:
-    """Create an exception of the `openai` package that a program's own model raised.
-
-    None if the class is none of a provider's answer.
-    """
+    """Create the package's exception that a program's own model raised; None for other classes."""
     openai = sys.modules.get("openai")
     if openai is None or not issubclass(kind, openai.APIError):
         return None
@@ -90,8 +86,6 @@ def _name_of(status: int) -> str:
 
 @cache
 def _both(ours: type[AgentsException], theirs: type[Exception]) -> type[AgentsException]:
-    """Return the class that is a subclass of both, under the name of ours."""
-
     def initialize(self: Any, message: str = "", *, run_data: Any = None) -> None:
         Exception.__init__(self, message)
         self.message = message

@@ -1,7 +1,4 @@
-"""Sends updates to a run, and translates the server's errors.
-
-Retries updates while the run cannot accept any, and limits their size.
-"""
+"""Sends updates to a run, and translates the server's errors."""
 
 import asyncio
 import json
@@ -47,8 +44,7 @@ SHORTEST_PATIENCE: Final = timedelta(seconds=5)
 """The least time for an update, which is a round trip through a worker."""
 
 PATIENCE_WITH_FULL: Final = timedelta(seconds=10)
-"""How long to wait for a run with a full history to continue as new, usually after its next
-step."""
+"""How long to wait for a run with a full history to continue as new: most do after a step."""
 
 SURELY_SMALL_BYTES: Final = 200_000
 """Payloads with fewer bytes of JSON are not encoded to measure them: no codec adds that much."""
@@ -74,8 +70,7 @@ async def check_size(client: Client, payload: JsonObject) -> None:
 class RunAddress:
     """The address of a run, with calls to its server.
 
-    `patience` is how long to wait for a server that does not answer, or for a run that accepts
-    nothing.
+    `patience` is how long to wait for a silent server, or a run that accepts nothing.
     """
 
     def __init__(self, client: Client, run_id: str, patience: timedelta | None = None) -> None:
@@ -143,7 +138,7 @@ class RunAddress:
                         f"decisions for one history: {error.message} It accepts more after its "
                         "next step, when it continues as new."
                     ) from error
-                if not await self._is_passing(error):
+                if not await self._is_transient(error):
                     raise await self.translate(error) from error
             await asyncio.sleep(wait_seconds(len(refusals) - 1))
 
@@ -194,7 +189,7 @@ class RunAddress:
             return update_id
         return f"{update_id}@{(await self.workflow.describe()).run_id}"
 
-    async def _is_passing(self, error: RPCError) -> bool:
+    async def _is_transient(self, error: RPCError) -> bool:
         """Whether an update may be accepted later; its id makes it one update.
 
         This is true while a workflow task is repeated because a message arrived at its end, while
