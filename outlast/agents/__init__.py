@@ -7,15 +7,12 @@ top; each may import those below it, and import-linter enforces the order:
     agent.py, registry.py      agents, and a worker's registry of agents by name
     agent_tools/               agents as tools of other agents
     config/                    settings of runs and models, handlers of failed runs
-    machine/  mcp/             tools that work on a machine; tools of MCP servers
-    tools/                     functions and hosted tools, and the use of their results
+    mcp/  tools/               tools of MCP servers; functions and hosted tools
     handoffs/  guardrails/     passing a conversation on; checks of inputs, outputs and tool calls
     hooks.py  prompt.py        callbacks of a run's steps; prompts that the provider stores
     approvals/                 who decides about calls, and until when
     schemas/                   JSON schemas of functions and of final outputs
     context/                   the context of callables, and its storage
     items/                     the items of a run, and the events of its stream
-    references.py callables.py checks.py errors.py durations.py usage.py threads.py logs.py
-    converted_field.py
-                               used by all of them
+    (other modules)            used by all of them
 """

@@ -36,10 +36,7 @@ from outlast.agents.tools.use_behavior import ToolUseBehavior, check_tool_use_be
 from outlast.loop.values import JsonObject
 
 Instructions: TypeAlias = Callable[[RunContextWrapper[Any], "Agent[Any]"], str | Awaitable[str]]
-"""A function that returns an agent's instructions; sync or async.
-
-Called with (context, agent) before every model call, in an activity.
-"""
+"""A function called with (context, agent) that returns an agent's instructions."""
 
 
 @dataclass(eq=False)

@@ -60,10 +60,7 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 
 def arity_fits(function: Callable[..., Any], count: int) -> bool:
-    """Whether a callable accepts this many positional arguments.
-
-    Also True if the signature is unknown, as for some functions written in C.
-    """
+    """Whether a callable accepts this many positional arguments, as far as that is known."""
     try:
         signature = inspect.signature(function)
     except (ValueError, TypeError):
@@ -101,12 +98,7 @@ def flag_or_called_with(*parameters: str) -> Rule:
 
 
 def list_of(kinds: type | tuple[type, ...], fix: str | Callable[[object], str]) -> Rule:
-    """Return the rule of a list of definitions.
-
-    Args:
-        kinds: the types of the entries.
-        fix: what to do with another entry, or a function that returns it.
-    """
+    """Return the rule of a list of `kinds`; `fix` says what to do with any other entry."""
 
     def rule(place: str, value: object) -> None:
         for entry in check_list(place, value):
@@ -166,10 +158,7 @@ def _takes_model_arguments(answer: object) -> bool:
 
 
 def check_model(place: str, model: object) -> None:
-    """Refuse a value that is neither a model's name, a model nor None.
-
-    The `get_response` of a model takes one record, or the SDK's arguments.
-    """
+    """Refuse a value that is neither a model's name, a model nor None."""
     if model is None or isinstance(model, str):
         return
     answer = getattr(model, "get_response", None)

@@ -25,13 +25,7 @@ class InvalidType(UserError, TypeError):
 
 
 def check_fields(definition: object, rules: Mapping[str, Rule], owner: str = "") -> None:
-    """Refuse a definition with an invalid field.
-
-    Args:
-        definition: the record.
-        rules: the rule of each field.
-        owner: the definition's name for messages; default: its class, as in `Agent(name=...)`.
-    """
+    """Refuse a definition with an invalid field; `owner` names it in messages, else its class."""
     for name, rule in rules.items():
         place = f"{owner}: {name}" if owner else f"{type(definition).__name__}({name}=...)"
         rule(place, getattr(definition, name))

@@ -31,9 +31,7 @@ class ConvertedField(Generic[Kept, Given, Default]):
     def __get__(self, instance: object, owner: type) -> Kept | Default: ...
 
     def __get__(self, instance: object | None, owner: type) -> Kept | Default:
-        """Return the converted value; on the class, return the default."""
         return self._default if instance is None else vars(instance).get(self._name, self._default)
 
     def __set__(self, instance: object, value: Kept | Given | Default) -> None:
-        """Convert and store a value; the dataclass may be frozen."""
         vars(instance)[self._name] = self._convert(value)

@@ -1,7 +1,7 @@
 """The loggers of the package, with or without the texts of exceptions.
 
 The text of an exception may contain customer data. `OUTLAST_LOG_EXCEPTION_TEXTS=0` removes these
-texts and the stack traces that end with them from the logs; the exception's type stays.
+texts, and the stack traces that end with them.
 """
 
 import logging
@@ -50,8 +50,6 @@ def logs_exception_texts() -> bool:
 
 
 class _WithoutTexts(logging.Filter):
-    """Replaces exceptions in a record by their types, if texts are not logged."""
-
     def filter(self, record: logging.LogRecord) -> bool:
         if logs_exception_texts():
             return True
@@ -86,8 +84,6 @@ def _shown(argument: object) -> object:
 
 
 class _ShownError:
-    """An exception as an argument of a record, with its text escaped."""
-
     def __init__(self, error: BaseException) -> None:
         self._error = error
 

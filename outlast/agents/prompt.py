@@ -33,10 +33,7 @@ class GenerateDynamicPromptData:
 
 
 DynamicPromptFunction: TypeAlias = Callable[[GenerateDynamicPromptData], Prompt | Awaitable[Prompt]]
-"""A function that returns a prompt; sync or async.
-
-Called with (data) before every model call, in an activity.
-"""
+"""A function called with (data) that returns a prompt for each model call."""
 
 
 def check_prompt(place: str, prompt: object) -> None:

@@ -91,11 +91,7 @@ _process = ReferenceTable()
 
 
 def reference_of(entry: object) -> str:
-    """Return the name of an object in this process.
-
-    It is the registered name, or the name that the object would get; `register` makes it
-    resolvable.
-    """
+    """Return the name of an object in this process, also before `register` makes it resolvable."""
     return _process.name_for(entry)
 
 
@@ -107,8 +103,7 @@ def register(entry: object) -> str:
 def register_session(session: Any) -> tuple[str, str]:
     """Register a session in this process, replacing an earlier one with its id.
 
-    Returns:
-        The name of this session, and the name of its class, for which a worker may have a factory.
+    Returns the name of this session, and that of its class, for which a worker may have a factory.
     """
     kind = base_name(session)
     name = f"{kind}/{session.session_id}"
@@ -189,7 +184,6 @@ def _line_of(function: Any) -> int | None:
 
 
 def _identity(entry: object) -> object:
-    """Return the identity of an object, also of a bound method."""
     if inspect.ismethod(entry):  # created again at each access
         return ("method", id(entry.__self__), id(entry.__func__))
     return id(entry)

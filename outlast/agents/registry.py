@@ -1,7 +1,7 @@
 """The registry: a worker's definitions, by name.
 
-Finds every reachable agent, and checks names. Runs refer to agents, tools and objects of their
-settings only by name, so that runs survive the process that defined them.
+Runs refer to agents, tools and objects of their settings only by name, so that runs survive the
+process that defined them.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -33,10 +33,7 @@ logger = get_logger(__name__)
 
 
 class OfRun(NamedTuple):
-    """What a process that hosts its own runs keeps for one of them.
-
-    That is the run's own definitions, and the context variables of the program that runs it.
-    """
+    """A run's own definitions and its program's context variables, in a process that hosts it."""
 
     registry: "Registry"
     caller: Context | None = None
@@ -148,10 +145,7 @@ class Registry:
         return self._names[id(agent)] if self._has(agent) else agent.name
 
     def taking_over(self, agent: Agent[Any]) -> Agent[Any]:
-        """Return the registered agent that a handoff chose while the run went on.
-
-        A program that hosts its own runs need not list the agent: it is added here.
-        """
+        """Return the registered agent that a handoff chose; a process's own runs may add it."""
         if self._tells_apart and not self._has(agent) and agent.name not in self._agents:
             self.add(agent)
         return self.agent(self.name_of(agent))
@@ -256,11 +250,7 @@ class Registry:
         self._note_context_type(context_type)
 
     def add_reference(self, entry: object, name: str | None = None) -> str:
-        """Register an object for settings of runs, such as a callable or a model.
-
-        Returns:
-            The name.
-        """
+        """Register an object for settings of runs, such as a callable, and return its name."""
         named = named_references([entry] if name is None else {name: entry})
         self._add_named(named)
         return named[0][0]
@@ -270,10 +260,7 @@ class Registry:
         self._add_named(named_references(references))
 
     def reference(self, name: str) -> Any:
-        """Return the object with a name in a run's settings.
-
-        This registry's own names outrank those of the process.
-        """
+        """Return the object of a name in a run's settings; own names outrank the process's."""
         return self._references.get(name) if name in self._references else resolve(name)
 
     def unknown_references(self, names: Iterable[str]) -> list[str]:
@@ -346,10 +333,7 @@ _WORSE: Final[tuple[ToolEffect | None, ...]] = (
 def worst_effect(
     agent: Agent[Any], policy: Callable[[Agent[Any], FunctionTool], ApprovalPolicy | None]
 ) -> ToolEffect | None:
-    """Return the worst effect of an agent's tools, and of every agent that it can reach.
-
-    A tool's policy may declare another effect.
-    """
+    """Return the worst effect of the tools of an agent, and of every agent that it can reach."""
     effects: list[ToolEffect | None] = [
         _own_effect(tool, policy(one, tool)) if isinstance(tool, FunctionTool) else None
         for one in _reachable(agent)

@@ -52,12 +52,7 @@ class Usage:
 
     @classmethod
     def of(cls, usage: "AnyUsage", requests: Iterable[values.Usage] = ()) -> "Usage":
-        """Return the public usage record of a run's sums.
-
-        Args:
-            usage: the sums; a `Usage` is returned unchanged.
-            requests: the usage of each request.
-        """
+        """Return the public record of a run's sums; a `Usage` is returned unchanged."""
         if isinstance(usage, cls):
             return usage
         return cls(
@@ -88,10 +83,7 @@ class Usage:
         return self.output_tokens_details.reasoning_tokens
 
     def add(self, other: "AnyUsage") -> None:
-        """Add another usage to this one, with its requests.
-
-        A usage of one request without entries is added as an entry.
-        """
+        """Add another usage with its requests; one request without entries becomes an entry."""
         for name in ("requests", "input_tokens", "output_tokens", "total_tokens"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.input_tokens_details = InputTokensDetails(
@@ -138,10 +130,7 @@ _DETAILS: Final[dict[str, type[Any]]] = {
 
 
 def _convert_details(usage: Usage | RequestUsage) -> None:
-    """Convert details that are dicts or that lack numbers, which count as 0.
-
-    Providers send None for a number or for all details.
-    """
+    """Convert details that are dicts or lack numbers: providers send None, which counts as 0."""
     for name, kind in _DETAILS.items():
         details: Any = getattr(usage, name)
         is_mapping = isinstance(details, Mapping)

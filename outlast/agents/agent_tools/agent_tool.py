@@ -1,7 +1,4 @@
-"""Agents as tools: a call of such a tool is a nested run of another agent.
-
-The module builds the input of the nested run, but starts no run.
-"""
+"""Agents as tools: a call of such a tool is a nested run of another agent."""
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
@@ -217,7 +214,6 @@ def takes_more_than_text(tool: AgentTool) -> bool:
 
 
 def _summary(tool: AgentTool) -> str | None:
-    """Return the descriptions of a tool's parameters, without strict mode's additions."""
     if tool.parameters is None:
         return None
     owner = f"Tool {tool.name!r}"
@@ -236,10 +232,7 @@ async def nested_input(tool: AgentTool, arguments: str) -> NestedInput:
 
 
 async def _run_alone(tool: AgentTool, context: ToolContext[Any], arguments: str) -> Any:
-    """Run the agent as a run of its own, for programs that call the tool themselves.
-
-    A call in a run starts a nested run instead, without this function.
-    """
+    """Run the agent as a run of its own, for programs that call the tool themselves."""
     runner: Any = load("outlast.client.start.runner:Runner")
     options = {
         "context": context.context,

@@ -30,10 +30,7 @@ NestedInput: TypeAlias = str | list[JsonObject]
 StructuredToolInputBuilder: TypeAlias = Callable[
     [StructuredToolInputBuilderOptions], NestedInput | Awaitable[NestedInput]
 ]
-"""A function that builds a nested run's input; sync or async.
-
-Called with (options).
-"""
+"""A function called with (options) that builds a nested run's input."""
 
 _KEPT_ADAPTERS = 256
 

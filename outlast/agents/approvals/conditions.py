@@ -55,7 +55,6 @@ class ConditionError(UserError):
     """
 
     def __init__(self, message: str, condition: str, at: int) -> None:
-        """Create the error."""
         super().__init__(message)
         self.condition = condition
         self.at = at
@@ -156,7 +155,6 @@ class Condition:
         object.__setattr__(self, "names", frozenset(path[0] for path, _ in compared))
 
     def __str__(self) -> str:
-        """Return the condition as the operator wrote it."""
         return self.text
 
     async def __call__(self, _context: object, arguments: Any, _call_id: str) -> bool:
@@ -200,7 +198,6 @@ _MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def _limit(term: _Term) -> tuple[tuple[str, ...], str, Scalar] | None:
-    """Return the argument, operator and value of a single comparison; None of other terms."""
     match term:
         case _Comparison(_Argument(path), operator, _Literal(value)):
             return path, operator, value

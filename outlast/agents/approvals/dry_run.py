@@ -131,7 +131,6 @@ def _conditions(tables: Sequence[FilePolicy]) -> tuple[Condition, ...]:
 
 
 def _judge(conditions: Sequence[Condition], arguments: str) -> tuple[bool, bool]:
-    """Return whether a person would decide, and whether a condition could not judge."""
     if not conditions:
         return True, False
     try:

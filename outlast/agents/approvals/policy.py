@@ -1,7 +1,7 @@
 """Approval policies: `ApprovalPolicy`, `Audience` and `Escalation`.
 
 A definition's `needs_approval` is True, a predicate or a policy; the first two stand for the
-default policy. `ApprovalPolicy.terms` makes the record that a request keeps.
+default policy.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -257,19 +257,11 @@ class ApprovalPolicy:
             )
 
     def risk_of(self, tool_effect: str | None) -> Risk:
-        """Return the risk of calls with an effect.
-
-        Args:
-            tool_effect: what the tool declares; the policy's own effect outranks it.
-        """
+        """Return the risk of calls; the policy's effect outranks the one that the tool declares."""
         return self.risk or RISK_OF_EFFECT[self.effect or tool_effect]
 
     def allows_unverified(self, tool_effect: str | None) -> bool:
-        """Whether decisions count whose sender did not prove who they are.
-
-        Args:
-            tool_effect: what the tool declares.
-        """
+        """Whether decisions count whose sender did not prove who they are."""
         if self.unverified is not None:
             return self.unverified == "allow"
         return not self._why_proven(tool_effect)
@@ -290,12 +282,7 @@ class ApprovalPolicy:
         *,
         possible: Sequence[DecisionType] = records.ALL_DECISIONS,
     ) -> ApprovalTerms:
-        """Return the terms of a request.
-
-        Args:
-            tool_effect: what the tool declares that its calls change.
-            possible: the types of decision that fit the call.
-        """
+        """Return the terms of a request; `possible` are the types of decision that fit the call."""
         risk = self.risk_of(tool_effect)
         audience = cast("Audience | None", self.audience)
         allow = possible if self.allow is None else self.allow
@@ -327,12 +314,10 @@ class ApprovalPolicy:
         possible: Collection[DecisionType] = records.ALL_DECISIONS,
         schema: JsonObject | None = None,
     ) -> None:
-        """Refuse a policy that does not fit its tool, handoff, answer or budget.
+        """Refuse a policy that does not fit its `owner`: a tool, handoff, answer or budget.
 
-        Args:
-            owner: what it is for, for the message.
-            possible: the types of decision that fit its calls.
-            schema: JSON Schema of the arguments; None if they have no names.
+        `possible` are the types of decision that fit its calls. Without a `schema`, the arguments
+        have no names.
         """
         wrong = [one for one in self.allow or () if one not in possible]
         if wrong:

@@ -70,10 +70,8 @@ class ApprovalPoint:
     """Something that a person can decide about: calls of a tool or handoff, or answers.
 
     Attributes:
-        decisions: the types of decision that fit.
         schema: JSON Schema of the arguments; None if they have no names.
         problem: why a policy does not fit it; empty if one does.
-        setting: what the code says.
     """
 
     kind: PointKind
@@ -279,7 +277,6 @@ class ApprovalFile:
         return Change(table=table, policy=after, loosened=found)
 
     def _with_people(self, policy: ApprovalPolicy) -> ApprovalPolicy:
-        """Return a policy in which the people of the file's groups are named."""
         if not self.groups:
             return policy
         steps = [
@@ -406,7 +403,6 @@ class _FileReader:
             yield self._entry(key, (kind, name), table)
 
     def _tables(self, path: tuple[str, ...], value: object) -> Iterator[tuple[str, JsonObject]]:
-        """Return the tables of a table; anything else in it is a mistake."""
         header = ".".join(path)
         if not isinstance(value, dict):
             self.add(path, f"{header} must be a table of tables, as [{header}.NAME].")
@@ -581,7 +577,6 @@ def _tiers_over(policy: ApprovalPolicy, named: Sequence[FilePolicy]) -> tuple[Ap
 
 
 def _noted(policy: ApprovalPolicy, table: FilePolicy) -> ApprovalPolicy:
-    """Return a policy whose reason says that a table of the file does not hold in full."""
     note = f"What {table.title} of the operators' file would loosen does not hold."
     return replace(policy, reason=f"{policy.reason} {note}" if policy.reason else note)
 
@@ -592,7 +587,6 @@ def _noted(policy: ApprovalPolicy, table: FilePolicy) -> ApprovalPolicy:
 def _compare(
     file: ApprovalFile, entry: FilePolicy, known: ApprovalPoints, reader: _FileReader
 ) -> Iterator[str]:
-    """Add the mistakes of a table, and return what it loosens."""
     kind, agent, name = entry.key
     where = entry.table
     if agent and agent not in known.agents:
@@ -691,7 +685,6 @@ def _guess(name: str, names: Sequence[str]) -> str:
 
 
 def _without_class(message: str) -> str:
-    """Return the message of a policy's check with the names of keys, as the file writes them."""
     return re.sub(r"\b[A-Z]\w+\((\w+)=\.\.\.\)", r"\1", message)
 
 

@@ -1,8 +1,4 @@
-"""Where keys and tables stand in a TOML text.
-
-The standard library's parser keeps no positions. This module cuts a text into its statements, and
-lets that parser read each of them.
-"""
+"""Where keys and tables stand in a TOML text; the standard library's parser keeps no positions."""
 
 import tomllib
 from collections.abc import Sequence

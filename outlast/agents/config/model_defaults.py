@@ -27,10 +27,7 @@ _EFFORTS = {
     "gpt-5.6-terra": "none",
     "gpt-5.6-luna": "none",
 }
-"""The reasoning effort of each model, for quick answers; other models get the provider's default.
-
-The effort `minimal` is not used: some hosted tools do not accept it.
-"""
+"""The reasoning effort of each model; not `minimal`, which some hosted tools do not accept."""
 
 _DATE = re.compile(r"-\d{4}-\d{2}-\d{2}$")
 

@@ -83,7 +83,6 @@ def _fits(name: str, value: object) -> bool:
 
 
 def _number(value: object, kinds: tuple[type, ...]) -> float | int | None:
-    """Return the number in a text, such as a setting from the environment; else None."""
     if not isinstance(value, str) or int not in kinds:
         return None
     try:

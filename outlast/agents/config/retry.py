@@ -1,7 +1,4 @@
-"""Settings and policies for the retries of failed model calls.
-
-The engine carries out every retry: it survives the worker, and the number of attempts is bounded.
-"""
+"""Settings and policies for the retries of failed model calls, which the engine carries out."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import asdict, dataclass, field
@@ -46,12 +43,7 @@ class ModelRetryBackoffSettings:
         check_fields(self, dict.fromkeys(("initial_delay", "max_delay", "multiplier"), _WAIT))
 
     def delay_seconds(self, attempt: int, random: float) -> float:
-        """Return the wait after a failed attempt.
-
-        Args:
-            attempt: the number of the attempt, from 1.
-            random: a number from 0 to 1.
-        """
+        """Return the wait after attempt number `attempt`, from 1; `random` is from 0 to 1."""
         first = 0.25 if self.initial_delay is None else self.initial_delay
         longest = 2.0 if self.max_delay is None else self.max_delay
         factor = 2.0 if self.multiplier is None else self.multiplier
@@ -164,10 +156,7 @@ class RetryDecision:
 RetryPolicy: TypeAlias = Callable[
     [RetryPolicyContext], bool | RetryDecision | Awaitable[bool | RetryDecision]
 ]
-"""A function that decides whether a failed model call is retried; sync or async.
-
-Called with (context); returns a bool or a `RetryDecision`.
-"""
+"""A function called with (context) that decides whether a call is retried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,14 +269,10 @@ class RetryPolicies:
 
 
 retry_policies = RetryPolicies()
-"""The ready-made retry policies, and combinations of policies.
-
-Such as `retry_policies.any(retry_policies.http_status([429]), retry_policies.network_error())`.
-"""
+"""The ready-made retry policies, and combinations: `retry_policies.any(...)`."""
 
 
 def _together(decisions: list[RetryDecision]) -> RetryDecision:
-    """Return one decision: the last delay and reason count; none is no retry."""
     delays = [decision.delay for decision in decisions if decision.delay is not None]
     reasons = [decision.reason for decision in decisions if decision.reason is not None]
     return RetryDecision(

@@ -1,7 +1,4 @@
-"""The settings of one run, as a program passes them.
-
-`RunConfig`, and the argument records of its callables. `settings.py` writes them as JSON.
-"""
+"""The settings of one run, as a program passes them; `settings.py` writes them as JSON."""
 
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -79,10 +76,7 @@ class CallModelData(Generic[TContext]):
 CallModelInputFilter: TypeAlias = Callable[
     [CallModelData[Any]], ModelInputData | Awaitable[ModelInputData]
 ]
-"""A function that changes a model call's input; sync or async.
-
-Called with (data) before every model call; returns the changed input.
-"""
+"""A function called with (data) that returns a model call's changed input."""
 
 
 ToolType: TypeAlias = Literal["function", "computer", "shell", "apply_patch", "custom"]
@@ -110,10 +104,7 @@ class ToolErrorFormatterArgs(Generic[TContext]):
 ToolErrorFormatter: TypeAlias = Callable[
     [ToolErrorFormatterArgs[Any]], str | Awaitable[str | None] | None
 ]
-"""A function that words a tool's error for the model; sync or async.
-
-Called with (args); None means the default text.
-"""
+"""A function called with (args) that words a tool's error; None: by default."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,10 +123,7 @@ class OutputGuardrailBlockedMessageArgs(Generic[TContext]):
 OutputGuardrailBlockedMessageFormatter: TypeAlias = Callable[
     [OutputGuardrailBlockedMessageArgs[Any]], str | None
 ]
-"""A function that returns the placeholder of a blocked output; sync.
-
-Called with (args); None means the default text.
-"""
+"""A function called with (args) that words a placeholder; None: by default."""
 
 ToolNotFoundBehavior: TypeAlias = Literal["return_error_to_model", "raise_error", "raise"]
 """The policy for calls of unknown tools: report to the model, or fail the run."""
@@ -197,15 +185,15 @@ class RunConfig:
         tool_error_formatter: makes the model's text for rejected, unknown and failed calls.
         tool_not_found_behavior: whether a call of an unknown tool is reported to the model, or
             fails the run with `ModelBehaviorError`.
-            tool_name_collision_policy: the policy for two tools, or a tool and a handoff, with one
-                name.
-            tool_execution: how the tools of a turn run.
-            output_guardrail_blocked_message: the placeholder for a blocked output.
-            heartbeat_timeout: the time after which a worker without heartbeats is considered dead;
-                default 10 seconds.
-            stream_interval: the time between two heartbeats with a streamed model's text; from 20
-                milliseconds to a minute. Each is billed in Temporal Cloud. By default, it grows
-                with the text's age.
+        tool_name_collision_policy: the policy for two tools, or a tool and a handoff, with one
+            name.
+        tool_execution: how the tools of a turn run.
+        output_guardrail_blocked_message: the placeholder for a blocked output.
+        heartbeat_timeout: the time after which a worker without heartbeats is considered dead;
+            default 10 seconds.
+        stream_interval: the time between two heartbeats with a streamed model's text; from 20
+            milliseconds to a minute. Each is billed in Temporal Cloud. By default, it grows
+            with the text's age.
         requester: the person for whom the run works, whom a policy may exclude from its decisions.
             Nested runs work for the same person.
         takeover: who may take the conversation over; only the audience, `unverified` and `risk` of

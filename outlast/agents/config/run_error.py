@@ -86,10 +86,10 @@ class RunErrorHandlerResult:
 
 
 RunErrorHandler: TypeAlias = Callable[[RunErrorHandlerInput[TContext]], Any | Awaitable[Any]]
-"""A function that answers instead of failing; sync or async.
+"""A function called with (input) that answers instead of failing.
 
-Called with (input); returns a `RunErrorHandlerResult`, a dict with `final_output`, a bare final
-output, or None to let the error stand.
+Returns a `RunErrorHandlerResult`, a dict with `final_output`, a bare final output, or None to let
+the error stand.
 """
 
 

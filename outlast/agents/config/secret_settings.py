@@ -31,10 +31,7 @@ _SECRET_VALUE: Final = re.compile(
 
 
 def secret_in(settings: JsonObject) -> str | None:
-    """Return the place of a secret in the settings of a run, such as `model_settings.extra_headers`.
-
-    The result never contains the secret. None if there is none that can be recognized.
-    """
+    """Return the place of a recognizable secret in a run's settings, never the secret; or None."""
     return next(_secrets(settings, ""), None)
 
 

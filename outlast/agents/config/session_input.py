@@ -1,8 +1,4 @@
-"""Merges a session's history and a run's new input.
-
-Also finds the items to save, and checks that an object is a session. Nothing here reads or writes a
-session.
-"""
+"""Merges a session's history and a run's new input, and finds the items to save."""
 
 import json
 from collections import Counter
@@ -19,16 +15,10 @@ from outlast.agents.items.raw_items import NO_ID
 from outlast.loop.values import JsonObject
 
 ReasoningItemIdPolicy: TypeAlias = Literal["preserve", "omit"]
-"""The policy for ids of reasoning items: keep or drop them.
-
-It applies to items that are read from and written to a session.
-"""
+"""The policy for ids of reasoning items in a session: keep or drop them."""
 
 SessionInputCallback: TypeAlias = Callable[[list[Any], list[Any]], list[Any] | Awaitable[list[Any]]]
-"""A function that combines history and new items; sync or async.
-
-Called with (history, new items); returns the input of the run.
-"""
+"""A function called with (history, new items) that returns a run's input."""
 
 SESSION_METHODS = ("get_items", "add_items", "pop_item", "clear_session")
 
@@ -145,10 +135,9 @@ async def merge_with_callback(
 
 
 def deduplicated(items: Sequence[JsonObject]) -> list[JsonObject]:
-    """Return the items without repetitions, each with its newest value.
+    """Return the items without repetitions, each with its newest value; messages all stay.
 
-    Calls, outputs and other items with an id are returned once. Messages stay, whatever their ids. Calls stay before their outputs, and reasoning before the
-    item it led to.
+    Calls stay before their outputs, and reasoning before the item it led to.
     """
     return [items[newest] for _, newest in _unique(items)]
 
@@ -228,7 +217,6 @@ def _merge(
 def _without_repeated_messages(
     flagged: Sequence[tuple[JsonObject, bool]],
 ) -> Sequence[tuple[JsonObject, bool]]:
-    """Drop messages of the history with an id that is also in the caller's input."""
     new_messages = {
         _fingerprint(item) for item, new in flagged if new and "role" in item and "id" in item
     }
@@ -342,7 +330,6 @@ def _call_of(item: JsonObject) -> ItemKey | None:
 
 
 def _begins(item: JsonObject) -> bool:
-    """Whether an item is a question, or a summary of the items before it."""
     return str(item.get("role")) in _QUESTION_ROLES or item.get("type") == "compaction"
 
 

@@ -1,7 +1,7 @@
 """The settings of a run as JSON with plain data and names.
 
-Writes a `RunConfig`, and finds the names in the JSON. The named objects are registered in this
-process (see `references`); a worker elsewhere has its own table.
+The named objects are registered in this process (see `references`); a worker elsewhere has its own
+table.
 """
 
 from collections.abc import Mapping
@@ -86,10 +86,7 @@ _PLAIN: dict[str, object] = {
 
 
 def write_run_config(config: RunConfig | Mapping[str, Any] | None) -> JsonObject:
-    """Return a run's settings as JSON, without defaults.
-
-    Callables and objects are registered in this process and written as names.
-    """
+    """Return a run's settings as JSON, without defaults; callables are registered here, by name."""
     config = as_run_config(config)
     settings = _write_models(config)
     if config.tool_not_found_behavior != "return_error_to_model":
@@ -129,10 +126,9 @@ def _sparse(record: Any) -> JsonObject:
 
 
 def references_in(settings: Mapping[str, Any] | None) -> list[str]:
-    """Return the names in a run's settings that a worker must have, in order.
+    """Return the names in a run's settings that a worker must have, each once, in order.
 
-    Each name occurs once. Values that cannot be names are left out, because settings may be typed
-    by hand.
+    Values that cannot be names are left out, because settings may be typed by hand.
     """
     loaded = cast("object", settings)
     if not isinstance(loaded, Mapping):
@@ -176,7 +172,6 @@ def _write_models(config: RunConfig) -> JsonObject:
 
 
 def _write_names(config: RunConfig) -> JsonObject:
-    """Return the settings that are names, and register their objects in this process."""
     values = {name: getattr(config, name) for name in NAMED}
     if not is_provider(config.model_provider):
         del values["model_provider"]  # unset, or unused beside a model

@@ -1,7 +1,4 @@
-"""Settings that users pass as a record or as a dict of its fields.
-
-The field of a dataclass accepts both and always returns a record.
-"""
+"""Settings that users pass as a record or as a dict of its fields; the field returns a record."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -42,9 +39,9 @@ def as_settings(kind: type[Settings], settings: object) -> Settings:
 
 
 def read_settings(kind: type[Settings], written: object) -> Settings | None:
-    """Return a record from the JSON of a run, which somebody may have typed by hand.
+    """Return a record from the JSON of a run, which somebody may have typed by hand; or None.
 
-    Unknown keys are ignored; None if there are no valid settings.
+    Unknown keys are ignored.
     """
     if not isinstance(written, Mapping):
         return None

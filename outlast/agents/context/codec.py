@@ -1,7 +1,4 @@
-"""The run's context as JSON, as a callable's copy, and as the program's object.
-
-A context may be any object: a pydantic model, a dataclass, a dict, an object of a plain class.
-"""
+"""The run's context, any object, as JSON, as a callable's copy, and as the program's object."""
 
 import inspect
 import typing
@@ -40,14 +37,10 @@ def read_context(
     *,
     is_own: bool = False,
 ) -> Any:
-    """Return a callable's copy of the context, with the run's live values in place.
+    """Return a callable's copy of the context, with the run's live values, by path, in place.
 
-    Args:
-        value: the context as JSON.
-        context_type: its type.
-        live: the live values, by path.
-        is_own: the JSON was written of an object of this type, which is restored as it was. Other
-            JSON is validated.
+    With `is_own`, the JSON was written of an object of this type, which is restored as it was.
+    Other JSON is validated.
 
     Raises:
         UserError: the value does not match the type, or a live value is not in this process.
@@ -92,9 +85,7 @@ def _misfit(context_type: Any, problem: str) -> UserError:
 def write_context(context: Any, before: Json = None) -> Json:
     """Return a context as JSON, with markers in place of its live values.
 
-    Args:
-        context: the context.
-        before: an earlier JSON of the context, whose order the sets keep.
+    Sets keep the order of `before`, an earlier JSON of the context.
 
     Raises:
         UserError: a text in the context is not valid Unicode, or the context is too large.
@@ -103,11 +94,7 @@ def write_context(context: Any, before: Json = None) -> Json:
 
 
 def write_parts(context: Any) -> tuple[Json, LiveValues]:
-    """Return a context as JSON, and its live values.
-
-    Raises:
-        UserError: a text in the context is not valid Unicode, or the context is too large.
-    """
+    """Return a context as JSON, and its live values; errors are those of `write_context`."""
     return _written(context, context_class(context))
 
 
@@ -132,8 +119,7 @@ class BorrowedContext:
         value: the context as JSON.
         context_type: its type.
         live: the run's live values in this process; updated when a callable replaces one.
-        may_add: whether callables may add live values, which only the process that started the
-            run allows.
+        may_add: whether callables may add live values, as in the process that started the run.
         is_own: the JSON was written of an object of this type.
     """
 
@@ -209,19 +195,11 @@ class ProgramContext:
     """
 
     def __init__(self, owner: Any) -> None:
-        """Convert the object and keep the JSON.
-
-        Raises:
-            UserError: a text in the context is not valid Unicode, or the context is too large.
-        """
         self.owner: Any = owner
         self._sent, self.live = write_parts(owner)
 
     def update(self, value: Json) -> None:
-        """Update the object in place, and only what the run changed.
-
-        Immutable objects, such as a text or a frozen dataclass, stay unchanged.
-        """
+        """Update in place what the run changed; immutable objects, such as a text, stay."""
         if value is None or value == self._sent:  # None: the run has not begun
             return
         sent, self._sent = self._sent, value
@@ -233,14 +211,7 @@ class ProgramContext:
 
 
 def _update(owner: Any, after: Any, sent: Json, value: Json) -> bool:
-    """Change an object in place to be like another; return whether that is possible.
-
-    Args:
-        owner: the object.
-        after: an object with the new data.
-        sent: the JSON of the owner.
-        value: the JSON of the object with the new data.
-    """
+    """Change an object, written as `sent`, to be like `after`, written as `value`, if possible."""
     if sent == value or owner is after:
         return True
     kind = cast("type[Any]", type(owner))
@@ -263,7 +234,6 @@ def _update(owner: Any, after: Any, sent: Json, value: Json) -> bool:
 def _update_fields(
     owner: Any, after: Any, sent: JsonObject, value: JsonObject, *, is_dict: bool
 ) -> bool:
-    """Change the fields or keys of an object; return whether they can be changed."""
     get: Any = dict[str, Any].get if is_dict else getattr
     put: Any = dict[str, Any].__setitem__ if is_dict else setattr
     remove: Any = dict[str, Any].__delitem__ if is_dict else delattr
@@ -303,7 +273,6 @@ _CONTEXT_TYPES: WeakKeyDictionary[FunctionType, Any] = WeakKeyDictionary()
 
 
 def _read_context_type(function: Callable[..., Any]) -> tuple[Any, bool]:
-    """Return the type, and whether it is final: a name in it may be defined later."""
     target = implementation(function)
     try:
         parameters = list(inspect.signature(function).parameters.values())
@@ -328,7 +297,6 @@ def _adapter(context_type: Any) -> Any:
 
 
 def _empty(context_type: type) -> Any:
-    """Return an empty context, or None if the type needs arguments."""
     try:
         return context_type()
     except (TypeError, ValueError):

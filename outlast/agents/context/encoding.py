@@ -56,11 +56,7 @@ Kept = TypeVar("Kept")
 class _Standard(NamedTuple):
     """A standard type with a text form.
 
-    Attributes:
-        kind: the type.
-        write: returns the text of a value.
-        read: returns the value of a text.
-        plain: the text needs no tag where the type hint names the type; pydantic reads it too.
+    It is `plain` if its text needs no tag where a type hint names the type: pydantic reads it too.
     """
 
     kind: type
@@ -133,8 +129,7 @@ class _Serializer(NamedTuple):
 
 
 _SERIALIZERS: Final[dict[str, _Serializer]] = {}
-"""The serializers of programs, by the name of the type. As classes, they belong to the process:
-the module that registers one is imported wherever its values are written or read."""
+"""The serializers of programs, by the name of the type; like classes, they are the process's."""
 
 
 def register_context_type(
@@ -172,11 +167,7 @@ def encode(context: Any, hint: Any = None, before: Json = None) -> tuple[Json, L
     """Return a context as JSON with markers, and its live values.
 
     The live values include the fields that pydantic excludes from JSON; these have no markers.
-
-    Args:
-        context: the context.
-        hint: the type that the reader knows.
-        before: an earlier JSON of the context, whose order the sets keep.
+    `hint` is the type that the reader knows. Sets keep the order of `before`, an earlier JSON.
 
     Raises:
         UserError: a text is not valid Unicode.
@@ -192,13 +183,10 @@ class _Encoder:
         self._open: set[int] = set()
 
     def write(self, value: Any, hint: Any, path: ValuePath, *, may_be_live: bool = True) -> Json:
-        """Return a value as JSON.
+        """Return a value as JSON; `hint` is the type that the reader knows.
 
-        Args:
-            value: the value.
-            hint: the type that the reader knows.
-            path: the fields and keys that lead to the value, or to its container.
-            may_be_live: whether a marker may take the place of the value.
+        `path` leads to the value, or to its container. With `may_be_live`, a marker may take the
+        value's place.
 
         Raises:
             _NotData: the value is not data and must not be live.
@@ -294,7 +282,6 @@ def _written_by(own: _Serializer, value: Any, path: ValuePath) -> Any:
 
 
 def _dumped(value: Any) -> Any:
-    """Return the JSON of a value of a pydantic type, such as a URL."""
     from pydantic import TypeAdapter
 
     kind = cast("type[Any]", type(value))
@@ -316,11 +303,8 @@ def _dumped(value: Any) -> Any:
 def _copied(value: Any, *, is_json: bool = False) -> Any:
     """Return a copy of a dict or list of JSON without tags, or None for other values.
 
-    Several times faster than a walk that writes each value, which contexts of many rows need.
-
-    Args:
-        value: the dict or list.
-        is_json: the value comes from JSON, so that only tags are looked for.
+    Several times faster than a walk that writes each value, which contexts of many rows need. With
+    `is_json`, the value comes from JSON, so that only tags are looked for.
     """
     from pydantic_core import from_json, to_json
 
@@ -337,14 +321,7 @@ def _copied(value: Any, *, is_json: bool = False) -> Any:
 
 
 class _Held(NamedTuple):
-    """The named values of a record or dict.
-
-    Attributes:
-        values: the values by name.
-        hints: the types of the fields by name.
-        hint: the type of all other values.
-        excluded: the values that are left out of JSON.
-    """
+    """The named values of a record or dict; `hint` is the type of those without their own."""
 
     values: Mapping[str, Any]
     hints: Mapping[str, Any]
@@ -353,7 +330,6 @@ class _Held(NamedTuple):
 
 
 def _held(value: Any, hint: Any, *, is_root: bool) -> _Held | None:
-    """Return the named values of a record or dict; None for other values."""
     kind = cast("Any", type(value))
     if kind is dict:
         entries = cast("dict[Any, Any]", value)
@@ -390,7 +366,6 @@ def has_keys(value: Json) -> bool:
 
 
 def _is_read_otherwise(kind: type[Any], hinted: Any) -> bool:
-    """Return whether plain JSON of a value would be read as the hinted class."""
     if not isinstance(hinted, type):
         return False
     named: Any = hinted
@@ -404,7 +379,6 @@ def _is_read_otherwise(kind: type[Any], hinted: Any) -> bool:
 
 
 def _in_order(items: list[Any], before: Json) -> list[Any]:
-    """Return the members of a set in their earlier order, with new ones at the end."""
     if isinstance(before, dict):
         before = next(iter(cast("JsonObject", before).values()), None)
     members = cast("list[Json]", before) if isinstance(before, list) else []
@@ -421,7 +395,6 @@ def _at(value: Json, path: ValuePath) -> Json:
 
 
 def _key(value: Json) -> str:
-    """Return a dict key, or a member of a set, as JSON text."""
     from pydantic_core import to_json
 
     return to_json(value).decode()
@@ -442,13 +415,7 @@ def _checked(text: str, path: ValuePath) -> str:
 def decode(
     value: Json, hint: Any = None, live: Mapping[ValuePath, Any] | None = None, path: ValuePath = ()
 ) -> Any:
-    """Return the value that was encoded.
-
-    Args:
-        value: the JSON.
-        hint: the type that the writer knew.
-        live: the live values, by path.
-        path: the place of the value in the context.
+    """Return the value that was encoded; `hint` is the type that the writer knew.
 
     Raises:
         UserError: the JSON does not fit the type, its class is not in this process, or a live
@@ -615,10 +582,7 @@ def _name(kind: type[Any]) -> str:
 
 
 def _class_of(name: str, hint: Any, path: ValuePath) -> Any:
-    """Return the class with a name.
-
-    Only a class that the process has imported is found, and only one whose objects are data.
-    """
+    """Return the class with a name, if this process has imported it and its objects are data."""
     kind = origin_of(hint)
     if isinstance(kind, type) and name == type_name(kind):
         return kind
@@ -646,10 +610,7 @@ def type_name(kind: type[Any]) -> str:
 
 
 def imported_class(name: str) -> type[Any] | None:
-    """Return the class with a name such as `shop.desk:Customer`, or None.
-
-    A module that the process has not imported stays so.
-    """
+    """Return the class with a name such as `shop.desk:Customer`, or None; imports no module."""
     module_name, _, qualname = name.partition(":")
     found: Any = sys.modules.get(module_name)
     for step in qualname.split("."):

@@ -42,9 +42,7 @@ class Field(NamedTuple):
     """A field of a record class.
 
     Attributes:
-        name: its name.
         default: makes its default value; None for none.
-        is_required: whether each object has it.
         is_excluded: whether it is left out of JSON, as `Field(exclude=True)` of pydantic says.
     """
 

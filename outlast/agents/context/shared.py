@@ -26,10 +26,8 @@ class _Share:
     """A context object and the calls that use it.
 
     Attributes:
-        reply: identifies the reply.
         borrowed: the object; its `value` is what the calls have reported so far.
         first: the JSON of the object before its first call.
-        calls: how many calls use it now.
         orders: how many reports of changes there were for the reply.
     """
 
@@ -109,10 +107,7 @@ class SharedContexts:
     ) -> Generator[Borrower]:
         """Use the object of a reply's other calls for the block, or the call's own.
 
-        Args:
-            run: identifies the run and the type of its context.
-            reply: identifies the reply; None to share nothing.
-            own: the context as the run has it for this call.
+        `run` identifies the run and the type of its context; without a `reply`, nothing is shared.
         """
         share = _Share(None, own) if reply is None else self._share_of(run, reply, own)
         share.calls += 1

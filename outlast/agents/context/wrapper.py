@@ -116,7 +116,6 @@ class HandmadeDecisions:
 
 
 def _server_of(item: Any) -> str | None:
-    """Return the hosted MCP server of a call's item; None for any other tool."""
     return _raw_value(item, "server_label")
 
 
@@ -403,7 +402,6 @@ class ToolContext(RunContextWrapper[TContext]):
 
 
 def _call_value(context: ToolContext[Any], key: str) -> str | None:
-    """Return a text of the call's item; None if it has none."""
     held: HeldRaw | None = context.__dict__["_tool_call"]
     value = None if held is None else held.value().get(key)
     return value if isinstance(value, str) else None

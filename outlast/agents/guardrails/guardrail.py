@@ -1,7 +1,4 @@
-"""Guardrails on agents: checks of a run's input and of its final output.
-
-The loop decides when guardrails run and what a tripwire ends.
-"""
+"""Guardrails on agents: checks of a run's input and of its final output."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass

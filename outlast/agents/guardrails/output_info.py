@@ -27,10 +27,7 @@ _returned: "WeakValueDictionary[str, type[Any]]" = WeakValueDictionary()
 
 
 def write_info(info: Any) -> tuple[Json, str | None]:
-    """Return an `output_info` as JSON, and the name of its class if it can be read as one again.
-
-    What is not JSON is written as text: it is only for people to read.
-    """
+    """Return an `output_info` as JSON, or else as text, and its class's name if readable again."""
     kind = cast("type[Any]", type(info))
     if is_record_class(kind):
         from pydantic_core import from_json
@@ -47,10 +44,7 @@ def write_info(info: Any) -> tuple[Json, str | None]:
 
 
 def read_info(info: Json, name: str | None, function: Callable[..., Any]) -> Any:
-    """Return the `output_info` of a record: an object of its class, or else the JSON.
-
-    Without a name, it was JSON before. `function` is the guardrail's function in this process.
-    """
+    """Return the `output_info` of a record: an object of its class, or without a name the JSON."""
     kind = None if name is None else _class_of(name, function)
     if kind is None:
         return info

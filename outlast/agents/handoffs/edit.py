@@ -1,7 +1,5 @@
 """A filter's change of the model's view, as an edit.
 
-`HandoffView` is the filter's argument; `edit_of` compares it with the filter's result.
-
 A filter returns lists. Most of their items were there before, so the edit refers to them by
 position and contains only new items. An item is recognized as the same unchanged object, or else by
 equal content. The search for equal content starts from the last match, so that a filter which keeps

@@ -1,7 +1,4 @@
-"""Handoffs: one agent transfers the conversation to another.
-
-To the model, a handoff looks like a tool: its arguments are parsed, and its callback runs.
-"""
+"""Handoffs: one agent transfers the conversation to another."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -171,10 +168,7 @@ class Handoff(Generic[TContext, TAgent]):
 
     @property
     def needs_activity(self) -> bool:
-        """Whether the handoff itself has user code to run.
-
-        The run's configuration and hooks are not considered.
-        """
+        """Whether the handoff itself has user code to run; the run's settings may have more."""
         return (
             self.picks_agent
             or self.on_handoff is not None

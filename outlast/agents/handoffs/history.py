@@ -59,7 +59,7 @@ def get_conversation_history_wrappers() -> Wrappers:
 def default_handoff_history_mapper(
     transcript: list[JsonObject], *, wrappers: Wrappers | None = None
 ) -> list[JsonObject]:
-    """Return a conversation as one assistant message with a summary.
+    """Return a conversation, as input items, as one assistant message with a summary.
 
     Args:
         transcript: the conversation as input items.
@@ -129,7 +129,6 @@ def _shown(items: Iterable[RunItem]) -> list[JsonObject]:
 
 
 def _stands_alone(raw: JsonObject) -> bool:
-    """Whether a model can read an item without its neighbours."""
     return "role" in raw or _is_sealed(raw)
 
 
@@ -218,7 +217,6 @@ def _item(line: str) -> JsonObject | None:
 
 
 def _plain(item: JsonObject) -> JsonObject:
-    """Return an item without ids, and a message of only text with a string as content."""
     if _is_sealed(item):
         return item
     plain = {key: value for key, value in item.items() if key not in _LEFT_OUT}

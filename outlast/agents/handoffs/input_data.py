@@ -20,7 +20,6 @@ class HandoffInputData:
         run_context: the context of the run.
         input_items: the model's input in place of `new_items`, while `new_items` stays in the run's
             items and session. None: the model sees `new_items`.
-            as it is in the run's items and its session. None: the model is shown `new_items`.
     """
 
     input_history: str | tuple[JsonObject, ...]
@@ -40,7 +39,4 @@ HandoffInputFilter: TypeAlias = Callable[
 """A function that changes a handoff's `HandoffInputData`; sync or async."""
 
 HandoffHistoryMapper: TypeAlias = Callable[[list[JsonObject]], list[JsonObject]]
-"""A function that rewrites the history before a handoff; sync.
-
-Called with the conversation as one flat list; returns the next agent's exact input.
-"""
+"""A function called with (items) that returns the next agent's exact input."""

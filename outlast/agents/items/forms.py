@@ -1,7 +1,4 @@
-"""Run items from transcript entries, and run items as JSON and back.
-
-The JSON holds agents by name; readers pass a function that returns the agent of a name.
-"""
+"""Run items from transcript entries, and run items as JSON, with agents by name, and back."""
 
 import json
 from collections.abc import Callable

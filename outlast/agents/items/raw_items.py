@@ -1,7 +1,4 @@
-"""The raw form of an item: JSON inside, the provider's typed object for programs.
-
-The typed object is created on first access, and changes in it are noticed.
-"""
+"""The raw form of an item: JSON inside, the provider's typed object for programs."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -34,9 +31,7 @@ _TYPED: dict[str, str] = {
     "program": "response_output_item.Program",
     "program_output": "response_output_item.ProgramOutput",
 }
-"""The class in `openai.types.responses` of each item type that a model writes.
-
-Outputs, and items that programs write, stay dicts."""
+"""The class in `openai.types.responses` of each item type that a model writes."""
 
 
 _FIELDS = {
@@ -145,14 +140,12 @@ def as_json(value: object) -> Any:
 class HeldRaw:
     """The raw form of one item.
 
-    The JSON may be shared with a run's own state, so callers get a copy; changes in that copy
-    change the item.
+    Callers get a copy, because a run's own state may hold the JSON; changes of it change the item.
     """
 
     __slots__ = ("_as_shown", "_json", "_shown")
 
     def __init__(self, raw: object) -> None:
-        """Hold a raw item: JSON, or a typed object."""
         self._json: JsonObject | None = None
         self._shown: Any = None
         self._as_shown: JsonObject | None = None

@@ -1,7 +1,4 @@
-"""The items of a run as programs see them: one class per kind of item.
-
-`forms` creates them from transcript entries and from JSON.
-"""
+"""The items of a run as programs see them: one class per kind of item."""
 
 from copy import deepcopy
 from dataclasses import dataclass, fields
@@ -54,7 +51,6 @@ class RunItemBase:
     __hash__ = None  # pyright: ignore[reportAssignmentType]  items can be changed
 
     def __repr__(self) -> str:
-        """Show the fields as a dataclass does, with agents by their names only."""
         names = (field.name for field in fields(self))
         shown = (f"{name}={_shown(name, getattr(self, name))}" for name in names)
         return f"{type(self).__name__}({', '.join(shown)})"
@@ -254,11 +250,7 @@ class ToolApprovalItem(RunItemBase):
         return _text(raw_of(self), "call_id", "id")
 
     def to_input_item(self) -> JsonObject:
-        """Refuse: a call that waits for a decision is not input for a model.
-
-        Raises:
-            UserError: always.
-        """
+        """Raise a `UserError`: a call that waits for a decision is not input for a model."""
         raise UserError(
             f"The call of {self.tool_name!r} waits for a decision, so it is no input for a model. "
             "Leave ToolApprovalItem out when you build an input."

@@ -114,13 +114,6 @@ class RawResponsesStreamEvent:
     def __init__(
         self, data: Any = None, *, raw: JsonObject | None = None, next_id: int = 0
     ) -> None:
-        """Make an event.
-
-        Args:
-            data: the event, as JSON or as an object of the `openai` package.
-            raw: the event as JSON, instead of `data`.
-            next_id: the number of the next numbered event.
-        """
         dump = getattr(data, "model_dump", None)
         given = data if dump is None else dump(mode="json")
         object.__setattr__(self, "raw", given if raw is None else raw)

@@ -271,10 +271,7 @@ def _first_binary(values: Any) -> str | None:
 
 
 def _readable(text: str) -> str:
-    """Return the text with lone surrogates replaced.
-
-    A request that contains a lone surrogate cannot be encoded and would end the run.
-    """
+    """Return the text without lone surrogates, with which a request cannot be encoded."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,7 +1,4 @@
-"""Conversion of raw stream events to the event classes of the `openai` package.
-
-The first call imports the package: the import takes half a second, and most programs need none.
-"""
+"""Conversion of raw stream events to the event classes of the `openai` package."""
 
 from functools import cache
 from importlib import import_module
@@ -11,11 +8,7 @@ from outlast.loop.values import JsonObject
 
 
 async def load_event_types() -> None:
-    """Import the classes that `typed_event` needs, in a thread.
-
-    Await this before the first event: the import takes half a second and would block the event
-    loop.
-    """
+    """Import the classes that `typed_event` needs, in a thread: that takes half a second."""
     from outlast.agents.threads import run_in_thread
 
     await run_in_thread(_classes)

@@ -37,10 +37,7 @@ RequireApprovalPolicy: TypeAlias = Literal["always", "never"]
 LocalMCPApprovalCallable: TypeAlias = Callable[
     [RunContextWrapper[Any], Any, Any], bool | Awaitable[bool]
 ]
-"""A function that returns whether a person decides about a call; sync or async.
-
-Called with (context, agent, the server's tool) for each call.
-"""
+"""A function called with (context, agent, tool): whether a person decides."""
 
 RequireApprovalMapping: TypeAlias = dict[str, RequireApprovalPolicy]
 """The policies of tools by name."""
@@ -96,7 +93,6 @@ def _answer(rule: object, where: str) -> ToolApproval:
 
 
 def _is_object_form(entries: Mapping[object, object]) -> bool:
-    """Whether the keys are the `always` and `never` lists, and not tool names."""
     return any(
         isinstance(names, Mapping) and "tool_names" in names
         for names in (entries.get("always"), entries.get("never"))

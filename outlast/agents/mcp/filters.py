@@ -36,10 +36,7 @@ class ToolFilterStatic(TypedDict, total=False):
 
 
 ToolFilterCallable: TypeAlias = Callable[[ToolFilterContext, Any], bool | Awaitable[bool]]
-"""A function that returns whether a tool is offered; sync or async.
-
-Called with (context, the server's tool).
-"""
+"""A function called with (context, tool): whether the server's tool is offered."""
 
 ToolFilter: TypeAlias = ToolFilterCallable | ToolFilterStatic | None
 
@@ -47,14 +44,11 @@ ToolFilter: TypeAlias = ToolFilterCallable | ToolFilterStatic | None
 def create_static_tool_filter(
     allowed_tool_names: list[str] | None = None, blocked_tool_names: list[str] | None = None
 ) -> ToolFilterStatic | None:
-    """Make a filter by name.
+    """Make a filter by name, or return None without any names.
 
     Args:
         allowed_tool_names: the only tools to offer; None for all.
         blocked_tool_names: the tools to leave out.
-
-    Returns:
-        The filter, or None without any names.
     """
     made: ToolFilterStatic = {}
     if allowed_tool_names is not None:

@@ -1,7 +1,4 @@
-"""The interface of MCP servers: listing tools and calling them.
-
-The protocol and the connections are in `outlast.mcp`.
-"""
+"""The interface of MCP servers; the protocol and the connections are in `outlast.mcp`."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -90,10 +87,7 @@ class MCPToolMetaContext:
 MCPToolMetaResolver: TypeAlias = Callable[
     [MCPToolMetaContext], JsonObject | Awaitable[JsonObject | None] | None
 ]
-"""A function that returns the metadata (`_meta`) of a tool call; sync or async.
-
-Called before each tool call. None stands for no metadata.
-"""
+"""A function called with (context) that returns a call's metadata (`_meta`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,10 +116,7 @@ class MCPToolCustomDataContext:
 MCPToolCustomDataExtractor: TypeAlias = Callable[
     [MCPToolCustomDataContext], Mapping[str, Any] | Awaitable[Mapping[str, Any] | None] | None
 ]
-"""A function that makes the `custom_data` of a call's output; sync or async.
-
-It returns a mapping of JSON values, or None.
-"""
+"""A function called with (context) that returns an output's `custom_data`."""
 
 
 class MCPServer(ABC):
@@ -288,7 +279,6 @@ class MCPServer(ABC):
         """Close a connection opened on first use. A worker calls this when it stops."""
 
     async def __aenter__(self) -> Self:
-        """Connect to the server."""
         await self.connect()
         return self
 
@@ -298,7 +288,6 @@ class MCPServer(ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close the connection."""
         await self.cleanup()
 
 

@@ -181,10 +181,7 @@ async def _invoke(server: MCPServer, tool: Any, context: ToolContext[Any], argum
 async def _meta(
     server: MCPServer, tool: Any, context: ToolContext[Any], arguments: JsonObject
 ) -> JsonObject | None:
-    """Return the metadata of a call, or None.
-
-    The metadata of the resolver and of the tool, and the idempotency key.
-    """
+    """Return the metadata of a call: the resolver's, the tool's, and the idempotency key."""
     found: JsonObject = {}
     if server.tool_meta_resolver is not None:
         meta_context = MCPToolMetaContext(
@@ -222,10 +219,7 @@ def _approval(server: MCPServer, tool: Any, agent: ServedAgent) -> NeedsApproval
 
 
 def _retry(retry: ToolRetry, annotations: Any) -> ToolRetry:
-    """Return the retry policy of a tool.
-
-    A call that raised is also retried if the server says that a repeated call changes nothing more.
-    """
+    """Return a tool's retry policy; one that the server calls idempotent repeats any failure."""
     hints = ("read_only_hint", "idempotent_hint")
     return replace(
         retry,
@@ -234,11 +228,7 @@ def _retry(retry: ToolRetry, annotations: Any) -> ToolRetry:
 
 
 def _strict(schema: JsonObject, owner: str) -> JsonObject | None:
-    """Return the strict form of a schema, or None if there is none.
-
-    A server's schema may be anything, so that what it lacks to be a schema is no error of the
-    agent.
-    """
+    """Return the strict form of a schema, or None; a server's schema may be anything."""
     try:
         return strict_schema(schema, owner=owner)
     except (UserError, TypeError, AttributeError, ValueError, KeyError, RecursionError):
@@ -251,7 +241,6 @@ def _required(schema: JsonObject) -> list[str]:
 
 
 def _problem(name: str, required: Sequence[str], arguments: str) -> str | None:
-    """Return the problem of a call's arguments for the model; the server checks more."""
     if (problem := object_problem(name, arguments)) is not None:
         return problem
     fields: JsonObject = json.loads(arguments or "{}")

@@ -1,7 +1,4 @@
-"""The schema of an agent's final output, and the output as JSON and as a value.
-
-Pydantic is slow to import, so it is imported with the first output type.
-"""
+"""The schema of an agent's final output, and the output as JSON and as a value."""
 
 from abc import ABC, abstractmethod
 from functools import lru_cache
@@ -218,7 +215,6 @@ class AgentOutputSchema(AgentOutputSchemaBase):
         return to_json({WRAPPER_KEY: written} if self._wrapped else written).decode()
 
     def _to_type(self, value: Any) -> Any:
-        """Return a value of the type unchanged; read any other value from its JSON."""
         from pydantic import ValidationError
         from pydantic_core import to_json
 
@@ -248,10 +244,7 @@ def output_schema_of(output_type: Any) -> AgentOutputSchemaBase | None:
 
 
 def check_output_type(place: str, output_type: Any) -> None:
-    """Raise an error if a value cannot be an output type.
-
-    A type without a strict schema is accepted: a program may still replace it before a run.
-    """
+    """Refuse a value that cannot be an output type; one without a strict schema can be."""
     try:
         check_output_schema(place, output_type)
     except UserError as error:

@@ -1,6 +1,7 @@
 """Detection of arguments that change when they are parsed.
 
-An approval rule judges the model's text, so it must not approve a call whose tool gets other values.
+An approval rule judges the model's text, so it must not approve a call whose tool gets other
+values.
 """
 
 from datetime import datetime, time

@@ -22,10 +22,7 @@ class FunctionDocs:
 
 
 def read_docs(function: Callable[..., Any], style: DocstringStyle = "auto") -> FunctionDocs:
-    """Read the docstring of a function, method, partial or callable object.
-
-    If the docstring cannot be parsed, its whole text is the description.
-    """
+    """Read a callable's docstring; if it cannot be parsed, its whole text is the description."""
     text = _docstring(function)
     if not text:
         return FunctionDocs()

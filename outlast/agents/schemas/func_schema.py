@@ -1,7 +1,4 @@
-"""The SDK's form of a function's schema, for programs that build tools.
-
-`function_tool` uses `FunctionSchema`, which this form is made of.
-"""
+"""The SDK's form of a function's schema, for programs that build tools."""
 
 import inspect
 from collections.abc import Callable
@@ -129,5 +126,4 @@ def generate_func_documentation(
 
 
 def _name_of(func: Callable[..., Any]) -> str:
-    """Return the name that a model would read: that of the function, without its class."""
     return str(getattr(func, "__name__", callable_name(func)))

@@ -1,6 +1,6 @@
 """The JSON Schema of a function's parameters, and the validation of arguments.
 
-This module imports pydantic, which is slow; `function_tool` imports it when a tool is made.
+Imports pydantic, which is slow; `function_tool` imports this when a tool is made.
 """
 
 import inspect
@@ -103,7 +103,6 @@ class FunctionSchema:
         return vars(parsed), partial(parsed.model_dump, mode="json", by_alias=True)
 
     def _fitting(self, arguments: str) -> "_Parsed":
-        """Return the arguments as they are without validators."""
         if self.shape is None:
             return self._parsed(arguments)
         fields = self._validated(arguments, self.shape.validator.validate_json)
@@ -130,7 +129,6 @@ class FunctionSchema:
         return values
 
     def _check_keywords(self, name: str, keywords: Mapping[str, Any]) -> None:
-        """Refuse keys of `**kwargs` that are names of other parameters."""
         if clashes := self.signature.names & keywords.keys():
             raise ModelBehaviorError(
                 f"Invalid JSON input for tool {self.name}: {name} must not hold "
@@ -140,10 +138,7 @@ class FunctionSchema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadArguments:
-    """The values of a call's arguments as its function gets them.
-
-    `find_altered` returns the names of the arguments that parsing changed from the text.
-    """
+    """A call's arguments as its function gets them; `find_altered` names those parsing changed."""
 
     schema: FunctionSchema
     text: str
@@ -206,8 +201,6 @@ def function_schema(
 
 
 class _SchemaGenerator(GenerateJsonSchema):
-    """A schema generator without field titles and without warnings about defaults."""
-
     def emit_warning(self, kind: JsonSchemaWarningKind, detail: str) -> None:
         """Do nothing: a default that JSON cannot express is only left out of the schema."""
         del kind, detail

@@ -59,10 +59,7 @@ class FunctionSignature:
 def read_signature(
     function: Callable[..., Any], *, owner: str, frame: FrameType | None = None
 ) -> FunctionSignature:
-    """Read a function's signature.
-
-    Parameters that a `functools.partial` fills are left out: the model does not supply them.
-    """
+    """Read a function's signature, without parameters that a `functools.partial` fills."""
     try:
         signature = inspect.signature(function)
     except (ValueError, TypeError) as error:
@@ -105,8 +102,6 @@ def read_signature(
 
 
 class _Scope:
-    """The names that a function's annotations may use."""
-
     def __init__(self, function: Callable[..., Any], owner: str, frame: FrameType | None) -> None:
         target = inspect.unwrap(implementation(function))
         self._globals: dict[str, Any] = getattr(target, "__globals__", {})

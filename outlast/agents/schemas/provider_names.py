@@ -59,7 +59,6 @@ def with_own_names(items: Sequence[JsonObject], names: Iterable[str]) -> list[Js
 
 
 def _is_mark(character: str) -> bool:
-    """Whether a character is part of the letter before it, such as an accent."""
     return unicodedata.category(character).startswith("M")
 
 

@@ -75,11 +75,7 @@ def ensure_strict_json_schema(schema: JsonObject) -> JsonObject:
 
 
 def strict_form(schema: JsonObject, *, owner: str) -> JsonObject:
-    """Return the strict form of a schema, as `strict_schema` does.
-
-    Raises:
-        NoStrictForm: strict mode cannot express a valid schema.
-    """
+    """Return the strict form of a schema, as `strict_schema` does; raise `NoStrictForm` if none."""
     try:
         return _strict_form(schema, _Strictness(owner))
     except RecursionError:

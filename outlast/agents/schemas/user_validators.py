@@ -1,8 +1,7 @@
 """Schemas of arguments without the validators of users' types.
 
-A call's arguments are checked when it is planned, before a person decides about it. Validators are
-user code, which may have effects, so they do not run then: a copy of the schema without them checks
-types, names and limits.
+Validators are user code, which may have effects. So a call's arguments are checked without them
+when it is planned, before a person decides about it.
 """
 
 import sys
@@ -22,10 +21,7 @@ _KEPT: Final = frozenset(
 """The keys of a schema whose values hold no schemas."""
 
 _DROPPED: Final = frozenset({"computed_fields", "metadata", "serialization"})
-"""The keys of a schema that check nothing, some of which hold user code.
-
-How pydantic writes a value stays: older versions do not know all types otherwise.
-"""
+"""The keys of a schema that check nothing, and may hold user code; older versions need the rest."""
 
 _OF_FIELD: Final = frozenset({"schema", "validation_alias", "serialization_alias"})
 """The keys of a field that a key of a dict has, too."""
@@ -70,11 +66,7 @@ def shape_of(schema: Any, owner: str) -> Shape | None:
 
 
 class _Copier:
-    """Copies a schema without user code.
-
-    Attributes:
-        has_found: whether there was any.
-    """
+    """Copies a schema without user code, and notes whether there was any."""
 
     has_found = False
 
@@ -112,7 +104,6 @@ class _Copier:
 
 
 def _without_class(copied: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a class's fields, with the configuration of the class."""
     inner: dict[str, Any] = copied["schema"]
     whole = inner
     while "schema" in inner and inner["type"] != "typed-dict":  # the validators of the class
@@ -145,7 +136,6 @@ def _key(field: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_pydantics(serialization: dict[str, Any]) -> bool:
-    """Whether a value is written by pydantic alone, as an address of `ipaddress` is."""
     holds_schemas = {"schema", "return_schema"} & serialization.keys()
     return not holds_schemas and not _is_users(serialization.get("function"))
 

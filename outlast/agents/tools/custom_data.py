@@ -59,10 +59,7 @@ class CustomDataContext:
 CustomDataExtractor: TypeAlias = Callable[
     [CustomDataContext], Mapping[str, Any] | Awaitable[Mapping[str, Any] | None] | None
 ]
-"""A function that makes the custom data of an output; sync or async.
-
-It returns a mapping of JSON values, or None.
-"""
+"""A function called with (context) that returns an output's `custom_data`."""
 
 ApplyPatchToolCustomDataContext: TypeAlias = CustomDataContext
 """The argument of the `custom_data_extractor` of an `ApplyPatchTool`."""

@@ -1,7 +1,4 @@
-"""The decorator `function_tool`, which makes tools from functions.
-
-The records are in `definition`; this module also exports their names.
-"""
+"""The decorator `function_tool`, which makes tools from functions."""
 
 import inspect
 from collections.abc import Callable
@@ -184,7 +181,6 @@ def _make_tool(
 def _declared_output(
     options: ToolOptions, annotation: object
 ) -> "tuple[JsonObject | None, TypeAdapter[Any] | None]":
-    """Return the schema of the output for programs, from a type, and what validates outputs."""
     output_type = options.get("output_type")
     if output_type is None:
         is_for_programs = "programmatic" in (options.get("allowed_callers") or ())

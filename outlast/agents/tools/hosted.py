@@ -247,10 +247,7 @@ MCPToolApprovalFunction: TypeAlias = Callable[
     [MCPToolApprovalRequest],
     MCPToolApprovalFunctionResult | Awaitable[MCPToolApprovalFunctionResult],
 ]
-"""A function that decides about calls of a hosted MCP server; sync or async.
-
-Called with (request).
-"""
+"""A function called with (request) that decides about a hosted server's call."""
 
 
 @dataclass

@@ -1,7 +1,4 @@
-"""Local tools, which run on a worker and have their own Responses item types.
-
-The subclasses are `CustomTool`, and in `outlast.machine` a shell, an editor and a computer.
-"""
+"""Local tools, which run on a worker and have their own Responses item types."""
 
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
@@ -92,7 +89,6 @@ class LocalTool(FunctionTool):
         on_approval: OnApproval | None = None,
         context_type: Any = None,
     ) -> None:
-        """Create the tool."""
         owner = f"{type(self).__name__} {name!r}"
         check_options(owner, options, LocalToolOptions)
         if on_approval is not None:

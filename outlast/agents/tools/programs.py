@@ -1,8 +1,6 @@
 """Tools that the provider's programs call: programmatic tool calling of the Responses API.
 
-The model writes a program, which the provider runs. Its calls are items of the reply like the
-model's own: a worker runs them, with the same approvals and records, and the program gets the
-outputs.
+The calls of a program are items of the reply like the model's own: a worker runs them.
 """
 
 from collections.abc import Sequence

@@ -56,19 +56,15 @@ ToolsToFinalOutputFunction: TypeAlias = Callable[
     [RunContextWrapper[TContext], list[FunctionToolResult]],
     ToolsToFinalOutputResult | Awaitable[ToolsToFinalOutputResult],
 ]
-"""A function that decides whether tool results are the final output.
-
-Sync or async; called in an activity with (context, results in the order of the calls).
-"""
+"""A function called with (context, results) that decides about the answer."""
 
 ToolUseBehavior: TypeAlias = (
     Literal["run_llm_again", "stop_on_first_tool"] | StopAtTools | ToolsToFinalOutputFunction[Any]
 )
 """The policy after the tool calls of a turn.
 
-`run_llm_again` calls the model again. `stop_on_first_tool` uses the result of the first call as
-the final output, and `StopAtTools` the result of the first call of a listed tool. A callable
-decides by the results.
+`run_llm_again` calls the model again. `stop_on_first_tool` uses the first call's result as the
+final output, `StopAtTools` that of the first listed tool. A callable decides by the results.
 """
 
 JUDGED: Literal["judged"] = "judged"
@@ -121,7 +117,6 @@ def check_tool_use_behavior(place: str, behavior: object) -> None:
 
 
 def _check_stops(place: str, behavior: Mapping[str, object]) -> None:
-    """Check the names; unknown keys are ignored with a warning, in the Agents SDK without one."""
     names = behavior.get("stop_at_tool_names", [])
     entries = cast("Sequence[object]", names) if isinstance(names, list | tuple) else None
     fits = entries is not None and all(isinstance(name, str) for name in entries)
@@ -140,9 +135,9 @@ def _check_stops(place: str, behavior: Mapping[str, object]) -> None:
 
 
 def final_call(behavior: ToolUseBehavior, called: Sequence[str]) -> int | Literal["judged"] | None:
-    """Return the position of the call that ends the run with its result.
+    """Return the position of the call that ends the run with its result; None for none.
 
-    It is `JUDGED` if a callable decides by the results, and None if the model is called again.
+    It is `JUDGED` if a callable decides by the results.
     """
     if not called or behavior == "run_llm_again":
         return None
