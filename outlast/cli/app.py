@@ -112,7 +112,6 @@ def _help_of(command: Callable[..., None]) -> str:
 
 
 def _add(to: typer.Typer, panel: str, *commands: Callable[..., None], **named: Any) -> None:
-    """Add commands to a panel of the help, by the names of their functions or by others."""
     names = {**{one.__name__.replace("_", "-"): one for one in commands}, **named}
     for name, command in names.items():
         to.command(name, help=_help_of(command), rich_help_panel=panel)(command)

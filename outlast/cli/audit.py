@@ -100,7 +100,6 @@ def _print_records(log: "AuditLog", form: str) -> None:
 
 
 def _cell(value: object) -> object:
-    """Return a field as one cell: a list of names as `a | b`, an object as JSON."""
     if isinstance(value, dict):
         return json.dumps(value, ensure_ascii=False)
     return " | ".join(map(str, cast("list[object]", value))) if isinstance(value, list) else value
@@ -148,7 +147,6 @@ def _rows(figures: "Sequence[Figures]") -> list[tuple[str, ...]]:
 
 
 def _share(rate: float | None) -> str:
-    """Return a share in percent, in which only all is 100 % and only none is 0 %."""
     if rate is None:
         return "-"
     percent = round(rate * 100)

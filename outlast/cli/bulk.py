@@ -133,7 +133,6 @@ def _cells(step: "BulkStep", then: str) -> terminal.Row:
 
 
 def _digest_of(steps: "Sequence[BulkStep]") -> str:
-    """Return the digest of a list: of its runs, requests and arguments, in any order."""
     lines = sorted(
         f"{step.entry.run_id} {step.request.id} {step.request.args_digest}"
         for step in steps

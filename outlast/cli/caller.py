@@ -85,11 +85,7 @@ class PersonCaller(Caller):
 
 
 def sender(by: str | None) -> "Person":
-    """Return the user of the operating system, or the name in `--by`.
-
-    Another name has no groups and counts as unproved: nothing but the command line says that it is
-    that person.
-    """
+    """Return the user of the operating system, or the name in `--by`: without groups or proof."""
     from outlast.client.identity import os_user, person
 
     user = os_user()
@@ -129,8 +125,8 @@ def use_codec(codec: str | None) -> None:
 def _with_options(make: Callable[..., Caller]) -> Callable[[Main], Callable[..., None]]:
     """Return a decorator that makes an async function a command with the options of `make`.
 
-    The function gets what `make` returns as its first argument. Shared arguments come before its
-    own, shared options after them.
+    The function gets what `make` returns first. Shared arguments come before its own, shared
+    options after them.
     """
     shared = inspect.signature(make).parameters.values()
     arguments = [one for one in shared if one.default is inspect.Parameter.empty]

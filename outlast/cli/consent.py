@@ -33,7 +33,6 @@ class Consent:
     digest: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a consent to arguments that nobody has seen."""
         if self.yes and self.digest is None:
             raise UserError(
                 "--yes decides without a question, so name the arguments that you have seen: add "

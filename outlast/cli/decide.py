@@ -1,7 +1,4 @@
-"""`outlast approve`, `reject` and their like: one request, one person.
-
-A decision includes the digest of the arguments that the person saw; it is invalid for others.
-"""
+"""`outlast approve`, `reject` and their like: one request, one person."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -286,8 +283,6 @@ async def ask(
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """The request that the command is about, in its run."""
-
     caller: PersonCaller
     handle: "RunHandle"
     state: "LoopState"
@@ -379,7 +374,6 @@ class _Chosen:
 async def _choose(
     caller: PersonCaller, approval: str | None, verb: str, consent: Consent | None = None
 ) -> _Chosen:
-    """Read the run and return the request, which people see first."""
     from outlast.cli import review
 
     handle = await caller.handle()
@@ -464,7 +458,6 @@ def _others(request: "ApprovalRequest", receipt: "DecisionReceipt") -> str:
 
 
 def _further(request: "ApprovalRequest", fields: dict[str, Any]) -> str:
-    """Return what a decision means for further calls; empty if nothing."""
     if not fields.get("remember"):
         return ""
     same = " with these arguments" if fields["remember_scope"] == "tool_with_args" else ""

@@ -248,7 +248,6 @@ def _say_rows(*rows: tuple[str, str]) -> None:
 
 
 def _port(port: int | None, default: int) -> int:
-    """Return the port from the command line, else the default, or 0 if that is taken."""
     if port is not None:
         return port
     return default if is_free(default) else 0

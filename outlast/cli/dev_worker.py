@@ -1,7 +1,7 @@
 """The worker process of `outlast dev`, which is replaced when a file is saved.
 
-A new worker starts beside the old one. Only when it polls for work does the old one stop, so that
-code which cannot be imported never leaves a project without a worker.
+Only when the new worker polls does the old one stop, so that code which cannot be imported never
+leaves a project without a worker.
 """
 
 import asyncio
@@ -26,8 +26,6 @@ _DEBUG: Final = " Add --debug to see where."
 
 
 class _Worker(WorkerProcess):
-    """A worker whose output is passed on."""
-
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         super().__init__(process)
         self._lines: list[str] = []
@@ -108,8 +106,7 @@ class DevWorker:
     async def replace(self) -> JsonObject | str:
         """Start a worker, and retire the old one once the new one polls.
 
-        Returns:
-            The new worker's record; or why it did not start, and then the old one stays.
+        Returns the new worker's record; or why it did not start, and then the old one stays.
         """
         worker = await _Worker.start(self._arguments)
         self._all.add(worker)
@@ -177,8 +174,7 @@ class DevWorker:
 def watched(location: Location) -> tuple[Path, bool]:
     """Return the directory to watch, and whether its subdirectories count.
 
-    That is the project of the target, or else its package, or else its directory alone: it may be
-    somebody's home.
+    That is the project of the target, or its package, or its directory alone: it may be a home.
     """
     project = project_dir(location.directory)
     if project is not None:

@@ -1,7 +1,4 @@
-"""`outlast doctor`: checks this machine and the server, and prints fixes.
-
-Checks return findings and never raise.
-"""
+"""`outlast doctor`: checks this machine and the server, and prints fixes."""
 
 import asyncio
 import os
@@ -274,7 +271,6 @@ async def temporal_server(caller: Caller, *, can_start_one: bool, fix: bool) -> 
 
 
 def _fairness(*, is_ours: bool) -> Finding:
-    """Say whether tenants take turns; only the embedded server's settings can be seen."""
     if is_ours:
         return _ok("tenants", "take turns where tasks wait for workers")
     return _optional(

@@ -1,7 +1,4 @@
-"""The entry point of the `outlast` command.
-
-It reports missing packages of the command line, so it must not import other modules before that.
-"""
+"""The entry point of the `outlast` command; reports packages that the other modules import."""
 
 import os
 import sys
@@ -33,8 +30,8 @@ def main() -> int:
 def _end(code: int) -> NoReturn:
     """End the process without finalizing the interpreter.
 
-    The Temporal SDK's threads may still be releasing the interpreter lock during finalization;
-    Python would then abort and lose the exit code.
+    The Temporal SDK's threads may then still release the interpreter lock, and Python would abort
+    and lose the exit code.
     """
     with suppress(BrokenPipeError):
         sys.stdout.flush()

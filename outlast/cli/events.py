@@ -1,8 +1,7 @@
 """The events of a run, as lines for people and records for programs.
 
-The names are those of `RunHandle.stream_events`; each event also has a time. More kinds are for the
-team: the failure of a question, ignored input, takeovers, notes to the model, and answers that were
-not approved.
+The names are those of `RunHandle.stream_events`. More kinds are for the team: the failure of a
+question, ignored input, takeovers, notes to the model, and answers that were not approved.
 """
 
 from collections.abc import Iterator
@@ -49,12 +48,10 @@ class RunEvent:
     """Something that happened in a run.
 
     Attributes:
-        at_ms: the time, in milliseconds since the epoch.
         type: the name of the stream event.
         who: the agent or person who did it.
         text: one line for people; empty if the event is only for programs.
         data: the content for programs.
-        answers: whether the event is an answer.
     """
 
     at_ms: int
@@ -226,7 +223,6 @@ def _undecided(before: ApprovalRequest | None, request: ApprovalRequest) -> tupl
 def _status(
     at_ms: int, change: StatusStreamEvent, *, before: LoopState, after: LoopState
 ) -> RunEvent:
-    """Return a change of the status: with a line for people if the run is blocked, or has ended."""
     kind, text = "status", ""
     data: JsonObject = {"status": change.status}
     if after.outcome is not None:

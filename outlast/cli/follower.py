@@ -1,7 +1,4 @@
-"""Follows a run for people at a terminal: `tail`, `run`, `send` and `demo` use it.
-
-Everything is read from the run's history and from heartbeats, so no worker is needed.
-"""
+"""Follows a run at a terminal, by its history and heartbeats: no worker is needed."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
@@ -47,7 +44,6 @@ class Entry:
     Attributes:
         number: the entry's number in the run's stream, which `tail --from-event` takes; None for
             entries that the stream does not have.
-        event: what happened.
     """
 
     number: int | None
@@ -110,9 +106,7 @@ class Follower:
     async def steps(self, *, from_start: bool = True) -> AsyncGenerator[FollowedState]:
         """Yield each state of the run with its entries, until the run is closed.
 
-        Args:
-            from_start: begin with the first event of the run; otherwise with its newest history,
-                whose first state has no entries.
+        Without `from_start`, begin with its newest history, whose first state has no entries.
         """
         progress = RunHandle(self._client, self._run_id).follow(from_start=from_start)
         async with aclosing(self._read(progress, from_start=from_start)) as read:
@@ -121,12 +115,7 @@ class Follower:
                     yield entry
 
     async def tail(self, *, from_event: int = 0) -> AsyncGenerator[TailEvent]:
-        """Yield the run's entries, with deltas before replies, until it is closed.
-
-        Args:
-            from_event: the number of the first entry to yield; deltas of earlier replies are left
-                out, too.
-        """
+        """Yield entries from a number on, with deltas before replies, until the run is closed."""
         number = 0
         self._hides = redaction_of(await RunHandle(self._client, self._run_id).state())
         progress = RunHandle(self._client, self._run_id).follow()
@@ -148,14 +137,10 @@ class Follower:
         *,
         since: Callable[[LoopState], bool] | None = None,
     ) -> AsyncGenerator[RunEvent]:
-        """Yield past and coming events until a condition holds or the run is closed.
+        """Yield events, from `since` on, until a condition holds or the run is closed.
 
-        The condition is not checked on past states: a run that once waited for a person and was
-        approved long ago does not count as waiting.
-
-        Args:
-            until: checked on the present state and every later one.
-            since: leave out events while this does not hold; by default nothing is left out.
+        `until` is not checked on past states: a run that once waited for a person and was approved
+        long ago does not count as waiting.
         """
         state, place = await RunHandle(self._client, self._run_id).present()
         self._hides = redaction_of(state)
@@ -197,8 +182,7 @@ class Follower:
     async def report_retries(self, report: Callable[[Retry], None]) -> AsyncGenerator[None]:
         """Call `report` once for each failed attempt while the block runs.
 
-        A wrong model address or key is retried for minutes, and without a report the command seems
-        to hang.
+        A wrong address or key is retried for minutes: without a report the command seems to hang.
         """
 
         async def report_new() -> None:
@@ -259,10 +243,7 @@ class Follower:
 
 
 def _without_arguments(raw: JsonObject) -> JsonObject:
-    """Return a model's event without the arguments of calls.
-
-    No plan says yet which of them people may see; the entry of the call comes with the plan.
-    """
+    """Return a model's event without calls' arguments: no plan says yet which people may see."""
     kind = str(raw.get("type", ""))
     if kind.endswith(_PIECES):
         return {**raw, "delta": ""}
@@ -289,7 +270,6 @@ def _after(number: int, entry: Entry) -> int:
 
 
 def _reason(failure: "Failure") -> str:
-    """Return the error's message; the server wraps messages that it had to cut."""
     if failure.HasField("server_failure_info") and failure.HasField("cause"):
         failure = failure.cause
     return failure.message

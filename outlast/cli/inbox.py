@@ -133,8 +133,6 @@ def _refuse_options(ctx: typer.Context) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
-    """The criteria of the list, as `Inbox.list` takes them; None means any."""
-
     group: str | None
     risk: "Risk | None"
     mine: "Person | None"
@@ -259,7 +257,6 @@ def _hold_record(hold: "HeldConversation") -> JsonObject:
 
 
 def _row_of_hold(entry: "InboxEntry", hold: "HeldConversation") -> InboxRow:
-    """Return the line of a conversation that a person has; due if its user waits."""
     waiting = hold.waiting_since
     what = "nobody waits"
     if waiting is not None:

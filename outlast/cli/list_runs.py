@@ -184,14 +184,10 @@ class Row:
     """One run.
 
     Attributes:
-        run_id: the workflow id.
         execution_id: Temporal's run id: two rows have the same id where it was used again.
         status: the status of the run, as in `outlast show`.
-        agent: the current agent; empty if the server does not have it.
-        approvals: the number of pending approval requests.
         waits_for: what an open run waits for; empty if nothing, or if the server does not have it.
         tokens: the tokens of the run's model calls; None if its history cannot be read.
-        started: the start time of the run or of its newest history.
         closed: the end time; None for an open run.
     """
 

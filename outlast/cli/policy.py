@@ -130,7 +130,6 @@ def _when(named: Mapping[str, Any]) -> str:
 
 
 def _people(named: Mapping[str, Any]) -> str:
-    """Return who decides as a table says it, such as `2 of ann, the group billing`."""
     audience: Mapping[str, Any] = named.get("audience", {})
     people = [
         *(audience.get("subjects") or ()),

@@ -105,9 +105,9 @@ def _shown_decisions(request: ApprovalRequest) -> Iterator[DecisionType]:
 
 
 def model_words(state: LoopState, request: ApprovalRequest) -> str:
-    """Return what the agent wrote to the user before its call; empty if it wrote nothing.
+    """Return what the agent wrote before its call, of the question that led to it; or nothing.
 
-    Only text of the question that led to the call counts, and only what readers may see.
+    Only what readers may see counts.
     """
     if request.kind == "output":
         return ""
@@ -150,7 +150,6 @@ async def read_words(
 
 
 def _say_words(console: terminal.Screen, words: str) -> None:
-    """Print the model's words, each line behind a bar, and say that they prove nothing."""
     lines = rendering.visible_lines(rendering.cut(words, LONGEST_WORDS))
     if len(lines) > MOST_LINES:
         left = rendering.visible(f"… (cut: {MOST_LINES} of {len(lines):,} lines)")
@@ -219,7 +218,6 @@ def _vote(vote: Vote, request: ApprovalRequest) -> str:
 
 
 def _times(request: ApprovalRequest, now_ms: int) -> Iterator[tuple[str, str]]:
-    """Yield the claim and the times of a pending request, by this machine's clock."""
     claim, terms = request.claim, request.terms
     if claim is not None and claim.until_ms > now_ms:
         until = shown_time(claim.until_ms)

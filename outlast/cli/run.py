@@ -163,7 +163,6 @@ async def _wait_for_answer(
     until: "Callable[[LoopState], bool]",
     since: "Callable[[LoopState], bool] | None" = None,
 ) -> ExitCode:
-    """Show a run's events until a condition holds; see `Follower.events` for both conditions."""
     from outlast.cli import review, view
     from outlast.cli.follower import Follower
 

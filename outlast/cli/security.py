@@ -1,7 +1,6 @@
 """`outlast doctor --security`: weaknesses of an installation, and their fixes.
 
-A check is a row of `CHECKS`: a name, a sentence about what it found in order, and a function that
-returns the weaknesses. It reads a `Situation` and changes nothing.
+A check is a row of `CHECKS`; it reads a `Situation` and changes nothing.
 """
 
 import os
@@ -64,7 +63,6 @@ class Situation:
         connection: the settings of the connection to Temporal; `target_host` is absent where none
             is named, so that scripts use the embedded server.
         config: the arguments of the `AgentWorker`; None without a target.
-        approvals: the operators' file of approval policies.
     """
 
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
@@ -308,7 +306,6 @@ _REFERENCE: Final = re.compile(r"\$\{(?P<name>\w+)(?::?-(?P<default>[^}]*)|[^}]*
 
 
 def _compose_content(situation: Situation) -> Any:
-    """Return the compose file, in which every value is a text."""
     if situation.compose is None:
         return {}
     import yaml
@@ -445,10 +442,7 @@ class Verdict:
 
 
 def examine(situation: Situation, checks: Iterable[Check] = CHECKS) -> list[Verdict]:
-    """Make every check.
-
-    A check that cannot be made is `unknown`, and never fine.
-    """
+    """Make every check; one that cannot be made is `unknown`, and never fine."""
     verdicts: list[Verdict] = []
     for check in checks:
         made = partial(Verdict, check=check.name)

@@ -101,7 +101,6 @@ async def _check_owner(client: "Client") -> None:
 
 
 async def _connect_named(address: str | None, namespace: str | None) -> "Client":
-    """Connect to a configured server; an error from the server keeps its message."""
     from temporalio.envconfig import ClientConfig
 
     from outlast.client.transport.connection import DEFAULT_ADDRESS
@@ -143,10 +142,7 @@ def answers(address: str) -> bool:
 
 
 async def pollers(client: "Client", task_queue: str) -> list[str]:
-    """Return the identities of the workers that poll a task queue.
-
-    A killed worker is listed until its last poll would have ended, about a minute.
-    """
+    """Return the workers that poll a task queue; a killed one is listed for about a minute."""
     from outlast.client.start import missing_worker
 
     return await missing_worker.pollers(client, task_queue)

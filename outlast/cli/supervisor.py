@@ -1,7 +1,7 @@
 """The parent process of `outlast worker --processes`.
 
-Starts the workers, replaces those that die, and ends with them. It never imports the application:
-each worker is a new interpreter, because the Temporal SDK does not survive a fork.
+It never imports the application: each worker is a new interpreter, because the Temporal SDK does
+not survive a fork.
 """
 
 import asyncio
@@ -33,8 +33,7 @@ DEFAULT_GRACE_SECONDS: Final = 30.0
 """How long running calls have to finish, where the application does not say."""
 
 AFTER_GRACE_SECONDS: Final = 8.0
-"""How long a worker may take to end after that, such as to flush its exporters. Then it is killed:
-it may be stopped by a debugger or a signal, and would keep this process from ending."""
+"""How long a worker may take to end after that, such as to flush exporters; then it is killed."""
 
 logger = get_logger(__name__)
 
@@ -66,8 +65,7 @@ class _Supervisor:
     async def run(self) -> int:
         """Keep the workers running until a signal stops this process; return its exit code.
 
-        The first worker starts alone. If it cannot start, it has printed why, and its exit code is
-        returned.
+        If the first worker, which starts alone, cannot start, its exit code is returned.
         """
         self._stop = stop_requested(forced=True, before_exit=self._kill)
         retiring = asyncio.create_task(self._retire_when_stopped())
@@ -83,7 +81,6 @@ class _Supervisor:
         return ExitCode.OK if not any(codes) else ExitCode.FAILED
 
     async def _keep(self, index: int, worker: "_Worker | None" = None) -> int:
-        """Run one worker after the other until the stop; return the last one's exit code."""
         delay, code = FIRST_DELAY_SECONDS, 0
         while not self._stop.is_set():
             begun = monotonic()
@@ -115,7 +112,6 @@ class _Supervisor:
         return worker
 
     async def _retire_when_stopped(self) -> None:
-        """End the workers in order, and kill those that have not ended after their grace."""
         await self._stop.wait()
         grace = max((one.grace_seconds for one in self._workers), default=DEFAULT_GRACE_SECONDS)
         terminal.say(terminal.err(), stop_message(grace))

@@ -60,7 +60,6 @@ async def tail(
 async def _printing(
     follower: "Follower", *, as_json: bool
 ) -> "AsyncGenerator[Callable[[TailEvent], None]]":
-    """Yield a function that prints an event, and restore the terminal afterwards."""
     if as_json:
         yield lambda event: terminal.print_json_line(event.record())
         return

@@ -14,10 +14,8 @@ class Location:
     """A target of the command line, without its code being imported.
 
     Attributes:
-        module: the name to import.
         name: the name in the module; empty for the default.
         directory: the directory that the import searches first.
-        file: the file, if the target is one.
     """
 
     module: str

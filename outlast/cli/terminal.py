@@ -1,9 +1,8 @@
-"""All output of the command line: text, JSON, and spinners.
+"""All output of the command line: text, JSON, and spinners. No other module prints.
 
-Progress and errors go to standard error, answers and data to standard output, so that a script
-can use the answer. Colours and the spinner appear on a terminal only; NO_COLOR disables colours.
-This module escapes invisible characters in every text. It adds colours, columns and line breaks
-itself and accepts none inside a text. No other module of the command line prints.
+Progress and errors go to standard error, answers and data to standard output. Colours and the
+spinner appear on a terminal only; NO_COLOR disables colours. This module escapes invisible
+characters in every text, and accepts no colours or line breaks inside a text.
 """
 
 import asyncio
@@ -84,14 +83,9 @@ def say_text(console: Screen, text: str) -> None:
 
 
 def say_columns(console: Screen, *cells: Part, widths: Sequence[int]) -> None:
-    """Print cells in columns; the last may have several lines, and wraps.
+    """Print cells in columns; the last may have several lines, and wraps below its own start.
 
-    Further lines of the last cell are indented to the start of that cell.
-
-    Args:
-        console: the stream.
-        cells: the cells, one more than there are widths.
-        widths: the widths of the cells before the last, in characters; a longer cell is not cut.
+    `widths` are those of the cells before the last; a longer cell is not cut.
     """
     first, last = [_line(cell) for cell in cells[:-1]], _lines(cells[-1])
     if console.is_terminal:
@@ -174,8 +168,6 @@ class Column:
     """A column of a table.
 
     Attributes:
-        name: the heading.
-        numbers: whether the cells are numbers.
         folds: whether the cells wrap; cells of other columns are cut if there is no room.
         left_out: the position in the order in which columns are dropped on a narrow terminal; 0
             for never.
@@ -209,7 +201,6 @@ def _fitting(console: Console, columns: Sequence[Column], rows: Sequence[Row]) -
 
 
 def _with_cell_below(columns: Sequence[Column], rows: Sequence[Row], dropped: int) -> Sequence[Row]:
-    """Return rows in which the cells of a dropped column stand below those of another one."""
     column = columns[dropped]
     at = next((at for at, one in enumerate(columns) if column.below == one.name), None)
     if at is None:
@@ -258,7 +249,6 @@ class Growing:
     """A growing text that is updated in place on a terminal, until it is cleared."""
 
     def __init__(self, console: Screen, width: int) -> None:
-        """Store the stream and the width of the cell before the text."""
         self._console = console
         self._width = width
         self._who = ""
@@ -309,7 +299,6 @@ class LiveTable:
         rows: Callable[[], Sequence[Row]],
         nothing: str,
     ) -> None:
-        """Store what to show."""
         self._console = console
         self._columns = columns
         self._rows = rows
@@ -317,13 +306,11 @@ class LiveTable:
         self._live = Live(console=console, refresh_per_second=1, get_renderable=self._frame)
 
     def __enter__(self) -> Self:
-        """Show the table."""
         if self._console.is_terminal:
             self._live.start(refresh=True)
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Leave the table on the screen, and give the cursor back."""
         if self._live.is_started:
             self._live.stop()
 

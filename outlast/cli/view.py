@@ -65,7 +65,6 @@ class Journal:
     """Prints events with their times, and a line with the date where a day begins."""
 
     def __init__(self, console: terminal.Screen) -> None:
-        """Print to a console."""
         self._console = console
         self._day = ""
 
@@ -152,7 +151,6 @@ class LiveView:
     """
 
     def __init__(self, console: terminal.Screen) -> None:
-        """Print to a console."""
         self._console = console
         self._agent = ""
         self._text = ""
@@ -162,11 +160,9 @@ class LiveView:
         self._journal = Journal(console)
 
     def __enter__(self) -> Self:
-        """Return the view."""
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Remove an unfinished reply."""
         self._clear()
 
     def show_event(self, event: RunEvent) -> None:

@@ -123,7 +123,6 @@ def worker(
 
 
 def _arguments(given: dict[str, Any]) -> list[str]:
-    """Return the command line of each of several workers; options without a value are left out."""
     target, arguments = given.pop("target"), list[str]()
     for name, value in given.items():
         if name in {"processes", "codec"} or not value:  # the environment has the codec
@@ -141,7 +140,6 @@ def _log_to_standard_error(level: int) -> None:
 
 
 def _log_core_through_python() -> None:
-    """Make the Temporal SDK's core log through Python, instead of to standard output."""
     from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig
 
     forwarding = LogForwardingConfig(logger=logging.getLogger("temporalio.core"))
@@ -192,7 +190,6 @@ async def _serve(
 
 
 async def _found(agent_worker: "AgentWorker", starts_with: str, *, any_key: bool) -> JsonObject:
-    """Return the worker's agents, tools and models, for people."""
     from outlast.agents.tools.hosted import function_tools
 
     registry = agent_worker.registry
@@ -215,7 +212,6 @@ async def _found(agent_worker: "AgentWorker", starts_with: str, *, any_key: bool
 async def _until_it_polls(
     client: "Client", task_queue: str, *enders: "asyncio.Task[None] | asyncio.Task[bool]"
 ) -> None:
-    """Wait until the server sees this worker poll, or until the worker ends."""
     me = client.identity
     while not any(task.done() for task in enders):
         if me in await server.pollers(client, task_queue):
