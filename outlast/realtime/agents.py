@@ -53,11 +53,7 @@ class RealtimeAgent(Agent[TContext]):
     reset_tool_choice: bool = field(default=True, init=False)
 
     def __post_init__(self) -> None:
-        """Check the fields, so that errors are raised here.
-
-        Raises:
-            UserError: a field is invalid; the message names the agent and the fix.
-        """
+        """Check the fields, so that errors are raised here."""
         super().__post_init__()
         check_realtime(self)
 

@@ -1,7 +1,7 @@
 """The history of a realtime session, kept from the model's events.
 
-A pure reducer: `take` returns the next history. Providers send an item several times, each time
-with a part of its content, so an item never loses a transcript, a text or an image that it had.
+A pure reducer. Providers send an item several times, each time with a part of its content, so an
+item never loses a transcript, a text or an image that it had.
 """
 
 from collections.abc import Sequence
@@ -37,11 +37,7 @@ TItem = TypeVar("TItem", bound=RealtimeItem)
 
 @dataclass(frozen=True)
 class Conversation:
-    """The items of a session, and the transcripts that are still growing.
-
-    Attributes:
-        growing: the transcript or text so far of each message of the current response, by item id.
-    """
+    """The items of a session, and by item id the transcripts that are still growing."""
 
     items: tuple[RealtimeItem, ...] = ()
     growing: dict[str, str] = field(default_factory=dict[str, str])
@@ -91,7 +87,6 @@ class Conversation:
         return replace(self, growing={**self.growing, item_id: transcript}).with_item(spoken)
 
     def _with_transcript(self, item_id: str, transcript: str) -> "Conversation":
-        """Return the conversation with the transcript of something that the user said."""
         existing = self.find(item_id)
         if not isinstance(existing, UserMessageItem):
             said = UserMessageItem(item_id=item_id, content=[InputText(text=transcript)])

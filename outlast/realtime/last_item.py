@@ -37,11 +37,7 @@ SendRaw = Callable[[str, JsonObject], Awaitable[None]]
 
 
 class LastItem:
-    """Finds the last item of a call.
-
-    Attributes:
-        probe: the id of the item that is added and deleted.
-    """
+    """Finds the last item of a call with a `probe`, an item that is added and deleted."""
 
     def __init__(self, send: SendRaw) -> None:
         self.probe = f"{PREFIX}probe_{secrets.token_hex(8)}"

@@ -126,7 +126,6 @@ class Line:
 
     Attributes:
         agent: the name of the agent whose settings the model has.
-        state: the state of the run, as far as the line has read it.
         call_id: the provider's id of a call that the line is attached to, if it is one.
     """
 
@@ -233,11 +232,7 @@ class Line:
             await self._run.hang_up()
 
     async def _prepared(self) -> LoopState:
-        """Return the state of the run once its agent has been checked.
-
-        Raises:
-            AgentsException: the run has ended.
-        """
+        """Return the state of the run once its agent has been checked; refuse one that ended."""
         state = LoopState()
         async with aclosing(self._run.follow()) as states:
             async for state in states:
@@ -264,7 +259,6 @@ class Line:
     # --- The connection ---------------------------------------------------------------------------
 
     async def _connect(self) -> None:
-        """Open the connection with the active agent's settings."""
         self.agent = self.state.agent
         settings = self._settings_of(await self._live(self.agent), starting=True)
         config: dict[str, Any] = {**self._options.model_config, "initial_model_settings": settings}
@@ -286,11 +280,7 @@ class Line:
             seeded += len(items)
 
     async def _recover(self) -> bool:
-        """Report the last item of a call, if the line before died without doing so.
-
-        Returns:
-            Whether there was something to report, or to answer.
-        """
+        """Report the last item of a call that the line before left; return whether it left one."""
         found, self._found = self._found, None
         missed = missed_events(found, self.state.items)
         for event in missed:
@@ -336,7 +326,6 @@ class Line:
             self._renewing = self._spawn(self._reconnect(reason))
 
     async def _reconnect(self, reason: ReconnectReason) -> None:
-        """Replace the connection; the new one continues the conversation."""
         await self._disconnect()
         await self._caught_up()
         while self._is_lost:  # the new one may be lost, too
@@ -433,7 +422,6 @@ class Line:
     def _settings_of(
         self, live: LiveAgent, *, starting: bool = False
     ) -> RealtimeSessionModelSettings:
-        """Return the settings for an agent; when a session starts, the program's own come last."""
         settings: dict[str, Any] = {**self._settings}
         if live.prompt is not None:
             settings["prompt"] = live.prompt
@@ -447,7 +435,6 @@ class Line:
         return cast("RealtimeSessionModelSettings", settings)
 
     async def _switch(self, agent: str) -> None:
-        """Give the session the settings of another agent."""
         self.agent = agent
         settings = self._settings_of(await self._live(agent))
         await self._send(RealtimeModelSendSessionUpdate(session_settings=settings))
@@ -505,7 +492,6 @@ class Line:
                     await self._event_taken.wait()
 
     async def _report(self, turn: FinishedTurn) -> None:
-        """Report a turn to the run."""
         checks = self._checks.pop(turn.response_id, ())
         if not turn.output:
             return
@@ -541,7 +527,6 @@ class Line:
         return replace(reply, request_id=self.call_id)
 
     async def _refuse_calls(self, turn: FinishedTurn, failure: Failure) -> None:
-        """Answer the calls of a reply that the run refuses, so that the model can say so."""
         calls = [str(raw["call_id"]) for raw in turn.output if raw["type"] == "function_call"]
         for call_id in calls:
             if not self._progress.sent(call_id):
@@ -590,7 +575,6 @@ class Line:
         return model_call_on(self.id, self.state)
 
     async def _go_on(self, due: ModelDue) -> None:
-        """Send the model the new items, and let it speak."""
         self._running.clear()
         if not self._connected.is_set():
             return  # the next connection gets everything, and speaks then

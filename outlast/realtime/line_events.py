@@ -1,7 +1,6 @@
 """The events of a line: what changes in its run, and what becomes of the line itself.
 
-`Progress` derives those of the run from two consecutive states. It is pure: the loop decides
-everything, and a line only carries it out.
+`Progress` derives those of the run from two consecutive states.
 """
 
 from collections.abc import Iterable
@@ -125,11 +124,7 @@ LineEvent: TypeAlias = RunEvent | Reconnected | LineError | LineClosed
 
 
 class Progress:
-    """Reads the states of a run for one line.
-
-    Attributes:
-        line: the id of the line; empty before it is attached.
-    """
+    """Reads the states of a run for one line."""
 
     def __init__(self) -> None:
         self.line = ""
@@ -204,7 +199,6 @@ class Progress:
         return events
 
     def _new_items(self, state: LoopState) -> list[RunEvent]:
-        """Take the new items, and return the ends of calls among them."""
         ended: list[RunEvent] = []
         fresh = state.items[self._seen :]
         self._note_calls(fresh)

@@ -101,8 +101,7 @@ class TemporalLineRun:
     async def attach(self) -> str:
         """Open a line, which makes the model calls from now on, and keep it alive until `hang_up`.
 
-        Returns:
-            The id of the line, which is a new one each time.
+        Returns its id, which is a new one each time.
 
         Raises:
             RunClosed: the run has ended.
@@ -132,11 +131,7 @@ class TemporalLineRun:
         return line is not None and line.line == self.line
 
     async def reply(self, said: Sequence[JsonObject], reply: ModelReply) -> None:
-        """Record the user's words on the line and the model's reply. Each reply counts once.
-
-        Args:
-            said: the user's items since the reply before, in the Responses format; without audio.
-            reply: the reply and the plan of its calls; `response_id` is the provider's.
+        """Record the user's words, without audio, and the model's reply, whose id counts it once.
 
         Raises:
             UserError: it is too large, or the reply has no id.
@@ -176,11 +171,7 @@ class TemporalLineRun:
         await self._handle.decide(decision)
 
     async def follow(self) -> AsyncGenerator[LoopState]:
-        """Yield the run's present state, and then the state after each event, until it ends.
-
-        Raises:
-            RunNotFound: there is no such run.
-        """
+        """Yield the run's present state, and then the state after each event, until it ends."""
         present, (history, number) = await self._handle.present()
         yield present
         reader = RunReader(self._client, self.run_id, self._address.patience)

@@ -177,11 +177,6 @@ class RealtimeRunner:
         return self._session(run, worker, model_config or RealtimeModelConfig())
 
     def _registry(self, context: object) -> Registry:
-        """Return the agents of this process.
-
-        Raises:
-            UserError: an agent does not work in a session.
-        """
         registry = Registry([self._agent], tell_apart=True)
         for name in registry.names:
             agent = registry.agent(name)
@@ -250,8 +245,6 @@ class RealtimeRunner:
 
 
 class _NoModels:
-    """The model provider of a line, which calls no model but its own."""
-
     def get_model(self, model_name: str | None) -> Model:
         """Refuse.
 

@@ -169,7 +169,6 @@ class RealtimeSession(RealtimeModelListener):
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        """Hang up."""
         await self.close()
 
     async def enter(self) -> Self:
@@ -323,7 +322,6 @@ class RealtimeSession(RealtimeModelListener):
                 self._take_content(event)
 
     def _take_audio(self, event: RealtimeModelEvent) -> None:
-        """Pass on audio to play, and interruptions."""
         match event:
             case RealtimeModelAudioEvent(item_id=item_id, content_index=index):
                 if event.response_id not in self._interrupted:
@@ -338,7 +336,6 @@ class RealtimeSession(RealtimeModelListener):
                 pass
 
     def _take_content(self, event: RealtimeModelEvent) -> None:
-        """Keep the history, and check the model's words."""
         changed = event.item.item_id if isinstance(event, RealtimeModelItemUpdatedEvent) else ""
         changed = event.item_id if isinstance(event, RealtimeModelItemDeletedEvent) else changed
         if self._line is not None and self._line.is_probe(changed):
@@ -525,7 +522,6 @@ class RealtimeSession(RealtimeModelListener):
         self._put(RealtimeError(error=error, info=self._info))
 
     def _take_state(self, state: LoopState) -> None:
-        """Show the program the run's context and usage."""
         with suppress(UserError):
             self._info.context.context = self._run.read_context(state.context)
         self._info.context.usage = Usage.of(state.usage)
@@ -540,7 +536,6 @@ class RealtimeSession(RealtimeModelListener):
 
 
 def _for_programs(error: ModelError) -> ModelCallFailed:
-    """Return the exception that a program gets for a provider's refusal."""
     failed = ModelCallFailed(error.message)
     failed.details = {"reason": error.code, "status": error.status}
     failed.__cause__ = error

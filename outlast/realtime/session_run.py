@@ -25,8 +25,7 @@ from outlast.tracing.provider import join_current_trace
 class SessionRun:
     """The run of one session: found or started when the session opens, and left with it.
 
-    Attributes:
-        registry: closes the MCP servers of this process; None if its worker does.
+    `registry` closes the MCP servers of this process; None if its worker does.
     """
 
     id: str
@@ -40,11 +39,7 @@ class SessionRun:
     handle: RunHandle | None = None
 
     async def open(self) -> RunHandle:
-        """Find or start the run.
-
-        Raises:
-            AgentsException: the run cannot be started.
-        """
+        """Find or start the run."""
         self.handle = handle = await self.host.handle(self.id, self.definitions)
         with self.definitions.live_values_of(self.id):
             if not await self._is_open(handle):
@@ -52,11 +47,7 @@ class SessionRun:
         return handle
 
     async def _is_open(self, handle: RunHandle) -> bool:
-        """Whether the run exists and is open; then it is hosted here, if runs are.
-
-        Raises:
-            RunAlreadyStarted: it is the run of another tenant or requester.
-        """
+        """Whether the run exists and is open; then it is hosted here, if runs are."""
         if not self.is_named:
             return False
         try:

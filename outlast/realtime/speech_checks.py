@@ -19,11 +19,7 @@ DEBOUNCE = 100
 
 @dataclass
 class SpeechChecks:
-    """Decides when a growing answer is checked: each time it has grown by a number of characters.
-
-    Attributes:
-        debounce: that number.
-    """
+    """Decides when a growing answer is checked: each time it has `debounce` more characters."""
 
     debounce: int = DEBOUNCE
     _texts: dict[str, str] = field(default_factory=dict[str, str])
@@ -52,10 +48,7 @@ async def tripped(
     agent: RealtimeAgent[Any],
     text: str,
 ) -> list[OutputGuardrailResult]:
-    """Return the results of the guardrails that refuse a text.
-
-    A guardrail that raises an exception is skipped, with a warning: it must not end a call.
-    """
+    """Return the results of the guardrails that refuse a text; a failing one ends no call."""
     found: list[OutputGuardrailResult] = []
     for guardrail in guardrails:
         try:

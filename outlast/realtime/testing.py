@@ -88,11 +88,6 @@ class RealtimeStep:
     error: Exception | None = None
 
     def __post_init__(self) -> None:
-        """Freeze the events.
-
-        Raises:
-            ValueError: there are events and an error.
-        """
         object.__setattr__(self, "emit", tuple(self.emit))
         if self.emit and self.error is not None:
             raise ValueError("A RealtimeStep cannot have both emit events and an error.")
@@ -115,8 +110,6 @@ class RealtimeConnectCall(TypedDict, total=False):
 
 @dataclass
 class _Outcome:
-    """The outcome of a message, with the messages that listeners send meanwhile."""
-
     done: asyncio.Future[None]
     pending: int = 0
     error: BaseException | None = None

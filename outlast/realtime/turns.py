@@ -1,7 +1,6 @@
 """Turns of a line: the user's words and the model's answer, from the model's events.
 
-A pure reducer. A finished turn is what the run gets: one record for each response of the model,
-whatever number of deltas it came in, and without audio.
+A pure reducer. The run gets one record, without audio, for each response of the model.
 """
 
 import json
@@ -169,11 +168,7 @@ class Turns:
         )
 
     def take_said(self, turn: FinishedTurn | None = None) -> tuple[JsonObject, ...]:
-        """Take the user's words before a turn, as Responses items.
-
-        Args:
-            turn: the turn; None for all that the user has said so far.
-        """
+        """Take the user's words before a turn, or all that they have said, as Responses items."""
         ids = list(self._said) if turn is None else [one for one in turn.heard if one in self._said]
         said = [(item_id, self._said.pop(item_id)) for item_id in ids]
         for item_id, item in said:
@@ -239,7 +234,6 @@ class Turns:
             self._said[item_id] = spoken
 
     def _late(self, item_id: str, item: UserMessageItem) -> None:
-        """Keep a transcript that came after its turn: the next turn reports it."""
         self._taken.discard(item_id)
         self._said[item_id] = item
 
@@ -306,12 +300,10 @@ def _message(text: str) -> JsonObject:
 
 
 def _is_silent(item: UserMessageItem) -> bool:
-    """Whether an item has audio without a transcript."""
     return any(isinstance(part, InputAudio) and not part.transcript for part in item.content)
 
 
 def _fingerprint(item: UserMessageItem) -> str:
-    """Return the texts and images of an item, to recognize the provider's copy of it."""
     return json.dumps(
         [
             [part.type, part.text if isinstance(part, InputText) else part.image_url]

@@ -59,7 +59,6 @@ class Exchange:
     _current_item: str | None = None
 
     def __post_init__(self) -> None:
-        """Create the parts that share this connection."""
         self.responses = ResponseQueue(self.send)
         self.interruptions = Interruptions(self.send, self.emit, self.responses, self.playback)
 
@@ -215,7 +214,6 @@ class Exchange:
 
 
 def _part(event: JsonObject, *names: str) -> JsonObject:
-    """Return an object inside of an event; an empty one if it is missing or malformed."""
     for name in names:
         event = as_object(event.get(name)) or {}
     return event

@@ -20,8 +20,7 @@ from outlast.realtime.port.model_inputs import RealtimeModelSendInterrupt
 class Interruptions:
     """Carries out the interruptions of one connection.
 
-    Attributes:
-        automatic: whether the provider itself cancels the response when the user speaks.
+    `automatic`: the provider itself cancels the response when the user speaks.
     """
 
     send: Callable[[JsonObject], Awaitable[None]]

@@ -64,11 +64,7 @@ def event_records() -> Mapping[str, type[BaseModel]]:
 
 
 def raw_message(event: RealtimeModelSendRawMessage) -> JsonObject:
-    """Return the provider's form of a message in the provider's own format.
-
-    Raises:
-        UserError: the message has no type, or the rest is no dict.
-    """
+    """Return the provider's form of a raw message; a `UserError` if it cannot be sent."""
     message = cast("JsonObject", event.message)
     kind, rest = as_text(message.get("type")), as_object(message.get("other_data", {}))
     if kind is None or rest is None:
@@ -80,11 +76,7 @@ def raw_message(event: RealtimeModelSendRawMessage) -> JsonObject:
 
 
 def user_message(user_input: RealtimeModelUserInput) -> JsonObject:
-    """Return the message that adds the user's input to the conversation.
-
-    Raises:
-        UserError: the input is neither a text nor a message of texts and images.
-    """
+    """Return the message that adds the user's input; a `UserError` if it is no text or message."""
     if isinstance(user_input, str):
         content: list[JsonObject] = [{"type": "input_text", "text": user_input}]
     else:
@@ -100,11 +92,7 @@ def user_message(user_input: RealtimeModelUserInput) -> JsonObject:
 
 
 def audio_message(audio: object) -> JsonObject:
-    """Return the message that adds the user's audio to the input.
-
-    Raises:
-        UserError: the audio is not bytes, or a file instead of samples.
-    """
+    """Return the message that adds the user's audio; a `UserError` for a file, not samples."""
     if not isinstance(audio, bytes | bytearray | memoryview):
         raise UserError(
             f"Audio for a realtime model is bytes, not {type(audio).__name__}. Base64 is added here."
@@ -167,10 +155,7 @@ def message_item(
 ) -> RealtimeMessageItem:
     """Return a message of the provider as an item. Unknown kinds of content are left out.
 
-    `status` is that of a message which has none of its own.
-
-    Raises:
-        ValidationError: the item is malformed.
+    `status` is for a message without one. A malformed one raises a `ValidationError`.
     """
     role = as_text(item.get("role")) or "assistant"
     own_status = item.get("status")
@@ -195,11 +180,7 @@ def message_item(
 
 
 def usage_event(usage: object) -> RealtimeModelUsageEvent:
-    """Return the usage of a response.
-
-    Raises:
-        ValidationError: the usage is malformed.
-    """
+    """Return the usage of a response; a malformed one raises a `ValidationError`."""
     raw = RealtimeResponseUsage.model_validate(usage)
     inputs = _details(_INPUT_DETAILS, raw.input_token_details)
     input_tokens, output_tokens = raw.input_tokens or 0, raw.output_tokens or 0

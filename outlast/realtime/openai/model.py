@@ -1,9 +1,4 @@
-"""OpenAI's Realtime API over WebSocket: one model object is one connection.
-
-Its parts: `settings.py` makes the session object, `messages.py` converts messages and items,
-`response_queue.py` keeps one response at a time, `playback.py` knows which audio was heard, and `socket.py`
-opens the socket.
-"""
+"""OpenAI's Realtime API over WebSocket: one model object is one connection."""
 
 import asyncio
 import inspect
@@ -56,12 +51,7 @@ FIRST_EVENT_S = 5.0
 
 
 async def get_api_key(key: str | Callable[[], str | Awaitable[str]] | None) -> str | None:
-    """Return an API key.
-
-    Args:
-        key: the key, a function that returns it, or None for the key of `set_default_openai_key`
-            or else of OPENAI_API_KEY.
-    """
+    """Return an API key: as passed, or of `set_default_openai_key`, or else of OPENAI_API_KEY."""
     if callable(key):
         result = key()
         return await result if inspect.isawaitable(result) else result
@@ -142,8 +132,7 @@ class OpenAIRealtimeWebSocketModel(ListenedModel):
     ) -> bool:
         """Send the user's input if a condition holds and no other request waits for a response.
 
-        Returns:
-            Whether the input was sent. Other messages are never sent.
+        Returns whether it was sent. Other messages are never sent.
         """
         if isinstance(event, inputs.RealtimeModelSendUserInput):
             return await self._send_user_input(
@@ -227,7 +216,6 @@ class OpenAIRealtimeWebSocketModel(ListenedModel):
         )
 
     async def _listen(self, socket: ClientConnection) -> ModelError | None:
-        """Pass on the provider's events until the connection ends, and return how it was lost."""
         failure: ModelError | None = None
         try:
             async for frame in socket:
@@ -350,11 +338,7 @@ class OpenAIRealtimeSIPModel(OpenAIRealtimeWebSocketModel):
 
 
 def _authorization(key: str | None) -> dict[str, str]:
-    """Return the header with the key.
-
-    Raises:
-        UserError: there is no key.
-    """
+    """Return the header with the key."""
     if not key:
         raise UserError(
             "An API key is required for the realtime model. Set OPENAI_API_KEY, or pass api_key= or"

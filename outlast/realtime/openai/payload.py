@@ -57,7 +57,6 @@ async def initial_settings(
 async def _enabled(
     entries: Iterable[T], wrapper: RunContextWrapper[Any], agent: RealtimeAgent[Any]
 ) -> list[T]:
-    """Return the tools or handoffs that are enabled."""
     return [entry for entry in entries if await _is_enabled(entry, wrapper, agent)]
 
 

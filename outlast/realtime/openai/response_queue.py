@@ -52,19 +52,14 @@ class ResponseQueue:
     async def request(self, message: JsonObject | None = None) -> None:
         """Start a response, now or when the one in progress is done.
 
-        Args:
-            message: the `response.create` message, if it has settings of its own.
+        The `message` is the `response.create`, if it has settings of its own.
         """
         self._count += 1
         self._waiting.append(_Request(self._count, message))
         await self.start_next()
 
     async def cancel(self, response_id: str | None = None) -> None:
-        """Cancel the response in progress.
-
-        Args:
-            response_id: the response to cancel, unless another is in progress; None means any.
-        """
+        """Cancel the response in progress, unless it is another than `response_id`; None: any."""
         if not self.in_progress or self._cancelling:
             return
         if response_id is not None and self.response_id not in (None, response_id):
@@ -97,10 +92,8 @@ class ResponseQueue:
     def failed(self, code: str | None, event_id: str | None, words: str) -> bool:
         """Record an error that the provider reports; `start_next` starts the next response.
 
-        `event_id` is the id of the message that the error is about, if the provider names it.
-
-        Returns:
-            Whether nothing is lost: the response starts when the one in progress is done.
+        `event_id` is the message that the error is about, if known. Returns whether nothing is
+        lost: the response starts when the one in progress is done.
         """
         if code == NOT_ACTIVE:
             self._cancelling = False

@@ -79,11 +79,7 @@ def session_object(
 
 
 def tracing_object(tracing: object) -> JsonObject:
-    """Return the provider's form of its trace settings.
-
-    Raises:
-        UserError: the settings are no dict.
-    """
+    """Return the provider's form of its trace settings; a `UserError` if they are no dict."""
     if not isinstance(tracing, Mapping):
         raise UserError(
             "The setting `tracing` of a realtime session is None, or a dict with workflow_name,"
@@ -126,11 +122,7 @@ def session_tools(tools: Iterable[object], handoffs: Iterable[Handoff]) -> list[
 def to_realtime_audio_format(
     input_audio_format: "RealtimeAudioFormat | None",
 ) -> "RealtimeAudioFormats | None":
-    """Return an audio format as a record of the `openai` package; None for None.
-
-    Raises:
-        UserError: the API has no such format.
-    """
+    """Return an audio format as a record of the `openai` package; None for None."""
     from openai.types.realtime.realtime_audio_formats import AudioPCM, AudioPCMA, AudioPCMU
 
     if input_audio_format is None:
@@ -141,11 +133,7 @@ def to_realtime_audio_format(
 
 
 def audio_format_object(audio_format: RealtimeAudioFormat) -> JsonObject:
-    """Return the provider's form of an audio format.
-
-    Raises:
-        UserError: the API has no such format.
-    """
+    """Return the provider's form of an audio format; a `UserError` if it has none."""
     name = format_name(audio_format)
     if name in PCM_NAMES:
         rate: object = getattr(audio_format, "rate", None)
@@ -168,7 +156,6 @@ def audio_format_object(audio_format: RealtimeAudioFormat) -> JsonObject:
 
 
 def _input(settings: RealtimeSessionModelSettings, *, attached: bool) -> JsonObject:
-    """Return the settings of the user's audio; those under `audio` come first."""
     own = _channel(settings, "input")
     single = {**DEFAULT_MODEL_SETTINGS, **settings}
     audio: JsonObject = _format(settings, own, "input_audio_format", attached=attached)
@@ -182,7 +169,6 @@ def _input(settings: RealtimeSessionModelSettings, *, attached: bool) -> JsonObj
 
 
 def _output(settings: RealtimeSessionModelSettings, *, attached: bool) -> JsonObject:
-    """Return the settings of the model's audio; those under `audio` come first."""
     own = _channel(settings, "output")
     audio: JsonObject = _format(settings, own, "output_audio_format", attached=attached)
     audio["voice"] = own.get("voice") or settings.get("voice", DEFAULT_MODEL_SETTINGS.get("voice"))
@@ -237,11 +223,6 @@ def _tool_choice(choice: object) -> object:
 
 
 def _is_realtime_tool(tool: object) -> bool:
-    """Return True for a function tool.
-
-    Raises:
-        UserError: realtime models cannot call the tool.
-    """
     if not isinstance(tool, FunctionTool) or isinstance(tool, LocalTool):
         raise UserError(
             f"A realtime model cannot call {shown(tool)}: it calls function tools and handoffs."

@@ -162,11 +162,7 @@ def closed_failure(error: ConnectionClosed, target: Target) -> ModelError:
 
 
 def check_transport(config: TransportConfig | None) -> TransportConfig:
-    """Return the settings of a socket.
-
-    Raises:
-        UserError: a setting has no meaning.
-    """
+    """Return the settings of a socket; a `UserError` if one has no meaning."""
     unknown = sorted(set(config or ()) - TransportConfig.__optional_keys__)
     if unknown:
         raise UserError(
@@ -177,12 +173,7 @@ def check_transport(config: TransportConfig | None) -> TransportConfig:
 
 
 def _check_headers(headers: Mapping[str, str], target: Target) -> None:
-    """Refuse headers that cannot be sent; the websockets library would log them.
-
-    Raises:
-        ModelError: the key has characters that no key has.
-        UserError: a header has characters that no header has.
-    """
+    """Refuse headers that cannot be sent; the websockets library would log them."""
     for name, value in headers.items():
         if value.isascii() and value.isprintable() and name.isascii() and name.isprintable():
             continue

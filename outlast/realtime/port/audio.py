@@ -16,11 +16,7 @@ ALAW_NAMES = frozenset({"g711_alaw", "pcma", "audio/pcma"})
 
 
 def format_name(audio_format: RealtimeAudioFormat | None) -> str | None:
-    """Return the name of an audio format, or None if it has no name.
-
-    Args:
-        audio_format: a name, a mapping with the key `type`, or a record with that attribute.
-    """
+    """Return the name of an audio format: a name, a mapping or a record with a `type`; or None."""
     name: object = audio_format
     if isinstance(audio_format, Mapping):
         name = audio_format.get("type")
@@ -30,12 +26,7 @@ def format_name(audio_format: RealtimeAudioFormat | None) -> str | None:
 
 
 def audio_ms(audio_format: RealtimeAudioFormat | None, data: bytes) -> float:
-    """Return the duration of audio data in milliseconds.
-
-    Args:
-        audio_format: the format; None and other names count as PCM at 24 kHz.
-        data: the audio data.
-    """
+    """Return the milliseconds of audio data; an unknown format counts as PCM at 24 kHz."""
     name = (format_name(audio_format) or "").lower()
     if name in ULAW_NAMES | ALAW_NAMES:
         return len(data) / G711_RATE * 1000

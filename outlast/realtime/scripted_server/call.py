@@ -71,7 +71,6 @@ class RealtimeCall:
     _reason: str = field(default="", init=False)
 
     def __post_init__(self, model: str) -> None:
-        """Begin the conversation."""
         session = default_session(f"sess_{self.call_id or 'socket'}", model)
         self.conversation = ScriptedConversation(session, self.number)
         self._handlers = {
@@ -291,7 +290,6 @@ class RealtimeCall:
     def _respond(
         self, settings: JsonObject, *, after: Callable[[], Awaitable[None]] | None = None
     ) -> None:
-        """Start a response."""
         self.is_responding = True
         self._stop.clear()
 
@@ -303,11 +301,7 @@ class RealtimeCall:
         self._responding = asyncio.create_task(respond())
 
     async def _unless_stopped(self, step: Coroutine[Any, Any, T]) -> T:
-        """Return the result of a coroutine.
-
-        Raises:
-            _Stopped: the response was cancelled before.
-        """
+        """Return the result of a coroutine; raise `_Stopped` if the response is cancelled first."""
         doing = asyncio.ensure_future(step)
         stopping = asyncio.ensure_future(self._stop.wait())
         try:
@@ -320,7 +314,6 @@ class RealtimeCall:
             stopping.cancel()
 
     async def _response(self, settings: JsonObject) -> None:
-        """Carry out one response, to its end or until it is cancelled."""
         modalities = (
             settings.get("output_modalities") or self.conversation.session["output_modalities"]
         )
@@ -350,7 +343,6 @@ class RealtimeCall:
         await self.broadcast("response.done", response=response)
 
     async def _output(self, response: JsonObject, index: int, given: JsonObject) -> None:
-        """Send one item of a response, piece by piece."""
         place = {"response_id": response["id"], "output_index": index}
         is_call = given["type"] == "function_call"
         item: JsonObject = {

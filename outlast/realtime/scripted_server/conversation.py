@@ -51,7 +51,7 @@ def default_session(session_id: str, model: str) -> JsonObject:
 
 @dataclass
 class ScriptedConversation:
-    """The items of a session, oldest first, and its settings.
+    """The items of a session, oldest first, and its settings; `RefusedMessage` says what is wrong.
 
     Attributes:
         number: the number of the session at its server.
@@ -71,11 +71,7 @@ class ScriptedConversation:
         return f"{prefix}_{session}{self._numbers[prefix]}"
 
     def update(self, changes: object) -> None:
-        """Change the settings.
-
-        Raises:
-            RefusedMessage: the settings are invalid.
-        """
+        """Change the settings, if they are valid."""
         new: JsonObject = deepcopy(_object(changes))
         if new.get("type") != "realtime":
             words = "Missing required parameter: 'session.type'."
@@ -91,11 +87,7 @@ class ScriptedConversation:
         self.session |= new
 
     def create(self, item: object, after: object = None) -> tuple[JsonObject, str | None]:
-        """Add an item of the client, and return it with the id of the item before it.
-
-        Raises:
-            RefusedMessage: the item is invalid, or there is one with its id.
-        """
+        """Add an item of the client, and return it with the id of the item before it."""
         new: JsonObject = deepcopy(_object(item))
         if not isinstance(new.get("type"), str):
             words = "Missing required parameter: 'item.type'."
@@ -111,11 +103,7 @@ class ScriptedConversation:
         return new, self.add(new, after)
 
     def add(self, item: JsonObject, after: object = None) -> str | None:
-        """Add an item, and return the id of the item before it.
-
-        Raises:
-            RefusedMessage: there is no item to add it after.
-        """
+        """Add an item after another one, and return the id of the item before it."""
         place = len(self.items)
         if after == ROOT:
             place = 0
@@ -129,11 +117,7 @@ class ScriptedConversation:
         return next((item for item in self.items if item["id"] == item_id), None)
 
     def get(self, item_id: object, code: str) -> JsonObject:
-        """Return the item with an id.
-
-        Raises:
-            RefusedMessage: there is none.
-        """
+        """Return the item with an id; `code` is the provider's for an item that is missing."""
         item = self.find(item_id)
         if item is None:
             words = f"Item with item_id '{item_id}' does not exist."
@@ -141,19 +125,11 @@ class ScriptedConversation:
         return item
 
     def delete(self, item_id: object) -> None:
-        """Delete an item.
-
-        Raises:
-            RefusedMessage: there is no such item.
-        """
+        """Delete an item."""
         self.items.remove(self.get(item_id, "item_delete_invalid_item_id"))
 
     def truncate(self, item_id: object, content_index: object, audio_end_ms: object) -> None:
-        """Cut off the audio and the transcript of a message of the model.
-
-        Raises:
-            RefusedMessage: there is no such audio, or it is shorter.
-        """
+        """Cut off the audio and the transcript of a message of the model, where it has them."""
         item = self.get(item_id, "item_truncate_invalid_item_id")
         content = cast("list[JsonObject]", item.get("content") or [])
         if not isinstance(content_index, int) or not 0 <= content_index < len(content):

@@ -83,8 +83,7 @@ class ScriptedRealtimeServer(SocketServer):
     def start_call(self, call_id: str) -> RealtimeCall:
         """Start a call of a phone or browser, which sockets can attach to by its id.
 
-        Its audio goes to the phone or browser, so that sockets only hear the transcript. Use
-        `user_says` of the call for what the caller says.
+        Sockets only hear the transcript. `user_says` of the call is what the caller says.
         """
         call = self._new_call(call_id, "gpt-realtime")
         self._by_id[call_id] = call
@@ -154,7 +153,6 @@ class ScriptedRealtimeServer(SocketServer):
         return call
 
     async def _expire(self, call: RealtimeCall, socket: ServerSocket) -> None:
-        """End a session at its limit, with the provider's words."""
         if self._session_s is None:
             return
         await asyncio.sleep(self._session_s)
@@ -166,11 +164,6 @@ class ScriptedRealtimeServer(SocketServer):
         await socket.close(1001, words)
 
     async def _reply(self, conversation: ScriptedConversation) -> Sequence[JsonObject]:
-        """Take the next step of the script.
-
-        Raises:
-            RefusedMessage: there is none.
-        """
         step = self._steps.pop(0) if self._steps else self._always
         if step is None:
             words = "The script of the realtime server has no step for this response."
