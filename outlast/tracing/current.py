@@ -9,7 +9,6 @@ from contextvars import ContextVar, Token
 from copy import copy
 from datetime import UTC, datetime
 from hashlib import sha256
-from types import TracebackType
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 from outlast.loop.values import JsonObject
@@ -73,7 +72,7 @@ class Trace:
         self._is_over = False
         self._token: Token[Current | None] | None = None
 
-    def start(self, mark_as_current: bool = False) -> None:  # noqa: FBT001, FBT002  users' name
+    def start(self, mark_as_current: bool = False) -> None:
         """Start the trace; new spans belong to it if it is marked as current."""
         if mark_as_current and self._token is None:
             self._token = CURRENT.set(Current(self, None))
@@ -83,7 +82,7 @@ class Trace:
         for receiver in self._receivers or ():
             receiver.call("on_trace_start", self)
 
-    def finish(self, reset_current: bool = False) -> None:  # noqa: FBT001, FBT002  users' name
+    def finish(self, reset_current: bool = False) -> None:
         """End the trace, and restore the previous current trace; later calls do nothing."""
         if reset_current:
             self._token = _left(self._token)
@@ -200,12 +199,7 @@ class Span(Generic[D]):
             return gen_span_id()
         return derived_span_id(self.span_id, kind, next(self._children))
 
-    def start(
-        self,
-        mark_as_current: bool = False,  # noqa: FBT001, FBT002  the name users know
-        *,
-        at_seconds: float | None = None,
-    ) -> None:
+    def start(self, mark_as_current: bool = False, *, at_seconds: float | None = None) -> None:
         """Start the span, once; new spans are its children if it is marked as current."""
         if mark_as_current and self._token is None:
             self._token = CURRENT.set(Current(self.trace, self))
@@ -214,12 +208,7 @@ class Span(Generic[D]):
         self.started_at = _iso(time.time() if at_seconds is None else at_seconds)
         self._report("on_span_start")
 
-    def finish(
-        self,
-        reset_current: bool = False,  # noqa: FBT001, FBT002  the name users know
-        *,
-        at_seconds: float | None = None,
-    ) -> None:
+    def finish(self, reset_current: bool = False, *, at_seconds: float | None = None) -> None:
         """End the span, once, and restore the previous current span."""
         if reset_current:
             self._token = _left(self._token)
@@ -267,12 +256,7 @@ class Span(Generic[D]):
         self.start(mark_as_current=True)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         if error is not None and self.error is None and not isinstance(error, GeneratorExit):
             self.set_error(error_of(error, sensitive=self.sensitive))
         self.finish(reset_current=True)
@@ -286,20 +270,10 @@ class NoSpan(Span[D]):
     def __init__(self, span_data: D) -> None:
         super().__init__(NO_TRACE, span_data, span_id=NO_ID, sensitive=False)
 
-    def start(
-        self,
-        mark_as_current: bool = False,  # noqa: FBT001, FBT002  the name users know
-        *,
-        at_seconds: float | None = None,
-    ) -> None:
+    def start(self, mark_as_current: bool = False, *, at_seconds: float | None = None) -> None:
         """Do nothing."""
 
-    def finish(
-        self,
-        reset_current: bool = False,  # noqa: FBT001, FBT002  the name users know
-        *,
-        at_seconds: float | None = None,
-    ) -> None:
+    def finish(self, reset_current: bool = False, *, at_seconds: float | None = None) -> None:
         """Do nothing."""
 
     def set_error(self, error: SpanError) -> None:

@@ -95,24 +95,25 @@ def scope_of(
     agent: str,
     handovers: int = 0,
     turn: int = 0,
-    root_run_id: str | None = None,
-    parent_span_id: str | None = None,
-    task_name: str | None = None,
 ) -> TraceScope:
     """Return the place of an agent's effects in a trace.
 
     The settings may be hand-written, so invalid values are ignored. The number of handoffs before,
     `handovers`, is part of the agent span's id: an agent that becomes active again has a second span.
-    `root_run_id` and `parent_span_id` are those of a nested run; `turn` is 0 outside of turns.
+    `turn` is 0 outside of turns.
     """
     if not REGISTRATION.active:
         return NO_SCOPE
     settings_of_run = settings or {}
-    root = root_run_id or run_id
+    outer = outer_call(settings)
+    root = run_id if outer is None else outer.root
+    outer_span_id = _text(settings_of_run.get("trace_parent_id"))
     name = _text(settings_of_run.get("workflow_name"))
     own_name = _text(settings_of_run.get("trace_task_name"))
     if own_name is None and settings_of_run.get("trace_joined") is not True:
         own_name = name  # in a joined trace, `workflow_name` is the trace's name
+    if outer is not None:
+        outer_span_id, own_name = outer.span_id, outer.task_name or own_name
     scope = TraceScope(
         run_id=run_id,
         trace_id=_text(settings_of_run.get("trace_id")) or derived_trace_id("run", root),
@@ -123,8 +124,8 @@ def scope_of(
         sensitive=settings_of_run.get("trace_include_sensitive_data") is not False,
         agent_span_id=agent_span_id(run_id, agent, handovers),
         task_span_id=derived_span_id("task", run_id) if tells_turns(settings_of_run) else None,
-        task_name=task_name or own_name or DEFAULT_WORKFLOW_NAME,
-        parent_span_id=parent_span_id or _text(settings_of_run.get("trace_parent_id")),
+        task_name=own_name or DEFAULT_WORKFLOW_NAME,
+        parent_span_id=outer_span_id,
         is_joined=settings_of_run.get("trace_joined") is True or root != run_id,
     )
     return scope.in_turn(turn)
@@ -174,17 +175,8 @@ def run_scope(
     turn: int = 0,
 ) -> TraceScope:
     """Return the trace scope of a moment in a run, which may be a nested run."""
-    outer = outer_call(settings)
-    return scope_of(
-        settings,
-        question_key(run_id, started_at_ms, question),
-        agent=agent,
-        handovers=handovers,
-        turn=turn,
-        root_run_id=outer.root if outer is not None else None,
-        parent_span_id=outer.span_id if outer is not None else None,
-        task_name=outer.task_name if outer is not None else None,
-    )
+    key = question_key(run_id, started_at_ms, question)
+    return scope_of(settings, key, agent=agent, handovers=handovers, turn=turn)
 
 
 def agent_span_id(run_id: str, agent: str, handovers: int = 0) -> str:

@@ -98,7 +98,7 @@ def set_trace_processors(processors: list[TracingProcessor]) -> None:
     REGISTRATION.add(processors, replace=True)
 
 
-def set_tracing_disabled(disabled: bool) -> None:  # noqa: FBT001  the name users know
+def set_tracing_disabled(disabled: bool) -> None:
     """Disable tracing in this process and for the runs it starts, or enable it again."""
     REGISTRATION.disable(disabled)
 
@@ -116,7 +116,7 @@ def trace(
     trace_id: str | None = None,
     group_id: str | None = None,
     metadata: JsonObject | None = None,
-    disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
+    disabled: bool = False,
 ) -> Trace:
     """Open a trace that groups the runs and spans started inside it.
 
@@ -199,7 +199,7 @@ def custom_span(
     data: dict[str, Any] | None = None,
     span_id: str | None = None,
     parent: Trace | Span[Any] | None = None,
-    disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
+    disabled: bool = False,
 ) -> Span[CustomSpanData]:
     """Open a span for the program's own work, such as a database query.
 
@@ -213,7 +213,7 @@ def open_span(
     span_data: D,
     span_id: str | None = None,
     parent: Trace | Span[Any] | None = None,
-    disabled: bool = False,  # noqa: FBT001, FBT002  as the functions that call it
+    disabled: bool = False,
 ) -> Span[D]:
     """Open a span with any `SpanData`, also a custom subclass; otherwise like `custom_span`."""
     receivers = REGISTRATION.active

@@ -279,7 +279,7 @@ class Registration:
         with self._lock:
             self._set(tuple(one for one in self._all if one.processor is not processor))
 
-    def disable(self, disabled: bool) -> None:  # noqa: FBT001  the one argument
+    def disable(self, disabled: bool) -> None:
         """Disable tracing, or enable it again."""
         with self._lock:
             self._is_disabled = disabled

@@ -40,7 +40,7 @@ class TraceProvider:
         trace_id: str | None = None,
         group_id: str | None = None,
         metadata: JsonObject | None = None,
-        disabled: bool = False,  # noqa: FBT001, FBT002  the SDK's
+        disabled: bool = False,
     ) -> Trace:
         """Return a trace, as `trace` does."""
         return provider.trace(name, trace_id, group_id, metadata, disabled)

@@ -34,17 +34,14 @@ def agent_span(
     output_type: str | None = None,
     span_id: str | None = None,
     parent: Parent = None,
-    disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
+    disabled: bool = False,
 ) -> Span[AgentSpanData]:
     """Open a span for an agent's work."""
     return open_span(AgentSpanData(name, handoffs, tools, output_type), span_id, parent, disabled)
 
 
 def task_span(
-    name: str,
-    span_id: str | None = None,
-    parent: Parent = None,
-    disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
+    name: str, span_id: str | None = None, parent: Parent = None, disabled: bool = False
 ) -> Span[TaskSpanData]:
     """Open a span from a question to its answer."""
     return open_span(TaskSpanData(name), span_id, parent, disabled)
@@ -55,7 +52,7 @@ def turn_span(
     agent_name: str,
     span_id: str | None = None,
     parent: Parent = None,
-    disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
+    disabled: bool = False,
 ) -> Span[TurnSpanData]:
     """Open a span for a turn of an agent."""
     return open_span(TurnSpanData(turn, agent_name), span_id, parent, disabled)
@@ -67,7 +64,7 @@ def function_span(
     output: str | None = None,
     span_id: str | None = None,
     parent: Parent = None,
-    disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
+    disabled: bool = False,
 ) -> Span[FunctionSpanData]:
     """Open a span for a tool call."""
     return open_span(FunctionSpanData(name, input, output), span_id, parent, disabled)
@@ -81,7 +78,7 @@ def generation_span(
     usage: dict[str, Any] | None = None,
     span_id: str | None = None,
     parent: Parent = None,
-    disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
+    disabled: bool = False,
 ) -> Span[GenerationSpanData]:
     """Open a span for a model call."""
     return open_span(
@@ -93,7 +90,7 @@ def response_span(
     response: JsonObject | None = None,
     span_id: str | None = None,
     parent: Parent = None,
-    disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
+    disabled: bool = False,
 ) -> Span[ResponseSpanData]:
     """Open a span for a model call with a stored response."""
     return open_span(ResponseSpanData(response), span_id, parent, disabled)
@@ -101,10 +98,10 @@ def response_span(
 
 def guardrail_span(
     name: str,
-    triggered: bool = False,  # noqa: FBT001, FBT002  the name users know
+    triggered: bool = False,
     span_id: str | None = None,
     parent: Parent = None,
-    disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
+    disabled: bool = False,
 ) -> Span[GuardrailSpanData]:
     """Open a span for a guardrail's check."""
     return open_span(GuardrailSpanData(name, triggered), span_id, parent, disabled)
@@ -115,7 +112,7 @@ def handoff_span(
     to_agent: str | None = None,
     span_id: str | None = None,
     parent: Parent = None,
-    disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
+    disabled: bool = False,
 ) -> Span[HandoffSpanData]:
     """Open a span for a handoff."""
     return open_span(HandoffSpanData(from_agent, to_agent), span_id, parent, disabled)
@@ -126,7 +123,7 @@ def mcp_tools_span(
     result: list[str] | None = None,
     span_id: str | None = None,
     parent: Parent = None,
-    disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
+    disabled: bool = False,
 ) -> Span[MCPListToolsSpanData]:
     """Open a span for listing an MCP server's tools."""
     return open_span(MCPListToolsSpanData(server, result), span_id, parent, disabled)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from outlast.contract.names import SETTING_AS_TOOL, TRACE
 from outlast.loop.values import JsonObject
 from outlast.testing.span_collector import SpanCollector
 from outlast.tracing.current import NO_SPAN, derived_span_id
@@ -102,11 +103,11 @@ def test_settings_that_make_no_sense_count_as_not_given(settings: dict[str, Any]
 @pytest.mark.usefixtures("collected")
 def test_a_trace_id_is_derived_from_the_outermost_run() -> None:
     root = scope_of(None, "run-1", agent="A")
-    nested = scope_of(
-        None, "run-1/7", agent="B", root_run_id="run-1", parent_span_id=root.agent_span_id
-    )
+    settings = {SETTING_AS_TOOL: {TRACE: {"key": "run-1", "effect": 7}}}
+    nested = scope_of(settings, "run-1/7", agent="B")
+    call_span_id = effect_span_id("run-1", 7, 1, "function")
     assert nested.trace_id == root.trace_id != scope_of(None, "run-2", agent="A").trace_id
-    assert (nested.parent_span_id, nested.is_joined) == (root.agent_span_id, True)
+    assert (nested.parent_span_id, nested.is_joined) == (call_span_id, True)
 
 
 @pytest.mark.usefixtures("collected")
@@ -142,7 +143,8 @@ def test_a_retry_is_another_span_and_a_repetition_the_same() -> None:
 )
 def test_a_task_has_the_name_of_its_run(settings: dict[str, Any], name: str) -> None:
     assert scope_of(settings, "run-1", agent="A").task_name == name
-    assert scope_of(settings, "run-1", agent="A", task_name="Own").task_name == "Own"
+    nested = {**settings, SETTING_AS_TOOL: {TRACE: {"key": "run-0", "task": "Own"}}}
+    assert scope_of(nested, "run-1", agent="A").task_name == "Own"
 
 
 @pytest.mark.usefixtures("collected")
