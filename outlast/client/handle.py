@@ -32,7 +32,14 @@ from outlast.client.read import run_end
 from outlast.client.read.delta_poller import RawEvent, with_deltas
 from outlast.client.read.events import RawResponsesStreamEvent, StreamEvent, changes
 from outlast.client.read.history import Progress, RunReader
-from outlast.client.read.read_range import CaughtUp, HistoryPlace, ReadRange, RequestKey, is_settled
+from outlast.client.read.read_range import (
+    CaughtUp,
+    HistoryPlace,
+    ReadRange,
+    RequestKey,
+    answer_to,
+    is_settled,
+)
 from outlast.client.read.undelivered import notices_after_end
 from outlast.client.results.local_definitions import LocalDefinitions
 from outlast.client.results.result_members import RunSnapshot
@@ -79,7 +86,7 @@ class SentMessage:
         """
         return await self.handle.wait_for_answer(self.id)
 
-    async def stream_events(self) -> AsyncGenerator[StreamEvent]:
+    def stream_events(self) -> AsyncGenerator[StreamEvent]:
         """Yield the run's events from the message's arrival to its answer.
 
         The text comes while it is written if the message was sent with `stream=True`; see
@@ -89,9 +96,7 @@ class SentMessage:
         Raises:
             AgentsException: the question has no answer; raised after all earlier events.
         """
-        async with aclosing(self.handle.stream_answer(self.id)) as events:
-            async for event in events:
-                yield event
+        return self.handle.stream_answer(self.id)
 
     async def outcome(self) -> MessageReceipt:
         """Return the current outcome of the message; needs no worker."""
@@ -194,7 +199,7 @@ class RunHandle:
         arrived = False
 
         def is_answered(state: RunSnapshot) -> bool:
-            return any(message_id in answer.to for answer in state.answers)
+            return answer_to(state, message_id) is not None
 
         def is_over(state: RunSnapshot) -> bool:
             nonlocal arrived
@@ -205,14 +210,15 @@ class RunHandle:
         state = await self._until(is_over)
         if arrived and not has_message(state, message_id):
             raise UserError(f"The message {message_id!r} was withdrawn, so nobody answers it.")
-        if any(message_id in answer.to and answer.failure for answer in state.answers):
+        answer = answer_to(state, message_id)
+        if answer is not None and answer.failure is not None:
             # The question may have been retried since.
             state = await self._until(is_answered, (await self.present())[1])
-        for answer in state.answers:
-            if message_id in answer.to:
-                if answer.failure is not None:
-                    raise error_of(answer.failure, state, self._definitions)
-                return result_of_answer(state, answer, self._definitions, client=self.kept_client)
+            answer = answer_to(state, message_id)
+        if answer is not None and answer.failure is not None:
+            raise error_of(answer.failure, state, self._definitions)
+        if answer is not None:
+            return result_of_answer(state, answer, self._definitions, client=self.kept_client)
         result = await self.result()  # raises unless it completed
         raise RunClosed(
             f"The run {self.id} has ended and did not answer the message {message_id!r}.",
@@ -248,22 +254,17 @@ class RunHandle:
         await REGISTRATION.settled()  # the program may read what its processors have received
         return reader.state
 
-    async def follow(self, *, from_start: bool = True) -> AsyncGenerator[Progress]:
+    def follow(self, *, from_start: bool = True) -> AsyncGenerator[Progress]:
         """Yield every event of the run with the state after it, until it is closed.
 
         Without `from_start`, begin with the run's state when it last continued as new, which is
         faster for a long conversation.
         """
-        following = self._translated(self._reader().follow(from_start=from_start))
-        async with aclosing(following):
-            async for progress in following:
-                yield progress
+        return self._translated(self._reader().follow(from_start=from_start))
 
-    async def past(self) -> AsyncGenerator[Progress]:
+    def past(self) -> AsyncGenerator[Progress]:
         """Yield every event of the run so far with the state after it; wait for no further one."""
-        async with aclosing(self._translated(self._reader().read_all())) as reading:
-            async for progress in reading:
-                yield progress
+        return self._translated(self._reader().read_all())
 
     def _reader(self) -> RunReader:
         return RunReader(self.client, self.id, self._patience)
@@ -323,8 +324,7 @@ class RunHandle:
             return has_message(state, message_id)
 
         def is_over(state: RunSnapshot) -> bool:
-            answered = any(message_id in answer.to for answer in state.answers)
-            return answered or not has_arrived(state)
+            return answer_to(state, message_id) is not None or not has_arrived(state)
 
         progress = self._follow_since(has_arrived)
         async with aclosing(self._stream(progress, None, has_arrived, is_over)) as events:

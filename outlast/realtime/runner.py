@@ -4,9 +4,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, ClassVar, Self, cast
-
-from temporalio.client import Client
+from typing import Any, cast
 
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.callables import shown
@@ -16,12 +14,11 @@ from outlast.agents.errors import UserError
 from outlast.agents.registry import Registry
 from outlast.client.handle import RunHandle
 from outlast.client.results.local_definitions import LocalDefinitions
-from outlast.client.start.options import check_place, place_options, run_input
+from outlast.client.start.options import Placed, check_place, run_input
 from outlast.client.start.run_host import RunHost
 from outlast.client.start.runner import Runner
-from outlast.client.start.tenant import Tenant
+from outlast.client.start.tenant import as_tenant
 from outlast.loop.values import DEFAULT_MAX_TURNS
-from outlast.ports.blobs import BlobStore
 from outlast.ports.model import Model
 from outlast.realtime.agents import RealtimeAgent, RealtimeRunHooks, check_realtime
 from outlast.realtime.line import SESSION_LIMIT, Line, LineOptions, Listener
@@ -40,12 +37,13 @@ _OF_A_HANDLE = frozenset({"client", "patience", "blob_store"})
 """The options of `using` that matter for a run that exists."""
 
 
-class RealtimeRunner:
+class RealtimeRunner(Placed):
     """Starts sessions of realtime agents, and finds their runs again.
 
     Each session is a line of a durable run, which records what was said, runs the tools and waits
     for people. Where the runs are is decided as for `Runner`: without a client, by an engine of
-    this process; with `using`, by the workers of a task queue.
+    this process; with `using`, by the workers of a task queue, which need the same agents and run
+    their tools. This process has the line, and the plan of each call.
 
     Args:
         model: the realtime model; default: OpenAI's, over a WebSocket.
@@ -58,8 +56,6 @@ class RealtimeRunner:
     Raises:
         UserError: an argument does not fit.
     """
-
-    _place: ClassVar[dict[str, Any]] = {}
 
     def __init__(
         self,
@@ -84,36 +80,6 @@ class RealtimeRunner:
         self._options = LineOptions(
             run_config=self._config, notice_after=notice_after, session_limit=session_limit
         )
-
-    @classmethod
-    def using(
-        cls,
-        *,
-        client: Client | None = None,
-        task_queue: str | None = None,
-        patience: timedelta | None = None,
-        blob_store: BlobStore | None = None,
-        tenant: Tenant | str | None = None,
-    ) -> type[Self]:
-        """Return a runner class whose sessions belong to runs in another place.
-
-        The workers of the task queue run the tools, and need the same agents. This process has the
-        line, and the plan of each call.
-
-        Args:
-            client: a connected Temporal client.
-            task_queue: the task queue of the workers that host the runs.
-            patience: how long to wait for a server that does not answer.
-            blob_store: the store for large content; the workers need the same one.
-            tenant: whose runs they are.
-
-        Raises:
-            UserError: an argument does not fit.
-        """
-        place = place_options(client, task_queue, patience, blob_store, tenant)
-        kept = {**cls._place, **{name: value for name, value in place.items() if value is not None}}
-        bound = type(cls.__name__, (cls,), {"_place": kept, "__doc__": cls.__doc__})
-        return cast("type[Self]", bound)
 
     async def run(
         self,
@@ -144,7 +110,8 @@ class RealtimeRunner:
         Raises:
             UserError: an argument does not fit.
         """
-        check_place(id, self._place.get("client"), self._place.get("task_queue"), is_new=True)
+        client, queue = self._place.get("client"), self._place.get("task_queue")
+        check_place(id, client, queue, is_new=True)
         registry = self._registry(context)
         config = self._run_config(run_config)
         record = run_input(
@@ -163,18 +130,17 @@ class RealtimeRunner:
             definitions=LocalDefinitions(self._agent, run_config=config, context=context),
             host=RunHost(
                 self._agent,
-                self._place.get("client"),
-                self._place.get("task_queue"),
+                client,
+                queue,
                 context,
                 self._place.get("patience"),
                 blob_store=self._place.get("blob_store"),
             ),
             context=context,
-            registry=registry if "client" in self._place or "task_queue" in self._place else None,
-            tenant=self._place.get("tenant"),
+            registry=registry if client or queue else None,
+            tenant=as_tenant(self._place.get("tenant")),
         )
-        worker = WorkerDeps(registry=registry, models=_NoModels())
-        return self._session(run, worker, model_config or RealtimeModelConfig())
+        return self._session(run, registry, model_config or RealtimeModelConfig())
 
     def _registry(self, context: object) -> Registry:
         registry = Registry([self._agent], tell_apart=True)
@@ -188,8 +154,9 @@ class RealtimeRunner:
         return registry
 
     def _session(
-        self, run: SessionRun, worker: WorkerDeps, model_config: RealtimeModelConfig
+        self, run: SessionRun, registry: Registry, model_config: RealtimeModelConfig
     ) -> RealtimeSession:
+        worker = WorkerDeps(registry=registry, models=_NoModels())
         options = replace(self._options, model_config=model_config)
 
         async def open_line(tell: Listener) -> Line:
@@ -221,7 +188,9 @@ class RealtimeRunner:
             RunNotFound: there is no such run.
             UserError: an argument does not fit.
         """
-        place = {name: value for name, value in cls._place.items() if name in _OF_A_HANDLE}
+        place: dict[str, Any] = {
+            name: value for name, value in cls._place.items() if name in _OF_A_HANDLE
+        }
         return await Runner.attach(id, agent=agent, **place)
 
     def _run_config(self, run_config: RunConfig | Mapping[str, Any] | None) -> RunConfig:

@@ -10,7 +10,6 @@ from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 from urllib.parse import parse_qs, urlsplit
 
@@ -326,12 +325,7 @@ class SocketServer:
         self._port = next(iter(self._server.sockets)).getsockname()[1]
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         """Close all connections.
 
         Raises:

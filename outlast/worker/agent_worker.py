@@ -4,7 +4,6 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Required, Self, TypedDict
 
 from temporalio.client import Client
@@ -175,19 +174,14 @@ class AgentWorker:
         await self._worker.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         """Stop, as `shutdown` does.
 
         Raises:
             UserError: the server has no such namespace, which ended the block.
         """
         with _in_words(self.task_queue, self._namespace):
-            await self._worker.__aexit__(kind, error, trace)
+            await self._worker.__aexit__(kind, *rest)
 
 
 def _store(

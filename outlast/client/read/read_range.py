@@ -1,15 +1,9 @@
-"""Reads a run live, until it is settled."""
+"""The part of a run to read, and when what is read is settled, present or an answer."""
 
-import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import TypeAlias
 
-from outlast.agents.errors import RunClosed
-from outlast.client.read.delta_poller import RawEvent
-from outlast.loop.events import CancelMode
-from outlast.loop.state import LoopState
+from outlast.loop.state import Answer, LoopState
 
 HistoryPlace: TypeAlias = tuple[str, int]
 """A place in a history, as in `RunReader.place`."""
@@ -27,6 +21,11 @@ def is_settled(state: LoopState, without: frozenset[RequestKey] = frozenset()) -
         return True
     waiting = {(request.run_id, request.id) for request in state.pending_approvals}
     return state.status in {"waiting", "held", "idle"} and not without & waiting
+
+
+def answer_to(state: LoopState, message_id: str) -> Answer | None:
+    """Return the answer to a message, or None before there is one."""
+    return next((answer for answer in state.answers if message_id in answer.to), None)
 
 
 @dataclass
@@ -68,64 +67,3 @@ class ReadRange:
     def is_settled(self, state: LoopState) -> bool:
         """Whether the run only continues after a message or a decision, with its session saved."""
         return state.status != "held" and is_settled(state, self.without)
-
-
-class ReadableRun(Protocol):
-    """A run on a server that can be read: a `RunHandle`."""
-
-    @property
-    def kept_client(self) -> Any:
-        """The client for results to keep."""
-        ...
-
-    def read_states(self, read_range: ReadRange) -> AsyncGenerator[LoopState | RawEvent]:
-        """Yield the states of a run, and the models' events."""
-        ...
-
-    async def cancel(self, mode: CancelMode) -> None:
-        """Stop the run."""
-        ...
-
-
-class RunReading:
-    """Opens a run when it is first read, and reads it live.
-
-    At the end, `at_end` gets the state in which the run settled, or None if it did not.
-    """
-
-    def __init__(
-        self,
-        open_run: Callable[[], Awaitable[tuple[ReadableRun, ReadRange]]],
-        at_end: Callable[[LoopState | None], None] | None = None,
-    ) -> None:
-        self.client: Any = None
-        self._open_run = open_run
-        self._at_end = at_end
-        self._run: ReadableRun | None = None
-        self._tried = asyncio.Event()
-
-    async def states(self) -> AsyncGenerator[LoopState | RawEvent]:
-        """Yield the states of the run, beginning with the first of the range."""
-        settled: LoopState | None = None
-        try:
-            try:
-                self._run, read_range = await self._open_run()
-                self.client = self._run.kept_client
-            finally:
-                self._tried.set()
-            last: LoopState | None = None
-            async with aclosing(self._run.read_states(read_range)) as progress:
-                async for step in progress:
-                    last = step if isinstance(step, LoopState) else last
-                    yield step
-            settled = last
-        finally:
-            if self._at_end is not None:
-                self._at_end(settled)
-
-    async def cancel(self, mode: CancelMode) -> None:
-        """Stop the run once it is open. A run that has ended stays as it is."""
-        await self._tried.wait()
-        if self._run is not None:
-            with suppress(RunClosed):
-                await self._run.cancel(mode)

@@ -87,17 +87,13 @@ class RunResultBase:
         """
         return self.snapshot.status
 
-    @property
+    @cached_property
     def items(self) -> tuple[Item, ...]:
         """The whole transcript, however long the run.
 
         Raises:
             ContentUnavailable: large content is in a store that cannot be read.
         """
-        return self._items
-
-    @cached_property
-    def _items(self) -> tuple[Item, ...]:
         return self._definitions.content.whole_items(self.snapshot.items)
 
     @property

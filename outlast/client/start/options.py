@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypedDict, Unpack, cast
 
 from outlast.agents.agent import Agent
 from outlast.agents.config.run_config import RunConfig, as_run_config
@@ -145,24 +145,48 @@ def start_options(options: RunOptions) -> StartOptions:
     return cast("StartOptions", {name: options[name] for name in names & options.keys()})
 
 
-def place_options(
-    client: "Client | None",
-    task_queue: str | None,
-    patience: timedelta | None,
-    blob_store: BlobStore | None,
-    tenant: Tenant | str | None,
-) -> RunOptions:
-    """Return the options for the place of runs; `Runner.using` explains them."""
-    check_place(client=client, task_queue=task_queue)
-    check_blob_store(blob_store)
-    patience = None if patience is None else patience_of(patience)
-    return RunOptions(
-        client=client,
-        task_queue=task_queue,
-        patience=patience,
-        blob_store=blob_store,
-        tenant=as_tenant(tenant),
-    )
+class Placed:
+    """A runner whose calls have default options: those of its runs' place."""
+
+    _place: ClassVar[RunOptions] = {}
+    """The options set by `using`."""
+
+    @classmethod
+    def using(
+        cls,
+        *,
+        client: "Client | None" = None,
+        task_queue: str | None = None,
+        patience: timedelta | None = None,
+        blob_store: BlobStore | None = None,
+        tenant: Tenant | str | None = None,
+    ) -> type[Self]:
+        """Return a runner with the same methods and other default options.
+
+        With `runner = Runner.using(client=client, task_queue="desk")`, `runner.run(agent, "Hi")` is
+        `Runner.run(agent, "Hi", client=client, task_queue="desk")`. An option of the call itself
+        outranks these; `RunOptions` describes them.
+
+        Raises:
+            UserError: an argument does not fit.
+        """
+        check_place(client=client, task_queue=task_queue)
+        check_blob_store(blob_store)
+        options = RunOptions(
+            client=client,
+            task_queue=task_queue,
+            patience=None if patience is None else patience_of(patience),
+            blob_store=blob_store,
+            tenant=as_tenant(tenant),
+        )
+        place = {"_place": cls._with_defaults(options), "__doc__": cls.__doc__}
+        return cast("type[Self]", type(cls.__name__, (cls,), place))
+
+    @classmethod
+    def _with_defaults(cls, options: RunOptions) -> RunOptions:
+        check_names(options, RunOptions, caller=cls.__name__)
+        passed = {name: value for name, value in options.items() if value is not None}
+        return cast("RunOptions", {**options, **cls._place, **passed})
 
 
 _OF_NESTED: Final = re.compile(r".*/[^/]*-[0-9]+", re.DOTALL)

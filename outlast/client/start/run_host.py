@@ -1,7 +1,6 @@
 """Hosts a run with this process's engine, unless workers elsewhere host it."""
 
 from datetime import timedelta
-from types import TracebackType
 from typing import Any, Self, cast
 
 from temporalio.client import Client
@@ -48,12 +47,7 @@ class RunHost:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         """Stop waiting for the run; a run hosted here continues, unless it has failed."""
         failed = isinstance(error, Exception) and not isinstance(error, ServerUnavailable)
         while self._serving:

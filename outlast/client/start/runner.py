@@ -2,10 +2,12 @@
 
 import asyncio
 import secrets
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cached_property
-from typing import Any, ClassVar, Self, Unpack, cast
+from typing import Any, Unpack, cast
 
 from temporalio.client import Client, WorkflowHandle
 from temporalio.common import Priority, WorkflowIDReusePolicy
@@ -13,20 +15,21 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.agent import Agent
-from outlast.agents.errors import RunAlreadyStarted, UserError
+from outlast.agents.errors import RunAlreadyStarted, RunClosed, UserError
 from outlast.client.handle import RunHandle
-from outlast.client.read.read_range import ReadRange, RunReading
+from outlast.client.read.delta_poller import RawEvent
+from outlast.client.read.read_range import ReadRange
 from outlast.client.read.streaming import RunResultStreaming
 from outlast.client.results.local_definitions import LocalDefinitions, RemoteAgent
 from outlast.client.results.run_result import RunResult
 from outlast.client.results.run_state import ENGINE, RunState, is_list_input
 from outlast.client.start.missing_worker import warned_without_worker
 from outlast.client.start.options import (
+    Placed,
     RunOptions,
     agent_name,
     check_names,
     check_place,
-    place_options,
     run_input,
     start_options,
 )
@@ -40,6 +43,8 @@ from outlast.client.transport.content import with_content_stored
 from outlast.client.transport.outages import is_transient, retry_during_outage, unavailable
 from outlast.client.transport.run_address import RunAddress, check_size
 from outlast.contract import names, records
+from outlast.loop.events import CancelMode
+from outlast.loop.state import LoopState
 from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
 from outlast.payloads.attributes import first_attributes
 from outlast.ports.blobs import BlobStore, check_blob_store
@@ -147,7 +152,7 @@ def get_default_agent_runner() -> AgentRunner:
     return _RUNNERS[0] if _RUNNERS else _RUNNER
 
 
-class Runner:
+class Runner(Placed):
     """Starts runs and finds them again.
 
     Without a client, runs go to the server of Temporal's environment configuration; without a
@@ -156,40 +161,6 @@ class Runner:
     name. With a client, the workers of `task_queue` always host the runs. `using` sets the client
     and the task queue for all calls of a program.
     """
-
-    _place: ClassVar[RunOptions] = {}
-    """The options set by `using`."""
-
-    @classmethod
-    def using(
-        cls,
-        *,
-        client: Client | None = None,
-        task_queue: str | None = None,
-        patience: timedelta | None = None,
-        blob_store: BlobStore | None = None,
-        tenant: Tenant | str | None = None,
-    ) -> type[Self]:
-        """Return a runner with the same methods and other default options.
-
-        With `runner = Runner.using(client=client, task_queue="desk")`, `runner.run(agent, "Hi")` is
-        `Runner.run(agent, "Hi", client=client, task_queue="desk")`. An option of the call itself
-        outranks these; `RunOptions` describes them.
-
-        Raises:
-            UserError: an argument does not fit.
-        """
-        place = place_options(client, task_queue, patience, blob_store, tenant)
-        runner = type(
-            cls.__name__, (cls,), {"_place": cls._with_defaults(place), "__doc__": cls.__doc__}
-        )
-        return cast("type[Self]", runner)
-
-    @classmethod
-    def _with_defaults(cls, options: RunOptions) -> RunOptions:
-        check_names(options, RunOptions, caller="Runner")
-        passed = {name: value for name, value in options.items() if value is not None}
-        return cast("RunOptions", {**options, **cls._place, **passed})
 
     @classmethod
     async def run(
@@ -324,6 +295,50 @@ def _is_in_loop() -> bool:
     except RuntimeError:
         return False
     return True
+
+
+class RunReading:
+    """Opens a run when it is first read, and reads it live.
+
+    At the end, `at_end` gets the state in which the run settled, or None if it did not.
+    """
+
+    def __init__(
+        self,
+        open_run: Callable[[], Awaitable[tuple[RunHandle, ReadRange]]],
+        at_end: Callable[[LoopState | None], None] | None = None,
+    ) -> None:
+        self.client: Any = None
+        self._open_run = open_run
+        self._at_end = at_end
+        self._run: RunHandle | None = None
+        self._tried = asyncio.Event()
+
+    async def states(self) -> AsyncGenerator[LoopState | RawEvent]:
+        """Yield the states of the run, beginning with the first of the range."""
+        settled: LoopState | None = None
+        try:
+            try:
+                self._run, read_range = await self._open_run()
+                self.client = self._run.kept_client
+            finally:
+                self._tried.set()
+            last: LoopState | None = None
+            async with aclosing(self._run.read_states(read_range)) as progress:
+                async for step in progress:
+                    last = step if isinstance(step, LoopState) else last
+                    yield step
+            settled = last
+        finally:
+            if self._at_end is not None:
+                self._at_end(settled)
+
+    async def cancel(self, mode: CancelMode) -> None:
+        """Stop the run once it is open. A run that has ended stays as it is."""
+        await self._tried.wait()
+        if self._run is not None:
+            with suppress(RunClosed):
+                await self._run.cancel(mode)
 
 
 @dataclass(frozen=True)
