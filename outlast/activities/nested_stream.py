@@ -91,7 +91,6 @@ class NestedStream:
         self._on_stream = tool.on_stream if tool is not None else None
         self._patience_seconds = LONGEST_WAIT_SECONDS
         self._ends_at = asyncio.get_running_loop().time() + bound_seconds - SPARE_SECONDS
-        self._called: dict[str, Item] = {}
 
     @cached_property
     def _waiting(self) -> asyncio.Queue[_Maker]:

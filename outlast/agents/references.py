@@ -29,11 +29,6 @@ class ReferenceTable:
         self._found: dict[str, Any] = {}
         self._names: dict[object, str] = {}
 
-    def name_for(self, entry: object) -> str:
-        """Return the name of an object, or the name that it would get."""
-        with self._lock:
-            return self._name_for(entry)
-
     def register(self, entry: object) -> str:
         """Register an object under its own name, unless it is registered; return the name."""
         with self._lock:
@@ -88,11 +83,6 @@ class ReferenceTable:
 
 
 _process = ReferenceTable()
-
-
-def reference_of(entry: object) -> str:
-    """Return the name of an object in this process, also before `register` makes it resolvable."""
-    return _process.name_for(entry)
 
 
 def register(entry: object) -> str:

@@ -82,7 +82,7 @@ class Registry:
             self._agents[name] = one
             self._names[id(one)] = name
             for tool in function_tools(one.tools):
-                self._note_context_type(tool.context_type)
+                self.add_context_type(tool.context_type)
             waiting.extend(_targets_of(one))
 
     def replace(self, agent: Agent[Any]) -> None:
@@ -245,19 +245,15 @@ class Registry:
         only = distinct[0] if len(distinct) == 1 else None
         return (only if annotated is None else annotated), False
 
-    def add_context_type(self, context_type: type) -> None:
-        """Register a context type, so that runs can use it."""
-        self._note_context_type(context_type)
-
-    def add_reference(self, entry: object, name: str | None = None) -> str:
-        """Register an object for settings of runs, such as a callable, and return its name."""
-        named = named_references([entry] if name is None else {name: entry})
-        self._add_named(named)
-        return named[0][0]
+    def add_context_type(self, context_type: Any) -> None:
+        """Register a context type, so that runs can use it; what is no class is ignored."""
+        if isinstance(context_type, type):
+            self._context_types[type_name(context_type)] = context_type
 
     def add_references(self, references: Iterable[object] | Mapping[str, object]) -> None:
         """Register objects for settings of runs: a list, or a dict by name."""
-        self._add_named(named_references(references))
+        for name, entry in named_references(references):
+            self._references.register_as(name, entry)
 
     def reference(self, name: str) -> Any:
         """Return the object of a name in a run's settings; own names outrank the process's."""
@@ -266,14 +262,6 @@ class Registry:
     def unknown_references(self, names: Iterable[str]) -> list[str]:
         """Return the names without an object here."""
         return [name for name in names if name not in self._references and not is_registered(name)]
-
-    def _add_named(self, named: Iterable[tuple[str, object]]) -> None:
-        for name, entry in named:
-            self._references.register_as(name, entry)
-
-    def _note_context_type(self, context_type: Any) -> None:
-        if isinstance(context_type, type):
-            self._context_types[type_name(context_type)] = context_type
 
     def _add_new_targets(self, agent: Agent[Any]) -> None:
         for target in _targets_of(agent):

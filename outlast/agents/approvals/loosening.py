@@ -192,9 +192,6 @@ _COMPARED: Final[dict[str, Compare]] = {
 }
 """Return in words what the changed field allows; empty: nothing more than before."""
 
-NEVER_LOOSER: Final = frozenset({"remind_every", "reason", "name"})
-"""The fields that decide about nothing."""
-
 
 def _people(audience: Audience | str | None) -> records.Audience:
     if audience is None:

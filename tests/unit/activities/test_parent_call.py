@@ -13,7 +13,7 @@ from outlast.agents.agent_tools.agent_tool import AgentTool
 from outlast.agents.config.run_config import CallModelData, ModelInputData, RunConfig
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.hooks import AgentHooks, RunHooks, call_hooks
-from outlast.agents.references import is_registered, reference_of, register
+from outlast.agents.references import base_name, is_registered, register
 from outlast.agents.registry import Registry
 from outlast.agents.tools.function_tool import function_tool
 from outlast.loop.values import JsonObject
@@ -134,7 +134,7 @@ def test_what_the_tools_settings_name_is_known_also_where_the_call_was_not_plann
         return data.model_data
 
     registry = asking(expert(run_config=RunConfig(call_model_input_filter=shorten)))
-    name = reference_of(shorten)
+    name = base_name(shorten)
     assert not is_registered(name)
     parent_call_of(registry, answering("ask"))
     assert is_registered(name)

@@ -16,7 +16,6 @@ from outlast.agents.references import (
     base_name,
     is_registered,
     named_references,
-    reference_of,
     register,
     resolve,
 )
@@ -99,12 +98,10 @@ def test_a_bound_method_is_the_same_thing_at_each_look() -> None:
     assert table.register(other.open) == f"{HERE}:Desk.open#2"
 
 
-def test_a_name_is_told_before_it_is_taken() -> None:
+def test_a_name_that_another_object_has_gets_a_number() -> None:
     table = ReferenceTable()
-    assert table.name_for(plain) == f"{HERE}:plain"
-    assert table.names == []
     table.register_as(f"{HERE}:plain", Desk())
-    assert table.name_for(plain) == f"{HERE}:plain#2"
+    assert table.register(plain) == f"{HERE}:plain#2"
 
 
 def test_a_chosen_name_is_the_one_that_a_thing_travels_under() -> None:
@@ -156,12 +153,10 @@ def test_threads_that_register_at_once_get_names_of_their_own() -> None:
 
 def test_the_process_has_a_table() -> None:
     mine = maker()
-    expected = reference_of(mine)
-    assert not is_registered(expected)
-    assert register(mine) == expected
-    assert reference_of(mine) == expected
-    assert is_registered(expected)
-    assert resolve(expected) is mine
+    assert not is_registered(base_name(mine))
+    name = register(mine)
+    assert is_registered(name)
+    assert resolve(name) is mine
 
 
 def test_an_unknown_name_is_an_error_that_says_where_to_register_it() -> None:

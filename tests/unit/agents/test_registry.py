@@ -311,14 +311,13 @@ def test_references_of_a_worker_come_before_those_of_the_process() -> None:
     registry, theirs = Registry(), tool("x")
     name = register(theirs)
     assert registry.reference(name) is theirs
-    registry.add_reference(trim, name)
+    registry.add_references({name: trim})
     assert registry.reference(name) is trim
     assert Registry().reference(name) is theirs
 
 
 def test_references_are_given_as_a_list_or_by_name() -> None:
     registry = Registry()
-    assert registry.add_reference(trim) == f"{__name__}:trim"
     registry.add_references([trim, Customer])
     registry.add_references({"customer": Customer})
     assert registry.reference(f"{__name__}:trim") is trim
@@ -330,9 +329,9 @@ def test_references_are_given_as_a_list_or_by_name() -> None:
 
 def test_a_reference_that_could_mean_two_things_is_refused() -> None:
     registry = Registry()
-    registry.add_reference(trim, "trim")
+    registry.add_references({"trim": trim})
     with pytest.raises(UserError, match="The name 'trim' belongs to two objects"):
-        registry.add_reference(Customer, "trim")
+        registry.add_references({"trim": Customer})
 
 
 def test_an_unknown_reference_is_an_error_that_says_where_to_register_it() -> None:

@@ -90,7 +90,7 @@ async def test_a_name_that_this_worker_does_not_know_refuses_the_run(settings: J
 
 async def test_a_name_of_the_workers_own_is_known() -> None:
     worker = worker_of(Agent(name="A"))
-    worker.registry.add_reference(allow, name="the rule")
+    worker.registry.add_references({"the rule": allow})
     settings = {"call_model_input_filter": "the rule"}
     assert await prepare_run(worker, prepare_request(settings=settings)) == PreparedRun()
 

@@ -295,7 +295,7 @@ async def test_a_worker_elsewhere_makes_the_session_that_the_run_has() -> None:
         return session
 
     registry = Registry([Agent[Any](name="A")])
-    registry.add_reference(make, "shop:Notebook")
+    registry.add_references({"shop:Notebook": make})
     described = {"ref": "shop:Notebook/c7", "factory": "shop:Notebook", "session_id": "c7"}
     assert session_of(registry, {"session": described}).session_id == "c7"
     assert made == ["c7"]
@@ -303,7 +303,7 @@ async def test_a_worker_elsewhere_makes_the_session_that_the_run_has() -> None:
 
 async def test_another_customers_session_is_never_taken() -> None:
     registry = Registry([Agent[Any](name="A")])
-    registry.add_reference(Notebook(), "shop:Notebook")
+    registry.add_references({"shop:Notebook": Notebook()})
     described = {"ref": "shop:Notebook/c7", "factory": "shop:Notebook", "session_id": "c7"}
     with pytest.raises(EffectError, match=r"session is 'c7', but .* is the session 'notebook'"):
         session_of(registry, {"session": described})
