@@ -17,7 +17,7 @@ import httpx2
 import mcp.types as mcp_types
 from mcp.shared.exceptions import MCPError
 
-from outlast.agents.checks import check_seconds
+from outlast.agents.checks import check_count, check_options, check_seconds
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import AgentsException, UserError
 from outlast.agents.mcp.filters import (
@@ -38,7 +38,7 @@ from outlast.agents.mcp.server import (
 from outlast.agents.tools.definition import DEFAULT_TIMEOUT, ToolRetry
 from outlast.loop.values import JsonObject
 from outlast.mcp.connection import Connection, OpeningTimeoutError, first_cause
-from outlast.mcp.options import ServerOptions, pages_of, retry_of
+from outlast.mcp.options import CommonOptions, ServerOptions, retry_of
 
 T = TypeVar("T")
 
@@ -53,17 +53,6 @@ BROKEN = (OSError, anyio.ClosedResourceError, anyio.BrokenResourceError, httpx2.
 
 PASSING_STATUSES = frozenset({408, 425, 429})
 """HTTP statuses below 500 that are worth a retry."""
-
-_OF_ALL_SERVERS = (
-    "use_structured_content",
-    "require_approval",
-    "failure_error_function",
-    "tool_meta_resolver",
-    "custom_data_extractor",
-    "tool_input_guardrails",
-    "tool_output_guardrails",
-    "required",
-)
 
 
 class ConnectedServer(MCPServer):
@@ -107,10 +96,9 @@ class ConnectedServer(MCPServer):
             UserError: an argument is invalid.
         """
         owner = f"The MCP server {name!r}"
-        if unknown := sorted(options.keys() - ServerOptions.__annotations__.keys()):
-            raise UserError(f"{owner} has no option {', '.join(unknown)}.")
+        check_options(owner, options, ServerOptions)
         shared: dict[str, Any] = {
-            key: value for key, value in options.items() if key in _OF_ALL_SERVERS
+            key: value for key, value in options.items() if key in CommonOptions.__annotations__
         }
         super().__init__(**shared)
         check_tool_filter(tool_filter, owner)
@@ -119,7 +107,10 @@ class ConnectedServer(MCPServer):
         check_seconds(f"{owner}: client_session_timeout_seconds", client_session_timeout_seconds)
         self.client_session_timeout_seconds = client_session_timeout_seconds
         self.tool_filter = tool_filter
-        self.max_list_pages = pages_of(options.get("max_list_pages"), owner)
+        self.max_list_pages = options.get("max_list_pages")
+        if self.max_list_pages is not None:
+            expected = "a whole number from 1, or None"
+            check_count(f"{owner}: max_list_pages", self.max_list_pages, expected=expected)
         self.message_handler = options.get("message_handler")
         self.max_retry_attempts = options.get("max_retry_attempts")
         self.retry_backoff_seconds_base = options.get("retry_backoff_seconds_base", 1.0)

@@ -2,10 +2,9 @@
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, TypeAlias, TypedDict, cast
+from typing import Any, TypeAlias, TypedDict
 
-from outlast.agents.checks import check_seconds
-from outlast.agents.errors import UserError
+from outlast.agents.checks import check_count, check_seconds
 from outlast.agents.guardrails.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from outlast.agents.mcp.approval import RequireApprovalSetting
 from outlast.agents.mcp.server import MCPToolCustomDataExtractor, MCPToolMetaResolver, Unset
@@ -21,7 +20,20 @@ SHORTEST_WAIT = timedelta(milliseconds=1)
 """The wait between two attempts of a call that needs no delay."""
 
 
-class ServerOptions(TypedDict, total=False):
+class CommonOptions(TypedDict, total=False):
+    """The options of every MCP server, also of one without a connection."""
+
+    use_structured_content: bool
+    require_approval: RequireApprovalSetting
+    failure_error_function: ToolErrorFunction | Unset | None
+    tool_meta_resolver: MCPToolMetaResolver | None
+    custom_data_extractor: MCPToolCustomDataExtractor | None
+    tool_input_guardrails: list[ToolInputGuardrail[Any]] | None
+    tool_output_guardrails: list[ToolOutputGuardrail[Any]] | None
+    required: bool
+
+
+class ServerOptions(CommonOptions, total=False):
     """Further options of a server, all optional.
 
     Attributes:
@@ -44,34 +56,11 @@ class ServerOptions(TypedDict, total=False):
         required: whether a run fails if the tools cannot be listed, see `MCPServer`; default false.
     """
 
-    use_structured_content: bool
     max_retry_attempts: int | None
     retry_backoff_seconds_base: float
     retry_backoff_seconds_max: float | None
     message_handler: MessageHandler | None
-    require_approval: RequireApprovalSetting
-    failure_error_function: ToolErrorFunction | Unset | None
-    tool_meta_resolver: MCPToolMetaResolver | None
-    custom_data_extractor: MCPToolCustomDataExtractor | None
-    tool_input_guardrails: list[ToolInputGuardrail[Any]] | None
-    tool_output_guardrails: list[ToolOutputGuardrail[Any]] | None
     max_list_pages: int | None
-    required: bool
-
-
-def pages_of(pages: object, owner: str) -> int | None:
-    """Return a limit of pages.
-
-    Raises:
-        UserError: the value is invalid.
-    """
-    if pages is None:
-        return None
-    if not isinstance(pages, int) or isinstance(pages, bool) or pages < 1:
-        raise UserError(
-            f"{owner}: max_list_pages must be a whole number from 1, or None, not {pages!r}."
-        )
-    return pages
 
 
 def retry_of(options: ServerOptions, owner: str) -> ToolRetry:
@@ -80,18 +69,12 @@ def retry_of(options: ServerOptions, owner: str) -> ToolRetry:
     Raises:
         UserError: a number is invalid.
     """
-    retries = cast("object", options.get("max_retry_attempts"))
-    if retries is not None and (
-        not isinstance(retries, int) or isinstance(retries, bool) or retries < -1
-    ):
-        raise UserError(
-            f"{owner}: max_retry_attempts must be a whole number from 0, or -1 for the most, "
-            f"not {retries!r}."
-        )
-    shortest, longest = (
-        options.get("retry_backoff_seconds_base", 1.0),
-        options.get("retry_backoff_seconds_max"),
-    )
+    retries = options.get("max_retry_attempts")
+    if retries is not None:
+        expected = "a whole number from 0, or -1 for the most"
+        check_count(f"{owner}: max_retry_attempts", retries, least=-1, expected=expected)
+    shortest = options.get("retry_backoff_seconds_base", 1.0)
+    longest = options.get("retry_backoff_seconds_max")
     check_seconds(f"{owner}: retry_backoff_seconds_base", shortest)
     check_seconds(f"{owner}: retry_backoff_seconds_max", longest)
     first = timedelta(seconds=shortest) or SHORTEST_WAIT

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
-from types import TracebackType
 from typing import Any, Self
 
 from outlast.agents.checks import check_seconds
@@ -177,12 +176,7 @@ class MCPServerManager:
         await self.connect_all()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         await self.cleanup_all()
 
     async def _connect(self, servers: list[MCPServer]) -> list[MCPServer]:

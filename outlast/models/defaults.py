@@ -7,8 +7,9 @@ Other processes are not affected: set their environment, or pass
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
+from outlast.agents.checks import check_choice
 from outlast.agents.config.model_defaults import (
     gpt_5_reasoning_settings_required,
     settings_of_model,
@@ -102,10 +103,7 @@ def set_default_openai_api(api: Api) -> None:
     Raises:
         ValueError: the value is neither.
     """
-    if api not in ("responses", "chat_completions"):
-        raise ValueError(
-            f'set_default_openai_api takes "responses" or "chat_completions", not {api!r}'
-        )
+    check_choice("set_default_openai_api(...)", api, get_args(Api))
     defaults.api = api
 
 

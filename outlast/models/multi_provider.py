@@ -1,8 +1,9 @@
 """Finds a model's provider by the prefix of its name. Workers use it by default."""
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
+from outlast.agents.checks import check_choice
 from outlast.agents.errors import UserError
 from outlast.models.defaults import get_default_model
 from outlast.models.litellm import LitellmProvider
@@ -105,8 +106,10 @@ class MultiProvider:
         Raises:
             UserError: a mode is invalid; or as for `OpenAIProvider`.
         """
-        _check("openai_prefix_mode", openai_prefix_mode, ("alias", "model_id"))
-        _check("unknown_prefix_mode", unknown_prefix_mode, ("error", "model_id"))
+        place = "MultiProvider(openai_prefix_mode=...)"
+        check_choice(place, openai_prefix_mode, get_args(PrefixMode))
+        place = "MultiProvider(unknown_prefix_mode=...)"
+        check_choice(place, unknown_prefix_mode, get_args(UnknownPrefixMode))
         self.provider_map = provider_map
         self.openai_provider = OpenAIProvider(
             api_key=openai_api_key,
@@ -189,12 +192,6 @@ class MultiProvider:
     def _prefixes(self) -> str:
         mapped = self.provider_map.get_mapping() if self.provider_map else {}
         return ", ".join(f"{prefix}/" for prefix in dict.fromkeys([*mapped, _OPENAI, *_PACKAGES]))
-
-
-def _check(name: str, mode: str, modes: tuple[str, ...]) -> None:
-    if mode not in modes:
-        choices = " or ".join(repr(choice) for choice in modes)
-        raise UserError(f"MultiProvider({name}=...) must be {choices}, not {mode!r}.")
 
 
 def _each_once(providers: Iterable[ModelProvider]) -> Iterable[ModelProvider]:

@@ -10,6 +10,7 @@ from cryptography.fernet import Fernet, InvalidToken
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from outlast.agents.checks import check_count
 from outlast.agents.config.session_input import plain_item
 from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
@@ -78,12 +79,10 @@ class EncryptedSession(WrappedSession):
             )
         if not isinstance(cast("object", encryption_key), str) or not encryption_key:
             raise UserError("EncryptedSession: encryption_key must be a non-empty string.")
-        for name, value in (("ttl", ttl), ("max_scan_items", max_scan_items)):
-            is_count = isinstance(value, int) and not isinstance(value, bool) and value > 0
-            if not is_count and (value is not None or name == "ttl"):
-                raise UserError(
-                    f"EncryptedSession: {name} must be a positive number, not {value!r}."
-                )
+        check_count("EncryptedSession: ttl", ttl, expected="a positive number")
+        if max_scan_items is not None:
+            place = "EncryptedSession: max_scan_items"
+            check_count(place, max_scan_items, expected="a positive number")
         super().__init__(session_id, underlying_session)
         self.ttl = ttl
         self.max_scan_items = max_scan_items

@@ -19,6 +19,7 @@ except ModuleNotFoundError as error:
         "RedisSession requires the 'redis' extra: pip install 'outlast[redis]'", name=error.name
     ) from error
 
+from outlast.agents.checks import check_count
 from outlast.agents.config.session_input import SessionSettings
 from outlast.agents.errors import UserError
 from outlast.sessions.rows import ClientSession, RowsToKeep
@@ -85,9 +86,8 @@ class RedisSession(ClientSession):
                 "RedisSession: redis_client must be a client of redis.asyncio, not "
                 f"{type(redis_client).__name__}."
             )
-        is_ttl = isinstance(ttl, int) and not isinstance(ttl, bool) and ttl > 0
-        if ttl is not None and not is_ttl:
-            raise UserError(f"RedisSession: ttl must be a positive number of seconds, not {ttl!r}.")
+        if ttl is not None:
+            check_count("RedisSession: ttl", ttl, expected="a positive number of seconds")
         self._client: Any = redis_client
         self._ttl = ttl
         self._key = f"{key_prefix}:{session_id}"

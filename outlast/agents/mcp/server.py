@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
-from types import TracebackType
 from typing import Any, ClassVar, Final, Self, TypeAlias, TypedDict
 
 from outlast.agents.callables import called_with, check_callable
@@ -282,12 +281,8 @@ class MCPServer(ABC):
         await self.connect()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
+        """Close the connection."""
         await self.cleanup()
 
 

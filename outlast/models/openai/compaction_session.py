@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from outlast.agents.callables import check_callable
-from outlast.agents.checks import InvalidValue, check_choice
+from outlast.agents.checks import InvalidValue, check_choice, check_count
 from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
 from outlast.loop.values import JsonObject
@@ -99,11 +99,9 @@ class OpenAIResponsesCompactionSession(WrappedSession):
         choices = ("previous_response_id", "input", "auto")
         place = "OpenAIResponsesCompactionSession(compaction_mode=...)"
         check_choice(place, compaction_mode, choices)
-        if max_rollback_items is not None and max_rollback_items <= 0:
-            raise InvalidValue(
-                "OpenAIResponsesCompactionSession: max_rollback_items must be positive, not "
-                f"{max_rollback_items!r}."
-            )
+        if max_rollback_items is not None:
+            place = "OpenAIResponsesCompactionSession: max_rollback_items"
+            check_count(place, max_rollback_items, expected="positive")
         super().__init__(session_id, underlying_session)
         decides = should_trigger_compaction
         if decides is None:

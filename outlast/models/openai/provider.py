@@ -1,7 +1,8 @@
 """Finds models of OpenAI and of compatible servers by name."""
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
+from outlast.agents.checks import check_choice
 from outlast.agents.errors import UserError
 from outlast.models.defaults import Transport, defaults, get_default_model
 from outlast.models.openai.chat_completions import OpenAIChatCompletionsModel
@@ -140,8 +141,7 @@ class OpenAIProvider:
 def _api_of(api: ProviderApi | None, *, use_responses: bool | None) -> ProviderApi | None:
     if use_responses is not None:
         return "responses" if use_responses else "chat"
-    if api not in ("responses", "chat", None):
-        raise UserError(f'OpenAIProvider(api=...) must be "responses" or "chat", not {api!r}.')
+    check_choice("OpenAIProvider(api=...)", api, (*get_args(ProviderApi), None))
     return api
 
 
@@ -150,10 +150,7 @@ def _transport_of(
 ) -> Transport | None:
     if use_websocket is not None:
         transport = "websocket" if use_websocket else "http"
-    if transport not in ("http", "websocket", None):
-        raise UserError(
-            f'OpenAIProvider(transport=...) must be "http" or "websocket", not {transport!r}.'
-        )
+    check_choice("OpenAIProvider(transport=...)", transport, (*get_args(Transport), None))
     if api == "chat" and transport == "websocket":
         raise UserError(
             'OpenAIProvider(transport="websocket") needs the Responses API: Chat Completions has'

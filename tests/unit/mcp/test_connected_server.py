@@ -463,7 +463,8 @@ def test_a_connection_that_nobody_closes_ends_with_its_event_loop() -> None:
     [
         ({"max_retries": 1}, "The MCP server 'shelf' has no option max_retries"),
         ({"tool_filter": ["find"]}, "'shelf': tool_filter must be callable"),
-        ({"max_list_pages": 0}, "'shelf': max_list_pages"),
+        ({"max_list_pages": 0}, "'shelf': max_list_pages must be a whole number from 1, or None"),
+        ({"max_list_pages": True}, "'shelf': max_list_pages"),
         ({"client_session_timeout_seconds": -1}, "'shelf': client_session_timeout_seconds"),
         ({"require_approval": "perhaps"}, "require_approval is 'perhaps'"),
         ({"required": "yes"}, "required must be True or False, not 'yes'"),

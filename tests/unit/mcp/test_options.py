@@ -8,7 +8,7 @@ import pytest
 from outlast.agents.checks import check_seconds
 from outlast.agents.errors import UserError
 from outlast.agents.tools.definition import ToolRetry
-from outlast.mcp.options import SHORTEST_WAIT, pages_of, retry_of
+from outlast.mcp.options import SHORTEST_WAIT, retry_of
 
 
 @pytest.mark.parametrize(
@@ -50,11 +50,6 @@ def test_a_time_out_is_seconds(given: float | None) -> None:
     check_seconds("S", given)
 
 
-@pytest.mark.parametrize("given", [None, 1, 50])
-def test_a_limit_of_pages(given: int | None) -> None:
-    assert pages_of(given, "S") == given
-
-
 @pytest.mark.parametrize("wrong", [-1, float("nan"), float("inf"), 1e20, 10**400, 5e-7])
 def test_seconds_that_are_no_duration_are_refused(wrong: Any) -> None:
     with pytest.raises(ValueError, match="S must be a non-negative finite number") as caught:
@@ -72,12 +67,6 @@ def test_a_time_out_that_may_not_be_zero() -> None:
     check_seconds("S", 0.5, positive=True)
     with pytest.raises(ValueError, match="S must be positive and finite, not 0"):
         check_seconds("S", 0, positive=True)
-
-
-@pytest.mark.parametrize("wrong", [0, -1, True, 1.5, "2"])
-def test_a_limit_that_is_none_is_refused(wrong: Any) -> None:
-    with pytest.raises(UserError, match="S: max_list_pages must be"):
-        pages_of(wrong, "S")
 
 
 @pytest.mark.parametrize(

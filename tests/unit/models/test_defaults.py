@@ -90,7 +90,7 @@ def test_the_api_is_that_of_providers_that_are_not_told_one() -> None:
 
 
 def test_an_unknown_api_is_told_at_once() -> None:
-    with pytest.raises(ValueError, match='"responses" or "chat_completions"'):
+    with pytest.raises(ValueError, match="one of 'responses', 'chat_completions'"):
         set_default_openai_api(cast("Any", "chat"))
 
 

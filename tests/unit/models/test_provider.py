@@ -42,7 +42,7 @@ def test_it_speaks_the_responses_api_unless_told_otherwise() -> None:
 
 
 def test_an_unknown_api_is_told_at_once() -> None:
-    with pytest.raises(UserError, match='"responses" or "chat"'):
+    with pytest.raises(UserError, match="one of 'responses', 'chat'"):
         OpenAIProvider(api=cast("Any", "completions"))
 
 

@@ -123,7 +123,7 @@ async def test_a_model_object_has_sockets_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"transport": "udp"}, '"http" or "websocket"'),
+        ({"transport": "udp"}, "one of 'http', 'websocket'"),
         ({"transport": "websocket", "api": "chat"}, "Chat Completions has no WebSockets"),
         ({"use_responses_websocket": True, "use_responses": False}, "no WebSockets"),
         ({"openai_client": object(), "websocket_base_url": "ws://x"}, "websocket_base_url"),
