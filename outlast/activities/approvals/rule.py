@@ -94,7 +94,15 @@ async def approval_rule_of(
     is_free = decided is not None and invocation.worker.memory.judged.is_free(this)
     if is_free and (altered is None or not altered()):
         return APPROVED
-    rule = await _rule_of_tool(tool, raw, invocation, policy, effect, decided, altered)
+    point = _Point(
+        invocation,
+        raw,
+        subject=partial(_seen, tool, raw, invocation, altered),
+        possible=decisions_of(tool.form),
+        effect=effect,
+        schema=tool.params_json_schema,
+    )
+    rule = await _rule_of_tool(tool, point, policy, decided)
     if decided is None and not (rule.needs_approval or rule.is_refused):
         invocation.worker.memory.judged.keep(this)
     return rule
@@ -108,36 +116,16 @@ def _judged_call(invocation: Invocation, tool: FunctionTool, raw: JsonObject) ->
 
 
 async def _rule_of_tool(
-    tool: FunctionTool,
-    raw: JsonObject,
-    invocation: Invocation,
-    policy: ApprovalPolicy,
-    effect: str | None,
-    decided: Checker | None,
-    altered: Callable[[], str] | None,
+    tool: FunctionTool, point: "_Point", policy: ApprovalPolicy, decided: Checker | None
 ) -> ApprovalRule:
-    possible, schema = decisions_of(tool.form), tool.params_json_schema
-    if tool.name in invocation.decided:
-        return replace(_gated(policy, effect, possible, schema, invocation), is_decided=True)
-    rule = await _ruled(
-        policy,
-        raw,
-        invocation,
-        lambda one: _seen(tool, raw, invocation, one, altered),
-        lambda one: _gated(one, effect, possible, schema, invocation),
-        decided,
-    )
-    if not rule.needs_approval:
-        return APPROVED
-    if not isinstance(tool, LocalTool) or tool.on_approval is None:
+    if tool.name in point.invocation.decided:
+        return replace(point.gated(policy), is_decided=True)
+    rule = await point.rule(policy, decided)
+    if not rule.needs_approval or not isinstance(tool, LocalTool) or tool.on_approval is None:
         return rule
-    item = ToolApprovalItem(agent=invocation.agent, raw_item=raw, tool_name=tool.name)
-    try:
-        verdict: object = await call(tool.on_approval, invocation.wrapper, item)
-    except Exception as error:  # noqa: BLE001  user code
-        kind = type(error).__name__
-        return _because(rule, f"on_approval failed ({kind}), so a person decides.")
-    return _verdict(verdict) or rule
+    item = ToolApprovalItem(agent=point.invocation.agent, raw_item=point.raw, tool_name=tool.name)
+    answer = await _ask("on_approval", tool.on_approval, rule, point.invocation.wrapper, item)
+    return answer or rule
 
 
 async def hosted_approval_rule(
@@ -151,28 +139,16 @@ async def hosted_approval_rule(
     policy = invocation.approval_policy("tool", name_of(raw), setting)
     if policy is None:
         return APPROVED
+    point = _Point(invocation, raw, partial(_fields, {}, raw), WITHOUT_ARGUMENTS)
     if name_of(raw) in invocation.decided:
-        rule = _gated(policy, None, WITHOUT_ARGUMENTS, None, invocation)
-        return replace(rule, is_decided=True)
-    rule = await _ruled(
-        policy,
-        raw,
-        invocation,
-        lambda one: _fields({}, raw, one),
-        lambda one: _gated(one, None, WITHOUT_ARGUMENTS, None, invocation),
-    )
-    if not rule.needs_approval:
-        return APPROVED
-    if tool is None or tool.on_approval_request is None:
+        return replace(point.gated(policy), is_decided=True)
+    rule = await point.rule(policy)
+    if not rule.needs_approval or tool is None or tool.on_approval_request is None:
         return rule
     request = MCPToolApprovalRequest(invocation.wrapper, HeldRaw(raw).shown())
-    try:
-        verdict: object = await call(tool.on_approval_request, request)
-    except Exception as error:  # noqa: BLE001  user code
-        kind = type(error).__name__
-        return _because(rule, f"on_approval_request failed ({kind}), so a person decides.")
-    answer = "on_approval_request returned no {'approve': True} or {'approve': False}"
-    return _verdict(verdict) or _because(rule, f"{answer}, so a person decides.")
+    answer = await _ask("on_approval_request", tool.on_approval_request, rule, request)
+    nothing = "on_approval_request returned no {'approve': True} or {'approve': False}"
+    return answer or _because(rule, f"{nothing}, so a person decides.")
 
 
 async def handoff_rule(
@@ -183,14 +159,9 @@ async def handoff_rule(
     if policy is None:
         return APPROVED
     schema = entry.input_json_schema
-    return await _ruled(
-        policy,
-        raw,
-        invocation,
-        lambda one: _fields(schema, raw, one),
-        lambda one: _gated(one, None, entry.decisions, schema, invocation),
-        decided,
-    )
+    subject = partial(_fields, schema, raw)
+    point = _Point(invocation, raw, subject, entry.decisions, schema=schema)
+    return await point.rule(policy, decided)
 
 
 async def answer_rule(answer: Json, invocation: Invocation) -> ApprovalRule:
@@ -203,51 +174,66 @@ async def answer_rule(answer: Json, invocation: Invocation) -> ApprovalRule:
     # A person's own answer is a text, which only fits an agent without an output type.
     is_text = agent.output_type is None or agent.output_type is str
     possible = ANSWER_DECISIONS if is_text else WITHOUT_ARGUMENTS
-    return await _ruled(
-        policy,
-        {},
-        invocation,
-        lambda _: (subject, ""),
-        lambda one: _gated(one, None, possible, None, invocation),
-    )
+    return await _Point(invocation, {}, lambda _: (subject, ""), possible).rule(policy)
 
 
-async def _ruled(
-    policy: ApprovalPolicy,
-    raw: JsonObject,
-    invocation: Invocation,
-    seen: Callable[[ApprovalPolicy], Subject],
-    gated: Callable[[ApprovalPolicy], ApprovalRule],
-    decided: Checker | None = None,
-) -> ApprovalRule:
-    """Return the rule of the first tier that applies, or of the policy itself."""
-    if decided is not None and not policy.tiers and await decided(gated(policy)) is None:
-        return APPROVED  # the predicate need not be called again
-    for one in (*policy.tiers, policy):
-        needed, problem = await _judge(one, raw, invocation, partial(seen, one))
-        if needed:
-            rule = _because(gated(one), problem)
-            missing = "" if decided is None else await decided(rule)
-            return APPROVED if missing is None else _because(rule, missing)
-    return APPROVED
+@dataclass(frozen=True, slots=True)
+class _Point:
+    """What a policy is applied to: a call, a handoff or an answer.
 
+    Attributes:
+        invocation: the invocation that it belongs to.
+        raw: the call; empty for an answer.
+        subject: returns what a policy's predicate judges.
+        possible: how a person can decide about it.
+        effect: the tool's effect.
+        schema: JSON Schema of the arguments, if it has some.
+    """
 
-def _gated(
-    policy: ApprovalPolicy,
-    effect: str | None,
-    possible: Sequence[DecisionType],
-    schema: JsonObject | None,
-    invocation: Invocation,
-) -> ApprovalRule:
-    terms = policy.terms(effect, possible=possible)
-    is_unnamed = terms.audience.exclude_requester and not invocation.settings.get("requester")
-    rule = ApprovalRule(
-        needs_approval=True,
-        reason=policy.reason,
-        terms=terms,
-        schema=schema if "edit" in terms.allow else None,
-    )
-    return _because(rule, NO_REQUESTER if is_unnamed else "")
+    invocation: Invocation
+    raw: JsonObject
+    subject: Callable[[ApprovalPolicy], Subject]
+    possible: Sequence[DecisionType]
+    effect: str | None = None
+    schema: JsonObject | None = None
+
+    async def rule(self, policy: ApprovalPolicy, decided: Checker | None = None) -> ApprovalRule:
+        """Return the rule of the first tier that applies, or of the policy itself."""
+        if decided is not None and not policy.tiers and await decided(self.gated(policy)) is None:
+            return APPROVED  # the predicate need not be called again
+        for one in (*policy.tiers, policy):
+            needed, problem = await self._judge(one)
+            if needed:
+                rule = _because(self.gated(one), problem)
+                missing = "" if decided is None else await decided(rule)
+                return APPROVED if missing is None else _because(rule, missing)
+        return APPROVED
+
+    def gated(self, policy: ApprovalPolicy) -> ApprovalRule:
+        """Return the rule under which a person decides."""
+        terms = policy.terms(self.effect, possible=self.possible)
+        requester = self.invocation.settings.get("requester")
+        is_unnamed = terms.audience.exclude_requester and not requester
+        rule = ApprovalRule(
+            needs_approval=True,
+            reason=policy.reason,
+            terms=terms,
+            schema=self.schema if "edit" in terms.allow else None,
+        )
+        return _because(rule, NO_REQUESTER if is_unnamed else "")
+
+    async def _judge(self, policy: ApprovalPolicy) -> tuple[bool, str]:
+        if policy.when is None:
+            return True, ""
+        try:
+            subject, problem = self.subject(policy)
+            if problem:
+                return True, f"{problem}, so a person decides."
+            wrapper, call_id = self.invocation.wrapper, call_id_of(self.raw)
+            return bool(await call(policy.when, wrapper, subject, call_id)), ""
+        except Exception as error:  # noqa: BLE001  user code
+            kind = type(error).__name__
+            return True, f"The approval rule failed ({kind}), so a person decides."
 
 
 def _because(rule: ApprovalRule, problem: str) -> ApprovalRule:
@@ -255,21 +241,15 @@ def _because(rule: ApprovalRule, problem: str) -> ApprovalRule:
     return replace(rule, reason=" ".join(sentences) or None)
 
 
-async def _judge(
-    policy: ApprovalPolicy,
-    raw: JsonObject,
-    invocation: Invocation,
-    seen: Callable[[], Subject],
-) -> tuple[bool, str]:
-    if policy.when is None:
-        return True, ""
+async def _ask(
+    name: str, callback: Callable[..., Any], rule: ApprovalRule, *arguments: object
+) -> ApprovalRule | None:
+    """Ask a callback of the program; None if it leaves the decision to a person."""
     try:
-        subject, problem = seen()
-        if problem:
-            return True, f"{problem}, so a person decides."
-        return bool(await call(policy.when, invocation.wrapper, subject, call_id_of(raw))), ""
+        verdict: object = await call(callback, *arguments)
     except Exception as error:  # noqa: BLE001  user code
-        return True, f"The approval rule failed ({type(error).__name__}), so a person decides."
+        return _because(rule, f"{name} failed ({type(error).__name__}), so a person decides.")
+    return _verdict(verdict)
 
 
 def _verdict(verdict: object) -> ApprovalRule | None:
@@ -288,8 +268,8 @@ def _seen(
     tool: FunctionTool,
     raw: JsonObject,
     invocation: Invocation,
-    policy: ApprovalPolicy,
     altered: Callable[[], str] | None,
+    policy: ApprovalPolicy,
 ) -> Subject:
     arguments = arguments_of(raw)
     if isinstance(tool, LocalTool):
