@@ -1,11 +1,5 @@
 """Language models behind `outlast.ports.model`.
 
-- `openai/`: OpenAI, and every server that implements one of its two APIs
-- `litellm.py`: other providers, through LiteLLM
-- `multi_provider.py`: finds the provider by the prefix of a model's name
-- `defaults.py`: the process's default model, key, client and API
-- `failures.py`: converts providers' errors to `ModelError`
-
 Importing this package imports neither `openai` nor LiteLLM, which take seconds; the first call
 does.
 """

@@ -60,10 +60,9 @@ _BY_ERROR_CODE: Mapping[str, str] = {
     "vector_store_timeout": "timeout",
     "websocket_connection_limit_reached": "overloaded",
 }
-"""The provider's error code takes precedence over the status, which can be ambiguous.
+"""The provider's error code takes precedence over the status, which is less specific.
 
-So a status 400 with the code `server_error` is retried as status 500 is: the code is the more
-specific of the two, and to repeat a request that was refused costs only the wait.
+So a status 400 with the code `server_error` is retried as status 500 is.
 """
 
 _UNKNOWN_KEY_TYPE = "no_db_connection"
@@ -137,10 +136,9 @@ def reported_failure(
     status: int | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> ModelError:
-    """Return the failure for an error that the provider reports.
+    """Return the failure for an error in the provider's own format.
 
-    The report is in the provider's own format; `retry-after` and `x-should-retry` of the headers
-    are respected.
+    `retry-after` and `x-should-retry` of the headers are respected.
     """
     code = _code(report, status)
     headers = headers or {}
@@ -288,8 +286,7 @@ def bad_response(target: Target, problem: str, *, status: int | None = None) -> 
 def retry_after(headers: Mapping[str, str]) -> timedelta | None:
     """Return the delay that the provider requests; None if it is missing or invalid.
 
-    Reads `retry-after-ms`, then `retry-after` as seconds or as a date; a date in the past means
-    zero. The caller limits the delay.
+    Reads `retry-after-ms`, then `retry-after` as seconds or as a date; a past date means zero.
     """
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
@@ -333,10 +330,7 @@ def wrong_redirect(target: Target, location: str, status: int) -> ModelError:
 
 
 def unread_handshake(error: BaseException, target: Target) -> ModelError:
-    """Return the failure for an answer to a WebSocket's handshake that is not HTTP/1.1.
-
-    Load balancers answer with HTTP/1.0 while no server is behind them.
-    """
+    """Return the failure for a handshake's answer that is not HTTP/1.1, as load balancers give."""
     cause = str(_root(error))
     found = _HTTP_1_0.search(cause)
     if found is None:

@@ -1,7 +1,7 @@
 """Models through LiteLLM, which is imported on first use.
 
 LiteLLM's exceptions are recognized by class names and attributes, so that nothing imports the
-package before the first call. `outlast.models.failures` defines the meaning of each status.
+package before the first call.
 """
 
 import asyncio
@@ -160,8 +160,8 @@ class LitellmConnection:
 def call_arguments(body: JsonObject, settings: ModelSettings) -> JsonObject:
     """Return the arguments of LiteLLM's call: the body, headers, query and time-out.
 
-    `extra_body` has been merged into the body. LiteLLM needs it as a separate argument, because it
-    refuses or drops fields that it does not know of a provider.
+    LiteLLM needs `extra_body` as a separate argument: it refuses or drops fields that it does not
+    know of a provider.
     """
     extra = {k: v for k, v in (settings.extra_body or {}).items() if k not in _FIXED_FIELDS}
     beside: JsonObject = {
@@ -185,7 +185,6 @@ async def _load(package: str) -> Any:
 async def _next_event(
     events: AsyncIterator[object], target: Target, deadline: float | None
 ) -> JsonObject | None:
-    """Return the next event, or None at the end of the stream."""
     with _failures(target):
         # Only around one event, so that the time-out never cancels the consumer's code.
         async with asyncio.timeout_at(deadline):
@@ -200,7 +199,6 @@ async def _next_event(
 
 
 def _as_json(answer: object) -> JsonObject | None:
-    """Return LiteLLM's object as JSON without None values, or None for other data."""
     dump: Any = getattr(answer, "model_dump", None)
     if dump is None:
         return as_object(answer)
@@ -256,7 +254,6 @@ def _report(error: Exception) -> JsonObject:
 
 
 def _headers(error: Exception) -> dict[str, str]:
-    """Return the headers of the response that the error holds, if any."""
     response: object = getattr(error, "response", None)
     headers: object = getattr(error, "litellm_response_headers", None)
     for held in (headers, getattr(response, "headers", None)):

@@ -35,7 +35,6 @@ def _dumps(value: object) -> bytes:
 
 
 def _as_json(value: Any) -> object:
-    """Return the JSON of a value as the `openai` client writes it."""
     if callable(dump := getattr(value, "model_dump", None)):
         return dump(mode="json", exclude_unset=True, by_alias=True)
     if callable(form := getattr(value, "isoformat", None)):

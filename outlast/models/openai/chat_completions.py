@@ -52,13 +52,9 @@ class ChatCompletionsModel:
     def __init__(
         self, name: str, connection: ModelConnection, *, rich_outputs: bool = False
     ) -> None:
-        """Create the model.
+        """Create the model; the caller closes the connection.
 
-        Args:
-            name: the provider's name of the model.
-            connection: the connection to the server; the caller closes it.
-            rich_outputs: whether the server accepts images and files in tool outputs. The API
-                itself accepts only text; if false, everything else is left out.
+        With `rich_outputs`, the server accepts images and files in outputs; else they are left out.
         """
         self.name = self.model = name
         self._connection = connection

@@ -82,10 +82,7 @@ class _Call:
 
 
 def response_from_chat(completion: JsonObject, *, turn: int, model: str = "") -> JsonObject:
-    """Convert a whole completion to a response object.
-
-    `turn` and `model` are those of `ChatReply`.
-    """
+    """Convert a whole completion to a response object; see `ChatReply` for the arguments."""
     choices = as_objects(completion.get("choices"))
     message = as_object(choices[0].get("message")) if choices else None
     if not choices or message is None:
@@ -245,7 +242,6 @@ class ChatReply:
             )
 
     def _find_call(self, delta: JsonObject, name: str | None) -> _Call | None:
-        """Find the call that a chunk continues; servers identify calls differently."""
         calls = [item for item in self._items if isinstance(item, _Call)]
         index, provider_id = delta.get("index"), _provider_id(delta)
         if index is not None:
@@ -352,7 +348,6 @@ def _citations(message: JsonObject) -> list[JsonObject]:
 
 
 def _logprob(logprob: JsonObject) -> JsonObject:
-    """Return a token's log probability in the Responses format, with its bytes."""
     likely = as_objects(logprob.get("top_logprobs")) or ()
     top: list[JsonObject] = [{**token, "bytes": token.get("bytes") or []} for token in likely]
     return {**logprob, "bytes": logprob.get("bytes") or [], "top_logprobs": top}

@@ -77,8 +77,7 @@ def chat_messages(
     """Return the messages for instructions and Responses items, oldest first.
 
     A model's text and calls up to the next other item become one assistant message, so that
-    parallel calls stay together. Reasoning items are left out, because the API does not accept
-    them. Provider data that this model's server expects back (see `chat_reply`) is included.
+    parallel calls stay together. Reasoning items are left out: the API does not accept them.
     The API accepts only text as output of tools; some compatible servers accept `rich_outputs`.
     """
     messages: list[JsonObject] = []
@@ -194,7 +193,7 @@ def _with_text_output(item: JsonObject) -> JsonObject:
 
 
 def _give_back(messages: list[JsonObject], item: JsonObject, model: str) -> None:
-    """Add the provider data that this model's server expects back."""
+    """Add the provider data that this model's server expects back; see `chat_reply`."""
     kept = as_object(item.get(PROVIDER_DATA)) or {}
     message = messages[-1] if messages else {}
     if not kept or kept.get("model") != model or message.get("role") != "assistant":
@@ -217,7 +216,6 @@ _ADDERS: dict[str, Callable[[list[JsonObject], JsonObject], None]] = {
 
 
 def _content(content: object) -> str | list[JsonObject]:
-    """Return text-only content as one string, which every server accepts."""
     parts = as_objects(content)
     if parts is None or all(_kind(part) in _TEXT_KINDS for part in parts):
         return _plain_text(content)

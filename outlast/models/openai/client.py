@@ -1,7 +1,4 @@
-"""The `openai` package's client, under the SDK's import path.
-
-Importing this module imports the `openai` package, which takes half a second.
-"""
+"""The `openai` package's client, under the SDK's import path; importing it takes half a second."""
 
 from openai import AsyncOpenAI
 

@@ -196,7 +196,6 @@ def _as_stored(item: Any) -> JsonObject:
 
 
 def _without_answer_id(item: JsonObject) -> JsonObject:
-    """Return an answer without its id, which requires the reasoning before it."""
     if item.get("role") != "assistant":
         return item
     return {name: value for name, value in item.items() if name != "id"}

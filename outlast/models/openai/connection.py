@@ -1,9 +1,8 @@
 """HTTP to an OpenAI-compatible server, with the `openai` client and its headers.
 
-The client is created on the first call. Its typed methods are not used: they build and validate a
-model object for every item of a conversation, which costs a hundred times the CPU of the call.
-Where the connection creates the client itself, model calls go through `HttpSession`, and through the
-client only in special cases. `ModelConnection` is the interface that the model adapters use.
+The client's typed methods are not used: they build and validate a model object for every item of a
+conversation, which costs a hundred times the CPU of the call. Where the connection creates the
+client itself, model calls go through `HttpSession`.
 """
 
 import asyncio
@@ -252,10 +251,7 @@ class OpenAIConnection:
         *,
         is_last: Callable[[JsonObject], bool],
     ) -> AsyncGenerator[JsonObject]:
-        """Send a body to the target's path and yield the events in the response.
-
-        The settings' time-out covers the whole stream.
-        """
+        """Send a body and yield the events in the response, all within the settings' time-out."""
         opened = await self._open(target)
         deadline = call_deadline(settings)
         stream: _DirectStream | _ClientStream | None = None
@@ -427,7 +423,6 @@ def has_failed(opened: asyncio.Task[Any]) -> bool:
 
 
 def _check(base_url: str, api_key: str | None, target: Target, *, socket: bool = False) -> None:
-    """Check an address and a key; `socket` means that the address is that of a WebSocket."""
     parts = _parts(base_url)
     if parts is None or (parts.scheme in _SOCKET_SCHEMES.values() and not socket):
         raise bad_address(target)
@@ -458,7 +453,6 @@ def _parts(base_url: str) -> SplitResult | None:
 
 @lru_cache(64)
 def _public(base_url: str) -> str:
-    """Return a URL without the parts that may be secret: user, password and query."""
     parts = _parts(base_url)
     if parts is None:
         return "an invalid address"
@@ -588,7 +582,6 @@ class _DirectStream:
 
 
 def _read_event(data: bytes) -> object:
-    """Return the JSON of an event, or None for other data."""
     from pydantic_core import from_json
 
     try:
@@ -676,7 +669,6 @@ def only_refused_keys() -> Generator[None]:
 
 @contextmanager
 def _session_failures(target: Target) -> Generator[None]:
-    """Convert the exceptions of an `HttpSession` to `ModelError`, without their cause."""
     from aiohttp import ClientError
     from aiohttp.http_exceptions import ContentEncodingError
 

@@ -1,8 +1,7 @@
 """Sends model calls with aiohttp, under the headers of an `openai` client.
 
 The `openai` client and its HTTP package take most of a call's CPU: they build a request, its
-headers and its connection's state anew each time. A call to a server that nothing else stands in
-front of needs none of that. Whatever is out of the ordinary is the client's.
+headers and its connection's state anew each time. Whatever is out of the ordinary is the client's.
 """
 
 import asyncio
@@ -59,8 +58,7 @@ class HttpResponse:
 def is_direct(base_url: str, *, trust_env: bool) -> bool:
     """Whether calls to a base URL can go past the `openai` client.
 
-    Proxies of the environment, users in addresses and addresses with a query or with other than
-    ASCII characters are left to the client.
+    Proxies of the environment and addresses with a user, a query or other than ASCII are its own.
     """
     parts = urlsplit(base_url)
     if parts.scheme not in {"http", "https"} or not base_url.isascii():

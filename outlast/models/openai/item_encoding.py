@@ -17,8 +17,6 @@ _MOST_BYTES: Final = 16 * 2**20
 
 
 class _Kept:
-    """Encoded items of one run: copies, the form that is sent, and its JSON."""
-
     __slots__ = ("copies", "data", "sent", "size")
 
     def __init__(self) -> None:
@@ -74,7 +72,6 @@ class ItemEncoder:
         return [sent for item in items if (sent := self._supported(item)) is not None]
 
     def _add(self, kept: _Kept, items: list[JsonObject]) -> list[JsonObject]:
-        """Compare the items with those that are kept, and add the others."""
         known = len(kept.copies)
         if kept.copies != items[:known]:
             equal = (copy == item for copy, item in zip(kept.copies, items, strict=False))

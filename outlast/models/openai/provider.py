@@ -130,7 +130,6 @@ class OpenAIProvider:
         return OpenAIResponsesWSModel.over(name, sockets, is_default=is_default)
 
     def _sockets_of(self, http: OpenAIConnection, name: str) -> SocketConnection:
-        """Return the sockets of a client, which all models share."""
         check_websockets(f"The model {name!r} over WebSocket")
         client = None if http is self._connection else defaults.client
         if id(client) not in self._sockets:

@@ -63,13 +63,9 @@ class ResponsesModel:
     api: ClassVar = "responses"
 
     def __init__(self, name: str, connection: ModelConnection, *, is_default: bool = False) -> None:
-        """Create the model.
+        """Create the model; the caller closes the connection.
 
-        Args:
-            name: the provider's name of the model.
-            connection: the connection to the server; the caller closes it.
-            is_default: whether the name is only a default, so that a stored prompt may choose its
-                own model.
+        If the name `is_default`, a stored prompt may choose its own model.
         """
         self.name = self.model = name
         self._connection = connection
@@ -137,10 +133,6 @@ class OpenAIResponsesModel(ResponsesModel):
     def __init__(
         self, model: str, openai_client: "AsyncOpenAI", *, model_is_explicit: bool = True
     ) -> None:
-        """Create the model; the caller closes the client.
-
-        Without `model_is_explicit`, a stored prompt may choose its own model.
-        """
         connection = OpenAIConnection(client=openai_client)
         super().__init__(model, connection, is_default=not model_is_explicit)
 
@@ -322,7 +314,6 @@ def tool_choice(request: ModelRequest, model: str | None) -> str | JsonObject | 
 
 
 def _names_function(request: ModelRequest, choice: str) -> bool:
-    """Whether a tool choice names a function that the model reads at once."""
     named = [tool for tool in request.tools if tool.name == choice]
     if any(not tool.deferred and tool.namespace is None for tool in named):
         return True

@@ -39,7 +39,6 @@ class EventData:
             self._begun.append(unfinished)
 
     def _add(self, line: bytes) -> bytes | None:
-        """Add a line, and return the event's data if the line is the empty one at its end."""
         if not line:
             lines, self._lines = self._lines, []
             return b"\n".join(lines) if lines else None

@@ -282,8 +282,6 @@ class _Call:
 
 
 class _RequestText:
-    """The JSON of a request, item by item, to send all items or only the last."""
-
     def __init__(self, body: JsonObject, target: Target) -> None:
         if body.get("background"):
             raise refused_request(target, "background responses are not supported")
@@ -337,12 +335,7 @@ class _RequestText:
 
 
 def _json(*values: object) -> list[bytes]:
-    """Return the compact JSON of each value.
-
-    Raises:
-        TypeError: a value has parts that are no JSON.
-        ValueError: likewise, or it has numbers that JSON cannot express.
-    """
+    """Return the compact JSON of each value, or raise what `json.dumps` raises."""
     from pydantic_core import to_json
 
     texts = [to_json(value) for value in values]
@@ -376,13 +369,7 @@ def _reason_to_resend(event: JsonObject, target: Target, *, continued: bool) -> 
 
 
 def _reported(event: JsonObject, target: Target, *, continued: bool) -> ModelError:
-    """Return the failure in an error event.
-
-    Args:
-        event: the event, with an error in it.
-        target: the destination of the call.
-        continued: whether the request continued a response, which is then not the caller's choice.
-    """
+    """Return the failure in an error event; a `continued` response is not the caller's choice."""
     levels = _levels(event)
     headers: dict[str, str] = {}
     status: int | None = None
@@ -397,7 +384,6 @@ def _reported(event: JsonObject, target: Target, *, continued: bool) -> ModelErr
 
 
 def _levels(event: JsonObject) -> list[JsonObject]:
-    """Return an error event and the errors nested in it, the innermost last; else nothing."""
     kind = event.get("type")
     level = event if kind == "error" else None
     if kind == "response.failed":

@@ -25,7 +25,6 @@ class PoolLimits:
     """How many sockets a pool has, and for how long.
 
     Attributes:
-        sockets: the most sockets at once; further requests wait.
         idle_s: how long a socket may be unused.
         age_s: how old a socket may be when a request begins; OpenAI closes it after an hour.
     """
@@ -43,10 +42,7 @@ _BEGINNING: Final = "response.created"
 
 @dataclass(frozen=True, slots=True)
 class HeldResponse:
-    """The response that a server holds for a connection.
-
-    Its items are the digests of its request's items and of its own.
-    """
+    """The response that a server holds for a connection, with the digests of all its items."""
 
     response_id: str
     model: object
@@ -79,10 +75,7 @@ class Socket:
         await self._connection.send_raw(text)
 
     def belongs(self, event: JsonObject) -> bool:
-        """Whether an event is not known to be of another response than that of the request.
-
-        Most events do not name their response. They belong to it once it has been named.
-        """
+        """Whether an event is not known to be of another response; most do not name theirs."""
         response_id = response_id_of(event)
         if response_id is None:
             if self._current is None and event.get("type") == _BEGINNING:
@@ -136,10 +129,7 @@ def response_id_of(event: JsonObject) -> str | None:
 
 
 class SocketPool:
-    """The sockets of one event loop.
-
-    Once a server has refused to continue a response, `continues` is false.
-    """
+    """The sockets of one event loop; `continues` is false once a server has refused to continue."""
 
     def __init__(self, limits: PoolLimits = DEFAULT_LIMITS) -> None:
         self.continues = True
@@ -240,7 +230,6 @@ class SocketPool:
     def _find(
         self, route: Hashable, run_id: str | None, fits: Callable[[Socket], bool]
     ) -> Socket | None:
-        """Return the best idle socket; None if a new one is better."""
         same_route = [socket for socket in reversed(self._idle) if socket.route == route]
         own = [socket for socket in same_route if socket.run_id == run_id]
         best = next((socket for socket in own if fits(socket)), own[0] if own else None)

@@ -94,5 +94,4 @@ class StandInReply:
 
 
 def _fields(answer: object) -> dict[str, object]:
-    """Return the public attributes of a plain object."""
     return {name: getattr(answer, name) for name in dir(answer) if not name.startswith("_")}
