@@ -83,14 +83,7 @@ class ConnectedServer(MCPServer):
         tool_filter: ToolFilter,
         **options: Unpack[ServerOptions],
     ) -> None:
-        """Store the options; nothing is opened.
-
-        Args:
-            name: the name of the server.
-            cache_tools_list: see the attribute, also for the arguments below.
-            client_session_timeout_seconds: see the attribute.
-            tool_filter: see the attribute.
-            **options: see `ServerOptions`.
+        """Store the options; nothing is opened. The arguments are those of the attributes.
 
         Raises:
             UserError: an argument is invalid.
@@ -285,7 +278,6 @@ class ConnectedServer(MCPServer):
         self._status = status
 
     async def _tools(self) -> list[Any]:
-        """Return all tools, or fail: some servers have endless pages."""
         start = PATIENCE.total_seconds()
         seconds = start + max(start, self.client_session_timeout_seconds or 0)
         bound = asyncio.timeout(seconds)
@@ -352,13 +344,10 @@ class ConnectedServer(MCPServer):
     async def _request(
         self, what: str, send: Callable[[Any], Awaitable[T]], *, patiently: bool = False
     ) -> T:
-        """Send a request to the server.
+        """Send a request to the server; `what` completes "could not" in messages.
 
-        Args:
-            what: the action, for messages; completes "could not".
-            send: sends the request with the protocol's client.
-            patiently: wait for a connection as long as a server may take to start, instead of as
-                long as for an answer.
+        If `patiently`, wait for a connection as long as a server may take to start, instead of as
+        long as for an answer.
         """
         connection = self._connection()
         patiently = patiently or (self.starts_process and not self._is_mute)
@@ -393,7 +382,6 @@ class ConnectedServer(MCPServer):
             self._raise_unreadable(what, error)
 
     def _connection(self) -> Connection:
-        """Return this event loop's connection; a new one if it is closed."""
         loop = asyncio.get_running_loop()
         current = self._connections.get(loop)
         if current is not None and not current.is_over:
@@ -447,7 +435,7 @@ _ERROR_RESPONSE = "Server returned an error response"
 
 
 async def _for_programs(reading: Awaitable[T]) -> T:
-    """Return what a program asked a server for."""
+    """Return what a program asked a server for, with the errors that programs know."""
     try:
         return await reading
     except (ConnectionError, MCPFault, MCPRefusal, MCPProtocolError) as error:
@@ -461,7 +449,6 @@ async def _do_nothing(client: object) -> None:
 
 
 def _is_no_http(error: BaseException) -> bool:
-    """Whether the listener does not speak HTTP; one that hangs up is restarting."""
     if isinstance(error, httpx2.LocalProtocolError | httpx2.UnsupportedProtocol):
         return True
     hung_up = any(word in str(error) for word in ("disconnected", "closed connection"))

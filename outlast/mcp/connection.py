@@ -1,7 +1,4 @@
-"""One shared connection to an MCP server, held by a separate task.
-
-The protocol's client must be entered and exited in the same task, but many tasks use it.
-"""
+"""One shared connection to an MCP server, held by a task, which must enter and exit its client."""
 
 import asyncio
 import contextlib
@@ -36,14 +33,7 @@ class Connection:
         patience: timedelta,
         is_kept: bool = False,
     ) -> None:
-        """Start opening the connection.
-
-        Args:
-            open_client: returns a context manager that opens the client.
-            name: the server's name, for messages.
-            patience: the time-out for opening the connection.
-            is_kept: see the attribute.
-        """
+        """Start opening the connection; `patience` is the time-out."""
         self.is_kept = is_kept
         self.has_expired = False
         self._name = name
@@ -82,9 +72,7 @@ class Connection:
     async def client(self, within_seconds: float | None = None) -> AsyncGenerator[Any]:
         """Provide the client for the block, once the connection is open.
 
-        Args:
-            within_seconds: how long to wait for the client; the connection keeps opening for other
-                callers. None waits for as long as opening may take.
+        Without `within_seconds`, wait as long as opening may take. It goes on for other callers.
 
         Raises:
             Exception: the connection could not be opened.
@@ -142,7 +130,6 @@ class Connection:
             self._expiry.cancel()
 
     def _fail(self, error: Exception) -> bool:
-        """Pass an error to the waiting callers; return False if the client is open."""
         if self._client.done():
             return False
         self._client.set_exception(error)

@@ -64,11 +64,7 @@ class ServerOptions(CommonOptions, total=False):
 
 
 def retry_of(options: ServerOptions, owner: str) -> ToolRetry:
-    """Return how calls are retried.
-
-    Raises:
-        UserError: a number is invalid.
-    """
+    """Return how calls are retried; a `UserError` if a number is invalid."""
     retries = options.get("max_retry_attempts")
     if retries is not None:
         expected = "a whole number from 0, or -1 for the most"

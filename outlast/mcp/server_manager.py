@@ -250,7 +250,6 @@ def _raise_first(outcomes: Iterable[BaseException | None]) -> None:
 
 
 async def _one_by_one(steps: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Run steps in order, and stop at the first that fails."""
     rest = list(steps)
     try:
         while rest:

@@ -108,11 +108,7 @@ def client_over(
 
 @contextlib.asynccontextmanager
 async def over_stdio(params: MCPServerStdioParams, owner: str) -> AsyncGenerator[Any]:
-    """Start a server's process.
-
-    Raises:
-        UserError: the program does not exist, or may not be executed.
-    """
+    """Start a server's process; a `UserError` if the program is missing or may not be executed."""
     parameters = StdioServerParameters(**params)
     log = _log()
     streams = stdio_client(parameters, errlog=log)
@@ -132,10 +128,7 @@ async def over_stdio(params: MCPServerStdioParams, owner: str) -> AsyncGenerator
 
 
 def _log() -> TextIO:
-    """Return a file for the standard error of a server process.
-
-    `sys.stderr` itself may not be a real file, for example in a notebook.
-    """
+    """Return a file for a server's standard error; `sys.stderr` may be none, as in a notebook."""
     try:
         if sys.__stderr__ is not None:
             sys.__stderr__.fileno()
@@ -151,10 +144,8 @@ async def over_http(
 ) -> AsyncGenerator[Any]:
     """Open a streamable HTTP transport to a server.
 
-    Args:
-        params: the parameters of the connection.
-        on_error_status: called with each response status of 400 or above, which the protocol's
-            client does not report.
+    `on_error_status` gets each response status of 400 or above: the protocol's client does not
+    report them.
     """
 
     async def note_status(response: httpx2.Response) -> None:
@@ -214,11 +205,7 @@ def seconds(duration: timedelta | float) -> float:
 
 
 def check_params(params: object, kind: type, required: str, owner: str) -> None:
-    """Check the parameters of a server when it is constructed.
-
-    Raises:
-        UserError: one is missing or unknown.
-    """
+    """Check the parameters of a server when it is constructed."""
     keys = ", ".join(kind.__annotations__)
     fields: Mapping[object, object] = {}
     if isinstance(params, Mapping):
