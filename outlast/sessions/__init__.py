@@ -1,8 +1,4 @@
-"""Sessions store conversations between runs: adapters for `outlast.ports.session`.
-
-The names are listed in `__init__.pyi` and loaded on first use, because some of
-their modules need packages of extras.
-"""
+"""Sessions store conversations between runs: adapters for `outlast.ports.session`."""
 
 from outlast import lazy
 

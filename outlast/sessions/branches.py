@@ -2,7 +2,7 @@
 
 Each branch is a conversation of its own in the tables of `SQLiteSession`, so that a worker
 elsewhere, which opens a branch as a plain session, adds to it. Turns are not stored: a user's
-message begins one. Two further tables hold the branches and the usage of turns.
+message begins one.
 """
 
 import json
@@ -35,8 +35,6 @@ class BranchError(UserError, ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
-    """An item of a branch, with its row's number and time; turn 0 is before the first message."""
-
     row: int
     item: JsonObject
     timestamp: str
@@ -144,9 +142,6 @@ class AdvancedSQLiteSession(SQLiteSession):
     async def get_conversation_turns(self, branch_id: str | None = None) -> list[dict[str, Any]]:
         """Return the turns of a branch: number, the user's message, and when it was added.
 
-        Args:
-            branch_id: the branch; default the current one.
-
         Returns:
             Dicts with `turn`, `content` (its first 100 characters), `full_content`, `timestamp`
             and `can_branch`, which is True.
@@ -157,14 +152,9 @@ class AdvancedSQLiteSession(SQLiteSession):
     async def find_turns_by_content(
         self, search_term: str, branch_id: str | None = None
     ) -> list[dict[str, Any]]:
-        """Return the turns with a text in the user's message; case does not matter.
+        """Return the turns of a branch with a text in the user's message; case does not matter.
 
-        Args:
-            search_term: the text.
-            branch_id: the branch; default the current one.
-
-        Returns:
-            Dicts as those of `get_conversation_turns`, with the whole text as `content`.
+        The dicts are those of `get_conversation_turns`, with the whole text as `content`.
         """
         term = search_term.lower()
         users = [entry for entry in await self._entries(branch_id) if entry.is_users]
@@ -174,11 +164,7 @@ class AdvancedSQLiteSession(SQLiteSession):
     async def get_conversation_by_turns(
         self, branch_id: str | None = None
     ) -> dict[int, list[dict[str, str | None]]]:
-        """Return the type of each item, and the name of a called tool, by turn.
-
-        Args:
-            branch_id: the branch; default the current one.
-        """
+        """Return the type of each item of a branch, and the name of a called tool, by turn."""
         turns: dict[int, list[dict[str, str | None]]] = {}
         for entry in await self._entries(branch_id):
             shown = {"type": _kind(entry.item), "tool_name": _tool_name(entry.item)}
@@ -186,11 +172,7 @@ class AdvancedSQLiteSession(SQLiteSession):
         return turns
 
     async def get_tool_usage(self, branch_id: str | None = None) -> list[tuple[str, int, int]]:
-        """Return how often each tool was called: (name, calls, turn), in the order of turns.
-
-        Args:
-            branch_id: the branch; default the current one.
-        """
+        """Return how often each tool was called: (name, calls, turn), in the order of turns."""
         counts: Counter[tuple[int, str]] = Counter()
         for entry in await self._entries(branch_id):
             name = _tool_name(entry.item)
@@ -203,11 +185,7 @@ class AdvancedSQLiteSession(SQLiteSession):
     # --- Usage ----------------------------------------------------------------------------------
 
     async def store_run_usage(self, result: Any) -> None:
-        """Store the usage of a run that has just ended, as that of the newest turn.
-
-        Args:
-            result: the run's `RunResult`.
-        """
+        """Store the usage of a run's result, which has just ended, as that of the newest turn."""
         usage: AnyUsage = result.context_wrapper.usage
         key = self._key
         turn = _last_turn(await self._entries())
@@ -225,10 +203,7 @@ class AdvancedSQLiteSession(SQLiteSession):
         await self._do(lambda connection: connection.execute(self._more.store_usage, row).rowcount)
 
     async def get_session_usage(self, branch_id: str | None = None) -> dict[str, int] | None:
-        """Return the sums of the stored usage; None if there is none.
-
-        Args:
-            branch_id: the branch; default all of them.
+        """Return the sums of the stored usage, by default of all branches; None if there is none.
 
         Returns:
             A dict with `requests`, `input_tokens`, `output_tokens`, `total_tokens` and
@@ -425,7 +400,6 @@ class AdvancedSQLiteSession(SQLiteSession):
         return branch, key
 
     def _claim(self, connection: sqlite3.Connection, branch: str, key: str) -> bool:
-        """Add a branch, unless there is or was one with its id."""
         row = (self.session_id, branch, key)
         return connection.execute(self._more.add_branch, row).rowcount > 0
 
@@ -536,7 +510,6 @@ def _turn(entry: _Entry, length: int | None = None) -> dict[str, Any]:
 
 
 def _texts(item: JsonObject) -> list[str]:
-    """Return the texts of a message, which are its content, or in its parts."""
     content: object = item.get("content", "")
     parts = cast("list[object]", content) if isinstance(content, list) else [{"text": content}]
     texts = [cast("JsonObject", part).get("text") for part in parts if isinstance(part, dict)]
@@ -544,18 +517,15 @@ def _texts(item: JsonObject) -> list[str]:
 
 
 def _kind(item: JsonObject) -> str:
-    """Return `user` or `assistant` for a message, else the item's type."""
     role = item.get("role")
     return str(role if role in {"user", "assistant"} else item.get("type") or "other")
 
 
 def _details(counts: object, *names: str) -> str:
-    """Return a usage's details as JSON; null for a provider that reports none."""
     return json.dumps(counts and {name: getattr(counts, name) for name in names})
 
 
 def _tool_name(item: JsonObject) -> str | None:
-    """Return the tool that an item is a call of; None for other items."""
     kind, name = str(item.get("type")), item.get("name")
     if kind in {"mcp_call", "mcp_approval_request"} and item.get("server_label"):
         return ".".join(str(part) for part in (item["server_label"], name) if part)

@@ -15,8 +15,7 @@ DESCRIBED = {
     ),
     "sqlite": "outlast.sessions.sqlite:SQLiteSession",
 }
-"""Import paths of the sessions that can be described, by kind. They are loaded by name, because
-their modules import this one."""
+"""Import paths of the sessions that can be described, by kind: their modules import this one."""
 
 _PLACES: Final[set[str]] = set()
 """The files of the sessions that this process created or was configured with."""

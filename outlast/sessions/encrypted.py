@@ -152,7 +152,6 @@ class EncryptedSession(WrappedSession):
         return {"__enc__": 1, "v": 1, "kid": _METHOD, "payload": token}
 
     def _decrypt(self, envelopes: list[Any]) -> list[tuple[int, JsonObject]]:
-        """Return the items that can be read and have not expired, with their positions."""
         found: list[tuple[int, JsonObject]] = []
         unreadable = 0
         for at, envelope in enumerate(envelopes):

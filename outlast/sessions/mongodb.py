@@ -184,7 +184,6 @@ class MongoDBSession(ClientSession):
             known.add(self._place)
 
     async def _batches(self, record: JsonObject | None) -> list[Any]:
-        """Return the ids of the documents with the session's items, in their order."""
         if record is None:
             return []
         if "batches" in record:

@@ -183,5 +183,4 @@ class RedisSession(ClientSession):
 
 
 def _text(row: bytes | str) -> str:
-    """Return a row as text, whether or not the client decodes replies."""
     return row if isinstance(row, str) else row.decode(errors="replace")

@@ -22,10 +22,7 @@ RowsToKeep: TypeAlias = Callable[[Sequence[str]], list[str] | None]
 def write_row(item: object, *, ensure_ascii: bool = True) -> str:
     """Return an item as JSON, in ASCII by default, which any database can store.
 
-    Args:
-        item: the item.
-        ensure_ascii: False keeps non-ASCII characters, for people who read the rows. An item that
-            UTF-8 cannot encode is still written in ASCII.
+    Without `ensure_ascii`, only an item that UTF-8 cannot encode is written in ASCII.
 
     Raises:
         UserError: the item is no JSON object.

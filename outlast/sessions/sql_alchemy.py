@@ -44,8 +44,7 @@ from outlast.agents.errors import UserError
 from outlast.sessions.rows import RowSession, RowsToKeep
 
 SQLITE_WAIT_SECONDS = 30.0
-"""How long a writer to a SQLite database waits for others; sqlite3 would give up after 5 seconds,
-which several writers on a slow disk can take."""
+"""How long a writer to SQLite waits for others; several on a slow disk can take the usual 5."""
 
 _Locks = WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]
 _locks: "WeakKeyDictionary[Engine, _Locks]" = WeakKeyDictionary()
@@ -334,7 +333,6 @@ def _alone(engine: AsyncEngine) -> contextlib.AbstractAsyncContextManager[Any]:
 
 
 def _patient(url: str, engine_kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of an engine, with a longer wait for locks of SQLite than its 5 seconds."""
     if not str(url).startswith("sqlite"):
         return engine_kwargs
     connect_args = {"timeout": SQLITE_WAIT_SECONDS, **engine_kwargs.get("connect_args", {})}

@@ -142,8 +142,6 @@ class SQLiteSession(RowSession):
             raise UserError(f"This does not describe a session in SQLite: {error!r}.") from None
 
     async def _do(self, action: Callable[[sqlite3.Connection], T]) -> T:
-        """Run a database action in a thread, one at a time."""
-
         def run_locked() -> T:
             with self._lock:
                 return action(self._connect())
@@ -320,7 +318,6 @@ def transaction(connection: sqlite3.Connection) -> Generator[None]:
 
 
 def _open(path: str, sql: Statements) -> sqlite3.Connection:
-    """Open the database and create its tables."""
     connection: sqlite3.Connection | None = None
     try:
         connection = sqlite3.connect(

@@ -29,13 +29,11 @@ class ReplaceableSession(Protocol):
 
 
 async def replace_items(session: Session, old: Sequence[Any], new: Sequence[Any]) -> bool:
-    """Replace a session's oldest items, and keep the newer ones.
+    """Replace a session's oldest items, and keep the newer ones; return whether that was done.
 
     A `ReplaceableSession` does so in one step. Any other session is cleared and filled again: if
-    that fails, its items are put back, but a process that dies in between loses them.
-
-    Returns:
-        Whether they were replaced; false if the session no longer begins with the old items.
+    that fails, its items are put back, but a process that dies in between loses them. A session
+    that no longer begins with the old items stays.
     """
     if isinstance(session, ReplaceableSession):
         return await session.replace_items(list(old), list(new))
@@ -64,7 +62,6 @@ async def _put_back(session: Session, items: list[Any], *, again: bool) -> None:
 
 
 async def _finished(work: Coroutine[Any, Any, None]) -> None:
-    """Finish the work, even if this task is cancelled in the meantime."""
     task = asyncio.create_task(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
