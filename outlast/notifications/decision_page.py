@@ -111,12 +111,7 @@ class DecisionPage:
         return 200, dict(_HEADERS), page.encode()
 
     async def _referred(self, fields: Mapping[str, str]) -> tuple[ApprovalRequest, Link]:
-        """Return the request of a link.
-
-        Raises:
-            LinkRefused: the link cannot be used.
-            _NothingToDecide: the request is settled, changed or gone.
-        """
+        """Return a link's request; raise `_NothingToDecide` if it is settled, changed or gone."""
         link = self._signer.read(fields.get(PARAMETER, ""))
         request = await find_referred(self._requests, link)
         if request is None:
@@ -212,7 +207,6 @@ def _document(title: str, content: str) -> str:
 
 
 def _fields(text: str) -> dict[str, str]:
-    """Return the fields of a query or form; one that is repeated counts as missing."""
     try:
         found = parse_qs(text, max_num_fields=20)
     except ValueError:

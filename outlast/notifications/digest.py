@@ -75,13 +75,9 @@ class Digest:
                 return
 
     async def send(self, number: int) -> DigestNotice | None:
-        """Send the digest of a period now.
+        """Send the digest of a period now, and return it; None if nothing waits.
 
-        Args:
-            number: the number of the period, for the digest's id.
-
-        Returns:
-            The digest, or None if nothing waits.
+        Its `number` is part of the digest's id.
         """
         at_ms = int(time.time() * 1_000)
         pending = tuple(

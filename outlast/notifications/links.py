@@ -1,9 +1,8 @@
 """Signed links that let one person decide one request, until they expire.
 
-A link names the request, the execution of its run, the digest of its arguments and the person. The
-run itself makes it single-use: it takes one decision of a person for a request, and none once the
-request is settled or its arguments have changed. So nothing is stored, and every process that has
-the key accepts it.
+Nothing is stored, and every process that has the key accepts a link. The run makes it single-use:
+it takes one decision of a person for a request, and none once the request is settled or its
+arguments have changed.
 """
 
 import base64

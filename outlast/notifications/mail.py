@@ -207,7 +207,6 @@ class MailNotifier(DigestNotifier):
         return f"<{hashlib.sha256(text).hexdigest()[:40]}@{self._sender.rpartition('@')[2]}>"
 
     async def _send(self, notice_id: str, mails: Sequence[EmailMessage]) -> None:
-        """Send mails, except those that an attempt before this one has sent."""
         keys = {str(mail["Message-ID"]): mail for mail in mails}
         fresh = [mail for key, mail in keys.items() if self._sent.add(key)]
         unsent = fresh
@@ -227,8 +226,6 @@ class MailNotifier(DigestNotifier):
 
 @dataclass(frozen=True, slots=True)
 class _Server:
-    """An SMTP server."""
-
     host: str
     port: int
     security: Security
@@ -279,7 +276,6 @@ class _Server:
 
 
 def _sent(server: smtplib.SMTP, mail: EmailMessage) -> Exception | None:
-    """Send a mail, and return why the server did not take it."""
     try:
         server.send_message(mail)
     except smtplib.SMTPServerDisconnected:

@@ -52,19 +52,11 @@ class Requests(Protocol):
     """Access to the approval requests of runs."""
 
     async def execution(self, run_id: str) -> str:
-        """Return the first run id of a run's newest execution chain.
-
-        Raises:
-            AgentsException: there is no such run, or the server refused.
-        """
+        """Return the first run id of a run's newest execution chain."""
         ...
 
     async def find(self, run_id: str, request_id: str) -> ApprovalRequest | None:
-        """Return a request, or None if the run has no such request.
-
-        Raises:
-            AgentsException: there is no such run, or the server refused.
-        """
+        """Return a request, or None if the run has no such request."""
         ...
 
     async def decide(self, run_id: str, decision: Decision) -> None:
@@ -81,11 +73,7 @@ class Requests(Protocol):
 
 
 async def find_referred(requests: Requests, ref: RequestRef) -> ApprovalRequest | None:
-    """Return the request that a reference is for, and not another one with the same ids.
-
-    Raises:
-        AgentsException: there is no such run, or the server refused.
-    """
+    """Return the request that a reference is for, and not another one with the same ids."""
     if not ref.execution or await requests.execution(ref.run_id) != ref.execution:
         return None
     request = await requests.find(ref.run_id, ref.request_id)

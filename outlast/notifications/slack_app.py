@@ -102,7 +102,6 @@ class SlackApp:
         return plain(200)
 
     def _problem_of_request(self, body: bytes, headers: Mapping[str, str]) -> str | None:
-        """Return why a request is not from Slack, or was handled before."""
         if self._verifier is None:
             return "the app has no signing secret"
         try:
@@ -135,7 +134,6 @@ class SlackApp:
         task.add_done_callback(self._tasks.discard)
 
     async def _decide(self, payload: JsonObject, action: JsonObject) -> None:
-        """Send a decision, and show the person its outcome."""
         try:
             async with asyncio.timeout(DECIDE_SECONDS):
                 outcome = await self._sent(payload, action)

@@ -92,7 +92,6 @@ def read_value(text: object) -> RequestRef | None:
 
 
 def _buttons(notice: Notification, *, decides: bool) -> list[JsonObject]:
-    """Return the buttons; none that decides if the ids of the request are too long for them."""
     value = json.dumps(asdict(ref_of(notice)))
     found: list[JsonObject] = []
     is_named = bool(notice.request_id and notice.execution) and len(value) <= LONGEST_VALUE

@@ -118,10 +118,7 @@ class ShownArguments:
 
 
 def arguments_shown(notice: Notification, longest: int = LONGEST_ARGUMENTS) -> ShownArguments:
-    """Return the arguments as lines; where they are too long, each line is cut by itself.
-
-    So a long value hides no other field, unless there are too many of them.
-    """
+    """Return the arguments as lines; long ones are cut line by line, so that none hides others."""
     is_read = len(notice.arguments) <= _LONGEST_READ
     lines = argument_lines(notice.arguments) if is_read else None
     if lines is None:

@@ -100,11 +100,7 @@ class Webhook(DigestNotifier):
 
 
 def check_events(events: Collection[NoticeEvent] | None) -> frozenset[NoticeEvent]:
-    """Return the events that a notifier delivers.
-
-    Raises:
-        UserError: there is no such event.
-    """
+    """Return the events that a notifier delivers; a `UserError` if there is no such event."""
     if events is None:
         return ALL_EVENTS
     if isinstance(events, str):
