@@ -1,8 +1,8 @@
 """The spans of effects, and the derived ids of all traces and spans.
 
 Ids are derived from the run, effect and attempt, so that several processes agree on them: one
-worker may start an agent's span and another end it or open a tool's span in it. A retry is another
-attempt and has a span of its own; an attempt that is reported twice has the same id both times.
+worker may start an agent's span and another end it. A retry has a span of its own; an attempt that
+is reported twice has the same id both times.
 """
 
 from collections.abc import Generator

@@ -183,7 +183,6 @@ def _accepted(item: JsonObject) -> JsonObject:
 
 
 def _small(value: Any) -> Any:
-    """Return a value, or the beginning of its text if it is too large."""
     text = value if isinstance(value, str) else json.dumps(value, default=str)
     if len(text.encode(errors="replace")) <= LARGEST_FIELD_BYTES:
         return value
@@ -356,7 +355,6 @@ class BatchTraceProcessor(TracingProcessor):
                     self._changed.notify_all()
 
     def _is_due(self) -> bool:
-        """Wait until the queue is due; false after the shutdown, once the queue is empty."""
         with self._changed:
             # With an empty queue, sleep instead of waking up after every delay.
             self._changed.wait_for(lambda: self._is_over or self._waiting)

@@ -1,9 +1,8 @@
 """The trace processors of this process, isolated so that none disturbs a run.
 
-Each processor has a bounded queue and a thread. Whoever reports to it only adds to the queue. The
-ends of runs and of a program's traces wait for the thread for a moment, so that scripts and tests
-can read what their processor has received; a processor that needs longer is not waited for again
-until it has caught up.
+Whoever reports to a processor only adds to its queue. The ends of runs and of a program's traces
+wait for its thread for a moment, so that scripts and tests can read what it has received; one that
+needs longer is not waited for again until it has caught up.
 """
 
 import asyncio
@@ -173,7 +172,6 @@ class Receiver:
         self.is_late = False
 
     def _has_thread(self) -> bool:
-        """Start the thread if there is none; the caller holds the lock."""
         if self._thread is None:
             thread = threading.Thread(target=self._work, name="outlast-spans", daemon=True)
             try:
@@ -192,7 +190,6 @@ class Receiver:
                 logger.exception("A stage of a run could not be reported to %s", self.name)
 
     def _next(self) -> Report | None:
-        """Wait for the next report; None ends the thread."""
         with self._changed:
             self._current = None
             if not self._waiting:
@@ -335,7 +332,6 @@ class Registration:
         return {future: one for future, one in asked.items() if not future.done()}
 
     def _wait(self, asked: Asked, seconds: float) -> list[Receiver]:
-        """Wait for futures, and return the receivers that are late."""
         if _is_observer_thread():
             return []  # a processor would wait for itself
         futures.wait(asked, seconds)

@@ -1,7 +1,6 @@
 """Traces and spans that a program makes by hand, as tests of processors do, under the SDK's names.
 
-They report to one processor, in the caller's thread. Runs and the functions of tracing use `Trace`
-and `Span`.
+They report to one processor, in the caller's thread.
 """
 
 from contextvars import Token

@@ -70,7 +70,6 @@ class StageSpans:
                     trace.finish()
 
     def _span(self, scope: TraceScope, stage: Stage, receivers: Receivers) -> Span[Any] | None:
-        """Return the span of a stage, or None if tracing is off for this kind of stage."""
         parent_id: str | None = scope.inner_span_id
         error: SpanError | None = None
         if stage.kind == "question":
