@@ -1,9 +1,8 @@
 """The windows of this process's model calls, for readers in the process.
 
 A reader in the event loop of the call takes the text from here, in the provider's own pieces and
-without a heartbeat, which is billed in a cloud. Other readers see the heartbeats. When a call ends,
-its last events are not sent any more: they are here until they are taken, and readers elsewhere get
-the same text from the recorded reply.
+without a heartbeat, which is billed in a cloud. The last events of a call are here until they are
+taken; readers elsewhere get the same text from the recorded reply.
 """
 
 import asyncio
@@ -20,8 +19,7 @@ MOST_WINDOWS: Final = 32
 """The maximum number of kept windows of finished calls; the oldest is dropped first."""
 
 _LocalRun: TypeAlias = tuple[asyncio.AbstractEventLoop, str]
-"""A run in an event loop. Windows are not shared with other threads, which would see them halfway
-through a change."""
+"""A run in an event loop; another thread would see its window halfway through a change."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,4 @@
-"""Reads a model's stream from windows and the recorded reply, without gaps or repetition.
-
-Tracks what one reader has seen of one model call, and returns what is new: in the windows of
-`window.py`, which overlap, and in the reply, once it is in history.
-"""
+"""Reads a model's stream from windows and the recorded reply, without gaps or repetition."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,8 +12,7 @@ RESTARTED: Final = "outlast.attempt_restarted"
 """The type of the event that voids all earlier events of a model call; `attempt` is the new one."""
 
 GAP: Final = "outlast.gap"
-"""The type of the event for missed events; `missed` counts them. The rest of the attempt follows
-when the reply is recorded."""
+"""The type of the event for missed events, `missed` in number; the recorded reply has them."""
 
 FILLED: Final = "outlast.filled"
 """A key, with the value True, of events that fill a gap from the recorded reply."""
@@ -155,7 +150,6 @@ class DeltaReader:
         self._number = -1
 
     def _text(self, event: JsonObject) -> _Text:
-        """Return the seen beginning of the text that a delta belongs to."""
         return self._texts.setdefault(place_of(event), _Text())
 
     def _note(self, event: JsonObject) -> None:
@@ -176,12 +170,10 @@ class DeltaReader:
         self._number = number if isinstance(number, int) else self._number
 
     def _placed(self, output: Sequence[JsonObject]) -> Iterator[tuple[int, JsonObject]]:
-        """Yield the items with the indices under which they were seen; some may be missing."""
         for at, item in enumerate(output):
             yield self._places.get(str(item.get("id")), at), item
 
     def _contradict(self, whole: Sequence[JsonObject]) -> bool:
-        """Whether the recorded texts do not begin with the texts seen."""
         texts = {
             (delta_type, *place_of(event)[1:]): text
             for event in whole
@@ -215,8 +207,6 @@ class DeltaReader:
 
 @dataclass(frozen=True)
 class _Window:
-    """A window as received."""
-
     attempt: int
     first: int
     entries: list[JsonObject]
@@ -260,7 +250,6 @@ def _events_of(entry: JsonObject) -> Iterator[tuple[JsonObject, int | None]]:
 
 
 def _part_of(event: JsonObject) -> "_Begun":
-    """Return the part of an item that an event concerns, or the item's index."""
     _, item, content, summary, command = place_of(event)
     if "summary_index" in event:
         return item, "summary", summary

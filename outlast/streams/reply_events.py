@@ -137,7 +137,6 @@ def item_events(item: JsonObject, index: int, split: Split = whole) -> Iterator[
 
 
 def _commands(item: JsonObject) -> list[str]:
-    """Return the commands of a shell call; other items have none."""
     action = item.get("action")
     if item.get("type") != "shell_call" or not isinstance(action, dict):
         return []

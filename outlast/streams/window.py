@@ -1,7 +1,7 @@
 """A window on a model's stream, which travels in heartbeats and not in history.
 
-The worker keeps the newest events of the provider's stream in a window and sends the window with
-its heartbeats; the server shows the last heartbeat to clients. `delta_reader.py` reads windows.
+The worker keeps the newest events of the provider's stream in a window and sends it with its
+heartbeats; the server shows the last heartbeat to clients.
 
 Every event has a position in its stream. A delta counts as many positions as it has characters, any
 other event counts one, so a reader that has half of a delta knows which half.
@@ -39,8 +39,7 @@ _OF_RESPONSE = ("id", "object", "created_at", "model", "status")
 _NOT_SENT = frozenset({"delta", "obfuscation"})
 
 TextPlace: TypeAlias = tuple[str, int, int, int, int]
-"""A text or a sign of a stream: type of the event, and numbers of item, content, summary, command.
-"""
+"""A text or a sign of a stream: its event's type; numbers of item, content, summary, command."""
 
 _PARTS = ("output_index", "content_index", "summary_index", "command_index")
 
@@ -103,7 +102,6 @@ class DeltaWindow:
     """
 
     def __init__(self, *, effect: int, attempt: int, limit_bytes: int = BURST_BYTES) -> None:
-        """Create an empty window of at most `limit_bytes` as JSON; attempts count from 1."""
         self.effect = effect
         self._attempt = attempt
         self._usual = min(WINDOW_BYTES, limit_bytes)
