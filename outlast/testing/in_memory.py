@@ -1,7 +1,6 @@
 """A run without a server, with the same loop and the same effects.
 
-Function calls replace the workflow's activities, and nothing else differs, so a test of an agent
-covers the production code. Nothing is durable, and retries do not wait.
+Function calls replace the workflow's activities. Nothing is durable, and retries do not wait.
 """
 
 import asyncio
@@ -87,7 +86,6 @@ class MemoryRun:
         return self.state
 
     def _works(self) -> bool:
-        """Whether the run makes progress without a person."""
         waits = self.state.status == "waiting"
         return any(
             not (waits and effect.kind == "run_agent")

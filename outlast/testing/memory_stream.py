@@ -1,7 +1,4 @@
-"""Streams a run in memory.
-
-`RunResultStreaming` derives the events from the run's states, as for a run on a server.
-"""
+"""Streams a run in memory."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -50,8 +47,6 @@ def run_in_memory_streamed(
 
 
 class _MemorySource:
-    """Implements `outlast.client.read.streaming.RunSource`."""
-
     def __init__(self, open_run: Callable[[], MemoryRun]) -> None:
         self.client: Any = None
         self._open_run = open_run

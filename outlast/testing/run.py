@@ -1,7 +1,4 @@
-"""Runs agents like functions: `run_in_memory`, with the options of `Runner.run`.
-
-`in_memory.py` carries out the run's commands.
-"""
+"""Runs agents like functions: `run_in_memory`, with the options of `Runner.run`."""
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
@@ -32,8 +29,7 @@ from outlast.tracing.provider import join_current_trace
 from outlast.tracing.receivers import REGISTRATION
 
 Choice: TypeAlias = bool | str | Decision
-"""What is decided about a request: True approves, False rejects, a text rejects with a message. A
-`Decision` also edits, responds, or says who decides."""
+"""True approves, False rejects, a text rejects with a message, a `Decision` says any of them."""
 
 Decide: TypeAlias = Callable[[ApprovalRequest], Choice | Awaitable[Choice]]
 """A callback that decides requests."""
@@ -163,11 +159,7 @@ def worker_for(agent: Agent[Any], model: Model, context: object) -> WorkerDeps:
 
 
 def resumed(agent: Agent[Any], waiting: RunState, model: Model, context: object) -> MemoryRun:
-    """Return a waiting run with the decisions and input made since.
-
-    Raises:
-        UserError: the run waits on a server, or a nested run waits that this process does not have.
-    """
+    """Return a waiting run of this process with the decisions and input made since."""
     snapshot = waiting.snapshot
     if snapshot is None:
         raise UserError(

@@ -1,7 +1,4 @@
-"""Calls of built-in tools for a scripted model, with one function for each type of call.
-
-Function calls are in `scripted_model`.
-"""
+"""Calls of built-in tools for a scripted model, with one function for each type of call."""
 
 from collections.abc import Sequence
 

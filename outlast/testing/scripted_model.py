@@ -21,8 +21,7 @@ Reply: TypeAlias = Sequence[JsonObject]
 PlainStep: TypeAlias = (
     str | Reply | Exception | Callable[[ModelRequest], "Reply | Awaitable[Reply]"]
 )
-"""A text answer, the items of a reply, an error to raise, or a sync or async function of the
-request."""
+"""A text answer, the items of a reply, an error to raise, or a function of the request."""
 
 TOKENS = Usage(requests=1, input_tokens=10, output_tokens=5, total_tokens=15)
 """The default usage of a model call."""
@@ -188,7 +187,6 @@ class ScriptedModel:
             raise step.failure
 
     async def _play(self, request: ModelRequest) -> tuple[int, DirectedStep, Reply]:
-        """Wait as the next step requires, and return the call's number, the step and its reply."""
         self.requests.append(request)
         number = self.calls  # others may be called before this one is answered
         step = self._next_step()

@@ -39,7 +39,6 @@ class SocketFrame:
 
     Attributes:
         socket: the number of the connection, from 1.
-        sender: `client` or `server`.
         body: the JSON in the frame, or its text or bytes if they are no JSON.
         at_s: when, on the monotonic clock.
         size: the length of the frame in bytes.
@@ -127,7 +126,6 @@ class ServerSocket:
     """
 
     def __init__(self, connection: "ServerConnection", number: int, log: _FrameLog) -> None:
-        """Wrap a connection after its opening handshake."""
         self.number = number
         request = connection.request
         url = urlsplit(request.path if request is not None else "")
@@ -144,7 +142,6 @@ class ServerSocket:
         return self._connection.close_code is not None
 
     async def __aiter__(self) -> AsyncGenerator[Any]:
-        """Iterate over the JSON of the client's frames until the connection ends."""
         with suppress(SocketEnded):
             while True:
                 yield await self.receive()
@@ -196,7 +193,6 @@ class ServerSocket:
         )
 
     async def _break_at(self, kind: str | None, *, instead: bool) -> None:
-        """End the connection if that is planned for this frame."""
         planned = self._log.take_break(kind, instead=instead)
         if planned is not None:
             await self.close(planned.code, planned.reason)
@@ -214,7 +210,6 @@ class SocketServer:
     """
 
     def __init__(self) -> None:
-        """Create the server; it listens when it is entered."""
         self.sockets: list[ServerSocket] = []
         self._log = _FrameLog()
         self._refusals: deque[_Refusal] = deque()
@@ -344,7 +339,6 @@ class SocketServer:
         return [frame.body for frame in frames if kind in {None, frame.type}]
 
     def _opening(self, connection: "ServerConnection", request: "Request") -> "Response | None":
-        """Refuse an opening handshake if that is planned."""
         del request
         if not self._refusals:
             return None
