@@ -198,7 +198,6 @@ def _fields(arguments: str) -> JsonObject:
 
 
 def _actions(fields: JsonObject) -> list[JsonObject]:
-    """Return the actions of a call; newer models request several at once."""
     several: Json = fields.get("actions")
     if isinstance(several, list) and several:
         return cast("list[JsonObject]", several)

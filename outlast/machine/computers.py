@@ -81,12 +81,7 @@ class RunComputers:
     """The computers of one tool: one shared by all runs, or one per run."""
 
     def __init__(self, source: ComputerSource[Any], *, kept_for: timedelta = KEPT_FOR):
-        """Create a store of computers without making any.
-
-        Args:
-            source: the computer, or a callable or provider that makes one.
-            kept_for: how long an unused computer of a run is kept.
-        """
+        """Create a store of computers, each kept for a while unused, without making any."""
         self._source = source
         self._kept_for = kept_for
         self._kept: dict[str, _Kept] = {}

@@ -164,7 +164,6 @@ class ConfinedShell:
         return path
 
     def _words(self, command: str) -> list[str]:
-        """Return the program and its arguments."""
         if _SYNTAX.search(_QUOTED.sub(_expanded, command)):
             raise RefusedCommandError(
                 "No shell reads this command: there are no pipes, redirections, variables, "
@@ -246,7 +245,6 @@ def _text_of(output: IO[bytes]) -> str:
 
 
 async def _ended(process: subprocess.Popen[bytes], deadline: float) -> bool:
-    """Wait for a process; False if the deadline came first."""
     loop, over = asyncio.get_running_loop(), asyncio.Event()
     watched = os.pidfd_open(process.pid)
     loop.add_reader(watched, over.set)
@@ -262,7 +260,6 @@ async def _ended(process: subprocess.Popen[bytes], deadline: float) -> bool:
 
 
 async def _killed(process: subprocess.Popen[bytes]) -> None:
-    """End a process with everything that it has started."""
     # Not reaped yet, so that its id still is its group's.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)

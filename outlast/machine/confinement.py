@@ -133,11 +133,7 @@ class CannotConfineError(Exception):
 
 
 def check() -> None:
-    """Refuse a machine that cannot confine programs.
-
-    Raises:
-        CannotConfineError: it runs no Linux, an older one, or one without Landlock.
-    """
+    """Refuse a machine without Linux and Landlock, with a `CannotConfineError`."""
     if not sys.platform.startswith("linux") or platform.machine() not in _MACHINES:
         raise CannotConfineError(
             f"it needs Linux on x86_64 or aarch64, and this is {sys.platform} on "

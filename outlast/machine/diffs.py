@@ -81,7 +81,6 @@ def _line_break(text: str) -> str:
 
 
 def _rows(diff: str) -> list[str]:
-    """Return the lines of a diff, without an empty line after the final line break."""
     text = diff.replace("\r\n", "\n")
     return text.removesuffix("\n").split("\n") if text else []
 
@@ -128,7 +127,6 @@ def _with_rows(change: _Change) -> _Change:
 
 
 def _apply(lines: Sequence[str], changes: Sequence[_Change]) -> list[str]:
-    """Return the lines after all changes, which are applied from top to bottom."""
     result: list[str] = []
     done = 0
     for change in changes:

@@ -1,7 +1,4 @@
-"""The tool with which a model changes files on the machine of a worker.
-
-No file is touched here: users write the editors, with `apply_diff` for the texts.
-"""
+"""The tool with which a model changes files on the machine of a worker, through users' editors."""
 
 import json
 from collections.abc import Awaitable, Callable, Mapping

@@ -1,8 +1,4 @@
-"""Tools that run commands on the machine of a worker.
-
-The tools, the records of their executors, and the output for the model. Executors are the user's;
-no command runs here.
-"""
+"""Tools that run commands on the machine of a worker, through users' executors."""
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
@@ -358,7 +354,6 @@ def _is_list_of_texts(value: Json) -> bool:
 
 
 def _shell_output(result: object, requested: int | None) -> JsonObject:
-    """Return the fields of a call's output item: all output, within the limits."""
     if not isinstance(result, ShellResult):
         text = "" if result is None else str(result)
         done = ShellCommandOutput(stdout=text, outcome=ShellCallOutcome("exit", 0))
@@ -385,7 +380,6 @@ def _limit(outputs: Sequence[ShellCommandOutput], bound: int | None) -> list[Jso
 
 
 def _outcome(outcome: ShellCallOutcome) -> JsonObject:
-    """Return a command's outcome; without an exit code, it counts as success."""
     if outcome.type == "timeout":
         return {"type": "timeout"}
     return {"type": "exit", "exit_code": outcome.exit_code or 0}
