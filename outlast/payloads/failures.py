@@ -30,11 +30,8 @@ def failure_of_cause(
 ) -> EngineFailure:
     """Convert the error inside the SDK's wrapper to a failure record.
 
-    Args:
-        cause: the error.
-        nested: whether the error ended a nested run. Then an error that is neither an application
-            error, a time-out nor a cancellation gets no message.
-        shown: the text for an error without a message.
+    `nested` means that it ended a nested run: then an error that is neither an application error, a
+    time-out nor a cancellation gets no message. `shown` is the text for an error without a message.
     """
     match cause:
         case ApplicationError():

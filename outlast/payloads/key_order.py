@@ -1,7 +1,6 @@
 """Keeps the order of keys in JSON payloads; Temporal's own converter sorts them.
 
-A program may print a dict that went through a run, such as a guardrail's `output_info` or a context.
-It gets the keys in the order in which it wrote them, as it would without a server.
+A program may print a dict that went through a run, such as a guardrail's `output_info`.
 """
 
 import json
@@ -28,7 +27,6 @@ class OrderedPayloadConverter(CompositePayloadConverter):
     """Temporal's default payload converter, with the keys of JSON in their own order."""
 
     def __init__(self) -> None:
-        """Create the converter."""
         converters = DefaultPayloadConverter.default_encoding_payload_converters
         super().__init__(
             *(

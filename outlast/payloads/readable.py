@@ -122,8 +122,8 @@ async def values_of(
 ) -> tuple[Json | Unreadable, ...] | None:
     """Return the values in a list of arguments as the workflow's handlers get them.
 
-    A single argument is passed raw and decoded by `json_of`. The SDK decodes several arguments,
-    and drops the whole list if it fails: then the result is None.
+    A single argument is passed raw and decoded by `json_of`. The SDK decodes several arguments, and
+    drops the whole list if it fails: None.
     """
     decoded = await decode_payloads(converter, payloads)
     if len(decoded) == 1:
@@ -172,7 +172,6 @@ def _problem(payload: Payload) -> str:
 
 
 async def _decode_each(decode: Decode, payloads: Sequence[Payload]) -> list[Payload]:
-    """Decode payloads together, or one by one, replacing undecodable ones."""
     try:
         decoded = await decode(payloads)
         if decoded or not payloads:
@@ -207,8 +206,6 @@ def _warn_once(encoding: bytes, reason: str) -> None:
 
 
 class _Marking:
-    """Overrides a converter's decoding to replace undecodable payloads."""
-
     async def _decode_payload_sequence(self, payloads: Sequence[Payload]) -> list[Payload]:
         sent = sum(payload.ByteSize() for payload in payloads)
         decoded = await _decode_each(self._whole("_decode_payload_sequence"), payloads)
