@@ -1,8 +1,4 @@
-"""Stores for large content: adapters behind `outlast.ports.blobs`.
-
-`FileBlobStore` keeps blobs in a directory, `ObjectBlobStore` in a bucket of S3, Google Cloud
-Storage or Azure. `store_from_url` creates the store for a URL.
-"""
+"""Stores for large content: adapters behind `outlast.ports.blobs`."""
 
 from outlast.blobs.files import FileBlobStore
 from outlast.blobs.locations import (

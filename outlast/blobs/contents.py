@@ -66,10 +66,7 @@ class LargeContent:
     async def put_all(self, found: Contents, *, within: float | None = None) -> None:
         """Store blobs; call this before writing any record that refers to them.
 
-        Args:
-            found: the blobs.
-            within: how many seconds it may take; by default, `PATIENCE_SECONDS` and the time for
-                the size.
+        By default, it may take `PATIENCE_SECONDS` and the time for the size.
 
         Raises:
             StoreTimeout: the store does not answer in time.
@@ -100,13 +97,9 @@ class LargeContent:
     async def joined_all(
         self, values: Sequence[Json], *, words_for: Gone = "nothing"
     ) -> list[Json]:
-        """Return the values with their blobs' content inserted.
+        """Return the values with their blobs' content, or with words where that is gone for good.
 
         A value without blobs is returned as the same object.
-
-        Args:
-            values: the values.
-            words_for: which content is gone for good, so that words take its place.
 
         Raises:
             BlobNotFound: the store lacks a blob, or there is no store.
@@ -165,7 +158,6 @@ class LargeContent:
     async def _read(
         self, needed: Mapping[Address, int], words_for: Gone
     ) -> tuple[dict[Address, list[str]], dict[Address, str]]:
-        """Return the texts of blobs, from memory or from the store, and why others are gone."""
         content: dict[Address, list[str]] = {}
         gone: dict[Address, str] = {}
         with self._keeping:
@@ -225,7 +217,6 @@ class LargeContent:
 
 
 def _texts_in(data: bytes, key: str, *, parts: bool) -> list[str]:
-    """Return the texts in a blob."""
     if blobs.key_of(data) != key:
         raise BlobDamaged(f"The blob {key} is damaged: its bytes have changed.")
     try:
@@ -260,7 +251,6 @@ def _take_outcome(task: "asyncio.Future[Any]") -> None:
 
 
 async def _together(jobs: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Run all jobs concurrently; the first failure cancels the others."""
     tasks = [asyncio.create_task(job) for job in jobs]
     try:
         await asyncio.gather(*tasks)

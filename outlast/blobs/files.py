@@ -107,7 +107,6 @@ class FileBlobStore:
         return data
 
     def _path(self, key: str) -> Path:
-        """Return the path of a blob."""
         digest = key.removeprefix("sha256:")
         if len(digest) != DIGEST_LENGTH or not set(digest) <= set("0123456789abcdef"):
             raise BlobNotFound(f"{key!r} is not the key of a blob.")

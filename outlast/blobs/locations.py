@@ -62,10 +62,6 @@ _of_clients: WeakKeyDictionary[Client, LargeContent] = WeakKeyDictionary()
 def use_blob_store(client: Client, store: BlobStore) -> None:
     """Use a store for the large content of all runs that use a client.
 
-    Args:
-        client: a connected Temporal client.
-        store: the store.
-
     Raises:
         UserError: the value is not a blob store.
     """
@@ -81,10 +77,6 @@ def use_local_store(client: Client, directory: Path) -> None:
     A store configured in the environment takes precedence. With a payload codec, the directory is
     not used, because its files are not encrypted.
 
-    Args:
-        client: a client connected to the server.
-        directory: the directory of the blobs.
-
     Raises:
         UserError: the environment variable configures an invalid store.
     """
@@ -99,10 +91,7 @@ def use_local_store(client: Client, directory: Path) -> None:
 def large_content(store: BlobStore | None = None, *, client: Any = None) -> LargeContent:
     """Return the object that moves large content out of records and back.
 
-    Args:
-        store: the store; by default the client's, or else the store that `OUTLAST_BLOB_STORE`
-            configures, if any.
-        client: a connected Temporal client, which may have its own store.
+    Without a `store`, it uses the client's, or else the one of `OUTLAST_BLOB_STORE`, if any.
 
     Raises:
         UserError: the store or an environment variable is invalid.
