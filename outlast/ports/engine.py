@@ -33,11 +33,7 @@ class Serving(Protocol):
         ...
 
     def release(self, *, ended: bool) -> None:
-        """Stop waiting for a run that has ended or is waiting for reviewers.
-
-        Args:
-            ended: whether the run has ended; otherwise it is waiting for reviewers.
-        """
+        """Stop waiting for a run that has `ended`, or else is waiting for reviewers."""
         ...
 
 
@@ -46,11 +42,7 @@ class Engine(Protocol):
 
     @classmethod
     async def shared(cls) -> "Engine":
-        """Return the engine of the running event loop, created on the first call.
-
-        Raises:
-            ServerUnavailable: no server answers and none can be started.
-        """
+        """Return the engine of the running event loop, created on the first call."""
         ...
 
     @property
@@ -68,14 +60,7 @@ class Engine(Protocol):
     ) -> Serving:
         """Host a run in this process, at least while it is awaited.
 
-        Args:
-            agent: the run's agent; other runs may use another agent of the same name.
-            run_id: the id of the run.
-            context_type: the type of the run's context.
-            queue: the task queue of an existing run; None for a new run.
-
-        Raises:
-            UserError: the agent is invalid.
+        `queue` is the task queue of an existing run; None for a new run.
         """
         ...
 
@@ -105,15 +90,7 @@ async def pause_engine() -> None:
 
 
 def check_client(client: object, *, what: str) -> None:
-    """Raise an error if a value is not a connected Temporal client.
-
-    Args:
-        client: the value.
-        what: the argument's name for the message, such as "Runner: client=".
-
-    Raises:
-        UserError: the value is not a connected client.
-    """
+    """Refuse a value that is not a connected Temporal client; `what` names the argument."""
     if inspect.iscoroutine(client):
         client.close()  # prevents the "coroutine was never awaited" warning
     if client is None or isinstance(client, str | type) or inspect.isawaitable(client):

@@ -23,15 +23,7 @@ class LineageReader(Protocol):
     """Asks the server about executions."""
 
     async def __call__(self, workflow_id: str, execution_id: str) -> Lineage:
-        """Return the lineage of an execution.
-
-        Args:
-            workflow_id: its workflow id.
-            execution_id: its run id, in Temporal's words.
-
-        Raises:
-            ConnectionError: the server does not answer.
-        """
+        """Return the lineage of an execution; a `ConnectionError` if the server does not answer."""
         ...
 
 
@@ -40,8 +32,6 @@ class Execution:
     """The execution that scheduled an activity, as the server names it.
 
     Attributes:
-        namespace: its namespace.
-        workflow_id: its workflow id.
         execution_id: its run id, in Temporal's words.
     """
 
@@ -63,11 +53,7 @@ class WorkerIdentity:
     lineage: LineageReader | None = None
 
     async def lineage_of(self, execution: Execution) -> Lineage:
-        """Return the lineage of the execution that scheduled an activity.
-
-        Raises:
-            ConnectionError: the worker is not connected, or the server does not answer.
-        """
+        """Return the lineage of the execution that scheduled an activity."""
         if self.lineage is None:
             raise ConnectionError("The worker is not connected to a server yet.")
         return await self.lineage(execution.workflow_id, execution.execution_id)

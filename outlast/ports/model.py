@@ -109,7 +109,6 @@ class ModelResponse:
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        """Normalize the items; values that are no items are handled by the plan."""
         output: object = self.output
         if isinstance(output, list | tuple):
             items = [as_json(item) for item in cast("Sequence[object]", output)]
@@ -219,9 +218,7 @@ async def response_of_stream(
 ) -> ModelResponse:
     """Read the stream of `Model.stream_response` to its end, and return the response.
 
-    Args:
-        events: the stream; it is closed, whatever happens.
-        on_event: called with every event.
+    The stream is closed, whatever happens. `on_event` is called with every event.
 
     Raises:
         ModelError: the stream raised it, or ended without a response.

@@ -1,8 +1,4 @@
-"""Model calls with the SDK's arguments instead of one request record.
-
-Programs' own models may use that signature, and programs call our models with it. This module
-converts in both directions.
-"""
+"""Model calls with the SDK's arguments instead of one request record, in both directions."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from copy import deepcopy
@@ -156,11 +152,6 @@ def _only_record(args: Sequence[Any], kwargs: dict[str, Any]) -> ModelRequest | 
 
 
 def _request(args: Sequence[Any], kwargs: dict[str, Any]) -> ModelRequest:
-    """Return the request record of a call with arguments.
-
-    Raises:
-        TypeError: the arguments are not those of a model call.
-    """
     try:
         arguments = signature(model_request).bind(*args, **kwargs)
     except TypeError as error:

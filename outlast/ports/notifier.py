@@ -141,14 +141,7 @@ class Notifier(ABC):
 def notification(
     notice: Notice, run_id: str, *, execution: str = "", namespace: str = "default"
 ) -> Notification:
-    """Return the notification of a notice.
-
-    Args:
-        notice: the notice.
-        run_id: the workflow id of the run.
-        execution: the first run id of the run's execution chain.
-        namespace: the Temporal namespace of the run.
-    """
+    """Return the notification of a notice; `execution` is the first run id of the run's chain."""
     request = notice.request
     url = _run_url(run_id, namespace)
     if request is None:

@@ -66,7 +66,6 @@ class RunResponse(ModelResponse):
         return [deepcopy(as_input(held.value())) for held in self._held]
 
     def __eq__(self, other: object) -> bool:
-        """Compare the content, without creating the typed objects."""
         if not isinstance(other, RunResponse):
             return NotImplemented
         return self._content() == other._content()
@@ -78,7 +77,6 @@ class RunResponse(ModelResponse):
         return self.response_id, self.request_id, self.usage, written
 
     def __repr__(self) -> str:
-        """Show the fields under the name of the class that programs know."""
         names = ("output", "usage", "response_id", "request_id", "raw_usage")
         shown = (f"{name}={getattr(self, name)!r}" for name in names)
         return f"ModelResponse({', '.join(shown)})"
