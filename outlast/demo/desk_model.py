@@ -220,7 +220,6 @@ def _arguments(tool: str, talk: Talk) -> tuple[JsonObject, str]:
 
 
 def _amount(talk: Talk) -> float:
-    """Return the amount that the customer names, or else what was paid and is not refunded."""
     if named := _AMOUNT.search(talk.text):
         return float(named.group(1))
     invoice = answer_of(talk.outputs["look_up_invoice"]) or {}

@@ -57,7 +57,6 @@ class Feed:
     def __init__(
         self, client: Client, run_id: str, narrator: Narrator, *, patience: timedelta
     ) -> None:
-        """Prepare to follow the run; entering the context starts it."""
         self.state = LoopState()
         self._client = client
         self._run_id = run_id
@@ -67,13 +66,11 @@ class Feed:
         self._following: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        """Start to follow the run."""
         self._following = asyncio.create_task(self._follow())
         self._following.add_done_callback(lambda _: self._announce())
         return self
 
     async def __aexit__(self, *_error: object) -> None:
-        """Stop following the run."""
         if self._following is not None:
             self._following.cancel()
             await asyncio.wait({self._following})  # errors are raised elsewhere

@@ -46,8 +46,6 @@ class Deed:
     """A tool call with a side effect, according to both records.
 
     Attributes:
-        key: its idempotency key.
-        what: the call as one line of text.
         attempts: how many times a worker started it, according to the history.
         applied: how many times it happened, according to the shop.
         wanted: how many times it should have happened; None if its output does not say.
@@ -160,7 +158,6 @@ async def prove(client: Client, run_id: str, database: Path, message_ids: Sequen
 
 
 async def _read_run(client: Client, run_id: str) -> tuple[dict[int, RunTool], LoopState]:
-    """Replay the history, and return the tool calls that ran and the last state."""
     calls: dict[int, RunTool] = {}
     state = LoopState()
     async for progress in RunHandle(client, run_id).follow():
@@ -170,7 +167,6 @@ async def _read_run(client: Client, run_id: str) -> tuple[dict[int, RunTool], Lo
 
 
 async def _histories(client: Client, run_id: str) -> list[list[HistoryEvent]]:
-    """Return the run's histories, oldest first; only a long run has several."""
     described = await client.get_workflow_handle(run_id).describe()
     histories: list[list[HistoryEvent]] = []
     execution = described.raw_info.first_run_id

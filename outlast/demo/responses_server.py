@@ -90,12 +90,10 @@ class ResponsesServer:
         return f"http://{host!s}:{port}/v1"
 
     def __enter__(self) -> Self:
-        """Start to serve requests."""
         self._thread.start()
         return self
 
     def __exit__(self, *_exc: object) -> None:
-        """Stop serving; responses in progress are cut off when the process ends."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

@@ -29,8 +29,7 @@ HEARTBEAT = timedelta(seconds=5)
 """How soon Temporal detects a dead worker; the default is ten seconds."""
 
 SLOW = timedelta(seconds=3)
-"""How long a change by the first worker takes; the second half, after the commit, is for killing
-the worker."""
+"""How long the first worker takes for a change, half of it after the commit, to be killed in."""
 
 QUESTION = "Hi, I'm Mara. Where is my order A-17?"
 CHANGE = "Please send order A-18 to Neue Gasse 5, 01067 Dresden instead."
@@ -207,7 +206,6 @@ class Story:
         await self._answered(feed, handle)
 
     async def _go_on(self, feed: Feed, handle: RunHandle) -> None:
-        """Let the person speak as the customer for as long as they like."""
         if self.staff.speaks:
             self.narrator.scene("5. In your own words")
         while text := await self.staff.next_message():
@@ -232,7 +230,6 @@ class Story:
         self._message_ids.append((await handle.send(text)).id)
 
     async def _asked(self, feed: Feed, what: str) -> tuple[ApprovalRequest, ...]:
-        """Wait until the newest message has led to an approval request."""
         message = self._message_ids[-1]
         state = await feed.reach(
             f"request for a {what}",
@@ -276,7 +273,6 @@ class Story:
             await handle.approve(request, by=by)
 
     async def _take_over(self, feed: Feed, handle: RunHandle, request: ApprovalRequest) -> None:
-        """Let a human answer in the conversation, and give it back to the agent."""
         lead, asked = _person_for(request), self._message_ids[-1]
         name = lead.display
         self.narrator.note(
@@ -356,7 +352,6 @@ def _suggested(request: ApprovalRequest) -> Choice:
 
 
 def _person_for(request: ApprovalRequest) -> Person:
-    """Return somebody who may decide a request, and has not yet."""
     voters = {vote.decision.by for vote in request.votes}
     groups = {group for one in request.audiences for group in one.groups}
     for person in PEOPLE:
