@@ -135,11 +135,7 @@ def _user_data_dir() -> Path:
 
 
 def project_dir(start: Path | None = None) -> Path | None:
-    """Return the nearest directory with a `pyproject.toml`, or None.
-
-    Args:
-        start: where the search begins and goes up from; default: the current directory.
-    """
+    """Return the nearest directory with a `pyproject.toml`, at or above `start`; or None."""
     here = (start or Path.cwd()).resolve()
     return next((one for one in (here, *here.parents) if (one / PROJECT_FILE).is_file()), None)
 

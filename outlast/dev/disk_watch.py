@@ -79,7 +79,6 @@ class DiskWatch:
                 said_at = monotonic()
 
     def _outcome(self) -> str:
-        """Return what follows for runs; a full disk may end the server, too."""
         if running_server(self._path) is not None:
             return ", and runs continue"
         return "; the server has ended, and runs continue when it is started again"

@@ -286,7 +286,6 @@ class EmbeddedServer:
                 await process.end(now=True)
 
     async def _launch(self, home: DataDir, life: int) -> ServerInfo:
-        """Start the server and wait until it listens; retry if its port is taken."""
         # The server runs in another working directory, so a relative path would be wrong.
         cli = self._cli.expanduser().resolve() if self._cli else find_temporal_cli()
         attempts = 3 if 0 in (self._port, self._ui_port) else 1
