@@ -72,7 +72,6 @@ def _line(error: BaseException) -> str:
 
 
 def _is_worth_a_line(error: ApplicationError) -> bool:
-    """Whether this attempt is the first, or the fourth, eighth, sixteenth and so on of the wait."""
     attempt = activity.info().attempt
     return error.non_retryable or (attempt >= _FIRST_REPEATED and attempt & (attempt - 1) == 0)
 
@@ -93,7 +92,6 @@ def _line_of_timeout() -> str:
 
 
 def _log_line(what_happened: str, message: str, *, most: int, delay: timedelta | None) -> str:
-    """Return the line of an attempt, and when the next one follows; None for the last attempt."""
     info = activity.info()
     tries = f"attempt {info.attempt} of {most}" if most else f"attempt {info.attempt}"
     what = one_line(info.activity_type.removeprefix(names.TOOL_PREFIX))

@@ -13,11 +13,7 @@ _OFFLINE: Final = (
 
 
 async def places_of_models(registry: Registry, provider: ModelProvider) -> tuple[str, ...]:
-    """Check the models of all agents, and return where they are, each place once.
-
-    Raises:
-        UserError: a key is missing or refused, or a model is unknown.
-    """
+    """Check the models of all agents, and return where they are, each place once."""
     places: dict[str, None] = {}
     checked: set[int] = set()
     for name in registry.names:

@@ -221,8 +221,6 @@ class OutlastPlugin(SimplePlugin):
 
 
 class _Observed(Interceptor):
-    """Gives the worker's workflows what it lends them, and their current details."""
-
     def __init__(self, observer: StageSpans, identity: WorkerIdentity, state: WorkerState) -> None:
         self._observer = observer
         self._identity = identity
@@ -248,7 +246,6 @@ class _Observed(Interceptor):
 
 
 def _prepare_process() -> None:
-    """Set logs up, and refuse a weak identity key now, rather than every decision later."""
     wait_for_native_threads()
     log_failures_in_lines()
     try:
