@@ -41,7 +41,8 @@ from outlast.loop.events import (
     RequestClaimed,
     SignalUnreadable,
 )
-from outlast.loop.notices import Delivered, Undelivered, escalated_at
+from outlast.loop.notices import Delivered, Undelivered
+from outlast.loop.run_changes import escalated_at
 from outlast.loop.state import Ignored, LoopState
 from outlast.loop.values import Json, JsonObject
 from outlast.rendering import LONGEST_READ, cut

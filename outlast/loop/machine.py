@@ -107,7 +107,8 @@ from outlast.loop.events import (
     SignalUnreadable,
     TimePassed,
 )
-from outlast.loop.notices import Notice, notices
+from outlast.loop.news import notices
+from outlast.loop.notices import Notice
 from outlast.loop.problems import is_known, judged_at_ms
 from outlast.loop.revision import revised
 from outlast.loop.state import LoopState, Server, Step, is_being_checked, may_save, waits_for_people
@@ -281,10 +282,6 @@ def _news(before: LoopState, after: LoopState, event: Event) -> tuple[Notice, ..
     if not after.notifies or (ends and not after.notifies_later):
         return ()
     news = notices(before, after, event.at_ms)
-    waits = _waits_for_holder(after) and not _waits_for_holder(before)
-    if after.notifies_later and before.hold is not None and waits:
-        at_ms, by = event.at_ms, before.hold.by
-        news += (Notice(event="waiting", number=at_ms, by=by, at_ms=at_ms),)
     if not ends:
         return news
     still = _pending_or_answered(after, event)
@@ -295,11 +292,6 @@ def _news(before: LoopState, after: LoopState, event: Event) -> tuple[Notice, ..
         for notice in one.notices
     ]
     return (*stopped, *news)
-
-
-def _waits_for_holder(state: LoopState) -> bool:
-    """Whether the user waits for the person who has the conversation."""
-    return state.hold is not None and bool(state.inbox or state.question.answering)
 
 
 # --- What each event does -------------------------------------------------------------------------

@@ -62,7 +62,7 @@ from outlast.loop.events import (
     TimePassed,
 )
 from outlast.loop.items import INTERNAL_KINDS, Message, call_id_of
-from outlast.loop.notices import notices
+from outlast.loop.news import notices
 from outlast.loop.problems import line_problem
 from outlast.loop.state import CALL_KINDS, LoopState, has_message, visible_item_count
 from outlast.loop.stored import weight

@@ -14,7 +14,8 @@ from outlast.loop.approvals import (
     EscalationStep,
     Vote,
 )
-from outlast.loop.notices import ALL_EVENTS, Notice, NoticeEvent, notices
+from outlast.loop.news import notices
+from outlast.loop.notices import ALL_EVENTS, Notice, NoticeEvent
 from outlast.loop.state import Hold, LoopState
 
 LEADS = EscalationStep(after_ms=50, audience=Audience(groups=("leads",)))
