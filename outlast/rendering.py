@@ -213,7 +213,7 @@ def head(text: str, limit: int) -> str:
 
 # --- JSON and calls -----------------------------------------------------------------------------
 
-_DEEPEST = 100
+_DEEPEST = 100  # people read no deeper; the writer is recursive
 _LONGEST_NUMBER = 4_000
 """The maximum number of digits in a number; Python's own parser has a similar limit."""
 

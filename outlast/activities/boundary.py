@@ -40,7 +40,7 @@ from outlast.streams.call_windows import FinishedCall, call_windows
 from outlast.streams.window import DeltaWindow
 from outlast.tracing.current import CURRENT
 
-CLAIM_ATTEMPTS = 20
+CLAIM_ATTEMPTS = 20  # with the waits, five seconds: enough to move a run to another worker
 CLAIM_WAIT_SECONDS = 0.25
 
 RECORDING_SECONDS = 2.0
@@ -326,7 +326,7 @@ def _typed_errors(payload: JsonObject) -> Generator[None]:
         raise AttemptError(
             str(error), of=error, type=failures.INTERNAL, non_retryable=True
         ) from error
-    except Exception as error:
+    except Exception as error:  # a defect of ours or of a codec fails the attempt
         message = cut(f"The worker failed: {type(error).__name__}: {error}")
         again = is_retryable(error)
         raise AttemptError(

@@ -36,7 +36,7 @@ logger = get_logger(__name__)
 NO_STORE = LargeContent(None, threshold=blobs.NEVER)
 
 INLINE_BYTES = 500_000
-"""How much text a result may hold inline if every text is below the threshold."""
+"""How much text a result may hold inline if every text is small: a quarter of a payload's limit."""
 
 
 ATTEMPTS = 4
@@ -58,7 +58,7 @@ async def whole_request(
         return await _whole(worker, request, "missing" if is_last else "damaged")
     except EffectError:
         raise
-    except Exception as error:
+    except Exception as error:  # any store's error
         raise store_failure(error) from error
 
 

@@ -88,7 +88,7 @@ def user_code(what: str) -> Generator[None]:
         yield
     except EffectError:
         raise
-    except Exception as error:
+    except Exception as error:  # user code may raise anything
         raise of_user_code(what, error) from error
 
 

@@ -71,7 +71,7 @@ async def nested_events(
     try:
         yield stream
         await stream.drain()
-    except Exception:
+    except Exception:  # the callback gets what happened before the failure
         await stream.drain()
         raise
     finally:

@@ -6,7 +6,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from outlast.agents.converted_field import ConvertedField
 
-LONGEST_DURATION_TEXT: Final = 40
+LONGEST_DURATION_TEXT: Final = 40  # longer than any duration; bounds the search
 
 Default = TypeVar("Default", bound=timedelta | None)
 

@@ -207,7 +207,7 @@ class Registry:
         for resource in dict.fromkeys([*self.resources, *self._former]):
             try:
                 await resource.release()
-            except Exception:
+            except Exception:  # the others have to be closed, too
                 kind = type(resource).__name__
                 logger.exception("%s %r could not be closed", kind, resource.name)
 

@@ -52,7 +52,7 @@ def store_from_url(url: str) -> BlobStore:
         ) from None
     try:
         return ObjectBlobStore(from_url(url))
-    except Exception as error:
+    except Exception as error:  # the exceptions of obstore's providers have no common class
         raise UserError(f"The blob store {url!r} cannot be opened: {error}") from error
 
 

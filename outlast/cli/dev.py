@@ -24,8 +24,8 @@ from outlast.rendering import command
 if TYPE_CHECKING:
     from outlast.dev import EmbeddedServer
 
-DEFAULT_PORT = 7233
-DEFAULT_UI_PORT = 8233
+DEFAULT_PORT = 7233  # Temporal's own
+DEFAULT_UI_PORT = 8233  # likewise
 
 _LIFE_CHECK_SECONDS = 2.0
 

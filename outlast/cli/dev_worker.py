@@ -21,7 +21,7 @@ STOP_SECONDS: Final = 5.0
 """How long workers may take to end after Ctrl-C before they are killed."""
 
 _ERROR: Final = "error: "
-_LONGEST_LINE: Final = 1024 * 1024
+_LONGEST_LINE: Final = 1024 * 1024  # asyncio cannot read a longer one; its default is 64 kB
 _DEBUG: Final = " Add --debug to see where."
 
 

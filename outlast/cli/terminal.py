@@ -41,11 +41,11 @@ Row: TypeAlias = Sequence[Cell]
 SPINNER_AFTER = timedelta(seconds=0.5)
 """The wait after which the spinner appears."""
 
-_PIPED_WIDTH = 200
+_PIPED_WIDTH = 200  # in a pipe, lines are for grep and must not wrap
 _FORMULA = re.compile("""(?:^|;)[\\s"']*(?=[=+@\\-\uff1d\uff0b\uff20\uff0d])""")
 """Where a formula would begin; some spreadsheets also split lines at semicolons."""
 
-_NO_BOUND = 10_000
+_NO_BOUND = 10_000  # wider than any table
 _FRAMES_PER_SECOND = 12
 _ROOM_ABOVE = 4
 """The number of screen lines that a growing text leaves free."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from outlast.worker import AgentWorker, AgentWorkerConfig
 
-_READY_POLL_SECONDS = 0.02
+_READY_POLL_SECONDS = 0.02  # `outlast dev` waits for it after each save
 _GRACE = timedelta(seconds=DEFAULT_GRACE_SECONDS)
 _AFTER_GRACE = timedelta(seconds=15)
 """How long a worker without a parent may take to end when its grace is over."""

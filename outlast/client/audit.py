@@ -73,7 +73,7 @@ READ_AT_ONCE: Final = 8
 LONGEST_TEXT: Final = 1_000
 """The most characters of a text in a record: anybody may send a signal of any length."""
 
-MOST_RUNS: Final = 1_000
+MOST_RUNS: Final = 1_000  # each run's history is read
 
 TOO_FAST_SECONDS: Final = 3
 """A decision that takes less was hardly read."""

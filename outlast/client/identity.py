@@ -40,8 +40,8 @@ DEFAULT_ALGORITHMS: Final = ("RS256", "ES256", "PS256", "EdDSA")
 LONGEST_NAME: Final = 256
 """The most characters of a person's or a group's name."""
 
-MOST_GROUPS: Final = 1_000
-LONGEST_TOKEN: Final = 32_000
+MOST_GROUPS: Final = 1_000  # they are part of each decision in the history
+LONGEST_TOKEN: Final = 32_000  # longer than the headers that web servers accept
 
 _ALGORITHMS: Final = frozenset(
     f"{family}{bits}" for family in ("HS", "RS", "ES", "PS") for bits in (256, 384, 512)

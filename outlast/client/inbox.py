@@ -36,7 +36,7 @@ LARGEST_PAGE: Final = 1_000
 AT_ONCE: Final = 8
 """How many runs are read or decided at a time."""
 
-SHORTEST_POLL: Final = timedelta(seconds=0.1)
+SHORTEST_POLL: Final = timedelta(seconds=0.1)  # visibility lags behind by more
 
 _APPROVAL_OF: Final = "approval of "
 _HELD_BY: Final = "person: "

@@ -41,7 +41,7 @@ __all__ = [
 OWNER_KEY = "outlast_data_dir"
 """The key of a namespace's data that names the data directory of its server."""
 
-_RETENTION = timedelta(days=30)
+_RETENTION = timedelta(days=30)  # to look at runs of last week
 _PORT_TAKEN = "address already in use"
 
 

@@ -132,7 +132,7 @@ class LocalEngine:
             client = await connect(server.address, server.info.namespace)
             use_local_store(client, default_blob_dir())
             return cls(client, server)
-        except BaseException:
+        except BaseException:  # also cancelled: nobody else would stop it
             await server.stop()
             raise
 
@@ -196,14 +196,14 @@ class LocalEngine:
             return None
         try:
             local_worker = LocalWorker(self.client, claim, agent, is_own=is_own)
-        except BaseException:
+        except BaseException:  # another process may then host the queue
             claim.release()
             raise
         self._local_workers[queue] = local_worker
         try:
             # If the caller is cancelled, the worker starts anyway, and the next caller finds it.
             await asyncio.shield(asyncio.ensure_future(local_worker.start()))
-        except Exception:
+        except Exception:  # not a cancellation: the worker starts anyway
             del self._local_workers[queue]
             claim.release()
             raise
@@ -223,7 +223,7 @@ class LocalEngine:
             except UserError:  # the agent is invalid, so a retry cannot help
                 logger.exception("the queue %r cannot be hosted here", run.queue)
                 return
-            except Exception:
+            except Exception:  # the server may be away; the run waits, and it is tried again
                 logger.exception("the queue %r cannot be hosted here yet", run.queue)
                 pause = LOOK_AGAIN_AFTER_ERROR_SECONDS
             await asyncio.sleep(pause)
@@ -263,7 +263,7 @@ class LocalEngine:
                 await local_worker.stop(
                     for_good=local_worker.is_own and not self._program.is_script
                 )
-            except Exception:
+            except Exception:  # the program goes on without this worker
                 logger.exception("the worker of %r could not be stopped", local_worker.queue)
 
     async def _has_runs(self, local_worker: LocalWorker) -> bool:

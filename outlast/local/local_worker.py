@@ -22,7 +22,7 @@ from outlast.local.queues import QueueClaim
 from outlast.local.run_definitions import RunDefinitions
 from outlast.worker.agent_worker import AgentWorker
 
-GRACE = timedelta(seconds=1)
+GRACE = timedelta(seconds=1)  # a script has to end; what still runs is tried again later
 
 FAREWELL_SECONDS = 2.0
 """How long a worker that stops waits for a server that is gone; its core would wait for 30 s."""

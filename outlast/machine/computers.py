@@ -169,7 +169,7 @@ class RunComputers:
             return
         try:
             await call(source.dispose, run_context=kept.context, computer=kept.computer)
-        except Exception:
+        except Exception:  # user code, which nobody awaits
             logger.exception(
                 "the computer of the run %r could not be disposed of", kept.context.run_id
             )

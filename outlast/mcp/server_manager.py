@@ -141,7 +141,7 @@ class MCPServerManager:
         before = set(self._open)
         try:
             return await self._connect(self._servers)
-        except BaseException:
+        except BaseException:  # also cancelled: what this call opened is closed
             for server in reversed(self._servers):
                 if server in self._held - before:
                     await self._disconnect(server)
@@ -204,7 +204,7 @@ class MCPServerManager:
             if not self.suppress_cancelled_error or _is_cancelled():
                 raise
             logger.warning("the connection to the MCP server %r was cancelled", server.name)
-        except Exception as error:
+        except Exception as error:  # kept in `errors`; a server may be the user's
             self.errors[server] = error
             if self.strict:
                 raise
@@ -221,7 +221,7 @@ class MCPServerManager:
             if not self.suppress_cancelled_error or _is_cancelled():
                 raise
             logger.warning("the cleanup of the MCP server %r was cancelled", server.name)
-        except Exception:
+        except Exception:  # the other servers have to be closed, too
             logger.exception("the MCP server %r could not be disconnected", server.name)
         finally:
             if (keeper := self._keepers.pop(server, None)) is not None:

@@ -27,8 +27,8 @@ from outlast.mcp.options import MessageHandler
 HttpClientFactory: TypeAlias = Callable[..., httpx2.AsyncClient]
 """Called with headers=, timeout= and auth=; returns the HTTP client to use."""
 
-HTTP_TIMEOUT_SECONDS = 5.0
-READ_TIMEOUT_SECONDS = 300.0
+HTTP_TIMEOUT_SECONDS = 5.0  # as in the SDK
+READ_TIMEOUT_SECONDS = 300.0  # likewise: a call may take minutes
 
 
 class MCPServerStdioParams(TypedDict, total=False):

@@ -11,8 +11,8 @@ from outlast.loop.notices import Notice
 from outlast.notifications.requests import Requests
 from outlast.ports.notifier import DigestNotice, DigestNotifier, NotifierRejected, notification
 
-SHORTEST_PERIOD: Final = timedelta(minutes=1)
-ATTEMPTS: Final = 5
+SHORTEST_PERIOD: Final = timedelta(minutes=1)  # more often, each request is a message by itself
+ATTEMPTS: Final = 5  # within half a period; the next digest lists the same
 _FIRST_WAIT: Final = 1.0
 
 logger = get_logger(__name__)

@@ -20,7 +20,7 @@ from outlast.notifications.requests import RequestRef
 from outlast.notifications.signatures import check_secret, hmac_hex, is_equal
 
 PARAMETER: Final = "token"
-LONGEST_TOKEN: Final = 8_000
+LONGEST_TOKEN: Final = 8_000  # servers refuse longer addresses; bounds the parsing
 
 _PURPOSE: Final = b"outlast decision link 1\n"
 """Keeps signatures of links apart from others with the same key."""

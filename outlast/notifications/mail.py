@@ -37,7 +37,7 @@ Security: TypeAlias = Literal["starttls", "tls", "none"]
 
 _ADDRESS: Final = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9.-]{1,253}")
 _RISKS: Final[tuple[Risk, ...]] = ("low", "medium", "high")
-_LONGEST_SUBJECT: Final = 150
+_LONGEST_SUBJECT: Final = 150  # mail programs show no more
 _SMTP_SECONDS: Final = 10.0
 
 
@@ -258,7 +258,7 @@ class _Server:
         else:
             server = smtplib.SMTP(self.host, self.port, timeout=_SMTP_SECONDS)
         try:
-            if self.security == "starttls":
+            if self.security == "starttls":  # before the password is sent
                 server.starttls(context=self._certificates())
             if self.username is not None:
                 server.login(self.username, self.password or "")

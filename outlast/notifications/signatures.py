@@ -16,7 +16,7 @@ TOLERANCE: Final = timedelta(minutes=5)
 SHORTEST_SECRET: Final = 16
 """The fewest characters of a secret."""
 
-_LONGEST_TIMESTAMP = 20
+_LONGEST_TIMESTAMP = 20  # a longer one is no time; bounds the parsing
 
 
 def hmac_hex(secret: str, message: bytes) -> str:

@@ -22,7 +22,7 @@ _CHANNEL: Final = re.compile(r"[CDG][A-Z0-9]{2,}")
 _PAGES: Final = 10
 """The most pages of 200 messages to search in a channel."""
 
-_MOST_KEPT: Final = 1_000
+_MOST_KEPT: Final = 1_000  # an older message is found again in the channel
 _SLACK_SECONDS: Final = 120
 """How far the clocks of Slack and the Temporal server may differ."""
 

@@ -37,7 +37,7 @@ ORIGINAL_ENCODING: Final = "original-encoding"
 SENT_BYTES: Final = "sent-bytes"
 """The metadata key on a large decoded payload that holds its size as sent."""
 
-LARGE_BYTES: Final = 500_000
+LARGE_BYTES: Final = 500_000  # below, the size as sent does not matter to a history
 
 JSON_TYPES: Final = (dict, list, str, int, float, bool, type(None))
 
@@ -177,7 +177,7 @@ async def _decode_each(decode: Decode, payloads: Sequence[Payload]) -> list[Payl
         if decoded or not payloads:
             return decoded
         reason = "nothing came of it"
-    except Exception as error:
+    except Exception as error:  # a codec is user code
         if is_outage(error):
             raise
         reason = type(error).__name__

@@ -29,7 +29,7 @@ KEY_FILE: Final = "identity.key"
 """The file with the key of a project: its command line, clients and workers use it."""
 
 _SERVER_FILE: Final = "server.json"
-_RESTART_SECONDS: Final = 15.0
+_RESTART_SECONDS: Final = 15.0  # an embedded server has its address within this
 _LOOK_SECONDS: Final = 0.05
 
 _REFUSED: Final = frozenset(

@@ -31,7 +31,7 @@ from outlast.loop.values import JsonObject
 
 logger = get_logger(__name__)
 
-CLOSING_ATTEMPTS = 20
+CLOSING_ATTEMPTS = 20  # with the waits, five seconds
 CLOSING_WAIT_SECONDS = 0.25
 """A line may be closed before a worker has begun its activity: closing is tried again."""
 

@@ -152,7 +152,7 @@ class RealtimeSession(RealtimeModelListener):
         self._model.add_listener(self)
         try:
             await line.open()
-        except BaseException as error:
+        except BaseException as error:  # also cancelled: the run must not wait for this line
             self._model.remove_listener(self)
             self._ended = True
             await self._run.leave(line.state)

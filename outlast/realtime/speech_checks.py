@@ -53,7 +53,7 @@ async def tripped(
     for guardrail in guardrails:
         try:
             result = await guardrail.run(context, agent, text)
-        except Exception:
+        except Exception:  # user code must not end a call
             name = guardrail.get_name()
             logger.exception("the output guardrail %r failed on a call and is skipped", name)
             continue

@@ -212,7 +212,7 @@ class ScriptedRealtimeModel(ListenedModel):
         self.connected, self.closed = True, False
         try:
             await self.emit(*self._connect_events)
-        except BaseException:
+        except BaseException:  # also cancelled: it is not connected then
             self.connected, self.closed = False, True
             raise
 

@@ -30,7 +30,7 @@ KIND = "sqlite"
 BUSY_TIMEOUT_SECONDS = 30.0
 """How long to wait for other writers, which need only milliseconds each."""
 
-BUSY_RETRY_SECONDS = 0.02
+BUSY_RETRY_SECONDS = 0.02  # writers need only milliseconds each
 
 
 class SessionClosedError(UserError, RuntimeError):
@@ -311,7 +311,7 @@ def transaction(connection: sqlite3.Connection) -> Generator[None]:
     try:
         yield
         connection.execute("COMMIT")
-    except BaseException:
+    except BaseException:  # also interrupted: nothing is left half done
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise

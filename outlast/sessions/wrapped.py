@@ -45,7 +45,7 @@ async def replace_items(session: Session, old: Sequence[Any], new: Sequence[Any]
         await session.clear_session()
         is_empty = True
         await session.add_items([*new, *current[len(old) :]])
-    except BaseException:
+    except BaseException:  # also cancelled: the session may be empty now
         await _finished(_put_back(session, current, again=is_empty))
         raise
     return True

@@ -186,7 +186,7 @@ class Receiver:
         while (report := self._next()) is not None:
             try:
                 report()
-            except Exception:
+            except Exception:  # an observer; the thread serves later reports
                 logger.exception("A stage of a run could not be reported to %s", self.name)
 
     def _next(self) -> Report | None:

@@ -19,7 +19,7 @@ from outlast.contract import failures, names
 
 _LOGGER: Final = "temporalio.activity"
 
-_FIRST_REPEATED: Final = 4
+_FIRST_REPEATED: Final = 4  # the first line is at once; those of a wait of hours get rarer
 
 
 def log_failures_in_lines() -> None:

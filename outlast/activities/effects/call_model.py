@@ -419,7 +419,7 @@ def _model_of(invocation: Invocation) -> tuple[Model, str]:
         found = cast("object", provider.get_model(model))
     except ModelError as error:
         raise of_model(error) from error
-    except Exception as error:
+    except Exception as error:  # a provider may be the user's
         raise of_user_code(f"The model provider, asked for {model!r},", error) from error
     if not callable(getattr(found, "get_response", None)):
         message = (

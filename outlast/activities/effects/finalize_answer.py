@@ -143,7 +143,7 @@ async def _finalize(
         nested = _nested_result(invocation, invocation.parent_call, output.value, request)
         try:
             text = str(await call(tool.custom_output_extractor, nested))
-        except Exception as error:
+        except Exception as error:  # user code
             if tool.failure_error_function and (is_last or not is_retryable(error)):
                 read = await _failure_output(invocation, invocation.parent_call, error)
                 return replace(read, results=(*records, *read.results))
@@ -253,7 +253,7 @@ async def _call_error_handler(
         schema = output_schema_of(invocation.agent.output_type)
         written = write_output(schema, result.final_output)
         value = read_output(schema, written)
-    except Exception as error:
+    except Exception as error:  # a schema may be the user's own class
         raise EffectError(
             failures.USER_ERROR, f"{what} returned no valid answer: {error}", retryable=False
         ) from error

@@ -119,6 +119,7 @@ class _Round:
     ) -> NotifierUnavailable | None:
         """Deliver the remaining notices, and return the error that stopped the notifier."""
         failed: NotifierUnavailable | None = None
+        # In order: a reminder must not arrive before its request.
         for at, (notice, message) in enumerate(pending):
             if at < self._done.get(notifier.name, 0):
                 continue

@@ -31,6 +31,6 @@ async def offload_items(
     made = blobs.offload(request.items, request.effect.start, content.threshold, found)
     try:
         await content.put_all(found)
-    except Exception as error:
+    except Exception as error:  # any store's error
         raise store_failure(error) from error
     return made

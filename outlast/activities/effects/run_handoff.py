@@ -78,7 +78,7 @@ async def _handed_over(
     bound = asyncio.timeout(bound_seconds)
     try:
         async with bound:
-            target = await _target(invocation, entry, effect)
+            target = await _target(invocation, entry, effect)  # first: hooks and filter get it
             what = f"A hook of {effect.name!r} of agent {effect.agent!r}"
             await call_hooks(
                 HookCall(
@@ -96,7 +96,7 @@ async def _handed_over(
             edit = None
             if effect.input_length is not None:
                 edit = await _edit(invocation, entry, effect, items, target)
-    except Exception as error:
+    except Exception as error:  # `what` is user code
         if bound.expired():
             message = f"{what} took longer than {bound_seconds:g} s."
             raise EffectError(failures.USER_ERROR, message, retryable=True) from error

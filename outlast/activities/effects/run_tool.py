@@ -164,6 +164,7 @@ async def _run_attempt(worker: WorkerDeps, request: RunTool, made: Attempt) -> T
         return _missing_tool_output(request, made, away)
     invocation = Invocation.of(worker, request, tool.context_type)
     reading = _Reading(tool, request.arguments)
+    # First: guardrails, hooks and validators of the call are user code, which may have effects.
     stopped = await _stopped(reading, invocation, request, made)
     if stopped is not None:
         return stopped
@@ -207,7 +208,7 @@ async def _call_tool(this: _Attempt) -> ToolResult:
             await call_hooks(
                 *invocation.hook_calls("on_tool_start", context, invocation.agent, tool)
             )
-            this.changes = this.borrower.changes(context)
+            this.changes = this.borrower.changes(context)  # they stay if the call fails
     except Exception as error:  # noqa: BLE001  a guardrail or hook that raises ends the run
         return _run_failure(this, f"A guardrail or hook of the tool {tool.name!r}", error)
     return await _finish(this, await _invoke(this))
@@ -431,7 +432,7 @@ async def _handle_timeout(this: _Attempt, error: ToolTimeoutError) -> ToolResult
         what = f"timeout_error_function of {tool.name!r}"
         try:
             text: object = await call(tool.timeout_error_function, this.context, error)
-        except Exception as second:
+        except Exception as second:  # user code
             raise _of_words(what, second) from second
         return ToolResult(output=_shorten(str(text)), failed=True)
     return await _handle_failure(this, error)
@@ -477,7 +478,7 @@ async def _failure_output(this: _Attempt, error: Exception, failure: Failure) ->
     function = this.tool.failure_error_function or default_tool_error
     try:
         output_text: object = await call(function, this.context, error)
-    except Exception as second:
+    except Exception as second:  # user code
         what = f"failure_error_function of {this.tool.name!r}"
         raise _of_words(what, second) from second
     if output_text is None:

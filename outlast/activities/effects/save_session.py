@@ -53,7 +53,7 @@ async def save_session(
     try:
         is_lost = call.follows and await has_lost_items(session)
         await save_items(session, key, rows, attempt=attempt.number)
-    except Exception as error:
+    except Exception as error:  # a session may be the user's
         failed = of_user_code(session_label(session), error)
         failed.attempts = None  # a database may be unavailable for longer than other user code
         raise failed from error
@@ -77,7 +77,7 @@ async def _compact(session: Session, rows: Sequence[JsonObject]) -> None:
     try:
         async with asyncio.timeout(LONGEST_COMPACTION_SECONDS):
             await session.run_compaction({})
-    except Exception:
+    except Exception:  # the items are saved: the next answer tries again
         logger.exception("%s was not compacted; it keeps all of its items", session_label(session))
 
 

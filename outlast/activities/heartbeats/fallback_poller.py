@@ -26,7 +26,7 @@ KEPT_SECONDS: Final = 10.0
 BEGIN_SECONDS: Final = 1.0
 """How long a cancellation waits for its attempt, which another thread may still hand over."""
 
-BEGIN_LOOK_SECONDS: Final = 0.01
+BEGIN_LOOK_SECONDS: Final = 0.01  # a cancelled attempt must not run on for long
 
 logger = get_logger(__name__)
 

@@ -76,7 +76,7 @@ async def _answer(
     except SystemExit as error:  # would end the worker's task, and be retried for ever
         message = f"{what} raised SystemExit: {error}"
         raise mistake(message) from error
-    except Exception as error:
+    except Exception as error:  # a model may be the user's
         raise of_user_code(what, error) from error
     if isinstance(answer, ModelResponse) and isinstance(cast("object", answer.usage), AnyUsage):
         return answer

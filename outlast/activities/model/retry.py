@@ -82,7 +82,7 @@ async def _own_advice(error: EffectError, attempt: FailedAttempt) -> ModelRetryA
     )
     try:
         advice: object = await call(ask, request)
-    except Exception:
+    except Exception:  # the failure of the call counts, not that of the advice
         logger.exception("get_retry_advice of a model failed; the engine's rule applies")
         return None
     if not isinstance(advice, ModelRetryAdvice):
@@ -120,7 +120,7 @@ async def _ask_policy(
     )
     try:
         decision = await decision_of(policy, context)
-    except Exception:
+    except Exception:  # likewise
         logger.exception("a retry policy failed; the engine's rule applies")
         return
     error.retryable = decision.retry

@@ -48,7 +48,7 @@ async def list_mcp_tools(invocation: Invocation, *, attempt: int = 1, attempts: 
     async def ask(server: MCPServer, context: Any, of: Any) -> list[Any] | None:
         try:
             return await traced_listing(server, context, of)
-        except Exception as error:
+        except Exception as error:  # `_attempts_for` knows which are the server's
             most = _attempts_for(error, attempts)
             if most is None:
                 raise

@@ -63,7 +63,7 @@ from outlast.loop.values import Failure, Json, JsonObject
 
 logger = get_logger(__name__)
 
-LONGEST_FAST = timedelta(seconds=5)
+LONGEST_FAST = timedelta(seconds=5)  # half of what the server gives a workflow task
 
 LARGEST_REPLY_BYTES = 1_000_000
 """The size of a reply as JSON: far beyond any model's, and below the limit of a record."""

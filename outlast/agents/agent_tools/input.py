@@ -32,7 +32,7 @@ StructuredToolInputBuilder: TypeAlias = Callable[
 ]
 """A function called with (options) that builds a nested run's input."""
 
-_KEPT_ADAPTERS = 256
+_KEPT_ADAPTERS = 256  # types are few; those that a program makes in a loop must not pile up
 
 TEXT_ONLY: JsonObject = {
     "type": "object",

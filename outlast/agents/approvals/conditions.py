@@ -18,8 +18,8 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from outlast.agents.errors import UserError
 
-LONGEST: Final = 1_000
-DEEPEST: Final = 30
+LONGEST: Final = 1_000  # people have to be able to read it
+DEEPEST: Final = 30  # the reader is recursive
 
 _TOKEN = re.compile(
     r"""\s*(?:

@@ -53,7 +53,7 @@ WITHOUT_ARGUMENTS: Final[tuple[DecisionType, ...]] = ("approve", "reject")
 ANSWER_DECISIONS: Final[tuple[DecisionType, ...]] = ("approve", "reject", "respond")
 """The decisions about an answer; `respond` puts a person's own answer in its place."""
 
-LONGEST_WAIT: Final = timedelta(days=3650)
+LONGEST_WAIT: Final = timedelta(days=3650)  # more is a mistake
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -51,7 +51,7 @@ from outlast.loop.values import JsonObject
 
 ENVIRONMENT_VARIABLE: Final = "OUTLAST_APPROVALS"
 
-LARGEST_BYTES: Final = 1_000_000
+LARGEST_BYTES: Final = 1_000_000  # a larger one is no file of policies
 
 PointKind: TypeAlias = Literal["tool", "handoff", "answer"]
 Key: TypeAlias = tuple[PointKind, str, str]

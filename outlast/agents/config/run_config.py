@@ -258,8 +258,8 @@ _ARGUMENTS_OF_RUN = frozenset({
     "max_turns", "previous_response_id", "session",
 })  # fmt: skip
 
-SHORTEST_STREAM_INTERVAL = timedelta(milliseconds=20)
-LONGEST_STREAM_INTERVAL = timedelta(minutes=1)
+SHORTEST_STREAM_INTERVAL = timedelta(milliseconds=20)  # workers hold heartbeats back for this long
+LONGEST_STREAM_INTERVAL = timedelta(minutes=1)  # slower is not streamed
 
 
 def check_run_config(config: RunConfig) -> None:

@@ -274,7 +274,7 @@ class _Encoder:
 def _written_by(own: _Serializer, value: Any, path: ValuePath) -> Any:
     try:
         return own.write(value)
-    except Exception as error:
+    except Exception as error:  # the program's own function
         raise UserError(
             f"{_place(path)}, a {own.kind.__name__}, cannot be written: "
             f"register_context_type(write=...) raised {error!r}."

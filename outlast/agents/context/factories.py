@@ -101,7 +101,7 @@ async def _call_factory(
         raise UserError(
             f"AgentWorker({place}) did not return within {PATIENCE_SECONDS:g} seconds."
         ) from None
-    except Exception as error:
+    except Exception as error:  # a factory is user code
         kind = type(error).__name__
         raise UserError(f"AgentWorker({place}) raised {kind}: {error}") from error
 
@@ -109,7 +109,7 @@ async def _call_factory(
 async def _close(stack: AsyncExitStack) -> None:
     try:
         await stack.aclose()
-    except Exception:
+    except Exception:  # the worker has to stop, and other factories to close
         logger.exception("A factory of AgentWorker(context=...) failed while it was closed")
 
 

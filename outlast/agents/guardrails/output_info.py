@@ -18,9 +18,9 @@ from outlast.agents.schemas.agent_output import write_output
 from outlast.agents.schemas.output_type import adapter_of
 from outlast.loop.values import Json
 
-LONGEST_REPR: Final = 1_000
+LONGEST_REPR: Final = 1_000  # it is only for people to read
 
-_KEPT_ADAPTERS: Final = 64
+_KEPT_ADAPTERS: Final = 64  # a program has a few such types
 
 _returned: "WeakValueDictionary[str, type[Any]]" = WeakValueDictionary()
 """The classes that guardrails of this process have returned, by name."""

@@ -101,7 +101,7 @@ async def _passes(tool: Any, tool_filter: ToolFilterCallable, context: ToolFilte
     try:
         # The callable gets a copy, because the server may cache the list for the next agent.
         return bool(await call(tool_filter, context, tool.model_copy(deep=True)))
-    except Exception:
+    except Exception:  # user code; a tool that it may forbid is not offered
         logger.exception(
             "tool_filter of the MCP server %r failed for %r: the tool is left out",
             context.server_name,

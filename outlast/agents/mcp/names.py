@@ -11,7 +11,7 @@ from outlast.agents.tools.definition import check_tool_name
 LONGEST = 64
 """The maximum number of characters of a tool's name."""
 
-_HASH_LENGTH = 8
+_HASH_LENGTH = 8  # of a name of 64 characters, little is lost
 
 
 def names_with_server(

@@ -18,7 +18,7 @@ from outlast.agents.schemas.problems import output_problems
 from outlast.loop.phrases import as_text
 from outlast.loop.values import Json, JsonObject
 
-_KEPT_SCHEMAS = 256
+_KEPT_SCHEMAS = 256  # types are few; those that a program makes in a loop must not pile up
 
 
 class AgentOutputSchemaBase(ABC):

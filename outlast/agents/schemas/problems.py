@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-_MOST_CHARACTERS = 300
+_MOST_CHARACTERS = 300  # of a message, which may quote the value; the model reads it
 
 
 def object_problem(tool: str, arguments: str) -> str | None:

@@ -8,7 +8,7 @@ from hashlib import sha256
 from outlast.loop.values import JsonObject
 
 _ACCEPTED = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_LONGEST = 64
+_LONGEST = 64  # the APIs' limit for a tool's name
 _DIGITS = 8
 _NAMED = frozenset({"function_call", "custom_tool_call"})
 """The types of items that have a tool's name."""

@@ -46,7 +46,7 @@ ToolErrorFunction: TypeAlias = Callable[[RunContextWrapper[Any], Exception], str
 TimeoutBehavior: TypeAlias = Literal["error_as_result", "raise_exception"]
 """The policy after a tool's last time-out: report to the model, or fail the run."""
 
-DEFAULT_TIMEOUT = timedelta(minutes=2)
+DEFAULT_TIMEOUT = timedelta(minutes=2)  # longer than most APIs take; a longer tool says so itself
 
 
 def check_tool_name(name: object) -> None:

@@ -14,7 +14,7 @@ from outlast.loop.values import Json, JsonObject
 
 _OWNER: Final = "tenant or requester"
 _PARTS: Final = ("agent or input", "context", _OWNER, "conversation")
-_LENGTH: Final = 16
+_LENGTH: Final = 16  # 64 bits: no two starts of an id are alike by chance
 
 
 def start_digest(record: RunInput, tenant: Tenant | None, *, is_new_session: bool = False) -> str:

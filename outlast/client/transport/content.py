@@ -19,7 +19,7 @@ R = TypeVar("R", records.RunInput, records.SendRecord)
 T = TypeVar("T")
 
 INLINE_BYTES = 500_000
-"""The maximum size of JSON that a message holds inline if there is a blob store."""
+"""The maximum of JSON that a message holds inline with a blob store: a quarter of the limit."""
 
 
 async def with_content_stored(client: Any, record: R) -> R:

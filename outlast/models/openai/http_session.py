@@ -36,7 +36,7 @@ _CONNECTIONS: Final = 1000
 _LONGEST_LINE: Final = 100 * 1024
 """The longest header of a response, in bytes: what the client's own HTTP package accepts."""
 
-_MOST_HEADERS: Final = 1000
+_MOST_HEADERS: Final = 1000  # likewise
 
 _TIMEOUT_HEADER: Final = "x-stainless-read-timeout"
 

@@ -160,7 +160,7 @@ class SocketPool:
             socket = None if fits is None else await self._acquire_idle(route, run_id, fits)
             if socket is None:
                 socket = await self._open(route, connect)
-        except BaseException:
+        except BaseException:  # also cancelled: the place is free again
             self._places.release()
             raise
         self._busy.add(socket)
