@@ -156,3 +156,17 @@ def test_a_change_that_the_guide_shows_still_applies(name: str) -> None:
     """`tests/guide` also runs what it adds."""
     misfit = CHANGES[name].misfit()
     assert not misfit, f"make the diff in CONTRIBUTING.md anew: {misfit}"
+
+
+def test_the_names_in_the_table_of_words_are_in_the_package() -> None:
+    guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    words = guide.split("## Words\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| ([a-z]+) \| (.+) \| .*\|$", words, re.MULTILINE)
+    assert all("`" in meaning for word, meaning in rows if word not in {"word", "turn"})
+    classes = set(re.findall(r"`([A-Z]\w+)[.`]", words))
+    assert len(classes) > len(rows)
+    source = "\n".join(
+        file.read_text(encoding="utf-8") for file in (ROOT / "outlast").glob("**/*.py")
+    )
+    missing = [one for one in classes if not re.search(rf"^(class )?{one}\b", source, re.MULTILINE)]
+    assert missing == []
