@@ -40,8 +40,8 @@ class PrefixCache(Generic[T]):
     """Maps the first items of each conversation to a result about them.
 
     Items never change, and between two model calls a conversation only grows, so a turn examines
-    only its new items. An entry is dropped when the last of its items is freed, which the run's workflow, or the run in
-    memory, holds. So the cache keeps no conversation alive.
+    only its new items. An entry is dropped when the last of its items is freed, which the run's
+    workflow, or the run in memory, holds. So the cache keeps no conversation alive.
     """
 
     def __init__(self) -> None:

@@ -25,9 +25,10 @@ DEFAULT_NAMES: Final = (CONFIG, AGENTS)
 def load_config(target: str, app_dir: Path) -> "AgentWorkerConfig":
     """Import a target, and return the arguments of its `AgentWorker`.
 
-    A target is `MODULE[:NAME]` or `FILE[:NAME]`. NAME is an agent, a list of agents, an `AgentWorkerConfig`, or a function that returns one of
-    these. Its default is `worker_config`, then `agents`, then the only agent of the module. The
-    module may define `context_type` or `context_types` for context types that no tool annotates.
+    A target is `MODULE[:NAME]` or `FILE[:NAME]`. NAME is an agent, a list of agents, an
+    `AgentWorkerConfig`, or a function that returns one of these. Its default is `worker_config`,
+    then `agents`, then the only agent of the module. The module may define `context_type` or
+    `context_types` for context types that no tool annotates.
     """
     location = locate(target, app_dir)
     if str(location.directory) not in sys.path:

@@ -64,9 +64,9 @@ async def inbox(
     """List what waits for people, the most urgent first; needs no worker.
 
     Conversations that a person has taken over are part of it, first where the user waits for an
-    answer. The list is a moment behind. `outlast inbox show` has the requests of a run in full; the other
-    commands decide them. With --watch, a terminal shows a live table, and a pipe gets a line for
-    each change.
+    answer. The list is a moment behind. `outlast inbox show` has the requests of a run in full; the
+    other commands decide them. With --watch, a terminal shows a live table, and a pipe gets a line
+    for each change.
     """
     if ctx.invoked_subcommand is not None:
         _refuse_options(ctx)

@@ -84,8 +84,8 @@ class ComputerTool(LocalTool, Generic[ComputerT]):
                 warnings; a false result ends the run. Without this function, calls run and their
                 warnings are not acknowledged to the provider.
             needs_approval: whether a person decides before each call: a flag, an
-                `ApprovalPolicy`, or a predicate called with (context, the call's actions, call id). The output of a rejected call is an empty
-                image, because it cannot contain text.
+                `ApprovalPolicy`, or a predicate called with (context, the call's actions, call id).
+                The output of a rejected call is an empty image, because it cannot contain text.
             on_approval: decides about such a call instead of a person, if it can.
             **options: see `LocalToolOptions`. A call has one attempt unless `retry` says otherwise;
                 a failure ends the run.

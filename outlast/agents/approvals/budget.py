@@ -38,8 +38,8 @@ class Budget:
 
     Set exactly one of `tokens`, `usd`, `model_calls`, `tool_calls` and `time`. It is checked before
     each model call, so a reply may go beyond it. Agents that are used as tools, and those below
-    them, spend of the same budget: each of their runs may go beyond it by one reply. An approved request adds the same amount again; a
-    person may edit how much.
+    them, spend of the same budget: each of their runs may go beyond it by one reply. An approved
+    request adds the same amount again; a person may edit how much.
 
     Attributes:
         tokens: input and output tokens, as the provider counts them: with repeated input.

@@ -44,10 +44,10 @@ def default_should_trigger_compaction(context: dict[str, Any]) -> bool:
 class OpenAIResponsesCompactionSession(WrappedSession):
     """A session that OpenAI's compaction keeps short.
 
-    It stores its items in another session. `/responses/compact` replaces a long history by a shorter
-    one: the worker compacts after an answer is saved, if `should_trigger_compaction` says so. Items that
-    were added in the meantime stay. A compaction that fails is logged, and the history stays as it
-    is.
+    It stores its items in another session. `/responses/compact` replaces a long history by a
+    shorter one: the worker compacts after an answer is saved, if `should_trigger_compaction` says
+    so. Items that were added in the meantime stay. A compaction that fails is logged, and the
+    history stays as it is.
 
     Attributes:
         model: the model that compacts.
