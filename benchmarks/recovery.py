@@ -180,7 +180,7 @@ async def decide(client: Client, ids: list[str]) -> None:
     decision = {"request_id": "a1", "type": "approve", "by": "ann"}
 
     async def approve(run_id: str) -> None:
-        await client.get_workflow_handle(run_id).signal(names.SIGNAL_DECIDE, decision)
+        await client.get_workflow_handle(run_id).signal("decide", decision)
 
     await every(ids, approve)
 

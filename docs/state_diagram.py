@@ -9,8 +9,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import get_args
+from typing import get_args, get_origin
 
+from outlast.loop.actions import ClaimAction, HoldAction, ReleaseAction, SayAction, fields_of
 from outlast.loop.approvals import ApprovalRequest, ApprovalTerms, Decision, Person
 from outlast.loop.budgets import Budget
 from outlast.loop.calls import (
@@ -51,9 +52,6 @@ from outlast.loop.effects import (
 from outlast.loop.events import (
     BudgetLent,
     CancelRequested,
-    ConversationHeld,
-    ConversationReleased,
-    DecisionReceived,
     EffectBlocked,
     Event,
     LineAttached,
@@ -61,14 +59,14 @@ from outlast.loop.events import (
     MessageReceived,
     MessageWithdrawn,
     NestedReported,
-    PersonSpoke,
-    RequestClaimed,
+    PersonActed,
     RetryRequested,
     RunEnded,
     RunStarted,
     SignalUnreadable,
     TimePassed,
 )
+from outlast.loop.human_actions import ACTION_NAMED, row_of
 from outlast.loop.items import Message
 from outlast.loop.machine import advance
 from outlast.loop.start import Parent, Start
@@ -90,7 +88,8 @@ FAILURE = Failure(code="user_error", message="failed")
 INTRODUCTION = """# What a run goes through
 
 Drawn from the loop by `make docs`: every event was tried in every kind of state that a run can get into. An event that is not shown
-changes nothing, or not the phase. Some phases go on by themselves; an arrow ends where the run rests.
+changes nothing, or not the phase. Names in lower case, such as `decide`, are what people do. Some phases go on by themselves; an arrow
+ends where the run rests.
 
 This is a run in which nothing fails or expires, and that nobody stops or interrupts:
 
@@ -166,7 +165,7 @@ def transitions(*, smooth: bool = False) -> set[tuple[str, str, str]]:
         smooth: nothing fails, and nobody stops the run.
     """
     found: set[tuple[str, str, str]] = set()
-    tried = set[type]()
+    tried = set[str]()
     level = [LoopState()]
     seen: set[str] = set()
     for depth in range(LONGEST):
@@ -174,19 +173,20 @@ def transitions(*, smooth: bool = False) -> set[tuple[str, str, str]]:
         for state in level:
             events = _starts() if state.phase == "new" else _events(state, depth)
             for event in events:
-                tried.add(type(event))
+                tried.add(_name(event))
                 if smooth and _goes_wrong(event):
                     continue
                 for before, taken, after in _steps(state, event):
                     if smooth and after.failure is not None:
                         continue
                     if after.phase != before.phase:
-                        found.add((before.phase, type(taken).__name__, after.phase))
+                        found.add((before.phase, _name(taken), after.phase))
                     if _kind(after) not in seen:
                         seen.add(_kind(after))
                         following.append(after)
         level = following
-    if missed := {one.__name__ for one in get_args(Event)} - {one.__name__ for one in tried}:
+    events = {one.__name__ for one in get_args(Event) if get_origin(one) is not PersonActed}
+    if missed := (events | ACTION_NAMED.keys()) - tried:
         raise SystemExit(f"the page would say nothing of {', '.join(sorted(missed))}")
     return found
 
@@ -202,6 +202,12 @@ def check_starts() -> None:
     }
     if left:
         raise SystemExit(f"no run is started with {', '.join(sorted(left))}")
+
+
+def _name(event: Event) -> str:
+    """Return the name of an event on the page: what a person does has the action's."""
+    is_of_person = isinstance(event, PersonActed)
+    return row_of(event.action).name if is_of_person else type(event).__name__
 
 
 def _steps(state: LoopState, event: Event) -> Iterator[tuple[LoopState, Event, LoopState]]:
@@ -289,16 +295,20 @@ def _events(state: LoopState, depth: int) -> Iterator[Event]:
 def _of_people(state: LoopState, depth: int) -> Iterator[Event]:
     for request in state.pending_approvals:
         if not request.run_id:
-            yield RequestClaimed(at_ms=0, request_id=request.id, person=ANN, minutes=5)
+            yield PersonActed(
+                at_ms=0, action=ClaimAction(request_id=request.id, **fields_of(ANN), minutes=5)
+            )
             yield _decision(Decision(request_id=request.id, type="approve"))
             yield _decision(Decision(request_id=request.id, type="reject"))
             yield _decision(Decision(request_id=request.id, type="respond", response="x"))
             yield TimePassed(at_ms=ONE_DAY_MS)
-    yield ConversationHeld(at_ms=0, person=ANN)
-    yield ConversationHeld(at_ms=0, person=ANN, mode="cancel")
+    yield PersonActed(at_ms=0, action=HoldAction(**fields_of(ANN)))
+    yield PersonActed(at_ms=0, action=HoldAction(**fields_of(ANN), mode="cancel"))
     if state.phase == "held":
-        yield PersonSpoke(at_ms=0, person=ANN, message_id=f"s{depth}", text="hello")
-        yield ConversationReleased(at_ms=0, person=ANN)
+        yield PersonActed(
+            at_ms=0, action=SayAction(**fields_of(ANN), message_id=f"s{depth}", text="hello")
+        )
+        yield PersonActed(at_ms=0, action=ReleaseAction(**fields_of(ANN)))
 
 
 def _answers(effect: Effect) -> Iterator[Event]:  # noqa: C901  a table
@@ -408,8 +418,8 @@ def _message(name: str) -> Message:
     return Message(name, ({"role": "user", "content": "hello"},))
 
 
-def _decision(decision: Decision) -> DecisionReceived:
-    return DecisionReceived(at_ms=0, decision=decision)
+def _decision(decision: Decision) -> PersonActed[Decision]:
+    return PersonActed(at_ms=0, action=decision)
 
 
 def _kind(state: LoopState) -> str:

@@ -366,9 +366,9 @@ class _Chosen:
 
     def _circumstances(self) -> "Sender":
         """Return the circumstances of a decision; the run itself checks the proof."""
-        from outlast.loop.problems import sender_of
+        from outlast.loop.problems import sender_at
 
-        return sender_of(self.state, now_ms(), verified=True)
+        return sender_at(self.state, now_ms(), verified=True)
 
 
 async def _choose(

@@ -22,6 +22,7 @@ from outlast.client.read.undelivered import notices_after_end
 from outlast.client.transport.run_address import RunAddress
 from outlast.contract import names
 from outlast.contract.redaction import NOTHING, Redaction, redaction_of, redaction_of_texts
+from outlast.loop.actions import ClaimAction
 from outlast.loop.approvals import (
     ApprovalRequest,
     Audience,
@@ -32,15 +33,11 @@ from outlast.loop.approvals import (
 )
 from outlast.loop.effects import PeopleNotified, RunAgent
 from outlast.loop.events import (
-    ConversationHeld,
-    ConversationReleased,
-    DecisionReceived,
     Event,
-    HumanAction,
-    PersonSpoke,
-    RequestClaimed,
+    PersonActed,
     SignalUnreadable,
 )
+from outlast.loop.human_actions import row_of
 from outlast.loop.notices import Delivered, Undelivered
 from outlast.loop.run_changes import escalated_at
 from outlast.loop.state import Ignored, LoopState
@@ -318,7 +315,7 @@ def _audience(request: ApprovalRequest) -> Audience:
 
 
 def _with_action(one: AuditRecord, event: Event | None) -> AuditRecord:
-    if not isinstance(event, HumanAction):
+    if not isinstance(event, PersonActed):
         return one  # a remembered decision, or the history is gone
     # The worker took an update while its sender waited; a signal waits for a worker.
     arrived = event.at_ms if event.arrived_at_ms is None else event.arrived_at_ms
@@ -334,7 +331,8 @@ def _of_claim(
     claim = request.claim or before.claim
     if claim is None:
         return
-    sent = event if isinstance(event, RequestClaimed) else None
+    sent = event if isinstance(event, PersonActed) else None
+    sent = sent if sent is not None and isinstance(sent.action, ClaimAction) else None
     person = Person(subject=claim.by) if sent is None else sent.person
     yield replace(
         _with_person(_with_action(one, event), person),
@@ -385,54 +383,40 @@ def _newly_ignored(before: LoopState, event: Event | None, after: LoopState) -> 
         return ()
     if event is None:  # the history with the events is gone
         return after.ignored
-    by_people = (
-        DecisionReceived
-        | RequestClaimed
-        | ConversationHeld
-        | PersonSpoke
-        | ConversationReleased
-        | SignalUnreadable
-    )
-    return after.ignored[-1:] if isinstance(event, by_people) else ()
+    return after.ignored[-1:] if isinstance(event, PersonActed | SignalUnreadable) else ()
 
 
 def _of_ignored(ignored: Ignored, event: Event | None, blank: AuditRecord) -> AuditRecord:
     one = replace(blank, at_ms=ignored.at_ms, note=f"{ignored.what}: {ignored.why}")
     one = _with_action(one, event)
-    match event:
-        case DecisionReceived(decision=decision, verified=verified):
-            one = _with_decision(one, decision)
-            return replace(
-                one,
-                request_id=_text(decision.request_id),
-                args_digest=_text(decision.args_digest),
-                verified=verified,
-                note=ignored.why,
-                text="",  # what nobody heard is not part of the audit
-            )
-        case RequestClaimed(request_id=request_id, person=person, verified=verified):
-            one = replace(_with_person(one, person), request_id=_text(request_id))
-            return replace(one, verified=verified)
-        case ConversationHeld() | PersonSpoke() | ConversationReleased():
-            return replace(_with_person(one, event.person), verified=event.verified)
-        case _:
-            return one
+    if not isinstance(event, PersonActed):
+        return one
+    action = event.action
+    if isinstance(action, Decision | ClaimAction):
+        one = replace(one, request_id=_text(action.request_id))
+    if not isinstance(action, Decision):
+        return replace(_with_person(one, event.person), verified=event.verified)
+    return replace(
+        _with_decision(one, action),
+        args_digest=_text(action.args_digest),
+        verified=event.verified,
+        note=ignored.why,
+        text="",  # what nobody heard is not part of the audit
+    )
 
 
 def _of_takeover(event: Event | None, blank: AuditRecord) -> Iterator[AuditRecord]:
-    text = ""
-    match event:
-        case ConversationHeld():
-            did = "held"
-            note = f"handed over to {event.to}" if event.to else "by force" if event.force else ""
-        case PersonSpoke():
-            did, note, text = "said", f"message {event.message_id}", event.text
-        case ConversationReleased():
-            did, note = "released", event.note
-        case _:
-            return
-    one = _with_person(_with_action(blank, event), event.person)
-    yield replace(one, event=did, note=note, text=text, verified=event.verified)
+    if not isinstance(event, PersonActed):
+        return
+    row = row_of(event.action)
+    if row.told_as is not None:
+        yield replace(
+            _with_person(_with_action(blank, event), event.person),
+            event=row.told_as,
+            note=row.note(event.action),
+            text=row.text(event.action),
+            verified=event.verified,
+        )
 
 
 def _with_decision(one: AuditRecord, decision: Decision) -> AuditRecord:

@@ -57,8 +57,8 @@ from outlast.client.transport.reset import reset_to_failed_step
 from outlast.client.transport.run_address import RunAddress
 from outlast.contract import names, records
 from outlast.interpreter_end import wait_for_native_threads
+from outlast.loop.actions import HoldMode
 from outlast.loop.approvals import ApprovalRequest, Decision, VoteType
-from outlast.loop.events import HoldMode
 from outlast.loop.items import SendMode
 from outlast.loop.notices import Undelivered
 from outlast.loop.state import has_message

@@ -10,10 +10,10 @@ activities, which arrive while the task runs. Time is the time of the workflow t
 moves it on to its own end.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Final, Literal, NotRequired, TypeAlias, TypedDict, Unpack, assert_never, cast
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias, assert_never
 
 from outlast.contract import names
 from outlast.contract.effects import failure_of, kind_of
@@ -27,16 +27,12 @@ from outlast.contract.identity import parse_proof
 from outlast.contract.records import (
     AttachLineRecord,
     CancelRecord,
-    ClaimRecord,
-    HoldRecord,
     LeftRecord,
     LendRecord,
     LineReplyRecord,
     NestedRecord,
-    ReleaseRecord,
     RetryRecord,
     RunInput,
-    SayRecord,
     SendRecord,
     Unreadable,
     UnreadableRecordError,
@@ -49,16 +45,12 @@ from outlast.contract.records import (
     requester_of,
     takeover_of,
 )
-from outlast.loop.approvals import Decision
 from outlast.loop.calls import AgentResult, RequiredApproval
 from outlast.loop.checks import LACKS_APPROVAL
 from outlast.loop.effects import AgentFinished, Effect, EffectFailed, NotifyPeople, RunAgent
 from outlast.loop.events import (
     BudgetLent,
     CancelRequested,
-    ConversationHeld,
-    ConversationReleased,
-    DecisionReceived,
     EffectBlocked,
     Event,
     LineAttached,
@@ -66,18 +58,18 @@ from outlast.loop.events import (
     MessageReceived,
     MessageWithdrawn,
     NestedReported,
-    PersonSpoke,
-    RequestClaimed,
+    PersonActed,
     RetryRequested,
     RunStarted,
     SignalUnreadable,
     TimePassed,
 )
+from outlast.loop.human_actions import ACTION_NAMED, HumanAction
 from outlast.loop.items import Message
 from outlast.loop.machine import advance
 from outlast.loop.start import Start
 from outlast.loop.state import LoopState
-from outlast.loop.values import Failure, Json, JsonObject, Usage
+from outlast.loop.values import Failure, Json, Usage
 
 
 def started(run_id: str, record: RunInput, at_ms: int, chain_id: str = "") -> RunStarted:
@@ -141,15 +133,17 @@ def signalled(
             return BudgetLent(at_ms=at_ms, index=lent.index, share=lent.share)
         if name == names.SIGNAL_LINE_REPLY:
             return _line_replied(read(LineReplyRecord, payload), at_ms)
-        if name in _OF_PEOPLE:
-            action = _action(payload, at_ms, is_checked=False)
-            return _OF_PEOPLE[name](payload, **{**action, "arrived_at_ms": arrived_at_ms})
+        if name == names.WITHDRAW:
+            return _withdrawn(payload, at_ms)
+        if name in ACTION_NAMED:
+            event = _acted(ACTION_NAMED[name], payload, at_ms, is_checked=False)
+            return replace(event, arrived_at_ms=arrived_at_ms)
     except UnreadableRecordError as error:
         return SignalUnreadable(at_ms=at_ms, name=f"signal {name}", problem=str(error))
     return SignalUnreadable(
         at_ms=at_ms,
         name=f"signal {name}",
-        problem=f"There is no such signal. Signals: {', '.join((*_OF_PEOPLE, 'cancel'))}.",
+        problem=f"There is no such signal. Signals: {', '.join((*ACTION_NAMED, names.WITHDRAW, names.SIGNAL_CANCEL))}.",
     )
 
 
@@ -167,10 +161,12 @@ def updated(name: str, arguments: Sequence[Json | Unreadable], at_ms: int) -> Ev
         UnreadableRecordError: the update is unreadable or does not exist; it is refused.
     """
     payload: Json | Unreadable = arguments[0] if arguments else None
-    if name in _OF_PEOPLE:
-        return _OF_PEOPLE[name](payload, **_action(payload, at_ms, is_checked=True))
+    if name in ACTION_NAMED:
+        return _acted(ACTION_NAMED[name], payload, at_ms, is_checked=True)
     if name == names.UPDATE_SEND:
         return MessageReceived(at_ms=at_ms, message=message_of(read(SendRecord, payload), at_ms))
+    if name == names.WITHDRAW:
+        return _withdrawn(payload, at_ms)
     if name == names.UPDATE_RETRY:
         return RetryRequested(at_ms=at_ms, answers=read(RetryRecord, payload).answers)
     if name == names.UPDATE_ATTACH_LINE:
@@ -178,92 +174,35 @@ def updated(name: str, arguments: Sequence[Json | Unreadable], at_ms: int) -> Ev
         return LineAttached(
             at_ms=at_ms, line=attached.line, label=attached.label, owner=attached.owner
         )
-    known = ", ".join((names.UPDATE_SEND, names.UPDATE_RETRY, *_OF_PEOPLE))
+    known = ", ".join((names.UPDATE_SEND, names.UPDATE_RETRY, *ACTION_NAMED, names.WITHDRAW))
     raise UnreadableRecordError(f"No update {name!r:.80}. Updates: {known}.")
 
 
-# --- What people do ------------------------------------------------------------------------------
-
-
-class _Action(TypedDict):
-    """The fields of every `HumanAction`."""
-
-    at_ms: int
-    verified: bool
-    nonce: str
-    made_at_ms: int | None
-    arrived_at_ms: NotRequired[int | None]
-
-
-def _action(payload: Json | Unreadable, at_ms: int, *, is_checked: bool) -> _Action:
-    """Return when a person's action came, and what proves it.
+def _acted(
+    row: HumanAction[Any], payload: Json | Unreadable, at_ms: int, *, is_checked: bool
+) -> PersonActed[Any]:
+    """Return the event of a person's action.
 
     Args:
-        payload: the record of the action.
+        row: the action.
+        payload: its record.
         at_ms: the time, in milliseconds since the epoch.
         is_checked: a worker accepts the action only if it has verified its proof: it does so for
             updates, and cannot refuse signals.
     """
-    fields = cast("JsonObject", payload) if isinstance(payload, dict) else {}
-    proof = parse_proof(fields.get("proof"))
+    action = read(row.record, payload)
+    proof = parse_proof(action.proof)
     if proof is None:
-        return _Action(at_ms=at_ms, verified=False, nonce="", made_at_ms=None)
+        return PersonActed(at_ms=at_ms, action=action)
     # A caller may sign, and say that it only names the sender.
-    verified = is_checked and fields.get("method") != names.METHOD_NAMED
-    return _Action(at_ms=at_ms, verified=verified, nonce=proof.nonce, made_at_ms=proof.at_ms)
-
-
-def _decided(payload: Json | Unreadable, **action: Unpack[_Action]) -> Event:
-    return DecisionReceived(decision=read(Decision, payload), **action)
-
-
-def _claimed(payload: Json | Unreadable, **action: Unpack[_Action]) -> Event:
-    record = read(ClaimRecord, payload)
-    return RequestClaimed(
-        request_id=record.request_id,
-        person=record.person,
-        minutes=record.minutes,
-        force=record.force,
-        to=record.to,
-        **action,
+    verified = is_checked and action.method != names.METHOD_NAMED
+    return PersonActed(
+        at_ms=at_ms, action=action, verified=verified, nonce=proof.nonce, made_at_ms=proof.at_ms
     )
 
 
-def _held(payload: Json | Unreadable, **action: Unpack[_Action]) -> Event:
-    record = read(HoldRecord, payload)
-    return ConversationHeld(
-        person=record.person, mode=record.mode, to=record.to, force=record.force, **action
-    )
-
-
-def _spoke(payload: Json | Unreadable, **action: Unpack[_Action]) -> Event:
-    record = read(SayRecord, payload)
-    return PersonSpoke(
-        person=record.person,
-        message_id=record.message_id or f"said at {action['at_ms']}",
-        text=record.text,
-        **action,
-    )
-
-
-def _released(payload: Json | Unreadable, **action: Unpack[_Action]) -> Event:
-    record = read(ReleaseRecord, payload)
-    return ConversationReleased(person=record.person, note=record.note, to=record.to, **action)
-
-
-def _withdrawn(payload: Json | Unreadable, **action: Unpack[_Action]) -> Event:
-    message_id = read(WithdrawRecord, payload).message_id
-    return MessageWithdrawn(at_ms=action["at_ms"], message_id=message_id)
-
-
-_OF_PEOPLE: Final[dict[str, Callable[..., Event]]] = {
-    names.UPDATE_DECIDE: _decided,
-    names.CLAIM: _claimed,
-    names.HOLD: _held,
-    names.SAY: _spoke,
-    names.RELEASE: _released,
-    names.WITHDRAW: _withdrawn,
-}
+def _withdrawn(payload: Json | Unreadable, at_ms: int) -> MessageWithdrawn:
+    return MessageWithdrawn(at_ms=at_ms, message_id=read(WithdrawRecord, payload).message_id)
 
 
 def answered(effect: Effect, payload: Json | Unreadable, at_ms: int) -> Event:

@@ -2,6 +2,7 @@
 
 from typing import Final, cast
 
+from outlast.loop.human_actions import ACTION_NAMED
 from outlast.loop.values import Json, JsonObject
 
 SCHEMA_VERSION: Final = 1
@@ -20,36 +21,27 @@ WORKER_INDEX: Final = "OUTLAST_WORKER_INDEX"
 WORKER_PROCESSES: Final = "OUTLAST_WORKER_PROCESSES"
 """The environment variables of the workers of one parent: which one, counted from 0, of how many."""
 
-SIGNAL_DECIDE: Final = "decide"
 SIGNAL_CANCEL: Final = "cancel"
 SIGNAL_NESTED: Final = "nested"
 SIGNAL_LEND: Final = "lend"
 SIGNAL_LINE_REPLY: Final = "line_reply"
-UPDATE_DECIDE: Final = "decide"
 UPDATE_SEND: Final = "send"
 UPDATE_RETRY: Final = "retry"
 UPDATE_ATTACH_LINE: Final = "attach_line"
-CLAIM: Final = "claim"
-HOLD: Final = "hold"
-SAY: Final = "say"
-RELEASE: Final = "release"
 WITHDRAW: Final = "withdraw"
-"""What people do, as an update of a program or as a signal from the Temporal UI."""
+"""Takes a message back, as an update of a program or as a signal from the Temporal UI."""
 
 SIGNALS: Final = frozenset(
     {
-        SIGNAL_DECIDE,
         SIGNAL_CANCEL,
         SIGNAL_NESTED,
         SIGNAL_LEND,
         SIGNAL_LINE_REPLY,
-        CLAIM,
-        HOLD,
-        SAY,
-        RELEASE,
         WITHDRAW,
+        *ACTION_NAMED,
     }
 )
+"""Every signal; `ACTION_NAMED` has those of people, whose updates have the same names."""
 
 QUERY_STATE: Final = "state"
 QUERY_TRANSCRIPT: Final = "transcript"

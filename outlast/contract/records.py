@@ -29,17 +29,16 @@ from outlast.contract.names import (
     question_key,
 )
 from outlast.contract.stages import Stage
+from outlast.loop.actions import PersonRecord
 from outlast.loop.approvals import (
     TAKEOVER_TERMS,
     ApprovalRequest,
     ApprovalTerms,
-    Person,
     Remembered,
 )
 from outlast.loop.budgets import Budget
 from outlast.loop.calls import ModelReply
 from outlast.loop.effects import LendBudget, NotifyParent, RunAgent
-from outlast.loop.events import HoldMode
 from outlast.loop.invariants import violations
 from outlast.loop.items import Message, SendMode
 from outlast.loop.notices import Notice
@@ -184,79 +183,6 @@ class WithdrawRecord:
     """The payload of `withdraw`: the id of a message that no question has taken yet."""
 
     message_id: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PersonRecord:
-    """The fields of a payload that say who sends it; see `outlast.loop.approvals.Person`."""
-
-    by: str = ""
-    display: str | None = None
-    groups: tuple[str, ...] = ()
-    method: str | None = None
-    proof: str | None = None
-
-    @property
-    def person(self) -> Person:
-        """Who sends it."""
-        return Person(
-            subject=self.by,
-            display=self.display,
-            groups=self.groups,
-            method=self.method,
-            proof=self.proof,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimRecord(PersonRecord):
-    """The payload of `claim`: nobody else decides the request for some minutes; 0 ends that.
-
-    With `to`, the sender hands their claim over to that person.
-    """
-
-    request_id: str
-    minutes: int = 30
-    force: bool = False
-    to: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HoldRecord(PersonRecord):
-    """The payload of `hold`: whether a model call under way may finish, or is cancelled.
-
-    With `to`, the sender hands the conversation that they hold over to that person. With `force`,
-    they take it from whoever else has it.
-    """
-
-    mode: HoldMode = "finish"
-    to: str = ""
-    force: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SayRecord(PersonRecord):
-    """The payload of `say`: a person's message to the user, with an id."""
-
-    text: str
-    message_id: str = ""
-
-    def __post_init__(self) -> None:
-        """Refuse an empty text.
-
-        Raises:
-            ValueError: there is no text.
-        """
-        if not self.text.strip():
-            raise ValueError("text must say something")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReleaseRecord(PersonRecord):
-    """The payload of `release`: a note for the model, and the agent that goes on."""
-
-    note: str = ""
-    to: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

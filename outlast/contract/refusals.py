@@ -1,54 +1,26 @@
 """Why an update is refused, before it is written into history."""
 
 from collections.abc import Callable, Mapping
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from outlast.contract import failures, names
 from outlast.contract.identity import Place, Signable
-from outlast.contract.records import (
-    AttachLineRecord,
-    ClaimRecord,
-    HoldRecord,
-    ReleaseRecord,
-    SayRecord,
-    Unreadable,
-    read,
-)
-from outlast.loop.approvals import Decision
+from outlast.contract.records import AttachLineRecord, Unreadable, read
+from outlast.loop import human_actions
 from outlast.loop.events import (
-    ConversationHeld,
-    ConversationReleased,
-    DecisionReceived,
     Event,
-    HumanAction,
     LineAttached,
     MessageReceived,
     MessageWithdrawn,
-    PersonSpoke,
-    RequestClaimed,
+    PersonActed,
     RetryRequested,
 )
-from outlast.loop.problems import (
-    claim_problem,
-    decision_problem,
-    hold_problem,
-    is_known,
-    line_problem,
-    release_problem,
-    retry_problem,
-    say_problem,
-    withdraw_problem,
-)
+from outlast.loop.problems import is_known, line_problem, retry_problem, withdraw_problem
 from outlast.loop.state import LoopState
 from outlast.loop.values import Failure, Json
-from outlast.loop.votes import is_repeated
 
-_OF_PEOPLE: Final[Mapping[str, type[Signable]]] = {
-    names.UPDATE_DECIDE: Decision,
-    names.CLAIM: ClaimRecord,
-    names.HOLD: HoldRecord,
-    names.SAY: SayRecord,
-    names.RELEASE: ReleaseRecord,
+_SIGNED: Final[Mapping[str, type[Signable]]] = {
+    **{one.name: one.record for one in human_actions.HUMAN_ACTIONS},
     names.UPDATE_ATTACH_LINE: AttachLineRecord,
 }
 """The records of updates that say who sends them."""
@@ -78,7 +50,7 @@ def proof_refusal(
         namespace: the namespace of the run.
         problem_of: checks proofs; None where nothing can.
     """
-    kind = _OF_PEOPLE.get(name)
+    kind = _SIGNED.get(name)
     record = None if kind is None else read(kind, payload)
     has_proof = getattr(record, "proof", None) is not None
     # Nothing later asks whoever attaches a line for a proof.
@@ -91,9 +63,10 @@ def proof_refusal(
         if found is None:
             return None
         problem = found
-    decides = name in {names.UPDATE_DECIDE, names.CLAIM}
-    code = failures.DECISION_REFUSED if decides else failures.USER_ERROR
-    return Failure(code=code, message=f"The {name} of {_sender(record)} is refused: {problem}.")
+    row = human_actions.ACTION_NAMED.get(name)
+    return Failure(
+        code=_code(row), message=f"The {name} of {_sender(record)} is refused: {problem}."
+    )
 
 
 def _sender(record: Signable) -> str:
@@ -106,29 +79,22 @@ def refusal_of(state: LoopState, event: Event) -> Failure | None:
     if isinstance(event, MessageReceived | LineAttached) and state.phase in {"closing", "closed"}:
         message = f"The run {state.run_id} has ended. Start a new one."
         return Failure(code=failures.RUN_CLOSED, message=message)
-    if isinstance(event, HumanAction) and is_known(state, event.nonce):
-        return None  # a repetition, which has no effect
+    if isinstance(event, PersonActed):
+        if is_known(state, event.nonce):
+            return None  # a repetition, which has no effect
+        problem, row = human_actions.problem_of(state, event), human_actions.row_of(event.action)
+        return None if problem is None else Failure(code=_code(row), message=problem)
     problem = _problem_of(state, event)
-    if problem is None:
-        return None
-    decides = isinstance(event, DecisionReceived | RequestClaimed)
-    code = failures.DECISION_REFUSED if decides else failures.USER_ERROR
-    return Failure(code=code, message=problem)
+    return None if problem is None else Failure(code=failures.USER_ERROR, message=problem)
+
+
+def _code(row: human_actions.HumanAction[Any] | None) -> str:
+    is_about_request = row is not None and row.about == "request"
+    return failures.DECISION_REFUSED if is_about_request else failures.USER_ERROR
 
 
 def _problem_of(state: LoopState, event: Event) -> str | None:
     match event:
-        case DecisionReceived(decision=decision):
-            repeats = is_repeated(state.approvals, decision)
-            return None if repeats else decision_problem(state, event)
-        case RequestClaimed():
-            return claim_problem(state, event)
-        case ConversationHeld():
-            return hold_problem(state, event)
-        case ConversationReleased(person=person, to=to, at_ms=at_ms, verified=verified):
-            return release_problem(state, person, to, at_ms, verified=verified)
-        case PersonSpoke():
-            return say_problem(state, event.person, event.at_ms, verified=event.verified)
         case MessageWithdrawn(message_id=message_id):
             return withdraw_problem(state, message_id)
         case RetryRequested(answers=answers):

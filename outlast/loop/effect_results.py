@@ -3,7 +3,7 @@
 from typing import Final, assert_never
 
 from outlast.loop import effect_factory, endings, ledger, lines, people, phrases, turns, votes
-from outlast.loop.approvals import ApprovalRequest
+from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.loop.checks import CheckResult
 from outlast.loop.effects import (
     AgentFinished,
@@ -32,9 +32,9 @@ from outlast.loop.effects import (
     SessionSaved,
     ToolFinished,
 )
-from outlast.loop.events import DecisionReceived, EffectBlocked
+from outlast.loop.events import EffectBlocked, PersonActed
 from outlast.loop.notices import Undelivered, undelivered
-from outlast.loop.problems import decision_problem, sender_of
+from outlast.loop.problems import sender_of
 from outlast.loop.revision import revised
 from outlast.loop.state import Blocked, LoopState
 from outlast.loop.transcript import call_of, take_offload, with_call
@@ -141,19 +141,15 @@ def without_stale_blocks(state: LoopState) -> LoopState:
     return state if kept == state.blocked else revised(state, blocked=kept)
 
 
-def decision_received(state: LoopState, event: DecisionReceived) -> LoopState:
+def take_decision(state: LoopState, event: PersonActed[Decision]) -> LoopState:
     """Count a decision; one about a blocked effect gives the effect up."""
-    given_up = (
-        (block, request)
-        for block in state.blocked
-        if (request := block.request) is not None and request.id == event.decision.request_id
-    )
-    block, request = next(given_up, (None, None))
-    if block is None or request is None or decision_problem(state, event) is not None:
-        return people.decision_received(state, event)
-    sender = sender_of(state, event.at_ms, verified=event.verified)
-    request = votes.voted(request, event.decision, sender, request.arguments)
-    return _give_up(state, block, request)
+    for block in state.blocked:
+        request = block.request
+        if request is not None and request.id == event.action.request_id:
+            sender = sender_of(state, event)
+            request = votes.voted(request, event.action, sender, request.arguments)
+            return _give_up(state, block, request)
+    return people.take_decision(state, event)
 
 
 def _give_up(state: LoopState, block: Blocked, request: ApprovalRequest) -> LoopState:

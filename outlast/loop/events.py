@@ -4,14 +4,10 @@ Every event carries its time in milliseconds since the epoch, because the loop h
 """
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Generic, Literal, TypeAlias, TypeVar
 
-from outlast.loop.approvals import (
-    ApprovalRequest,
-    Decision,
-    Person,
-    Remembered,
-)
+from outlast.loop.actions import Action
+from outlast.loop.approvals import ApprovalRequest, Person, Remembered
 from outlast.loop.calls import ModelReply
 from outlast.loop.effects import EffectEvent
 from outlast.loop.items import Message
@@ -19,14 +15,17 @@ from outlast.loop.start import Start
 from outlast.loop.values import Failure, Json, ServerThread
 
 CancelMode: TypeAlias = Literal["immediate", "after_turn"]
-HoldMode: TypeAlias = Literal["finish", "cancel"]
+
+
+A_co = TypeVar("A_co", bound=Action, covariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HumanAction:
-    """What a person does in a run.
+class PersonActed(Generic[A_co]):
+    """A person did something in the run.
 
     Attributes:
+        action: what they did.
         verified: a worker has verified the signature.
         nonce: tells the action from every other; a copy of it does nothing. Empty without proof.
         made_at_ms: when it was signed; None without proof.
@@ -35,10 +34,16 @@ class HumanAction:
     """
 
     at_ms: int
+    action: A_co
     verified: bool = False
     nonce: str = ""
     made_at_ms: int | None = None
     arrived_at_ms: int | None = None
+
+    @property
+    def person(self) -> Person:
+        """Who did it."""
+        return self.action.person
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,83 +111,10 @@ class MessageWithdrawn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DecisionReceived(HumanAction):
-    """A person decided about an approval request."""
-
-    decision: Decision
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestClaimed(HumanAction):
-    """A person began to work on an approval request, or stopped.
-
-    Attributes:
-        request_id: the request.
-        person: who.
-        minutes: for how long nobody else may decide it; 0 gives it back.
-        force: take it from whoever else works on it.
-        to: who gets the claim, if the person hands theirs over; empty for the person.
-    """
-
-    request_id: str
-    person: Person
-    minutes: int
-    force: bool = False
-    to: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TimePassed:
     """A time came at which something is due: a reminder, an escalation or an expiry."""
 
     at_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConversationHeld(HumanAction):
-    """A person took the conversation over; the agent does nothing until it is released.
-
-    Attributes:
-        person: who.
-        mode: whether a model call under way may finish, or is cancelled.
-        to: who gets the conversation, if its holder hands it over; empty for the person.
-        force: take it from whoever else has it.
-    """
-
-    person: Person
-    mode: HoldMode = "finish"
-    to: str = ""
-    force: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PersonSpoke(HumanAction):
-    """The person who holds the conversation said something to the user.
-
-    Attributes:
-        person: who.
-        message_id: a second one with the same id is the same one.
-        text: what was said.
-    """
-
-    person: Person
-    message_id: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConversationReleased(HumanAction):
-    """The conversation went back to an agent.
-
-    Attributes:
-        person: who released it.
-        note: what the model reads about it; empty for nothing.
-        to: the agent that goes on; empty for the one that was active.
-    """
-
-    person: Person
-    note: str = ""
-    to: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,11 +202,6 @@ class RunEnded:
     failure: Failure | None = None
 
 
-ActionEvent: TypeAlias = (
-    DecisionReceived | RequestClaimed | ConversationHeld | PersonSpoke | ConversationReleased
-)
-"""Every event that is a `HumanAction`."""
-
 Event: TypeAlias = (
     RunStarted
     | EffectEvent
@@ -283,12 +210,8 @@ Event: TypeAlias = (
     | MessageReceived
     | RetryRequested
     | MessageWithdrawn
-    | DecisionReceived
-    | RequestClaimed
+    | PersonActed[Action]
     | TimePassed
-    | ConversationHeld
-    | PersonSpoke
-    | ConversationReleased
     | NestedReported
     | BudgetLent
     | LineAttached

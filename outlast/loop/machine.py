@@ -18,12 +18,12 @@ The life of a run, one phase after the other:
                                          turned          the reply is no answer yet
     acting        --ToolFinished-->      acting          until every call is settled, and then
                     AgentFinished        turned          show the outputs to the model, or
-                    DecisionReceived     transferring    run a handoff's callback, or
+                    a decision           transferring    run a handoff's callback, or
                     TimePassed           finalizing      take an output as the answer
     transferring  --HandoffFinished-->   turned          as the agent that took over
     finalizing    --AnswerFinalized-->   asking          a person has to approve the answer
                                          idle | closing  the question is answered
-    asking        --DecisionReceived-->  idle | closing  the answer is approved
+    asking        --a decision-->        idle | closing  the answer is approved
                                          turned          it is not, and the model answers anew; or
                                                          the budget is extended
     idle          --MessageReceived-->   turned          the next question
@@ -31,9 +31,9 @@ The life of a run, one phase after the other:
                                          thinking
     idle          --LineReplied-->       acting          said and answered on a realtime line
     thinking                             finalizing
-    any           --ConversationHeld-->  held            when the turn is over
-    held          --PersonSpoke-->       held            the question is answered by a person
-                  --ConversationReleased--> turned | idle
+    any           --a hold-->            held            when the turn is over
+    held          --words of a person--> held            the question is answered by a person
+                  --a release-->         turned | idle
     any           --CancelRequested-->   closing         now, or when the turn is over
     closing       --SessionSaved-->      closed          everything is saved
     any           --EffectFailed-->      see `effect_results.py`
@@ -56,7 +56,7 @@ Transitions return the next state only. `_rest` does what needs no further event
 left to do; `_commands` compares the pending effects before and after, and says what to start and
 to cancel.
 
-`turns.py` has what a turn does, `people.py` what people do, `lines.py` what a realtime line does,
+`turns.py` has what a turn does, `human_actions.py` and `people.py` what people do, `lines.py` what a realtime line does,
 `endings.py` how questions and runs end, and `ledger.py` what may be saved. Below them are the state
 (`state.py`), the rules of decisions (`votes.py`), the transcript, and the effects that
 `effect_factory.py` makes; `invariants.py` checks the state after every event.
@@ -68,6 +68,7 @@ from outlast.loop import (
     effect_factory,
     effect_results,
     endings,
+    human_actions,
     lines,
     people,
     phrases,
@@ -88,19 +89,14 @@ from outlast.loop.effects import (
 from outlast.loop.events import (
     BudgetLent,
     CancelRequested,
-    ConversationHeld,
-    ConversationReleased,
-    DecisionReceived,
     EffectBlocked,
     Event,
-    HumanAction,
     LineAttached,
     LineReplied,
     MessageReceived,
     MessageWithdrawn,
     NestedReported,
-    PersonSpoke,
-    RequestClaimed,
+    PersonActed,
     RetryRequested,
     RunEnded,
     RunStarted,
@@ -148,7 +144,7 @@ def advance(state: LoopState, event: Event) -> Step:
 
 
 def _after(state: LoopState, event: Event) -> LoopState:
-    if not isinstance(event, HumanAction):
+    if not isinstance(event, PersonActed):
         state = _pass_time(state, event.at_ms)
         return _rest(state, _take_event(state, event), event.at_ms)
     # What a person does counts once, at the time for which it counts.
@@ -309,16 +305,8 @@ def _take_event(  # noqa: C901, PLR0911, PLR0912  a row for each event
             return turns.retry_requested(state, event)
         case MessageWithdrawn():
             return turns.message_withdrawn(state, event)
-        case DecisionReceived():
-            return effect_results.decision_received(state, event)
-        case RequestClaimed():
-            return people.request_claimed(state, event)
-        case ConversationHeld():
-            return people.conversation_held(state, event)
-        case PersonSpoke():
-            return people.person_spoke(state, event)
-        case ConversationReleased():
-            return people.conversation_released(state, event)
+        case PersonActed():
+            return human_actions.take(state, event)
         case TimePassed():
             return state
         case NestedReported():

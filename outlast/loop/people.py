@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from outlast.loop import effect_factory, ledger, phrases, spending, votes
+from outlast.loop.actions import ClaimAction, HoldAction, ReleaseAction, SayAction
 from outlast.loop.approvals import ApprovalRequest, ApprovalStatus, Decision, Person, Remembered
 from outlast.loop.calls import Call, CallStatus
 from outlast.loop.canonical import digest
@@ -16,22 +17,9 @@ from outlast.loop.endings import (
     stop_thinking,
     with_answer,
 )
-from outlast.loop.events import (
-    ConversationHeld,
-    ConversationReleased,
-    DecisionReceived,
-    PersonSpoke,
-    RequestClaimed,
-)
+from outlast.loop.events import PersonActed
 from outlast.loop.items import Item, message_of_person
-from outlast.loop.problems import (
-    claim_problem,
-    decision_problem,
-    hold_problem,
-    release_problem,
-    say_problem,
-    sender_of,
-)
+from outlast.loop.problems import sender_of
 from outlast.loop.revision import revised
 from outlast.loop.state import Answer, Gate, Hold, Lent, LoopState, Words, line_call
 from outlast.loop.transcript import replace_answer, with_call, with_ignored
@@ -40,21 +28,9 @@ from outlast.loop.values import Failure, JsonObject
 # --- Requests, votes, claims -----------------------------------------------------------------------
 
 
-def decision_received(state: LoopState, event: DecisionReceived) -> LoopState:
-    """Count a decision once, or note why it does not count."""
-    decision = event.decision
-    if votes.is_repeated(state.approvals, decision):
-        return state
-    problem = decision_problem(state, event)
-    if problem is not None:
-        what = f"decision {decision.type:.20} for {decision.request_id:.80}{_by(decision.person)}"
-        return with_ignored(state, event.at_ms, what, problem)
-    sender = sender_of(state, event.at_ms, verified=event.verified)
-    return _take_decision(state, decision, sender)
-
-
-def _take_decision(state: LoopState, decision: Decision, sender: votes.Sender) -> LoopState:
-    """Count an accepted decision for every waiting request that it covers."""
+def take_decision(state: LoopState, event: PersonActed[Decision]) -> LoopState:
+    """Count a decision for every waiting request that it covers."""
+    decision, sender = event.action, sender_of(state, event)
     decided = next(one for one in state.approvals if one.id == decision.request_id)
     covered = {decided.id}
     if decision.remember:
@@ -113,15 +89,12 @@ def _arguments_of(state: LoopState, request: ApprovalRequest) -> str:
     return next(one.arguments for one in state.calls if one.approval == request.id)
 
 
-def request_claimed(state: LoopState, event: RequestClaimed) -> LoopState:
+def claim_request(state: LoopState, event: PersonActed[ClaimAction]) -> LoopState:
     """Note who works on a request, and until when."""
-    problem = claim_problem(state, event)
-    if problem is not None:
-        what = f"claim of {event.request_id:.80}{_by(event.person)}"
-        return with_ignored(state, event.at_ms, what, problem)
-    request = next(one for one in state.approvals if one.id == event.request_id)
-    by = event.to or event.person.subject
-    return with_request(state, votes.claimed(request, by, event.minutes, event.at_ms))
+    action = event.action
+    request = next(one for one in state.approvals if one.id == action.request_id)
+    by = action.to or event.person.subject
+    return with_request(state, votes.claimed(request, by, action.minutes, event.at_ms))
 
 
 def with_request(state: LoopState, request: ApprovalRequest) -> LoopState:
@@ -233,15 +206,12 @@ def _budget_failure(state: LoopState, index: int, why: str | None) -> Failure:
 # --- Takeover: a person has the conversation -------------------------------------------------------
 
 
-def conversation_held(state: LoopState, event: ConversationHeld) -> LoopState:
+def hold_conversation(state: LoopState, event: PersonActed[HoldAction]) -> LoopState:
     """Give the conversation to a person, as soon as the turn is over.
 
-    Meanwhile no time passes for effect_factory.
+    Meanwhile no time passes for requests.
     """
-    by = event.to or event.person.subject
-    problem = hold_problem(state, event)
-    if problem is not None:
-        return with_ignored(state, event.at_ms, f"hold{_by(event.person)}", problem)
+    by = event.action.to or event.person.subject
     if state.hold is not None:  # handed over, or taken from somebody: the agent waits already
         changes = by != state.hold.by
         handed = replace(state.hold, by=by, at_ms=event.at_ms)
@@ -250,7 +220,7 @@ def conversation_held(state: LoopState, event: ConversationHeld) -> LoopState:
     state = revised(state, hold=Hold(by=by, at_ms=event.at_ms), approvals=pending)
     if state.phase == "idle":
         return revised(state, phase="turned")
-    if state.phase == "thinking" and event.mode == "cancel" and line_call(state) is None:
+    if state.phase == "thinking" and event.action.mode == "cancel" and line_call(state) is None:
         return stop_thinking(state)
     return state
 
@@ -265,19 +235,16 @@ def leave_to_person(state: LoopState) -> LoopState:
     return effect_factory.issue(revised(state, phase="checking"), check)
 
 
-def person_spoke(state: LoopState, event: PersonSpoke) -> LoopState:
+def say_to_user(state: LoopState, event: PersonActed[SayAction]) -> LoopState:
     """Let the user read a person's words, which answer the user's open messages.
 
     Where output guardrails judge them, they wait for that, and for the end of the turn.
     """
-    problem = say_problem(state, event.person, event.at_ms, verified=event.verified)
-    if problem is not None:
-        return with_ignored(state, event.at_ms, f"say{_by(event.person)}", problem)
-    hold, person = state.hold, event.person
-    if hold is None or event.message_id in hold.said:
+    hold, message_id = state.hold, event.action.message_id or f"said at {event.at_ms}"
+    if hold is None or message_id in hold.said:
         return state
-    state = revised(state, hold=replace(hold, said=(*hold.said, event.message_id)))
-    words = Words(text=event.text, person=person)
+    state = revised(state, hold=replace(hold, said=(*hold.said, message_id)))
+    words = Words(text=event.action.text, person=event.person)
     if "check_said" not in state.required_steps:
         return _say(state, words)
     phase = "turned" if state.phase == "held" else state.phase
@@ -315,27 +282,24 @@ def said_checked(state: LoopState, failure: Failure | None, at_ms: int) -> LoopS
     if failure is None:
         state = _say(state, words)
     else:
-        state = with_ignored(state, at_ms, f"say{_by(words.person)}", failure.message)
+        state = with_ignored(state, at_ms, f"say{by_whom(words.person)}", failure.message)
     return revised(state, phase="turned")
 
 
-def conversation_released(state: LoopState, event: ConversationReleased) -> LoopState:
+def release_conversation(state: LoopState, event: PersonActed[ReleaseAction]) -> LoopState:
     """Give the conversation back to an agent, which answers the open messages."""
-    problem = release_problem(state, event.person, event.to, event.at_ms, verified=event.verified)
-    if problem is not None:
-        return with_ignored(state, event.at_ms, f"release{_by(event.person)}", problem)
-    by = _shown_name(event.person)
+    action, by = event.action, _shown_name(event.person)
     spoke = state.hold is not None and state.hold.speaker is not None
     told: JsonObject = {
         "role": "developer",
-        "content": phrases.released(by, event.note, spoke=spoke),
+        "content": phrases.released(by, action.note, spoke=spoke),
     }
     note = Item("note", told)
     pending = tuple(votes.resumed(one, event.at_ms) for one in state.approvals)
     state = revised(state, hold=None, starts=True, approvals=pending, items=(*state.items, note))
-    if event.to and event.to != state.agent:
-        path = (*state.handoff_path, event.to)
-        state = revised(state, agent=event.to, model="", required_steps=(), handoff_path=path)
+    if action.to and action.to != state.agent:
+        path = (*state.handoff_path, action.to)
+        state = revised(state, agent=action.to, model="", required_steps=(), handoff_path=path)
     if state.phase != "held":
         return state
     if state.question.answering:
@@ -348,5 +312,6 @@ def _shown_name(person: Person) -> str:
     return person.display or person.subject or "A person"
 
 
-def _by(person: Person) -> str:
+def by_whom(person: Person) -> str:
+    """Return ` by ann`, or nothing if nobody says who."""
     return f" by {person.subject:.80}" if person.subject else ""

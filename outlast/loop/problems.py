@@ -3,9 +3,16 @@
 `advance` and the validators of updates ask the same functions, so that what was accepted counts.
 """
 
-from outlast.loop.approvals import ApprovalRequest, Person
+from outlast.loop.actions import (
+    Action,
+    ClaimAction,
+    HoldAction,
+    ReleaseAction,
+    SayAction,
+)
+from outlast.loop.approvals import ApprovalRequest, Decision, Person
 from outlast.loop.canonical import same_person
-from outlast.loop.events import ConversationHeld, DecisionReceived, HumanAction, RequestClaimed
+from outlast.loop.events import PersonActed
 from outlast.loop.state import Hold, LoopState
 from outlast.loop.votes import (
     Sender,
@@ -53,10 +60,20 @@ def line_problem(state: LoopState) -> str | None:
     return None
 
 
-def sender_of(state: LoopState, at_ms: int, *, verified: bool) -> Sender:
+def sender_of(state: LoopState, event: PersonActed[Action]) -> Sender:
     """Return the circumstances of what a person does in a run."""
+    return sender_at(state, event.at_ms, verified=event.verified)
+
+
+def sender_at(state: LoopState, at_ms: int, *, verified: bool) -> Sender:
+    """Return the circumstances of somebody who acts in a run at a time."""
     holder = None if state.start.parent is not None else state.hold.by if state.hold else ""
-    return Sender(at_ms=at_ms, verified=verified, requester=state.start.requester, holder=holder)
+    return Sender(
+        at_ms=at_ms,
+        verified=verified,
+        requester=state.start.requester,
+        holder=holder,
+    )
 
 
 def is_known(state: LoopState, nonce: str) -> bool:
@@ -64,7 +81,7 @@ def is_known(state: LoopState, nonce: str) -> bool:
     return nonce != "" and any(one == nonce for _, one in state.nonces)
 
 
-def judged_at_ms(state: LoopState, event: HumanAction) -> int:
+def judged_at_ms(state: LoopState, event: PersonActed[Action]) -> int:
     """Return the time at which a person's action is judged: when it was made, if that is known.
 
     Where no worker ran, a decision that came before the expiry of its request reaches the run
@@ -74,32 +91,30 @@ def judged_at_ms(state: LoopState, event: HumanAction) -> int:
     made = event.made_at_ms
     if event.verified and made is not None:
         return min(max(made, state.at_ms), event.at_ms)
-    stops = isinstance(event, DecisionReceived) and event.decision.type in {"reject", "respond"}
+    stops = isinstance(event.action, Decision) and event.action.type in {"reject", "respond"}
     return min(state.at_ms, event.at_ms) if stops else event.at_ms
 
 
-def decision_problem(state: LoopState, event: DecisionReceived) -> str | None:
+def decision_problem(state: LoopState, event: PersonActed[Decision]) -> str | None:
     """Return why a decision does not count, or None if it does.
 
     Whether its request had expired is judged at the time when it was made; whether somebody else
     works on the request, when it comes.
     """
-    sender = sender_of(state, event.at_ms, verified=event.verified)
     blocked = (one.request for one in state.blocked if one.request is not None)
     requests = [*_aged(state, judged_at_ms(state, event)), *blocked]
-    return refusal(requests, event.decision, sender, _of_nested(state))
+    return refusal(requests, event.action, sender_of(state, event), _of_nested(state))
 
 
-def claim_problem(state: LoopState, event: RequestClaimed) -> str | None:
+def claim_problem(state: LoopState, event: PersonActed[ClaimAction]) -> str | None:
     """Return why a person cannot claim a request, or hand their claim over; None if they can."""
-    sender = sender_of(state, event.at_ms, verified=event.verified)
     return claim_refusal(
         _aged(state, event.at_ms),
-        event.request_id,
+        event.action.request_id,
         event.person,
-        sender,
-        force=event.force,
-        to=event.to,
+        sender_of(state, event),
+        force=event.action.force,
+        to=event.action.to,
         nested=_of_nested(state),
     )
 
@@ -112,28 +127,27 @@ def _aged(state: LoopState, at_ms: int) -> list[ApprovalRequest]:
     return [aged(request, at_ms) for request in state.approvals]
 
 
-def hold_problem(state: LoopState, event: ConversationHeld) -> str | None:
+def hold_problem(state: LoopState, event: PersonActed[HoldAction]) -> str | None:
     """Return why a person cannot take the conversation over, or hand it over; None if they can."""
     if state.phase in {"new", "closing", "closed"}:
         return "The run has ended. Start a new one."
-    if event.to and state.hold is None:
+    action = event.action
+    if action.to and state.hold is None:
         return "Nobody has the conversation. Hold it first."
-    problem = _takeover_problem(
-        state, event.person, event.at_ms, verified=event.verified, to=event.to
-    )
-    if problem is not None or event.force or state.hold is None:
+    problem = _takeover_problem(state, event, action.to)
+    if problem is not None or action.force or state.hold is None:
         return problem
     return None if _holds(state.hold, event.person) else _of_another(state.hold)
 
 
-def say_problem(state: LoopState, person: Person, at_ms: int, *, verified: bool) -> str | None:
+def say_problem(state: LoopState, event: PersonActed[SayAction | ReleaseAction]) -> str | None:
     """Return why a person cannot speak for the team, or release the conversation."""
     if state.hold is None:
         return "Nobody has the conversation. Hold it first."
     if state.phase in {"preparing", "closing", "closed"}:
         return f"The run is {state.phase}."
-    problem = _takeover_problem(state, person, at_ms, verified=verified)
-    if problem is not None or _holds(state.hold, person):
+    problem = _takeover_problem(state, event)
+    if problem is not None or _holds(state.hold, event.person):
         return problem
     return _of_another(state.hold)
 
@@ -149,11 +163,9 @@ def _of_another(hold: Hold) -> str:
     )
 
 
-def release_problem(
-    state: LoopState, person: Person, to: str, at_ms: int, *, verified: bool
-) -> str | None:
+def release_problem(state: LoopState, event: PersonActed[ReleaseAction]) -> str | None:
     """Return why a person cannot release the conversation to an agent, or None if they can."""
-    problem = say_problem(state, person, at_ms, verified=verified)
+    problem, to = say_problem(state, event), event.action.to
     if problem is None and state.unsaid:
         return "Guardrails still judge what was said to the user. Release again in a moment."
     if problem is None and state.phase != "held" and to not in {"", state.agent}:
@@ -164,12 +176,9 @@ def release_problem(
     return problem
 
 
-def _takeover_problem(
-    state: LoopState, person: Person, at_ms: int, *, verified: bool, to: str = ""
-) -> str | None:
-    terms = state.start.takeover
-    sender = sender_of(state, at_ms, verified=verified)
-    problem = person_problem(terms, (terms.audience,), person, sender)
+def _takeover_problem(state: LoopState, event: PersonActed[Action], to: str = "") -> str | None:
+    terms, sender = state.start.takeover, sender_of(state, event)
+    problem = person_problem(terms, (terms.audience,), event.person, sender)
     if problem is None and to:
         problem = recipient_problem(terms, (terms.audience,), to, sender)
     return f"Taking over the conversation{problem}" if problem else None

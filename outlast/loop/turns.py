@@ -44,7 +44,7 @@ from outlast.loop.people import (
     remembered,
     said_checked,
 )
-from outlast.loop.problems import retry_problem, sender_of, withdraw_problem
+from outlast.loop.problems import retry_problem, sender_at, withdraw_problem
 from outlast.loop.revision import revised
 from outlast.loop.state import (
     LoopState,
@@ -300,7 +300,7 @@ def begin_calls(state: LoopState, at_ms: int, first: int = 0) -> LoopState:
             state = with_call(state, index, rejected(call, kept.decision))
         elif call.plan.needs_approval:
             request = effect_factory.approval(state, call, at_ms)
-            sender = sender_of(state, at_ms, verified=kept is not None and kept.verified)
+            sender = sender_at(state, at_ms, verified=kept is not None and kept.verified)
             if kept is None or not covers(kept, request, sender):
                 state = ask_people(state, index, request)
             else:

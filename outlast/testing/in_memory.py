@@ -31,7 +31,7 @@ from outlast.loop.effects import (
     NotifyPeople,
     RunAgent,
 )
-from outlast.loop.events import CancelRequested, DecisionReceived, Event
+from outlast.loop.events import CancelRequested, Event, PersonActed
 from outlast.loop.machine import advance
 from outlast.loop.spending import spent_of_parent
 from outlast.loop.state import LoopState
@@ -123,7 +123,7 @@ class MemoryRun:
             DecisionRefused: it does not apply; nothing has changed.
         """
         target = self.find(run_id)
-        event = DecisionReceived(at_ms=now_ms(), decision=decision, verified=True)
+        event = PersonActed(at_ms=now_ms(), action=decision, verified=True)
         if (refused := refusal_of(target.state, event)) is not None:
             raise exception_of(refused)
         target.apply(event)

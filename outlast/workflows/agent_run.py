@@ -55,6 +55,7 @@ from outlast.loop.events import (
     MessageReceived,
     TimePassed,
 )
+from outlast.loop.human_actions import HUMAN_ACTIONS
 from outlast.loop.machine import advance
 from outlast.loop.spending import spent_of_parent
 from outlast.loop.state import LoopState, line_of
@@ -95,6 +96,7 @@ DEFECTS = (
 `Exception`: a worker whose code does not fit a history must not end the run."""
 
 
+T = TypeVar("T")
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 NOTHING = RawValue(Payload(metadata={"encoding": b"binary/null"}))
@@ -142,7 +144,16 @@ def described_update(name: str, description: str) -> Any:
     return update
 
 
+def with_human_actions(kind: type[T]) -> type[T]:
+    """Add a signal and an update for everything that people can do in a run."""
+    for one in HUMAN_ACTIONS:
+        setattr(kind, f"signal_{one.name}", described_signal(one.name, one.usage))
+        setattr(kind, f"update_{one.name}", described_update(one.name, one.usage))
+    return kind
+
+
 @workflow.defn(name=names.WORKFLOW, sandboxed=False, failure_exception_types=DEFECTS)
+@with_human_actions
 class AgentRun:
     """One run of an agent: one question and its answer, or a conversation that stays open."""
 
@@ -287,22 +298,8 @@ class AgentRun:
         except Exception:  # noqa: BLE001  whatever it is, the run goes on
             workflow.logger.exception("The stages of a run could not be reported")
 
-    signal_decide = described_signal(
-        names.SIGNAL_DECIDE,
-        'Decide an approval: {"request_id": "a1", "type": "approve", "edit", "reject" or "respond", '
-        '"message": "...", "by": "..."}',
-    )
     signal_cancel = described_signal(
         names.SIGNAL_CANCEL, 'Stop the run: {"mode": "immediate" or "after_turn"}'
-    )
-    signal_hold = described_signal(
-        names.HOLD, 'Take the conversation over: {"by": "...", "mode": "finish" or "cancel"}'
-    )
-    signal_say = described_signal(
-        names.SAY, 'Answer the user while you hold the conversation: {"by": "...", "text": "..."}'
-    )
-    signal_release = described_signal(
-        names.RELEASE, 'Give the conversation back: {"by": "...", "note": "...", "to": "an agent"}'
     )
     signal_nested = described_signal(
         names.SIGNAL_NESTED, "From nested runs: their pending approvals"
@@ -313,9 +310,6 @@ class AgentRun:
         """Take a signal that only programs send, or record an unknown one for its sender to see."""
         self.take_signal(name, arguments[:1])
 
-    update_decide = described_update(
-        names.UPDATE_DECIDE, "Decide an approval; refused if the decision does not apply"
-    )
     update_send = described_update(
         names.UPDATE_SEND,
         'Send a message: {"input": "...", "message_id": "a unique id", "mode": "queue", "steer" or '

@@ -18,16 +18,8 @@ from outlast.contract.searchability import searchable, searchable_list
 from outlast.loop.approvals import ApprovalRequest, Risk, Vote
 from outlast.loop.call_forms import arguments_of, name_of
 from outlast.loop.effects import Effect
-from outlast.loop.events import (
-    ConversationHeld,
-    ConversationReleased,
-    DecisionReceived,
-    Event,
-    LineAttached,
-    MessageReceived,
-    PersonSpoke,
-    RequestClaimed,
-)
+from outlast.loop.events import Event, LineAttached, MessageReceived, PersonActed
+from outlast.loop.human_actions import row_of
 from outlast.loop.items import Item, text_of
 from outlast.loop.state import LoopState, line_of, visible_item_count
 from outlast.loop.values import JsonObject
@@ -420,30 +412,8 @@ def _vote_view(vote: Vote) -> JsonObject:
 def receipt(state: LoopState, event: Event) -> JsonObject:
     """Return the receipt of an accepted update."""
     match event:
-        case DecisionReceived(decision=decision):
-            request = next(one for one in state.approvals if one.id == decision.request_id)
-            return {
-                "request_id": request.id,
-                "status": request.status,
-                "by": request.settled_by,
-                "votes": len(request.standing_votes),
-                "votes_needed": request.terms.quorum,
-            }
-        case RequestClaimed(request_id=request_id):
-            request = next(one for one in state.approvals if one.id == request_id)
-            return {
-                "request_id": request.id,
-                "status": request.status,
-                "claimed_by": request.claim.by if request.claim else None,
-                "until_ms": request.claim.until_ms if request.claim else None,
-            }
-        case ConversationHeld() | PersonSpoke() | ConversationReleased():
-            return {
-                "status": state.status,
-                "held_by": state.hold.by if state.hold else None,
-                "agent": state.agent,
-                "is_judged": bool(state.unsaid),
-            }
+        case PersonActed(action=action):
+            return row_of(action).receipt(state, action)
         case LineAttached():
             line, settings = line_of(state), state.start.settings
             return {

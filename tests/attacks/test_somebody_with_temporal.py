@@ -87,10 +87,10 @@ async def test_names_alone_settle_nothing(desk: Desk, by: str):
             )
         )
         if by == "signal":
-            await workflow_of(desk, handle).signal(names.SIGNAL_DECIDE, decision)
+            await workflow_of(desk, handle).signal("decide", decision)
             continue
         with pytest.raises(WorkflowUpdateFailedError) as raised:
-            await workflow_of(desk, handle).execute_update(names.UPDATE_DECIDE, decision)
+            await workflow_of(desk, handle).execute_update("decide", decision)
         assert "needs proof of who decides" in str(raised.value.cause)
     state = await handle.state()
     assert (state.status, state.approvals[0].votes, bank.paid) == ("waiting", (), [])
@@ -103,11 +103,11 @@ async def test_a_copied_vote_is_no_second_vote_and_none_in_a_later_run(desk: Des
     await handle.approve(await request_of(handle), by=ANN)
     (vote,) = (await handle.state()).approvals[0].votes
     copied = records.write(vote.decision)
-    await workflow_of(desk, handle).execute_update(names.UPDATE_DECIDE, copied)
-    await workflow_of(desk, handle).signal(names.SIGNAL_DECIDE, copied)
+    await workflow_of(desk, handle).execute_update("decide", copied)
+    await workflow_of(desk, handle).signal("decide", copied)
     with pytest.raises(WorkflowUpdateFailedError):  # in another's name
         await workflow_of(desk, handle).execute_update(
-            names.UPDATE_DECIDE, records.write(replace(vote.decision, by="bob"))
+            "decide", records.write(replace(vote.decision, by="bob"))
         )
     (request,) = (await handle.state()).approvals
     assert (len(request.votes), request.status, bank.paid) == (1, "pending", [])
@@ -117,7 +117,7 @@ async def test_a_copied_vote_is_no_second_vote_and_none_in_a_later_run(desk: Des
     again = await desk.start(bank.agent, id=handle.id)
     await desk.until(again, waits_for(1))
     with pytest.raises(WorkflowUpdateFailedError) as raised:
-        await workflow_of(desk, again).execute_update(names.UPDATE_DECIDE, copied)
+        await workflow_of(desk, again).execute_update("decide", copied)
     assert "its signature is for something else" in str(raised.value.cause)
     assert bank.paid == []
     await again.cancel()

@@ -109,7 +109,7 @@ async def carry_on(client: Client, handle: RunHandle) -> None:
     await handle.send(COMPLAINT, message_id="complaint")
     waiting = await handle.wait(lambda state: bool(state.pending_approvals))
     decision = {"request_id": waiting.interruptions[0].id, "type": "approve", "by": "ann"}
-    await client.get_workflow_handle(handle.id).signal(names.SIGNAL_DECIDE, decision)
+    await client.get_workflow_handle(handle.id).signal("decide", decision)
     await _answered(handle, 3)
     await handle.cancel("after_turn")
     await handle.result()

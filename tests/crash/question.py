@@ -11,7 +11,6 @@ from pathlib import Path
 from temporalio.client import Client
 
 from outlast import RunConfig, RunHandle, Runner, SQLiteSession
-from outlast.contract import names
 from outlast.loop.items import text_of
 from outlast.loop.state import LoopState
 from outlast.loop.values import Json, JsonObject, Usage
@@ -58,7 +57,7 @@ async def carry_on(client: Client, handle: RunHandle) -> None:
     waiting = await handle.wait(lambda state: bool(state.pending_approvals))
     [request] = waiting.snapshot.pending_approvals
     decision = {"request_id": request.id, "type": "approve", "by": "ann"}
-    await client.get_workflow_handle(request.run_id).signal(names.SIGNAL_DECIDE, decision)
+    await client.get_workflow_handle(request.run_id).signal("decide", decision)
     await handle.result()
 
 

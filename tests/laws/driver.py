@@ -11,7 +11,8 @@ from typing import Any, Self, TypeVar
 from outlast.contract.blobs import encode, is_plain
 from outlast.contract.effects import EffectRequest
 from outlast.contract.stages import Stage, StageChange, advanced
-from outlast.loop.approvals import ApprovalRequest, Decision, DecisionType, Person
+from outlast.loop.actions import ClaimAction, HoldAction, HoldMode, ReleaseAction, SayAction
+from outlast.loop.approvals import ApprovalRequest, Decision, DecisionType
 from outlast.loop.calls import (
     AgentResult,
     HandoffResult,
@@ -58,20 +59,14 @@ from outlast.loop.events import (
     BudgetLent,
     CancelMode,
     CancelRequested,
-    ConversationHeld,
-    ConversationReleased,
-    DecisionReceived,
     EffectBlocked,
     Event,
-    HoldMode,
-    HumanAction,
     LineAttached,
     LineReplied,
     MessageReceived,
     MessageWithdrawn,
     NestedReported,
-    PersonSpoke,
-    RequestClaimed,
+    PersonActed,
     RetryRequested,
     RunEnded,
     RunStarted,
@@ -384,7 +379,7 @@ class Play:
             check_nothing_happened(before, self.state, commands, event)
         self._check_step(before, commands)
         counts = event
-        if isinstance(event, HumanAction):
+        if isinstance(event, PersonActed):
             counts = replace(event, at_ms=judged_at_ms(before, event))
         timed = at_time_of(before, counts) if due else before
         self._people_laws.check(before, timed, event, self.state, commands)
@@ -517,16 +512,12 @@ class Play:
     ) -> tuple[Command, ...]:
         """A person decides about an approval request."""
         decision = Decision(request_id=request_id, type=kind, **fields)
-        return self.take(DecisionReceived(at_ms=self.now_ms, decision=decision, verified=verified))
+        return self.take(PersonActed(at_ms=self.now_ms, action=decision, verified=verified))
 
     def claimed(self, request_id: str, by: str = "ann", minutes: int = 5, **fields: Any) -> None:
         """A person begins to work on an approval request."""
-        person = Person(subject=by)
-        self.take(
-            RequestClaimed(
-                at_ms=self.now_ms, request_id=request_id, person=person, minutes=minutes, **fields
-            )
-        )
+        action = ClaimAction(by=by, request_id=request_id, minutes=minutes, **fields)
+        self.take(PersonActed(at_ms=self.now_ms, action=action))
 
     def passes(self, ms: int) -> tuple[Command, ...]:
         """Time passes, and something may be due."""
@@ -537,19 +528,19 @@ class Play:
         self, by: str = "ann", mode: HoldMode = "finish", **fields: Any
     ) -> tuple[Command, ...]:
         """A person takes the conversation over, or hands it over."""
-        person = Person(subject=by)
-        return self.take(ConversationHeld(at_ms=self.now_ms, person=person, mode=mode, **fields))
+        action = HoldAction(by=by, mode=mode, **fields)
+        return self.take(PersonActed(at_ms=self.now_ms, action=action))
 
     def says(self, text: str, by: str = "ann", message_id: str = "") -> tuple[Command, ...]:
         """The person who has the conversation speaks to the user."""
         name = message_id or f"s{len(self.events)}"
-        person = Person(subject=by)
-        return self.take(PersonSpoke(at_ms=self.now_ms, person=person, message_id=name, text=text))
+        action = SayAction(by=by, message_id=name, text=text)
+        return self.take(PersonActed(at_ms=self.now_ms, action=action))
 
     def releases(self, by: str = "ann", **fields: Any) -> tuple[Command, ...]:
         """A person gives the conversation back."""
-        person = Person(subject=by)
-        return self.take(ConversationReleased(at_ms=self.now_ms, person=person, **fields))
+        action = ReleaseAction(by=by, **fields)
+        return self.take(PersonActed(at_ms=self.now_ms, action=action))
 
     def cancelled(self, mode: CancelMode = "immediate") -> tuple[Command, ...]:
         """A person wants the run to stop."""
@@ -634,12 +625,8 @@ class Play:
             case MessageWithdrawn():
                 self.accepted = [one for one in self.accepted if one.id != event.message_id]
             case (
-                DecisionReceived()
-                | RequestClaimed()
+                PersonActed()
                 | TimePassed()
-                | ConversationHeld()
-                | PersonSpoke()
-                | ConversationReleased()
                 | RetryRequested()
                 | NestedReported()
                 | BudgetLent()

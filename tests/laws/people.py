@@ -12,6 +12,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from outlast.contract import names, records
+from outlast.loop.actions import ClaimAction, HoldAction, ReleaseAction, SayAction, fields_of
 from outlast.loop.approvals import (
     ALL_DECISIONS,
     REDACTED,
@@ -26,22 +27,19 @@ from outlast.loop.approvals import (
 )
 from outlast.loop.budgets import Budget
 from outlast.loop.events import (
-    ConversationHeld,
-    ConversationReleased,
-    DecisionReceived,
     Event,
     MessageReceived,
     MessageWithdrawn,
-    PersonSpoke,
-    RequestClaimed,
+    PersonActed,
     TimePassed,
 )
+from outlast.loop.human_actions import problem_of
 from outlast.loop.items import SendMode
-from outlast.loop.problems import hold_problem, say_problem
 from outlast.loop.state import LoopState
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.votes import LONGEST_MESSAGE, Sender, claim_refusal, next_due_ms, refusal
 from tests.laws.driver import Play, message
+from tests.laws.people_laws import is_decision
 
 REQUESTER = "rob"
 NOBODY = Person()
@@ -221,7 +219,7 @@ def waiting(state: LoopState) -> list[ApprovalRequest]:
     return [one for one in state.approvals if one.status == "pending"]
 
 
-def _vote(play: Play, a: int, b: int) -> DecisionReceived | None:
+def _vote(play: Play, a: int, b: int) -> PersonActed[Decision] | None:
     """A vote that counts, if there is one for the chosen request."""
     requests = waiting(play.state)
     if not requests:
@@ -238,7 +236,7 @@ def _vote(play: Play, a: int, b: int) -> DecisionReceived | None:
 
 def acceptable(
     play: Play, request: ApprovalRequest, kinds: Sequence[VoteType], a: int = 1, b: int = 1
-) -> DecisionReceived | None:
+) -> PersonActed[Decision] | None:
     """The first fitting vote that the request accepts, by somebody who has not voted yet."""
     own = [_claimer(request, play.now_ms)] if request.claim is not None else []
     people = [*own, *(PEOPLE[(a + at) % len(PEOPLE)] for at in range(len(PEOPLE))), NOBODY]
@@ -300,18 +298,18 @@ def _response(request: ApprovalRequest, b: int) -> Json:
     return {"ok": b} if request.terms.response_schema is not None else f"done by hand {b}"
 
 
-def _event(play: Play, decision: Decision, *, verified: bool) -> DecisionReceived:
-    return DecisionReceived(at_ms=play.now_ms, decision=decision, verified=verified)
+def _event(play: Play, decision: Decision, *, verified: bool) -> PersonActed[Decision]:
+    return PersonActed(at_ms=play.now_ms, action=decision, verified=verified)
 
 
 def _misvote(play: Play, a: int, b: int) -> Event | None:
     """A vote with one thing wrong, or one that comes too late or twice."""
-    cast = [one for one in play.events if isinstance(one, DecisionReceived)]
+    cast = [one for one in play.events if is_decision(one)]
     if b % 8 == 7 and cast:  # an earlier decision of somebody, perhaps by its key alone
         earlier = cast[a % len(cast)]
         by = PEOPLE[a % len(PEOPLE)]
-        other = replace(earlier.decision, by=by.subject, groups=by.groups)
-        return replace(earlier, at_ms=play.now_ms, decision=other if a % 2 else earlier.decision)
+        other = replace(earlier.action, by=by.subject, groups=by.groups)
+        return replace(earlier, at_ms=play.now_ms, action=other if a % 2 else earlier.action)
     known = waiting(play.state) if b % 9 else [*play.state.approvals]
     if not known:
         return None
@@ -342,9 +340,9 @@ FLAWS = (
 )
 
 
-def flawed(play: Play, request: ApprovalRequest, good: DecisionReceived, flaw: str) -> Event:
+def flawed(play: Play, request: ApprovalRequest, good: PersonActed[Decision], flaw: str) -> Event:
     """Return a vote that is refused for a reason, where the terms know such a reason."""
-    decision = good.decision
+    decision = good.action
     changes: dict[str, dict[str, Any]] = {
         "digest": {"args_digest": "forged"},
         "stale": {"args_digest": request.votes[0].args_digest if request.votes else ""},
@@ -364,7 +362,7 @@ def flawed(play: Play, request: ApprovalRequest, good: DecisionReceived, flaw: s
     return _event(play, replace(decision, **changes[flaw]), verified=verified)
 
 
-def _claim(play: Play, a: int, b: int) -> RequestClaimed | None:
+def _claim(play: Play, a: int, b: int) -> PersonActed[ClaimAction] | None:
     requests = waiting(play.state) if b % 9 else [*play.state.approvals]
     if not requests:
         return None
@@ -377,13 +375,15 @@ def _claim(play: Play, a: int, b: int) -> RequestClaimed | None:
         for one in people
         if claim_refusal((request,), request.id, one, sender, force=force) is None
     ]
-    return RequestClaimed(
+    return PersonActed(
         at_ms=play.now_ms,
-        request_id=request.id,
-        person=(able or people)[0] if b % 6 else (people[0], NOBODY)[a % 2],
-        minutes=(1, 5, 0, 10**6)[b % 4],
-        force=force,
-        to=PEOPLE[(a + b) % len(PEOPLE)].subject if a % 5 == 3 else "",
+        action=ClaimAction(
+            request_id=request.id,
+            **fields_of((able or people)[0] if b % 6 else (people[0], NOBODY)[a % 2]),
+            minutes=(1, 5, 0, 10**6)[b % 4],
+            force=force,
+            to=PEOPLE[(a + b) % len(PEOPLE)].subject if a % 5 == 3 else "",
+        ),
         verified=proven,
     )
 
@@ -396,50 +396,58 @@ def _able_to_take_over(play: Play, a: int, b: int) -> tuple[Person, bool]:
         return (people[0] if a % 3 else NOBODY), a % 2 == 0
 
     def problem(one: Person) -> str | None:
-        if state.hold is not None:
-            return say_problem(state, one, 0, verified=verified)
-        return hold_problem(state, ConversationHeld(at_ms=0, person=one, verified=verified))
+        who = fields_of(one)
+        action = HoldAction(**who) if state.hold is None else SayAction(**who, text="Hello")
+        return problem_of(state, PersonActed(at_ms=0, action=action, verified=verified))
 
     able = [one for one in people if problem(one) is None]
     return (able or people)[0], verified
 
 
-def _hold_or_say(play: Play, a: int, b: int) -> ConversationHeld | PersonSpoke:
+def _hold_or_say(play: Play, a: int, b: int) -> PersonActed[HoldAction | SayAction]:
     person, verified = _able_to_take_over(play, a, b)
     if (play.state.hold is not None) != (a % 14 == 6):
         name = "s0" if a % 5 == 4 else f"s{len(play.events)}"
-        return PersonSpoke(
-            at_ms=play.now_ms, person=person, message_id=name, text=f"said {b}", verified=verified
+        return PersonActed(
+            at_ms=play.now_ms,
+            action=SayAction(**fields_of(person), message_id=name, text=f"said {b}"),
+            verified=verified,
         )
     mode = "cancel" if (a // 2) % 2 else "finish"
     hands_over = b % 2 == 0 if play.state.hold is not None else b % 12 == 4
     to = PEOPLE[b % len(PEOPLE)].subject if hands_over else ""
-    return ConversationHeld(
-        at_ms=play.now_ms, person=person, mode=mode, to=to, force=a % 4 == 0, verified=verified
+    return PersonActed(
+        at_ms=play.now_ms,
+        action=HoldAction(**fields_of(person), mode=mode, to=to, force=a % 4 == 0),
+        verified=verified,
     )
 
 
-def _release(play: Play, a: int, b: int) -> ConversationReleased | None:
+def _release(play: Play, a: int, b: int) -> PersonActed[ReleaseAction] | None:
     if play.state.hold is None and a % 12 != 11:
         return None
     return released(play, a, b)
 
 
-def released(play: Play, a: int = 1, b: int = 1) -> ConversationReleased:
+def released(play: Play, a: int = 1, b: int = 1) -> PersonActed[ReleaseAction]:
     """The conversation goes back to an agent."""
     person, verified = _able_to_take_over(play, a, b)
     to = ("", "", "Billing", play.state.agent)[a % 4]
     note = f"note {b}" if b % 3 == 0 else ""
-    return ConversationReleased(
-        at_ms=play.now_ms, person=person, note=note, to=to, verified=verified
+    return PersonActed(
+        at_ms=play.now_ms,
+        action=ReleaseAction(**fields_of(person), note=note, to=to),
+        verified=verified,
     )
 
 
-def taken_back(play: Play) -> ConversationHeld:
+def taken_back(play: Play) -> PersonActed[HoldAction]:
     """Somebody who may takes the conversation from a holder who may not: their group is missing."""
     for person in PEOPLE:
-        held = ConversationHeld(at_ms=play.now_ms, person=person, force=True, verified=True)
-        if hold_problem(play.state, held) is None:
+        held = PersonActed(
+            at_ms=play.now_ms, action=HoldAction(**fields_of(person), force=True), verified=True
+        )
+        if problem_of(play.state, held) is None:
             return held
     raise AssertionError("nobody may take the conversation over")
 

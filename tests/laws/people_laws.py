@@ -6,9 +6,10 @@ from the terms alone: it must not use `outlast.loop.votes`, which is what it che
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from outlast.loop import phrases
+from outlast.loop.actions import HoldAction
 from outlast.loop.approvals import (
     REDACTED,
     ApprovalRequest,
@@ -30,12 +31,11 @@ from outlast.loop.effects import (
     RunTool,
 )
 from outlast.loop.events import (
-    ConversationHeld,
-    DecisionReceived,
     Event,
     LineAttached,
     MessageReceived,
     MessageWithdrawn,
+    PersonActed,
     TimePassed,
 )
 from outlast.loop.machine import advance
@@ -46,6 +46,11 @@ from tests.laws.step_laws import is_due
 
 RUNS = frozenset({"approve", "edit"})
 """The decisions that let a call run."""
+
+
+def is_decision(event: Event) -> TypeGuard[PersonActed[Decision]]:
+    """Whether somebody decides about a request."""
+    return isinstance(event, PersonActed) and isinstance(event.action, Decision)
 
 
 def agrees(request: ApprovalRequest, kind: str) -> bool:
@@ -85,7 +90,7 @@ class PeopleLaws:
             check_requests_settle_once(before, after)
             check_votes(timed, event, after)
             check_redacted(after)
-        if isinstance(event, DecisionReceived):
+        if is_decision(event):
             check_decision(timed, event, after)
         check_calls_are_approved(before, after, commands)
         check_answers_are_approved(before, event, after)
@@ -156,12 +161,12 @@ def check_votes(timed: LoopState, event: Event, after: LoopState) -> None:
         assert len(cast) <= 1, "several votes in one step"
         for vote in cast:
             assert earlier is not None, "a vote for a request that was not there"
-            assert isinstance(event, DecisionReceived), "a vote without a decision"
-            assert vote.decision == event.decision
+            assert is_decision(event), "a vote without a decision"
+            assert vote.decision == event.action
             assert (vote.at_ms, vote.verified) == (event.at_ms, event.verified)
-            is_other = request.id != event.decision.request_id
-            assert not is_other or event.decision.remember, "a vote for another request"
-            problem = why_not(timed, earlier, event.decision, event, is_other=is_other)
+            is_other = request.id != event.action.request_id
+            assert not is_other or event.action.remember, "a vote for another request"
+            problem = why_not(timed, earlier, event.action, event, is_other=is_other)
             assert problem is None, f"a vote counts, although {problem}"
             settles = request.status in _after_vote(request, vote)
             # One that is judged at an earlier time counts before what has fallen due since.
@@ -202,28 +207,28 @@ def not_withdrawn(request: ApprovalRequest) -> list[Vote]:
     ]
 
 
-def check_decision(timed: LoopState, event: DecisionReceived, after: LoopState) -> None:
+def check_decision(timed: LoopState, event: PersonActed[Decision], after: LoopState) -> None:
     """L14: a decision that does not count changes nothing but `ignored`, and others do count.
 
     It is judged at the time when it was made. The time when it comes passes for its request, too.
     """
-    request = next((one for one in timed.approvals if one.id == event.decision.request_id), None)
-    later = next((one for one in after.approvals if one.id == event.decision.request_id), None)
+    request = next((one for one in timed.approvals if one.id == event.action.request_id), None)
+    later = next((one for one in after.approvals if one.id == event.action.request_id), None)
     problem = "there is no such request"
     if request is not None:
-        key, person = event.decision.idempotency_key, event.decision.by
+        key, person = event.action.idempotency_key, event.action.by
         made = {(one.decision.idempotency_key, one.decision.by) for one in request.votes}
         if key is not None and (key, person) in made:
             problem = "it has been made before"
         else:
-            problem = why_not(timed, request, event.decision, event)
+            problem = why_not(timed, request, event.action, event)
     if problem is None:
         assert request is not None
         assert later is not None
         assert len(later.votes) == len(request.votes) + 1, "a vote was not counted"
     else:
         requests = at_time_of(timed, event).approvals
-        same = next((one for one in requests if one.id == event.decision.request_id), None)
+        same = next((one for one in requests if one.id == event.action.request_id), None)
         assert request is None or later == same, f"it counts, although {problem}"
 
 
@@ -445,7 +450,8 @@ def check_held(
     for command in commands:
         begins = isinstance(command, CallModel) and command.turn not in earlier
         assert not begins, "a model call begins while a person has the conversation"
-    if isinstance(event, ConversationHeld) and before.hold is None and event.mode == "cancel":
+    hold = event.action if isinstance(event, PersonActed) else None
+    if isinstance(hold, HoldAction) and before.hold is None and hold.mode == "cancel":
         calls = [one for one in after.pending if isinstance(one, CallModel)]
         assert all(one.line for one in calls), "a model call goes on"
         stopped = {one.effect for one in commands if isinstance(one, CancelEffect)}

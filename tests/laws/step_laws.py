@@ -9,6 +9,8 @@ from outlast.contract.blobs import is_plain
 from outlast.contract.effects import EffectRequest, request_of
 from outlast.contract.refusals import refusal_of
 from outlast.contract.stages import Stage, StageBegun, StageChange
+from outlast.loop.actions import ClaimAction, HoldAction, ReleaseAction, SayAction
+from outlast.loop.approvals import Decision
 from outlast.loop.calls import PreparedRun
 from outlast.loop.effects import (
     AgentFinished,
@@ -43,9 +45,6 @@ from outlast.loop.effects import (
 from outlast.loop.events import (
     BudgetLent,
     CancelRequested,
-    ConversationHeld,
-    ConversationReleased,
-    DecisionReceived,
     EffectBlocked,
     Event,
     LineAttached,
@@ -53,8 +52,7 @@ from outlast.loop.events import (
     MessageReceived,
     MessageWithdrawn,
     NestedReported,
-    PersonSpoke,
-    RequestClaimed,
+    PersonActed,
     RetryRequested,
     RunEnded,
     RunStarted,
@@ -138,18 +136,18 @@ def is_inert(  # noqa: C901, PLR0911, PLR0912  a row for each event
             return not at_rest or event.answers != len(state.answers)
         case MessageReceived():
             return any(one.id == event.message.id for one in accepted)
-        case DecisionReceived():
-            repeated = is_repeated(state.approvals, event.decision)
+        case PersonActed(action=Decision() as decision):
+            repeated = is_repeated(state.approvals, decision)
             return repeated or refusal_of(state, event) is not None
-        case RequestClaimed() | MessageWithdrawn() | ConversationReleased():
+        case MessageWithdrawn() | PersonActed(action=ClaimAction() | ReleaseAction()):
             return refusal_of(state, event) is not None
-        case ConversationHeld():
-            by = event.to or event.person.subject
+        case PersonActed(action=HoldAction(to=to)):
+            by = to or event.person.subject
             same = state.hold is not None and state.hold.by == by
             return same or refusal_of(state, event) is not None
-        case PersonSpoke():
+        case PersonActed(action=SayAction(message_id=message_id)):
             said = () if state.hold is None else state.hold.said
-            return event.message_id in said or refusal_of(state, event) is not None
+            return message_id in said or refusal_of(state, event) is not None
         case NestedReported():
             return not any(
                 isinstance(one, RunAgent) and one.nested_id == event.nested_id
@@ -166,6 +164,8 @@ def is_inert(  # noqa: C901, PLR0911, PLR0912  a row for each event
             return False
         case EffectFailed() | EffectBlocked():
             return event.effect not in outstanding
+        case PersonActed():
+            raise AssertionError(f"{event.action} has no rule here")
         case _:
             effect = outstanding.get(event.effect)
             return effect is None or not isinstance(event, ANSWER_OF[type(effect)])
@@ -193,11 +193,7 @@ def check_nothing_happened(
         return
     assert before.phase != "closed", "a closed run has changed"
     noted = (
-        DecisionReceived,
-        RequestClaimed,
-        ConversationHeld,
-        PersonSpoke,
-        ConversationReleased,
+        PersonActed,
         MessageWithdrawn,
         SignalUnreadable,
         RetryRequested,

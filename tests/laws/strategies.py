@@ -56,11 +56,11 @@ from outlast.loop.effects import (
 )
 from outlast.loop.events import (
     CancelRequested,
-    DecisionReceived,
     Event,
     LineAttached,
     LineReplied,
     NestedReported,
+    PersonActed,
     RetryRequested,
     TimePassed,
 )
@@ -466,7 +466,7 @@ def _said_by_others(play: Play, kind: str, a: int, b: int) -> Event:
         case "repeat":
             return play.events[a % len(play.events)]
         case "decide":
-            return DecisionReceived(at_ms=at_ms, decision=_decision(play, a, b))
+            return PersonActed(at_ms=at_ms, action=_decision(play, a, b))
         case "attach":
             return LineAttached(at_ms=at_ms, line=f"l{a % 3}")
         case "retry":

@@ -8,13 +8,12 @@ from collections import Counter
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
+from outlast.loop.actions import ClaimAction, HoldAction, ReleaseAction, SayAction
+from outlast.loop.approvals import Decision
 from outlast.loop.effects import EffectFailed
 from outlast.loop.events import (
     BudgetLent,
     CancelRequested,
-    ConversationHeld,
-    ConversationReleased,
-    DecisionReceived,
     EffectBlocked,
     Event,
     LineAttached,
@@ -22,8 +21,7 @@ from outlast.loop.events import (
     MessageReceived,
     MessageWithdrawn,
     NestedReported,
-    PersonSpoke,
-    RequestClaimed,
+    PersonActed,
     RetryRequested,
     SignalUnreadable,
     TimePassed,
@@ -86,27 +84,29 @@ def label(before: LoopState, event: Event, last_ms: int) -> str:  # noqa: C901, 
     if before.phase == "closed":
         return "anything after the end of the run"
     match event:
-        case DecisionReceived(decision=decision):
+        case PersonActed(action=Decision() as decision):
             found = [one for one in before.approvals if one.id == decision.request_id]
             waits = found and found[0].status == "pending"
             what = found[0].kind if waits else "a request that is settled or unknown"
             kept = " and remember" if decision.remember else ""
             return f"{decision.type}{kept}: {what}" if waits else f"decide {what}"
-        case RequestClaimed():
-            return "claim by force" if event.force else "claim" if event.minutes else "unclaim"
+        case PersonActed(action=ClaimAction() as claim):
+            return "claim by force" if claim.force else "claim" if claim.minutes else "unclaim"
         case TimePassed():
             if event.at_ms < last_ms:
                 return "time jumps back"
             due = is_due(before, event.at_ms)
             return "time passes, something is due" if due else "time passes, nothing is due"
-        case ConversationHeld() if event.to or event.force:
-            return "hand a hold over" if event.to else "hold by force"
-        case ConversationHeld():
-            return f"hold, {event.mode}"
-        case PersonSpoke():
+        case PersonActed(action=HoldAction() as hold) if hold.to or hold.force:
+            return "hand a hold over" if hold.to else "hold by force"
+        case PersonActed(action=HoldAction(mode=mode)):
+            return f"hold, {mode}"
+        case PersonActed(action=SayAction()):
             return "say"
-        case ConversationReleased():
-            return "release to another agent" if event.to else "release"
+        case PersonActed(action=ReleaseAction(to=to)):
+            return "release to another agent" if to else "release"
+        case PersonActed():
+            raise AssertionError(f"{event.action} has no row here")
         case MessageReceived() if has_message(before, event.message.id):
             return "message, repeated"
         case MessageReceived():

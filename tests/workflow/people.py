@@ -14,7 +14,7 @@ from outlast.agents.errors import DecisionRefused
 from outlast.agents.tools.function_tool import function_tool
 from outlast.client.audit import audit_run
 from outlast.client.handle import RunHandle
-from outlast.contract import names, records
+from outlast.contract import records
 from outlast.loop.approvals import Decision, Person
 from outlast.loop.state import LoopState
 from outlast.testing import ScriptedModel, call
@@ -82,7 +82,7 @@ async def refusal(desk: Desk, handle: RunHandle, channel: str, decision: Decisio
             return str(error)
         return None
     seen = await handle.state()
-    await desk.workflow(handle).signal(names.SIGNAL_DECIDE, records.write(decision))
+    await desk.workflow(handle).signal("decide", records.write(decision))
     state = await desk.until(handle, lambda one: _took_a_decision(seen, one))
     if state.ignored == seen.ignored:
         return None

@@ -14,7 +14,6 @@ from outlast.agents.tools.function_tool import function_tool
 from outlast.client.audit import AuditLog, audit_run, audit_since, summary_of
 from outlast.client.handle import RunHandle
 from outlast.client.identity import decided_by, person
-from outlast.contract import names
 from outlast.loop.approvals import Decision
 from outlast.testing import ScriptedModel, call
 from tests.workflow.desk import PATIENCE_SECONDS, Desk, waits_for
@@ -44,8 +43,8 @@ async def test_the_audit_has_what_was_decided_and_what_was_tried(desk: Desk):
     (request,) = await handle.approvals()
     workflow = desk.client.get_workflow_handle(handle.id)
     forged = {"request_id": "a9", "type": "approve", "by": "=mallory\u202e"}
-    await workflow.signal(names.SIGNAL_DECIDE, forged)
-    await workflow.signal(names.SIGNAL_DECIDE, {"type": 7})
+    await workflow.signal("decide", forged)
+    await workflow.signal("decide", {"type": 7})
     await desk.until(handle, lambda state: len(state.ignored) == 2)
     with pytest.raises(DecisionRefused):  # a refused update leaves nothing behind
         await handle.approve("a1", by="eve", args_digest="of something else")
@@ -127,7 +126,7 @@ async def test_what_arrived_while_no_worker_ran_has_its_own_time(desk: Desk):
     await desk.close_all()
     workflow = desk.client.get_workflow_handle(handle.id)
     payload = {"request_id": "a1", "type": "reject", "by": "bob"}
-    await workflow.signal(names.SIGNAL_DECIDE, payload)
+    await workflow.signal("decide", payload)
     signalled = [
         event.event_time.ToMilliseconds()
         for event in (await workflow.fetch_history()).events
@@ -149,7 +148,7 @@ async def test_a_decision_by_signal_is_not_proven(desk: Desk):
     await desk.until(handle, waits_for(1))
     workflow = desk.client.get_workflow_handle(handle.id)
     payload = {"request_id": "a1", "type": "reject", "by": "bob", "message": "No."}
-    await workflow.signal(names.SIGNAL_DECIDE, payload)
+    await workflow.signal("decide", payload)
     await desk.result(handle)
     vote, end = (await audit_run(desk.client, handle.id)).records[1:]
     assert (vote.by, vote.verified, vote.note) == ("bob", False, "No.")

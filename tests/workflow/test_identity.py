@@ -12,7 +12,7 @@ from outlast.agents.approvals.policy import ApprovalPolicy, Audience
 from outlast.agents.errors import DecisionRefused, UserError
 from outlast.agents.tools.function_tool import function_tool
 from outlast.client.audit import audit_run
-from outlast.contract import names, records
+from outlast.contract import records
 from outlast.contract.identity import Place, read_keys, signed
 from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.testing import ScriptedModel, call
@@ -60,7 +60,7 @@ async def test_only_a_signed_decision_counts(desk: Desk, monkeypatch: pytest.Mon
         (signed(approve, here, key, at_ms=now_ms + 3_600_000), "signed in the future"),
     ):
         with pytest.raises(WorkflowUpdateFailedError) as raised:
-            await workflow.execute_update(names.UPDATE_DECIDE, records.write(forged))
+            await workflow.execute_update("decide", records.write(forged))
         assert why in str(raised.value.cause)
     assert (await handle.state()).approvals[0].votes == ()
 

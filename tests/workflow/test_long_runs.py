@@ -150,7 +150,7 @@ async def test_an_approval_waits_across_histories(desk: Desk, channel: str):
             await handle.reject("a1", by="bob")
     else:
         decision = {"request_id": "a1", "type": "approve", "by": "ann"}
-        await desk.workflow(handle).signal(names.SIGNAL_DECIDE, decision)
+        await desk.workflow(handle).signal("decide", decision)
     refused.set()
     result = await desk.result(handle)
     assert result.final_output == "Done."
@@ -197,7 +197,7 @@ async def test_messages_and_decisions_that_arrive_all_around_are_each_taken_once
                 if request.id not in decided:
                     decided.add(request.id)
                     decision = {"request_id": request.id, "type": "approve", "by": request.id}
-                    await desk.workflow(handle).signal(names.SIGNAL_DECIDE, decision)
+                    await desk.workflow(handle).signal("decide", decision)
             if all_answered(progress.state) and len(progress.state.ignored) == len(noises):
                 return progress.state
         raise AssertionError("the conversation ended")

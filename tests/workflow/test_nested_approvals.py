@@ -122,7 +122,7 @@ async def test_a_signal_to_the_nested_run_decides_as_well(desk: Desk):
     handle = await waiting(desk, ran)
     [nested] = await desk.nested(handle)
     decision = {"request_id": "e3.a1", "type": "approve", "by": "eve"}
-    await desk.workflow(nested).signal(names.SIGNAL_DECIDE, decision)
+    await desk.workflow(nested).signal("decide", decision)
     assert ((await desk.result(handle)).final_output, ran) == ("Done.", ["A"])
 
 
@@ -212,7 +212,7 @@ async def test_a_nested_run_waits_for_people_while_all_workers_are_gone(desk: De
     assert [one.id for one in await handle.approvals()] == ["e3.a1"]
     [nested] = await desk.nested(handle)
     decision = {"request_id": "e3.a1", "type": "approve"}
-    await desk.workflow(nested).signal(names.SIGNAL_DECIDE, decision)
+    await desk.workflow(nested).signal("decide", decision)
     await desk.open(agent, model=ScriptedModel("Refunded.", "Done."))
     assert ((await desk.result(handle)).final_output, ran) == ("Done.", ["A"])
 
@@ -359,11 +359,11 @@ async def test_a_decision_that_reaches_the_root_names_the_run_that_takes_it(
     record = {"request_id": request.id, "type": "approve"}
     workflow = desk.workflow(handle)
     if channel == "signal":
-        await workflow.signal(names.SIGNAL_DECIDE, record)
+        await workflow.signal("decide", record)
         state = await desk.until(handle, lambda one: one.ignored != ())
         said = state.ignored[-1].why
     else:
         with pytest.raises(WorkflowUpdateFailedError) as refused:
-            await workflow.execute_update(names.UPDATE_DECIDE, record)  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
+            await workflow.execute_update("decide", record)  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
         said = str(refused.value.cause)
     assert f"belongs to the nested run '{request.run_id}', which decides it" in said

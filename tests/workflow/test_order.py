@@ -82,7 +82,7 @@ async def _arrive(desk: Desk, handle: RunHandle, doors: Doors, what: str) -> lis
                     await asyncio.sleep(0.01)
         case "approve" | "reject":
             decision = {"request_id": f"a{number}", "type": kind, "by": "signal"}
-            await workflow.signal(names.SIGNAL_DECIDE, decision)
+            await workflow.signal("decide", decision)
         case "noise":
             await workflow.signal("noise", number)
         case "stop":
@@ -191,7 +191,7 @@ async def test_a_busy_run_folds_to_the_workflows_own_state(desk: Desk):
                 if request.id not in decided:
                     decided.add(request.id)
                     decision = {"request_id": request.id, "type": "approve"}
-                    await workflow.signal(names.SIGNAL_DECIDE, decision)
+                    await workflow.signal("decide", decision)
             if progress.state.status == "idle" and len(decided) == 2 * turns:
                 return
 

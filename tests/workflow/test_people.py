@@ -184,7 +184,7 @@ async def test_a_decision_with_one_key_is_the_same_decision(desk: Desk, channel:
     if channel == "update":
         assert (await handle.decide(once)).votes == 1
     else:
-        await desk.workflow(handle).signal(names.SIGNAL_DECIDE, records.write(once))
+        await desk.workflow(handle).signal("decide", records.write(once))
         await desk.settled(handle)
     state = await handle.state()
     assert (len(state.approvals[0].votes), state.ignored) == (1, ())
@@ -203,7 +203,7 @@ async def test_a_claim_keeps_a_request_for_one_person(desk: Desk, channel: str, 
         await handle.claim("a1", by=ANN, minutes=5)
     else:
         payload = {"request_id": "a1", "by": "ann", "groups": ["billing"], "minutes": 5}
-        await desk.workflow(handle).signal(names.CLAIM, payload)
+        await desk.workflow(handle).signal("claim", payload)
         await desk.until(handle, lambda state: any(one.claim for one in state.approvals))
     said = await refusal(desk, handle, channel, by(BOB))
     assert said == "Approval a1: ann is working on it. Claim it with force to take it over."
@@ -216,7 +216,7 @@ async def test_a_refused_claim_by_signal_is_in_the_audit(desk: Desk):
     agent = clerk(ApprovalPolicy(audience="billing", unverified="allow"))
     handle = await waiting(desk, agent, ScriptedModel(refunds(50), "Done."))
     payload = {"request_id": "a1", "by": "eve", "groups": ["sales"], "minutes": 5}
-    await desk.workflow(handle).signal(names.CLAIM, payload)
+    await desk.workflow(handle).signal("claim", payload)
     state = await desk.until(handle, lambda one: one.ignored != ())
     assert state.approvals[0].claim is None
     *_, tried = (await audit_run(desk.client, handle.id)).records

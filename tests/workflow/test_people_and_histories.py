@@ -19,7 +19,7 @@ from outlast.agents.errors import AgentsException, DecisionRefused
 from outlast.agents.tools.function_tool import function_tool
 from outlast.client.handle import RunHandle
 from outlast.client.people.actions import DecisionReceipt
-from outlast.contract import names, records
+from outlast.contract import records
 from outlast.loop.approvals import Person
 from outlast.ports.model import ModelRequest
 from outlast.testing import ScriptedModel, call, say
@@ -117,7 +117,7 @@ async def test_a_new_history_is_held_by_the_same_person(desk: Desk, channel: str
     if channel == "update":
         await handle.hold(by=ANN)
     else:
-        await desk.workflow(handle).signal(names.HOLD, {"by": "ann"})
+        await desk.workflow(handle).signal("hold", {"by": "ann"})
     held = (await desk.until_status(handle, "held")).hold
     await handle.say("I am Ann.", by=ANN, message_id="p1")
     await continued(desk, handle)
@@ -215,7 +215,7 @@ async def test_decisions_that_a_reset_applies_again_are_the_same_in_every_replay
     execution, points = await task_ends(desk, handle)
     await handle.approve("a1", by=ANN)
     late = {"request_id": "a1", "type": "reject", "by": "bob"}
-    await desk.workflow(handle).signal(names.SIGNAL_DECIDE, late)
+    await desk.workflow(handle).signal("decide", late)
     await desk.until_status(handle, "idle")
     await reset(desk, handle, execution, points[-1])
     state = await desk.settled(handle)
@@ -434,9 +434,7 @@ async def test_fifty_signals_about_one_request_leave_one_decision_and_forty_nine
     handle = await waiting(desk, clerk(True, ran), model, keep_open=True)
     workflow = desk.workflow(handle)
     decisions = [replace(by(ANN), by=f"p{number}") for number in range(CLIENTS)]
-    await asyncio.gather(
-        *(workflow.signal(names.SIGNAL_DECIDE, records.write(one)) for one in decisions)
-    )
+    await asyncio.gather(*(workflow.signal("decide", records.write(one)) for one in decisions))
     state = await desk.until(handle, lambda one: one.status == "idle")
     state = await desk.settled(handle)
     [request] = state.approvals

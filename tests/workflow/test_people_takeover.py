@@ -91,7 +91,7 @@ async def test_while_a_person_has_the_conversation_the_agent_does_nothing(desk: 
     assert (state.status, model.calls) == ("held", 1)
     assert (await second.outcome()).status == "taken"
 
-    await desk.workflow(handle).signal(names.RELEASE, {"by": "ann", "note": "All is well."})
+    await desk.workflow(handle).signal("release", {"by": "ann", "note": "All is well."})
     assert (await second.answer()).final_output == "You are welcome."
     assert model.calls == 2
     said = [
@@ -269,7 +269,7 @@ async def test_another_agent_goes_on_under_its_own_rules(desk: Desk, channel: st
         receipt = await handle.release(by=ANN, note="For you.", to=repairs)
         assert receipt.agent == "Repairs"
     else:
-        await desk.workflow(handle).signal(names.RELEASE, payload)
+        await desk.workflow(handle).signal("release", payload)
     with pytest.raises(Exception, match=r"no_prices"):
         await message.answer()
     assert (await (await handle.send("So?")).answer()).final_output == "We repair it."
@@ -286,7 +286,7 @@ async def test_a_remark_that_is_sent_twice_is_one(desk: Desk, channel: str):
     await act(desk, handle, channel, "say", by=ANN, text="I am Ann.", message_id="p1")
     await handle.say("I am Ann.", by=ANN, message_id="p1")
     payload = {"by": "ann", "text": "I am Ann.", "message_id": "p1"}
-    await desk.workflow(handle).signal(names.SAY, payload)
+    await desk.workflow(handle).signal("say", payload)
     state = await desk.settled(handle)
     assert texts(state) == ["Hello", "Hello.", phrases.taken_over("ann"), "I am Ann."]
     await handle.cancel()

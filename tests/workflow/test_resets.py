@@ -15,7 +15,6 @@ from outlast.agents.agent import Agent
 from outlast.agents.errors import DecisionRefused
 from outlast.agents.tools.function_tool import function_tool
 from outlast.client.handle import RunHandle
-from outlast.contract import names
 from outlast.loop.state import LoopState
 from outlast.ports.model import ModelRequest
 from outlast.sessions.sqlite import SQLiteSession
@@ -108,7 +107,7 @@ async def test_a_request_is_decided_again_after_a_reset_to_the_task_that_made_it
     await desk.until_status(handle, "waiting")
     execution, points = await task_ends(desk, handle)
     decision = {"request_id": "a1", "type": "approve", "by": "ann"}
-    await desk.workflow(handle).signal(names.SIGNAL_DECIDE, decision)
+    await desk.workflow(handle).signal("decide", decision)
     await desk.until_status(handle, "idle")
     await reset(desk, handle, execution, points[-1])
     state = await until_idle(desk, handle)

@@ -28,8 +28,17 @@ from outlast.client.results.interruptions import Interruption
 from outlast.client.transport.run_address import RunAddress
 from outlast.contract import names, records
 from outlast.loop import phrases
+from outlast.loop.actions import (
+    Action,
+    ClaimAction,
+    HoldAction,
+    HoldMode,
+    ReleaseAction,
+    SayAction,
+    fields_of,
+)
 from outlast.loop.approvals import ApprovalRequest, ApprovalStatus, Decision, Person, VoteType
-from outlast.loop.events import HoldMode
+from outlast.loop.human_actions import row_of
 from outlast.loop.state import LoopState, Status, has_message
 from outlast.loop.values import JsonObject
 from outlast.loop.votes import LONGEST_CLAIM_MINUTES, settled_problem
@@ -205,9 +214,7 @@ class People:
         decision = await self._with_what_was_seen(decision, address)
         again = await self._withdrawals(address, asked, decision)
         try:
-            outcome = await self._update(
-                address, names.UPDATE_DECIDE, decision, update_id(decision, again)
-            )
+            outcome = await self._update(address, decision, update_id(decision, again))
         except RunClosed:
             settled = await self._request(address, decision.request_id)
             if address is self._address or settled is None or settled.status == "pending":
@@ -287,10 +294,10 @@ class People:
         address, settled = await self._run_of(request)
         if settled is not None:
             raise DecisionRefused(f"Approval {settled.id}{settled_problem(settled)}")
-        record = records.ClaimRecord(
-            request_id=id_of(request), minutes=minutes, force=force, to=to, **_fields(person)
+        record = ClaimAction(
+            request_id=id_of(request), minutes=minutes, force=force, to=to, **fields_of(person)
         )
-        outcome = await self._update(address, names.CLAIM, record, f"claim-{_new_id()}")
+        outcome = await self._update(address, record, f"claim-{_new_id()}")
         until_ms = outcome["until_ms"]
         return ClaimReceipt(
             run_id=address.run_id,
@@ -329,8 +336,8 @@ class People:
         """Take the conversation over, or hand it over; see `RunHandle.hold` and `hand_over`."""
         _check_choice("hold(mode=...)", mode, HoldMode)
         colleague = person_of(to).subject
-        record = records.HoldRecord(mode=mode, force=force, to=colleague, **_fields(person_of(by)))
-        receipt = await self._take_over(names.HOLD, record, f"hold-{_new_id()}")
+        record = HoldAction(mode=mode, force=force, to=colleague, **fields_of(person_of(by)))
+        receipt = await self._take_over(record, f"hold-{_new_id()}")
         if colleague:
             return receipt
         return replace(receipt, approved=await self._approve_by_holding(by))
@@ -357,21 +364,19 @@ class People:
         if not isinstance(cast("object", text), str) or not text.strip():
             raise UserError(f"say(text) must be a text that says something, not {text!r:.80}.")
         message_id = message_id or f"p-{_new_id()}"
-        record = records.SayRecord(text=text, message_id=message_id, **_fields(person_of(by)))
-        return await self._take_over(names.SAY, record, message_id)
+        record = SayAction(text=text, message_id=message_id, **fields_of(person_of(by)))
+        return await self._take_over(record, message_id)
 
     async def release(self, by: By, note: str, to: Any) -> TakeoverReceipt:
         """Give the conversation back; see `RunHandle.release`."""
         name = to if isinstance(to, str) else getattr(to, "name", None)
         if not isinstance(name, str):
             raise UserError(f"release(to=...) must be an agent or its name, not {to!r:.80}.")
-        record = records.ReleaseRecord(note=note, to=name, **_fields(person_of(by)))
-        return await self._take_over(names.RELEASE, record, f"release-{_new_id()}")
+        record = ReleaseAction(note=note, to=name, **fields_of(person_of(by)))
+        return await self._take_over(record, f"release-{_new_id()}")
 
-    async def _take_over(
-        self, name: str, record: records.PersonRecord, update_id: str
-    ) -> TakeoverReceipt:
-        outcome = await self._update(self._address, name, record, update_id)
+    async def _take_over(self, action: Action, update_id: str) -> TakeoverReceipt:
+        outcome = await self._update(self._address, action, update_id)
         return TakeoverReceipt(
             run_id=self._address.run_id,
             status=outcome["status"],
@@ -391,18 +396,13 @@ class People:
             run_id=self._address.run_id, message_id=message_id, status="withdrawn"
         )
 
-    async def _update(
-        self,
-        address: RunAddress,
-        name: str,
-        record: Decision | records.PersonRecord,
-        update_id: str,
-    ) -> JsonObject:
-        if not record.proof:  # a caller's own signature stays
-            record = await address.ask(
-                lambda: sign(self._client, record, address.run_id, action=name)
+    async def _update(self, address: RunAddress, action: Action, update_id: str) -> JsonObject:
+        name = row_of(action).name
+        if not action.proof:  # a caller's own signature stays
+            action = await address.ask(
+                lambda: sign(self._client, action, address.run_id, action=name)
             )
-        return await address.update(name, records.write(record), update_id)
+        return await address.update(name, records.write(action), update_id)
 
 
 def update_id(decision: Decision, withdrawals: int = 0) -> str:
@@ -452,16 +452,6 @@ def _earlier_receipt(request: ApprovalRequest, decision: Decision, run_id: str) 
         votes_needed=request.terms.quorum,
         by=request.settled_by,
     )
-
-
-def _fields(person: Person) -> dict[str, Any]:
-    return {
-        "by": person.subject,
-        "display": person.display,
-        "groups": person.groups,
-        "method": person.method,
-        "proof": person.proof,
-    }
 
 
 def _check_json(decision: Decision) -> None:

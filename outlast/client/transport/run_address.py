@@ -185,7 +185,7 @@ class RunAddress:
         A server keeps the ids of updates that a reset applies again, even if the run then refuses
         them: such a request could not be decided any more.
         """
-        if name not in {names.UPDATE_DECIDE, names.UPDATE_RETRY}:
+        if name not in {"decide", names.UPDATE_RETRY}:
             return update_id
         return f"{update_id}@{(await self.workflow.describe()).run_id}"
 

@@ -30,6 +30,7 @@ from outlast.contract.history import fold
 from outlast.contract.records import write_state
 from outlast.contract.redaction import NOTHING, redaction_of_texts
 from outlast.loop import votes
+from outlast.loop.actions import ClaimAction, HoldAction, ReleaseAction, SayAction, fields_of
 from outlast.loop.approvals import (
     ApprovalRequest,
     ApprovalTerms,
@@ -41,12 +42,8 @@ from outlast.loop.approvals import (
 )
 from outlast.loop.effects import PeopleNotified
 from outlast.loop.events import (
-    ConversationHeld,
-    ConversationReleased,
-    DecisionReceived,
     Event,
-    PersonSpoke,
-    RequestClaimed,
+    PersonActed,
     SignalUnreadable,
     TimePassed,
 )
@@ -116,7 +113,7 @@ class Story:
     def decided(self, decision: Decision, at_ms: int, *, verified: bool) -> list[AuditRecord]:
         """Take a decision by the rules of the loop, or ignore it."""
         sender = votes.Sender(at_ms=at_ms, verified=verified)
-        event = DecisionReceived(at_ms=at_ms, decision=decision, verified=verified)
+        event = PersonActed(at_ms=at_ms, action=decision, verified=verified)
         why = votes.refusal(self.state.approvals, decision, sender)
         if why is not None:
             ignored = Ignored(at_ms, f"decision {decision.type} for {decision.request_id}", why)
@@ -226,19 +223,21 @@ def test_a_signed_action_has_the_time_of_its_signature_and_a_forged_one_has_none
     story: Story,
 ) -> None:
     sender = votes.Sender(at_ms=20_000, verified=True)
-    event = DecisionReceived(
+    event = PersonActed(
         at_ms=20_000,
-        decision=decision_of("ann", seen=Seen(call_id="c1", arguments="d1")),
+        action=decision_of("ann", seen=Seen(call_id="c1", arguments="d1")),
         verified=True,
         made_at_ms=14_000,
         arrived_at_ms=15_000,
     )
-    after = votes.voted(story.request, event.decision, sender, "{}")
+    after = votes.voted(story.request, event.action, sender, "{}")
     (vote,) = story.changed(event, after)
     assert (vote.at_ms, vote.made_at_ms, vote.arrived_at_ms) == (20_000, 14_000, 15_000)
     assert vote.seconds_to_decide == 5.0, "the run took it late, but it had arrived"
     assert vote.seen == Seen(call_id="c1", arguments="d1")
-    claim = RequestClaimed(at_ms=21_000, request_id="a1", person=ANN, minutes=5, made_at_ms=9)
+    claim = PersonActed(
+        at_ms=21_000, action=ClaimAction(request_id="a1", **fields_of(ANN), minutes=5), made_at_ms=9
+    )
     (claimed,) = story.changed(claim, votes.claimed(story.request, "ann", 5, AT.at_ms))
     assert (claimed.made_at_ms, claimed.arrived_at_ms) == (None, 21_000)
 
@@ -266,18 +265,25 @@ def test_a_request_that_ends_with_its_call_is_recorded(story: Story, status: Any
 
 
 def test_claims_are_recorded(story: Story) -> None:
-    event = RequestClaimed(at_ms=11_000, request_id="a1", person=ANN, minutes=5, verified=True)
+    event = PersonActed(
+        at_ms=11_000,
+        action=ClaimAction(request_id="a1", **fields_of(ANN), minutes=5),
+        verified=True,
+    )
     (claimed,) = story.changed(event, votes.claimed(REQUEST, ANN.subject, 5, AT.at_ms))
     assert (claimed.event, claimed.by, claimed.method) == ("claimed", "ann", "token")
     assert (claimed.verified, claimed.display, claimed.status) == (True, "Ann", "pending")
     (back,) = story.changed(
-        replace(event, minutes=0), votes.claimed(REQUEST, ANN.subject, 0, AT.at_ms)
+        replace(event, action=replace(event.action, minutes=0)),
+        votes.claimed(REQUEST, ANN.subject, 0, AT.at_ms),
     )
     assert (back.event, back.by) == ("unclaimed", "ann")
 
 
 def test_a_claim_that_ends_with_the_decision_is_no_entry(story: Story) -> None:
-    event = RequestClaimed(at_ms=11_000, request_id="a1", person=ANN, minutes=5)
+    event = PersonActed(
+        at_ms=11_000, action=ClaimAction(request_id="a1", **fields_of(ANN), minutes=5)
+    )
     story.changed(event, votes.claimed(REQUEST, ANN.subject, 5, AT.at_ms))
     ended = replace(REQUEST, status="cancelled", claim=None)
     assert [one.event for one in story.changed(TimePassed(at_ms=12_000), ended)] == ["cancelled"]
@@ -296,12 +302,12 @@ def test_what_a_signal_tried_in_vain_is_recorded_with_its_sender(story: Story) -
 @pytest.mark.parametrize(
     "event",
     [
-        RequestClaimed(at_ms=11_000, request_id="a1", person=ANN, minutes=5),
-        ConversationHeld(at_ms=11_000, person=ANN),
-        PersonSpoke(at_ms=11_000, person=ANN, message_id="m1", text="Hi"),
-        ConversationReleased(at_ms=11_000, person=ANN),
+        PersonActed(at_ms=11_000, action=ClaimAction(request_id="a1", **fields_of(ANN), minutes=5)),
+        PersonActed(at_ms=11_000, action=HoldAction(**fields_of(ANN))),
+        PersonActed(at_ms=11_000, action=SayAction(**fields_of(ANN), message_id="m1", text="Hi")),
+        PersonActed(at_ms=11_000, action=ReleaseAction(**fields_of(ANN))),
     ],
-    ids=lambda event: type(event).__name__,
+    ids=lambda event: type(event.action).__name__,
 )
 def test_other_attempts_are_recorded_with_their_sender(story: Story, event: Any) -> None:
     (one,) = story.tell(event, replace(story.state, ignored=(Ignored(11_000, "it", "no"),)))
@@ -310,9 +316,15 @@ def test_other_attempts_are_recorded_with_their_sender(story: Story, event: Any)
 
 def test_takeovers_are_recorded(story: Story) -> None:
     events: list[Event] = [
-        ConversationHeld(at_ms=11_000, person=ANN, verified=True),
-        PersonSpoke(at_ms=12_000, person=ANN, message_id="m1", text="secret", verified=True),
-        ConversationReleased(at_ms=13_000, person=ANN, note="refunded", verified=True),
+        PersonActed(at_ms=11_000, action=HoldAction(**fields_of(ANN)), verified=True),
+        PersonActed(
+            at_ms=12_000,
+            action=SayAction(**fields_of(ANN), message_id="m1", text="secret"),
+            verified=True,
+        ),
+        PersonActed(
+            at_ms=13_000, action=ReleaseAction(**fields_of(ANN), note="refunded"), verified=True
+        ),
     ]
     holds = [Hold(by="ann", at_ms=11_000), Hold(by="ann", at_ms=11_000, said=("m1",)), None]
     found = [

@@ -40,7 +40,7 @@ from outlast.contract.identity import (
     proof_problem,
     shared_key,
 )
-from outlast.contract.records import ClaimRecord
+from outlast.loop.actions import ClaimAction
 from outlast.loop.approvals import Decision, Person
 
 APPROVE = Decision(request_id="a1", type="approve", by="mallory", proof="v1.0.x")
@@ -470,7 +470,7 @@ async def test_with_a_key_everything_is_signed_now_for_the_runs_first_execution(
     decision = await signed(APPROVE)
     assert proof_problem(decision, PLACE, keys, now_ms=5_000_000) is None
     assert parse_proof(decision.proof).at_ms == 5_000_000  # pyright: ignore[reportOptionalMemberAccess]
-    claim = await signed(ClaimRecord(by="ann", request_id="a1"), "claim")
+    claim = await signed(ClaimAction(by="ann", request_id="a1"), "claim")
     now: dict[str, Any] = {"now_ms": 5_000_000, "action": "claim"}
     assert proof_problem(claim, PLACE, keys, **now) is None
     assert proof_problem(replace(claim, minutes=999), PLACE, keys, **now) is not None

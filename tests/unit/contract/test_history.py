@@ -28,6 +28,7 @@ from outlast.contract.records import (
     write,
     write_state,
 )
+from outlast.loop.actions import ClaimAction, HoldAction, ReleaseAction, SayAction, fields_of
 from outlast.loop.approvals import ApprovalTerms, Audience, Decision, Person
 from outlast.loop.budgets import Budget
 from outlast.loop.calls import AgentResult, HandoffResult, PreparedRun, ToolResult
@@ -53,17 +54,12 @@ from outlast.loop.effects import (
 from outlast.loop.events import (
     BudgetLent,
     CancelRequested,
-    ConversationHeld,
-    ConversationReleased,
-    DecisionReceived,
     EffectBlocked,
     Event,
-    HumanAction,
     MessageReceived,
     MessageWithdrawn,
     NestedReported,
-    PersonSpoke,
-    RequestClaimed,
+    PersonActed,
     RunStarted,
     SignalUnreadable,
     TimePassed,
@@ -126,14 +122,14 @@ def test_the_input_becomes_the_start() -> None:
     )
 
 
-DECISION = DecisionReceived(at_ms=7, decision=Decision(request_id="a1", type="approve"))
+DECISION = PersonActed(at_ms=7, action=Decision(request_id="a1", type="approve"))
 
 
 def test_a_sender_whom_the_caller_only_names_has_proved_nothing() -> None:
     named = {**APPROVE, "by": "ann", "method": "named", "proof": PROOF}
     known = {**APPROVE, "by": "ann", "method": "os_user", "proof": PROOF}
     events = [history.updated("decide", [one], 7) for one in (named, known)]
-    assert [isinstance(one, DecisionReceived) and one.verified for one in events] == [False, True]
+    assert [isinstance(one, PersonActed) and one.verified for one in events] == [False, True]
 
 
 SIGNALS: list[tuple[str, list[Any], Event]] = [
@@ -162,31 +158,39 @@ OF_PEOPLE: list[tuple[str, dict[str, Any], Event]] = [
     (
         "claim",
         {**ANN, "request_id": "a1", "minutes": 5, "force": True},
-        RequestClaimed(at_ms=7, request_id="a1", person=PERSON, minutes=5, force=True),
+        PersonActed(
+            at_ms=7, action=ClaimAction(request_id="a1", **fields_of(PERSON), minutes=5, force=True)
+        ),
     ),
     (
         "claim",
         {"request_id": "a1"},
-        RequestClaimed(at_ms=7, request_id="a1", person=Person(), minutes=30),
+        PersonActed(at_ms=7, action=ClaimAction(request_id="a1", minutes=30)),
     ),
-    ("hold", {**ANN, "mode": "cancel"}, ConversationHeld(at_ms=7, person=PERSON, mode="cancel")),
-    ("hold", {}, ConversationHeld(at_ms=7, person=Person())),
+    (
+        "hold",
+        {**ANN, "mode": "cancel"},
+        PersonActed(at_ms=7, action=HoldAction(**fields_of(PERSON), mode="cancel")),
+    ),
+    ("hold", {}, PersonActed(at_ms=7, action=HoldAction())),
     (
         "say",
         {**ANN, "text": "Hello", "message_id": "s1"},
-        PersonSpoke(at_ms=7, person=PERSON, message_id="s1", text="Hello"),
+        PersonActed(at_ms=7, action=SayAction(**fields_of(PERSON), message_id="s1", text="Hello")),
     ),
     (
         "say",
         {"text": "Hello"},
-        PersonSpoke(at_ms=7, person=Person(), message_id="said at 7", text="Hello"),
+        PersonActed(at_ms=7, action=SayAction(text="Hello")),
     ),
     (
         "release",
         {**ANN, "note": "Refunded.", "to": "Billing"},
-        ConversationReleased(at_ms=7, person=PERSON, note="Refunded.", to="Billing"),
+        PersonActed(
+            at_ms=7, action=ReleaseAction(**fields_of(PERSON), note="Refunded.", to="Billing")
+        ),
     ),
-    ("release", {}, ConversationReleased(at_ms=7, person=Person())),
+    ("release", {}, PersonActed(at_ms=7, action=ReleaseAction())),
 ]
 
 
@@ -199,8 +203,8 @@ def test_what_people_do_is_verified_with_a_proof_and_as_an_update(
     assert history.updated(name, [payload], 7) == event
     signal = history.signalled(name, [{**payload, "proof": PROOF}], 7)
     update = history.updated(name, [{**payload, "proof": PROOF}], 7)
-    assert isinstance(signal, HumanAction)
-    assert isinstance(update, HumanAction)
+    assert isinstance(signal, PersonActed)
+    assert isinstance(update, PersonActed)
     for one, verified in ((signal, False), (update, True)):
         assert (one.verified, one.nonce, one.made_at_ms) == (verified, NONCE, 5)
 
@@ -556,7 +560,7 @@ def test_a_continued_history_starts_from_the_carried_state() -> None:
     assert opening(payload) == state
     start = task(900, Started(payload=payload), Signalled(name="decide", arguments=(APPROVE,)))
     ((event, after),) = states(start, state=opening(payload))
-    assert isinstance(event, DecisionReceived)
+    assert isinstance(event, PersonActed)
     assert after.approvals[0].decided_at_ms == 900
     assert [one.effect for one in after.pending] == [3]
 

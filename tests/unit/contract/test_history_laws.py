@@ -27,6 +27,7 @@ from outlast.contract.records import (
     write,
     write_state,
 )
+from outlast.loop.actions import Action
 from outlast.loop.effects import (
     AgentFinished,
     AnswerFinalized,
@@ -43,28 +44,23 @@ from outlast.loop.effects import (
     ToolFinished,
 )
 from outlast.loop.events import (
-    ActionEvent,
     BudgetLent,
     CancelRequested,
-    ConversationHeld,
-    ConversationReleased,
-    DecisionReceived,
     EffectBlocked,
     Event,
-    HumanAction,
     LineAttached,
     LineReplied,
     MessageReceived,
     MessageWithdrawn,
     NestedReported,
-    PersonSpoke,
-    RequestClaimed,
+    PersonActed,
     RetryRequested,
     RunEnded,
     RunStarted,
     SignalUnreadable,
     TimePassed,
 )
+from outlast.loop.human_actions import row_of
 from outlast.loop.machine import advance
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
@@ -90,16 +86,9 @@ def happening_of(event: Event) -> HistoryEntry:  # noqa: C901, PLR0911, PLR0912 
                 "mode": event.message.mode,
             }
             return Updated(name="send", arguments=(payload,))
-        case (
-            DecisionReceived()
-            | RequestClaimed()
-            | ConversationHeld()
-            | PersonSpoke()
-            | ConversationReleased()
-        ):
+        case PersonActed():
             kind = Updated if event.verified else Signalled
-            name, payload = deed_of(event)
-            return kind(name=name, arguments=(payload,))
+            return kind(name=row_of(event.action).name, arguments=(write(event.action),))
         case MessageWithdrawn():
             return Updated(name="withdraw", arguments=({"message_id": event.message_id},))
         case TimePassed():
@@ -134,33 +123,6 @@ def happening_of(event: Event) -> HistoryEntry:  # noqa: C901, PLR0911, PLR0912 
             raise AssertionError("the engine tells of it at the end of a history")
         case _:
             return resolved(event)
-
-
-def deed_of(event: ActionEvent) -> tuple[str, JsonObject]:
-    """The name and the payload of what a person does."""
-    if isinstance(event, DecisionReceived):
-        return "decide", write(event.decision)
-    person = event.person
-    who: JsonObject = {
-        "by": person.subject,
-        "display": person.display,
-        "groups": list(person.groups),
-        "proof": person.proof,
-    }
-    match event:
-        case RequestClaimed():
-            claim = {
-                "request_id": event.request_id,
-                "minutes": event.minutes,
-                "to": event.to,
-            }
-            return "claim", {**who, **claim, "force": event.force}
-        case ConversationHeld():
-            return "hold", {**who, "mode": event.mode, "to": event.to, "force": event.force}
-        case PersonSpoke():
-            return "say", {**who, "text": event.text, "message_id": event.message_id}
-        case ConversationReleased():
-            return "release", {**who, "note": event.note, "to": event.to}
 
 
 def resolved(event: EffectEvent | EffectBlocked) -> Resolved:
@@ -212,15 +174,12 @@ def proven_events(play: Play) -> list[Event]:
 
 
 def proven(event: Event, number: int) -> Event:
-    if not isinstance(event, HumanAction) or not event.verified:
+    if not isinstance(event, PersonActed) or not event.verified:
         return event
     nonce = f"{number:032x}"
     proof = f"v2.00000000.{event.at_ms}.{nonce}.{'A' * 43}"
-    if isinstance(event, DecisionReceived):
-        event = replace(event, decision=replace(event.decision, proof=proof))
-    else:
-        event = replace(event, person=replace(event.person, proof=proof))
-    return replace(event, nonce=nonce, made_at_ms=event.at_ms)
+    action: Action = replace(event.action, proof=proof)
+    return replace(event, action=action, nonce=nonce, made_at_ms=event.at_ms)
 
 
 def tasks_of(play: Play) -> list[WorkflowTask]:

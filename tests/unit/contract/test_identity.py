@@ -28,7 +28,7 @@ from outlast.contract.identity import (
     shared_key,
     signed,
 )
-from outlast.contract.records import HoldRecord, SayRecord
+from outlast.loop.actions import HoldAction, SayAction
 from outlast.loop.approvals import Decision, Seen
 
 NOW_MS = 1_700_000_000_000
@@ -149,17 +149,17 @@ def test_each_field_is_covered(name: str) -> None:
 
 
 def test_a_text_cannot_pass_for_another_structure() -> None:
-    proof = signed_now(SayRecord(by="ann", text="yes"), action="say").proof
+    proof = signed_now(SayAction(by="ann", text="yes"), action="say").proof
     for record in (
-        SayRecord(by="anns3:yes", text="x"),
-        SayRecord(by="yes", text="ann"),
-        SayRecord(by="ann", text="yes", message_id="m1"),
+        SayAction(by="anns3:yes", text="x"),
+        SayAction(by="yes", text="ann"),
+        SayAction(by="ann", text="yes", message_id="m1"),
     ):
         assert not counts(replace(record, proof=proof), action="say")
 
 
 def test_a_signature_of_one_action_is_none_of_another() -> None:
-    sent = signed_now(HoldRecord(by="ann"), action="hold")
+    sent = signed_now(HoldAction(by="ann"), action="hold")
     assert counts(sent, action="hold")
     assert not counts(sent, action="release")
 

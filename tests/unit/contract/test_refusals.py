@@ -15,8 +15,8 @@ from outlast.contract.identity import (
     shared_key,
     signed,
 )
-from outlast.contract.records import ClaimRecord, HoldRecord, ReleaseRecord, SayRecord
 from outlast.contract.refusals import proof_refusal
+from outlast.loop.actions import ClaimAction, HoldAction, ReleaseAction, SayAction
 from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.loop.start import Start
 from outlast.loop.state import LoopState
@@ -40,11 +40,11 @@ STATE = LoopState(
     ),
 )
 UPDATES: list[tuple[str, Any]] = [
-    (names.UPDATE_DECIDE, Decision(request_id="a1", type="approve", by="ann")),
-    (names.CLAIM, ClaimRecord(request_id="a1", by="ann")),
-    (names.HOLD, HoldRecord(by="ann", groups=("billing",))),
-    (names.SAY, SayRecord(by="ann", text="Hello")),
-    (names.RELEASE, ReleaseRecord(by="ann", note="done")),
+    ("decide", Decision(request_id="a1", type="approve", by="ann")),
+    ("claim", ClaimAction(request_id="a1", by="ann")),
+    ("hold", HoldAction(by="ann", groups=("billing",))),
+    ("say", SayAction(by="ann", text="Hello")),
+    ("release", ReleaseAction(by="ann", note="done")),
 ]
 NAMES = [name for name, _ in UPDATES]
 

@@ -11,6 +11,7 @@ from outlast.loop import effects
 
 OTHERS: dict[str, Any] = {
     "AgentResult.status": "completed",
+    "ClaimAction.minutes": 30,
     "ApprovalRequest.kind": "tool",
     "ApprovalTerms.on_expiry": "reject",
     "ApprovalTerms.quorum": 1,
@@ -20,7 +21,7 @@ OTHERS: dict[str, Any] = {
     "Call.form": "function_call",
     "CancelRequested.mode": "immediate",
     "Budget.per": "run",
-    "ConversationHeld.mode": "finish",
+    "HoldAction.mode": "finish",
     "Decision.remember_scope": "tool",
     "Decision.remember_until": "conversation",
     "FinalizedAnswer.final": True,

@@ -343,7 +343,7 @@ def test_a_run_ends_when_everything_it_asks_for_is_answered(
             play.take(people.settling(play, own[0], choice if step < 100 else 0))
             continue
         if play.state.phase == "held":
-            if say_problem(play.state, people.released(play).person, play.now_ms, verified=True):
+            if say_problem(play.state, replace(people.released(play), verified=True)):
                 play.take(people.taken_back(play))
             play.take(people.released(play))
             continue

@@ -16,7 +16,7 @@ from outlast.loop.effects import (
     RunHandoff,
     SaveSession,
 )
-from outlast.loop.events import DecisionReceived, EffectBlocked, NestedReported, RunEnded
+from outlast.loop.events import EffectBlocked, NestedReported, PersonActed, RunEnded
 from outlast.loop.invariants import violations
 from outlast.loop.machine import advance
 from outlast.loop.state import Answer, LoopState
@@ -275,7 +275,7 @@ def test_a_block_of_an_effect_that_is_not_in_flight_changes_nothing() -> None:
 
 def given_up(play: Play, request_id: str, message: str | None = None) -> None:
     decision = Decision(request_id=request_id, type="reject", by="ann", message=message)
-    play.take(DecisionReceived(at_ms=play.now_ms, decision=decision))
+    play.take(PersonActed(at_ms=play.now_ms, action=decision))
 
 
 @pytest.mark.parametrize("make", [tool, gated])

@@ -5,15 +5,14 @@ from typing import Any
 
 import pytest
 
-from outlast.loop.approvals import ApprovalTerms, Audience, Decision, Evidence, Person, Seen
+from outlast.loop.actions import HoldAction, ReleaseAction
+from outlast.loop.approvals import ApprovalTerms, Audience, Decision, Evidence, Seen
 from outlast.loop.calls import HandoffResult, RequiredApproval, ToolResult
 from outlast.loop.effects import HandoffFinished, RunAgent, RunHandoff, RunTool, ToolFinished
 from outlast.loop.events import (
-    ConversationHeld,
-    ConversationReleased,
-    DecisionReceived,
     LineReplied,
     NestedReported,
+    PersonActed,
     TimePassed,
 )
 from outlast.loop.items import Message
@@ -28,7 +27,7 @@ TWO = ApprovalTerms(audience=Audience(groups=("billing",)), quorum=2, unverified
 HOUR_MS = 3_600_000
 
 
-def vote(play: Play, by: str, nonce: str, **fields: Any) -> DecisionReceived:
+def vote(play: Play, by: str, nonce: str, **fields: Any) -> PersonActed[Decision]:
     request = play.state.approvals[-1]
     decision = Decision(
         request_id=request.id,
@@ -38,7 +37,7 @@ def vote(play: Play, by: str, nonce: str, **fields: Any) -> DecisionReceived:
         seen=fields.pop("seen", request.seen),
     )
     made: dict[str, Any] = {"verified": True, "at_ms": play.now_ms, "made_at_ms": play.now_ms}
-    return DecisionReceived(decision=decision, nonce=nonce, **{**made, **fields})
+    return PersonActed(action=decision, nonce=nonce, **{**made, **fields})
 
 
 def required(**fields: Any) -> RequiredApproval:
@@ -182,13 +181,19 @@ def test_names_that_look_the_same_are_one_vote() -> None:
 def test_a_copy_of_a_signed_action_does_nothing() -> None:
     play = Play.ready(keep_open=True)
     play.replies(said("Hello."))
-    hold = ConversationHeld(
-        at_ms=play.now_ms, person=Person(subject="ann"), verified=True, nonce="n1"
+    hold = PersonActed(
+        at_ms=play.now_ms,
+        action=HoldAction(by="ann"),
+        verified=True,
+        nonce="n1",
     )
     play.take(hold)
     play.take(
-        ConversationReleased(
-            at_ms=play.now_ms, person=Person(subject="ann"), verified=True, nonce="n2"
+        PersonActed(
+            at_ms=play.now_ms,
+            action=ReleaseAction(by="ann"),
+            verified=True,
+            nonce="n2",
         )
     )
     assert play.state.hold is None
@@ -219,7 +224,7 @@ def test_nonces_are_forgotten_when_their_signatures_are_too_old() -> None:
 # --- What arrived first counts -------------------------------------------------------------------
 
 
-def late(play: Play, **fields: Any) -> DecisionReceived:
+def late(play: Play, **fields: Any) -> PersonActed[Decision]:
     """A decision that a worker takes after the expiry."""
     return vote(play, "ann", "n1", at_ms=play.now_ms + 2 * HOUR_MS, **fields)
 

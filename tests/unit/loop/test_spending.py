@@ -7,7 +7,7 @@ import pytest
 from outlast.loop.approvals import ApprovalTerms, Decision
 from outlast.loop.budgets import Budget, Scope, Spending
 from outlast.loop.effects import CallModel
-from outlast.loop.events import DecisionReceived, MessageReceived, TimePassed
+from outlast.loop.events import MessageReceived, PersonActed, TimePassed
 from outlast.loop.items import Message
 from outlast.loop.machine import advance
 from outlast.loop.spending import described, spent, used_up
@@ -29,7 +29,7 @@ def tokens(total: int) -> Usage:
 def decide(play: Play, kind: Any, **fields: Any) -> None:
     (request,) = play.state.pending_approvals
     decision = Decision(request_id=request.id, type=kind, **fields)
-    play.take(DecisionReceived(at_ms=play.now_ms, decision=decision))
+    play.take(PersonActed(at_ms=play.now_ms, action=decision))
 
 
 def conversation() -> Play:

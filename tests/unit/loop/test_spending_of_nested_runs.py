@@ -34,7 +34,7 @@ from outlast.loop.effects import (
     RunTool,
     ToolFinished,
 )
-from outlast.loop.events import CancelRequested, DecisionReceived, Event, MessageReceived
+from outlast.loop.events import CancelRequested, Event, MessageReceived, PersonActed
 from outlast.loop.invariants import check
 from outlast.loop.items import Message
 from outlast.loop.machine import advance
@@ -181,7 +181,7 @@ class Tree:
     def decide(self, kind: Any, **fields: Any) -> None:
         (request,) = [one for one in self.root.approvals if one.status == "pending"]
         decision = Decision(request_id=request.id, type=kind, **fields)
-        self.take(ROOT, DecisionReceived(at_ms=self.now_ms, decision=decision))
+        self.take(ROOT, PersonActed(at_ms=self.now_ms, action=decision))
 
     @property
     def request(self) -> dict[str, Any]:

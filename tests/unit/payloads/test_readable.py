@@ -91,7 +91,7 @@ def test_no_payload_makes_a_decoder_raise(payload: Payload) -> None:
     value = json_of(JSON, RawValue(payload))
     for name in (*names.SIGNALS, "other"):
         history.signalled(name, [value], 1)
-    for name in (names.UPDATE_DECIDE, names.UPDATE_SEND):
+    for name in ("decide", names.UPDATE_SEND):
         with contextlib.suppress(UnreadableRecordError):
             history.updated(name, [value], 1)
     history.opening(value)

@@ -12,7 +12,7 @@ from outlast.loop import line_tokens
 from outlast.loop.approvals import Decision
 from outlast.loop.calls import ModelReply
 from outlast.loop.effects import CallModel, Command, HoldLine, LineEnded
-from outlast.loop.events import DecisionReceived, Event, LineAttached, LineReplied, MessageReceived
+from outlast.loop.events import Event, LineAttached, LineReplied, MessageReceived, PersonActed
 from outlast.loop.items import Message
 from outlast.loop.state import LoopState, line_of
 from outlast.loop.values import JsonObject
@@ -126,7 +126,7 @@ class MemoryLineRun:
         await self.take(MessageReceived(at_ms=now_ms(), message=message))
 
     async def decide(self, decision: Decision) -> None:
-        await self.take(DecisionReceived(at_ms=now_ms(), decision=decision))
+        await self.take(PersonActed(at_ms=now_ms(), action=decision))
 
     async def hang_up(self) -> None:
         line = line_of(self.memory_run.state)

@@ -1,0 +1,191 @@
+"""Everything that people can do in a run, a row each: who may, what it does, and what is told of it.
+
+The loop, the signals and updates of the workflow, clients and the audit read the rows.
+`CONTRIBUTING.md` shows how to add an action.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Generic, Literal, TypeVar
+
+from outlast.loop import effect_results, people
+from outlast.loop.actions import (
+    Action,
+    ClaimAction,
+    HoldAction,
+    ReleaseAction,
+    SayAction,
+)
+from outlast.loop.approvals import Decision
+from outlast.loop.events import PersonActed
+from outlast.loop.problems import (
+    claim_problem,
+    decision_problem,
+    hold_problem,
+    release_problem,
+    say_problem,
+)
+from outlast.loop.state import LoopState
+from outlast.loop.transcript import with_ignored
+from outlast.loop.values import JsonObject
+from outlast.loop.votes import is_repeated
+
+A = TypeVar("A", bound=Action)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HumanAction(Generic[A]):
+    """One thing that a person can do in a run.
+
+    Attributes:
+        name: the name of its update and of its signal, which recorded histories hold.
+        record: its payload.
+        usage: what the Temporal UI says where people send the signal.
+        about: a request for a decision, or the conversation; refused with a code of its own.
+        problem: why the person may not do it now, or None. Updates are refused with it.
+        apply: returns the state after an action without a problem.
+        repeats: whether the run has taken the same action before; it then has no effect.
+        attempt: names an action that had no effect, for the run's ignored actions.
+        receipt: what the sender of an update gets, from the state after it.
+        told_as: the event in the audit; None if the audit tells of the changed request.
+        note: what the audit says about it, beside who did it.
+        text: what the user was told.
+    """
+
+    name: str
+    record: type[A]
+    usage: str
+    about: Literal["request", "conversation"]
+    problem: Callable[[LoopState, PersonActed[A]], str | None]
+    apply: Callable[[LoopState, PersonActed[A]], LoopState]
+    repeats: Callable[[LoopState, A], bool] = lambda state, action: False
+    attempt: Callable[[A], str]
+    receipt: Callable[[LoopState, A], JsonObject]
+    told_as: Literal["held", "said", "released"] | None = None
+    note: Callable[[A], str] = lambda action: ""
+    text: Callable[[A], str] = lambda action: ""
+
+
+def _decision_receipt(state: LoopState, decision: Decision) -> JsonObject:
+    request = next(one for one in state.approvals if one.id == decision.request_id)
+    return {
+        "request_id": request.id,
+        "status": request.status,
+        "by": request.settled_by,
+        "votes": len(request.standing_votes),
+        "votes_needed": request.terms.quorum,
+    }
+
+
+def _claim_receipt(state: LoopState, action: ClaimAction) -> JsonObject:
+    request = next(one for one in state.approvals if one.id == action.request_id)
+    return {
+        "request_id": request.id,
+        "status": request.status,
+        "claimed_by": request.claim.by if request.claim else None,
+        "until_ms": request.claim.until_ms if request.claim else None,
+    }
+
+
+def _takeover_receipt(state: LoopState, _action: Action) -> JsonObject:
+    return {
+        "status": state.status,
+        "held_by": state.hold.by if state.hold else None,
+        "agent": state.agent,
+        "is_judged": bool(state.unsaid),
+    }
+
+
+def _hold_note(action: HoldAction) -> str:
+    if action.to:
+        return f"handed over to {action.to}"
+    return "by force" if action.force else ""
+
+
+HUMAN_ACTIONS: Final[tuple[HumanAction[Any], ...]] = (
+    HumanAction[Decision](
+        name="decide",
+        record=Decision,
+        usage='Decide an approval: {"request_id": "a1", "type": "approve", "edit", "reject" or '
+        '"respond", "message": "...", "by": "..."}',
+        about="request",
+        problem=decision_problem,
+        apply=effect_results.take_decision,
+        repeats=lambda state, decision: is_repeated(state.approvals, decision),
+        attempt=lambda one: f"decision {one.type:.20} for {one.request_id:.80}",
+        receipt=_decision_receipt,
+    ),
+    HumanAction[ClaimAction](
+        name="claim",
+        record=ClaimAction,
+        usage='Keep an approval to yourself: {"request_id": "a1", "by": "...", "minutes": 30}',
+        about="request",
+        problem=claim_problem,
+        apply=people.claim_request,
+        attempt=lambda one: f"claim of {one.request_id:.80}",
+        receipt=_claim_receipt,
+    ),
+    HumanAction[HoldAction](
+        name="hold",
+        record=HoldAction,
+        usage='Take the conversation over: {"by": "...", "mode": "finish" or "cancel"}',
+        about="conversation",
+        problem=hold_problem,
+        apply=people.hold_conversation,
+        attempt=lambda _: "hold",
+        receipt=_takeover_receipt,
+        told_as="held",
+        note=_hold_note,
+    ),
+    HumanAction[SayAction](
+        name="say",
+        record=SayAction,
+        usage='Answer the user while you hold the conversation: {"by": "...", "text": "..."}',
+        about="conversation",
+        problem=say_problem,
+        apply=people.say_to_user,
+        attempt=lambda _: "say",
+        receipt=_takeover_receipt,
+        told_as="said",
+        note=lambda one: f"message {one.message_id}",
+        text=lambda one: one.text,
+    ),
+    HumanAction[ReleaseAction](
+        name="release",
+        record=ReleaseAction,
+        usage='Give the conversation back: {"by": "...", "note": "...", "to": "an agent"}',
+        about="conversation",
+        problem=release_problem,
+        apply=people.release_conversation,
+        attempt=lambda _: "release",
+        receipt=_takeover_receipt,
+        told_as="released",
+        note=lambda one: one.note,
+    ),
+)
+
+ACTION_NAMED: Final = {one.name: one for one in HUMAN_ACTIONS}
+_BY_RECORD: Final = {one.record: one for one in HUMAN_ACTIONS}
+
+
+def row_of(action: Action) -> HumanAction[Any]:
+    """Return the row of an action."""
+    return _BY_RECORD[type(action)]
+
+
+def problem_of(state: LoopState, event: PersonActed[Action]) -> str | None:
+    """Return why an action has no effect, or None; a repetition is no problem."""
+    row = row_of(event.action)
+    return None if row.repeats(state, event.action) else row.problem(state, event)
+
+
+def take(state: LoopState, event: PersonActed[Action]) -> LoopState:
+    """Apply an action once, or note why it has no effect."""
+    row = row_of(event.action)
+    if row.repeats(state, event.action):
+        return state
+    problem = row.problem(state, event)
+    if problem is not None:
+        what = f"{row.attempt(event.action)}{people.by_whom(event.person)}"
+        return with_ignored(state, event.at_ms, what, problem)
+    return row.apply(state, event)
