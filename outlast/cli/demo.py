@@ -42,11 +42,11 @@ def demo(
 async def _play(*, asks: bool, offline: bool, keep: bool, as_json: bool) -> None:
     from outlast.cli.demo_screen import TerminalNarrator, TerminalStaff
     from outlast.demo.stage import play
-    from outlast.demo.story import Script
+    from outlast.demo.story import Staff
 
     if (task := asyncio.current_task()) is not None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     console = terminal.out()
     narrator = TerminalNarrator(console, as_json=as_json)
-    staff = TerminalStaff(console) if asks else Script()
+    staff = TerminalStaff(console) if asks else Staff()
     await play(narrator, staff, offline=offline, keep=keep)

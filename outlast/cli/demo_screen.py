@@ -17,7 +17,7 @@ from outlast.cli.events import RunEvent
 from outlast.cli.follower import Follower, Retry
 from outlast.contract import names
 from outlast.demo.proof import Deed
-from outlast.demo.story import Choice
+from outlast.demo.story import Choice, Staff
 from outlast.loop.approvals import ApprovalRequest, Person
 from outlast.loop.state import LoopState
 
@@ -117,7 +117,7 @@ class TerminalNarrator:
         terminal.print_json_line({"type": kind, "at": iso_time(now_ms()), "text": text})
 
 
-class TerminalStaff:
+class TerminalStaff(Staff):
     """The person at the terminal, who plays everybody of the desk and the customer."""
 
     speaks = True

@@ -12,12 +12,12 @@ import typer
 from outlast.agents.errors import ServerUnavailable
 from outlast.cli import options, terminal
 from outlast.cli.dev_worker import DevWorker
-from outlast.cli.server import answers, is_free
+from outlast.cli.server import answers
 from outlast.cli.signals import stop_requested
 from outlast.cli.target import Location, locate
 from outlast.contract import names
 from outlast.dev.data_dir import default_data_dir
-from outlast.hosts import LARGEST_PORT
+from outlast.hosts import LARGEST_PORT, problem_of_port
 from outlast.loop.values import JsonObject
 from outlast.rendering import command
 
@@ -31,24 +31,14 @@ _LIFE_CHECK_SECONDS = 2.0
 
 _Found = TypeVar("_Found")
 
-Port: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        "--port",
-        min=0,
-        max=LARGEST_PORT,
-        help=f"Default: {DEFAULT_PORT}, or a free one. 0: free.",
-    ),
-]
-UIPort: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        "--ui-port",
-        min=0,
-        max=LARGEST_PORT,
-        help=f"Default: {DEFAULT_UI_PORT}, or a free one.",
-    ),
-]
+
+def _port_option(name: str, default: int) -> Any:
+    words = f"Default: {default}, or a free one. 0: free."
+    return typer.Option(name, min=0, max=LARGEST_PORT, help=words)
+
+
+Port: TypeAlias = Annotated[int | None, _port_option("--port", DEFAULT_PORT)]
+UIPort: TypeAlias = Annotated[int | None, _port_option("--ui-port", DEFAULT_UI_PORT)]
 
 
 def dev(
@@ -250,4 +240,4 @@ def _say_rows(*rows: tuple[str, str]) -> None:
 def _port(port: int | None, default: int) -> int:
     if port is not None:
         return port
-    return default if is_free(default) else 0
+    return default if problem_of_port(default) is None else 0

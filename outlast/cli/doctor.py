@@ -30,6 +30,7 @@ from outlast.dev.data_dir import (
 )
 from outlast.dev.ownership import problem_of
 from outlast.dev.temporal_cli import find_temporal_cli
+from outlast.hosts import problem_of_port
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -236,7 +237,7 @@ def _unused_project(path: Path) -> str:
 def port(number: int, whose: str) -> Finding:
     """Check a default port; a port in use is not a problem."""
     what = f"port {number}"
-    if server.is_free(number):
+    if problem_of_port(number) is None:
         return _ok(what, f"free for {whose}")
     try:
         info = running_server(default_data_dir())

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from outlast.agents.errors import RunCancelled
 from outlast.cli.events import RunEvent, decisions_first, redacted, run_events
 from outlast.client.handle import RunHandle
 from outlast.client.read.delta_poller import with_deltas
 from outlast.client.read.events import changes
 from outlast.client.read.history import Progress
 from outlast.client.read.read_range import CaughtUp, HistoryPlace, is_settled
-from outlast.client.results.run_result import RunResult, error_of, result_of
+from outlast.client.read.run_end import result_or_raise
+from outlast.client.results.result_members import NOBODY
+from outlast.client.results.run_result import RunResult
 from outlast.contract.redaction import NOTHING, redaction_of
 from outlast.loop.call_forms import FORMS, is_call
 from outlast.loop.items import INTERNAL_KINDS
@@ -168,15 +169,9 @@ class Follower:
 
     async def result(self) -> RunResult:
         """Return the result of the run after the events read so far."""
-        state = self.state
-        if state.outcome == "cancelled":
-            message = f"The run {self._run_id} was cancelled."
-            raise RunCancelled(message, run_data=result_of(state))
-        if state.phase in {"closed", "idle"} and state.failure is not None:
-            raise error_of(state.failure, state)
-        if not is_settled(state):
+        if not is_settled(self.state):
             return await RunHandle(self._client, self._run_id).result()
-        return result_of(state)
+        return result_or_raise(self.state, NOBODY, None)
 
     @asynccontextmanager
     async def report_retries(self, report: Callable[[Retry], None]) -> AsyncGenerator[None]:

@@ -71,7 +71,7 @@ def check(
         rows = [row for entry in entries for row in _rows(entry, report)]
         terminal.say_table(terminal.out(), columns, rows)
     for warning in warnings:
-        terminal.say(terminal.err(), ("warning: ", "bold yellow"), warning)
+        terminal.warn(warning)
     terminal.say(terminal.err(), ("ok", "bold green"), f": {len(entries)} policies in {file}.")
     if agents is None:
         terminal.say(
@@ -183,9 +183,7 @@ def _show_tried(tried: DryRun, unread: int, since: str, limit: int) -> None:
         terminal.say_table(terminal.out(), _TRIED, rows)
     terminal.say(terminal.err(), f"{tried.runs:,} runs, since {since}.")
     if unread:
-        terminal.say(
-            terminal.err(), ("warning: ", "bold yellow"), f"{unread:,} runs could not be read."
-        )
+        terminal.warn(f"{unread:,} runs could not be read.")
     if tried.runs + unread >= limit:
         terminal.say(terminal.err(), f"Limited to {limit:,} runs: there may be more, see --limit.")
 

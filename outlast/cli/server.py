@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from outlast.client.handle import RunHandle
     from outlast.dev.disk_watch import DiskWatch
 
-LOOPBACK = "127.0.0.1"
-
 _watched: "dict[Path, DiskWatch]" = {}
 
 HINT_AFTER = timedelta(seconds=2)
@@ -72,11 +70,8 @@ def _watch_disk(path: Path) -> None:
     """Warn, as long as this process lives, when the embedded server has no room to write."""
     from outlast.dev.disk_watch import DiskWatch
 
-    def say(text: str) -> None:
-        terminal.say(terminal.err(), ("warning: ", "bold yellow"), text)
-
     if path not in _watched:
-        _watched[path] = DiskWatch(path, say)
+        _watched[path] = DiskWatch(path, terminal.warn)
 
 
 async def _check_owner(client: "Client") -> None:
@@ -117,18 +112,6 @@ async def _connect_named(address: str | None, namespace: str | None) -> "Client"
             f"No Temporal server answers at {where}. Start one there, or set your server's address with "
             "--address or TEMPORAL_ADDRESS; `outlast dev` starts one on this machine."
         ) from error
-
-
-def is_free(port: int) -> bool:
-    """Whether no program listens on a loopback port."""
-    with socket.socket() as probe:
-        # A port in TIME_WAIT after a restart is free.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((LOOPBACK, port))
-        except OSError:
-            return False
-    return True
 
 
 def answers(address: str) -> bool:

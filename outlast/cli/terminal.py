@@ -98,6 +98,11 @@ def say_columns(console: Screen, *cells: Part, widths: Sequence[int]) -> None:
         console.print(margin, soft_wrap=True)
 
 
+def warn(text: str) -> None:
+    """Print a warning."""
+    say(err(), ("warning: ", "bold yellow"), text)
+
+
 def report(message: str) -> None:
     """Print an error."""
     first, *rest = visible_lines(message)
@@ -279,11 +284,7 @@ class Growing:
         # Lay out only as much of a long text as fits, because this runs for every frame.
         newest = _lines((self._text()[-room * width :], "green"))
         lines = [line for text in newest for line in text.wrap(self._console, width)]
-        grid = Table.grid(padding=(0, 1))
-        grid.add_column(min_width=self._width, no_wrap=True)
-        grid.add_column()
-        grid.add_row(_line(self._who), Text("\n").join(lines[-room:]))
-        return grid
+        return _grid([_line(self._who)], lines[-room:], [self._width])
 
 
 class LiveTable:

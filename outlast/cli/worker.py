@@ -235,7 +235,7 @@ def _show_ready(
         )
         return
     if problem := found.get("model_problem"):
-        terminal.say(terminal.err(), ("warning: ", "bold yellow"), str(problem))
+        terminal.warn(str(problem))
     terminal.say(
         terminal.out(),
         ("ready", "bold green"),

@@ -26,6 +26,7 @@ from outlast.demo.responses_server import (
 )
 from outlast.loop.phrases import EXPIRED
 from outlast.loop.values import JsonObject
+from outlast.models.json_values import as_object
 
 HELP = (
     "I am the demo's scripted stand-in for a model. Ask me where an order is, such as A-17, or for "
@@ -155,10 +156,9 @@ def report(tool: str, output: str) -> str:
 def answer_of(output: str) -> JsonObject | None:
     """Return a tool's answer, also where a person has edited the call; None for another text."""
     try:
-        parsed: Any = json.loads(_EDITED.sub("", output, count=1))
+        return as_object(json.loads(_EDITED.sub("", output, count=1)))
     except ValueError:
         return None
-    return cast("JsonObject", parsed) if isinstance(parsed, dict) else None
 
 
 def _note(text: str) -> str:

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 from temporalio.client import Client
 
@@ -60,49 +60,30 @@ class Choice:
     message: str | None = None
 
 
-class Staff(Protocol):
-    """Decides and writes for the people of the desk, and perhaps for the customer."""
+class Staff:
+    """Decides and writes for the people of the desk, and perhaps for the customer.
 
-    speaks: bool
-
-    async def decide(self, request: ApprovalRequest, by: Person, suggested: Choice) -> Choice:
-        """Decide about a request."""
-        ...
-
-    async def write(self, prompt: str, suggested: str) -> str:
-        """Return what somebody writes; the prompt says who and what."""
-        ...
-
-    async def next_message(self) -> str:
-        """Return the customer's next message; an empty text ends the conversation."""
-        ...
-
-    async def leave(self) -> None:
-        """Return when the demo may be cleaned up."""
-        ...
-
-
-class Script:
-    """Does what is suggested and sends no messages, for a demo without a person."""
+    Does what is suggested and sends no messages; a subclass asks a person.
+    """
 
     speaks = False
 
     async def decide(self, request: ApprovalRequest, by: Person, suggested: Choice) -> Choice:
-        """Do what is suggested."""
+        """Decide about a request."""
         del request, by
         return suggested
 
     async def write(self, prompt: str, suggested: str) -> str:
-        """Write what is suggested."""
+        """Return what somebody writes; the prompt says who and what."""
         del prompt
         return suggested
 
     async def next_message(self) -> str:
-        """Return an empty text."""
+        """Return the customer's next message; an empty text ends the conversation."""
         return ""
 
     async def leave(self) -> None:
-        """Return at once."""
+        """Return when the demo may be cleaned up."""
 
 
 @dataclass(kw_only=True)

@@ -25,7 +25,7 @@ from outlast.dev.data_dir import (
 from outlast.dev.disk_watch import DiskWatch, problem_of_writing
 from outlast.dev.server_process import HOST, POLL_SECONDS, ServerProcess, ServerSettings
 from outlast.dev.temporal_cli import find_temporal_cli
-from outlast.hosts import check_port
+from outlast.hosts import check_port, problem_of_port
 from outlast.visibility.search_attributes import ensure_search_attributes
 
 if TYPE_CHECKING:
@@ -388,18 +388,11 @@ def _require_free(port: int | None) -> None:
 
     Whatever takes a free port (0) before the server has it is only known once the server ends.
     """
-    if not port:
-        return
-    with socket.socket() as probe:
-        # Like the server: a port in TIME_WAIT after a restart counts as free.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError as error:
-            raise ServerUnavailable(
-                f"Port {port} on {HOST} cannot be used: {error.strerror}. Stop what listens "
-                "there, or choose another port; 0 takes a free one."
-            ) from error
+    if port and (problem := problem_of_port(port)):
+        raise ServerUnavailable(
+            f"Port {port} on {HOST} cannot be used: {problem}. Stop what listens there, or choose "
+            "another port; 0 takes a free one."
+        )
 
 
 def _advice(words: str, home: DataDir) -> str:

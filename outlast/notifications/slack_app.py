@@ -14,6 +14,7 @@ from outlast.agents.errors import AgentsException, UserError
 from outlast.agents.logs import get_logger
 from outlast.loop.approvals import Decision, DecisionType
 from outlast.loop.values import JsonObject
+from outlast.models.json_values import as_object
 from outlast.notifications.endpoints import LONGEST_BODY, HttpReply, header, plain
 from outlast.notifications.requests import Requests, find_referred
 from outlast.notifications.signatures import TOLERANCE, SeenIds, check_secret
@@ -119,7 +120,7 @@ class SlackApp:
             return
         actions: Any = payload.get("actions")
         for one in cast("list[Any]", actions) if isinstance(actions, list) else []:
-            action = cast("JsonObject", one) if isinstance(one, dict) else {}
+            action = as_object(one) or {}
             if str(action.get("action_id")) in _TYPES:
                 self._begin(self._decide(payload, action))
 
@@ -189,15 +190,13 @@ class SlackApp:
 def _payload_of(body: bytes) -> JsonObject:
     try:
         form = parse_qs(body.decode(), max_num_fields=20)
-        data: Any = json.loads(form.get("payload", [""])[0])
+        return as_object(json.loads(form.get("payload", [""])[0])) or {}
     except (ValueError, RecursionError):
         return {}
-    return cast("JsonObject", data) if isinstance(data, dict) else {}
 
 
 def _fields(payload: JsonObject, name: str) -> JsonObject:
-    value: Any = payload.get(name)
-    return cast("JsonObject", value) if isinstance(value, dict) else {}
+    return as_object(payload.get(name)) or {}
 
 
 async def _resolved(source: SubjectOf | GroupsOf, key: str) -> Any:

@@ -9,10 +9,11 @@ from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.callables import call
 from outlast.agents.context.codec import context_class, write_parts
-from outlast.agents.errors import RunCancelled, UserError
+from outlast.agents.errors import UserError
 from outlast.agents.registry import Registry
+from outlast.client.read.run_end import result_or_raise
 from outlast.client.results.local_definitions import LocalDefinitions
-from outlast.client.results.run_result import RunResult, error_of, result_of
+from outlast.client.results.run_result import RunResult
 from outlast.client.results.run_state import RunState, is_list_input
 from outlast.client.start.options import StartOptions, check_names, run_input
 from outlast.contract import blobs, records
@@ -69,7 +70,7 @@ async def run_in_memory(
         await open_session(options.get("session"))
         run = started(agent, input, model=model, run_id=run_id, **options)
     await execute(run, decide)
-    return result_in_memory(run, definitions)
+    return result_or_raise(run.state, definitions, None)
 
 
 def definitions_of(
@@ -134,17 +135,6 @@ def _decision(request: ApprovalRequest, choice: Choice) -> Decision:
     )
 
 
-def result_in_memory(run: MemoryRun, definitions: LocalDefinitions) -> RunResult:
-    """Return the result of a run."""
-    state = run.state
-    definitions.update_context(state.context)
-    if state.failure is not None:
-        raise error_of(state.failure, state, definitions)
-    if state.outcome == "cancelled":
-        raise RunCancelled(f"The run {run.run_id} was cancelled.")
-    return result_of(state, definitions)
-
-
 def worker_for(agent: Agent[Any], model: Model, context: object) -> WorkerDeps:
     """Return worker dependencies with the agent, all agents reachable from it, and one model."""
     registry = Registry([agent], tell_apart=True)
@@ -152,7 +142,7 @@ def worker_for(agent: Agent[Any], model: Model, context: object) -> WorkerDeps:
         registry.add_context_type(kind)
     return WorkerDeps(
         registry=registry,
-        models=_provider_of(model),
+        models=model if isinstance(model, ModelProvider) else _OneModel(model),
         live=write_parts(context)[1],
         started_here=True,
     )
@@ -195,10 +185,6 @@ def _keep(run: MemoryRun) -> None:
     _waiting[id(run.state)] = (run.state, run)
     while len(_waiting) > KEPT_RUNS:
         _waiting.popitem(last=False)
-
-
-def _provider_of(model: Model) -> ModelProvider:
-    return model if isinstance(model, ModelProvider) else _OneModel(model)
 
 
 class _OneModel(ModelProvider):

@@ -116,9 +116,12 @@ class OutlastPlugin(SimplePlugin):
         """
         _prepare_process()
         self.registry = _registry_of(agents)
-        _add_context_types(self.registry, context_types)
+        for kind in _listed("context_types", context_types, type, "classes", "the class itself"):
+            self.registry.add_context_type(kind)
         self.registry.add_references(references)
-        _allow_sessions(sessions)
+        path = "the path of a file or directory"
+        for place in _listed("sessions", sessions, str | Path, "files or directories", path):
+            allow_place(place)
         self.models: ModelProvider = _checked_provider(model_provider) or MultiProvider()
         self._codec = _checked_codec(codec)
         self._client: Client | None = None
@@ -306,34 +309,21 @@ def _registry_of(agents: Iterable[Agent[Any]] | Registry) -> Registry:
     return registry
 
 
-def _add_context_types(registry: Registry, types: object) -> None:
-    if isinstance(types, type) or not isinstance(types, Iterable):
-        raise UserError(f"context_types= must be a list of classes, not {types!r}.")
-    for one in cast("Iterable[object]", types):
-        if not isinstance(one, type):
-            raise UserError(f"context_types= holds {one!r}: pass the class itself.")
-        registry.add_context_type(one)
-
-
-def _allow_sessions(places: object) -> None:
-    if isinstance(places, str | Path) or not isinstance(places, Iterable):
-        raise UserError(f"sessions= must be a list of files or directories, not {places!r}.")
-    for place in cast("Iterable[object]", places):
-        if not isinstance(place, str | Path):
-            raise UserError(f"sessions= holds {place!r}: pass the path of a file or directory.")
-        allow_place(place)
+def _listed(name: str, entries: object, kind: Any, of: str, instead: str) -> list[Any]:
+    """Return the entries of a list that a program passed, or say what is wrong with it."""
+    if isinstance(entries, str | kind) or not isinstance(entries, Iterable):
+        raise UserError(f"{name}= must be a list of {of}, not {entries!r}.")
+    listed = list(cast("Iterable[object]", entries))
+    for one in listed:
+        if not isinstance(one, kind):
+            raise UserError(f"{name}= holds {one!r}: pass {instead}.")
+    return listed
 
 
 def _checked_notifiers(notifiers: object) -> tuple[Notifier, ...]:
-    if isinstance(notifiers, Notifier | str) or not isinstance(notifiers, Iterable):
-        raise UserError(f"notifiers= must be a list of notifiers, not {notifiers!r}.")
+    own = "objects of outlast.notifications, or of your own subclass of Notifier"
     checked: dict[str, Notifier] = {}
-    for one in cast("Iterable[object]", notifiers):
-        if not isinstance(one, Notifier):
-            raise UserError(
-                f"notifiers= holds {one!r}: pass objects of outlast.notifications, or of your own "
-                "subclass of Notifier."
-            )
+    for one in _listed("notifiers", notifiers, Notifier, "notifiers", own):
         name = cast("object", getattr(one, "name", None))
         if not isinstance(name, str) or not name:
             raise UserError(f"The notifier {one!r} needs a name: set its attribute `name`.")

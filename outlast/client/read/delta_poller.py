@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 
 from temporalio.client import Client
 from temporalio.service import RPCError
@@ -18,6 +18,7 @@ from outlast.contract import names
 from outlast.loop.effects import CallModel, EffectFailed, ModelReplied
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
+from outlast.models.json_values import as_object
 from outlast.streams.call_windows import FinishedCall, call_windows
 from outlast.streams.delta_reader import DeltaReader
 from outlast.streams.reply_events import response_object
@@ -204,6 +205,5 @@ def _wait(overdue_seconds: float) -> float:
 
 def _seconds_to_next(window: object) -> float:
     """Return how long after a window the next one comes; windows of older workers do not say."""
-    fields = cast("JsonObject", window) if isinstance(window, dict) else {}
-    next_ms: object = fields.get("next_ms")
+    next_ms: object = (as_object(window) or {}).get("next_ms")
     return next_ms / 1000 if isinstance(next_ms, int | float) else 0.0

@@ -17,12 +17,20 @@ from outlast.loop.values import Failure
 def result_or_raise(state: LoopState, definitions: LocalDefinitions, client: Any) -> RunResult:
     """Return the result of a settled run, or raise its error; update the program's context."""
     definitions.update_context(state.context)
+    error = error_of_end(state, definitions)
+    if error is not None:
+        raise error
+    return result_of(state, definitions, client=client)
+
+
+def error_of_end(state: LoopState, definitions: LocalDefinitions) -> Exception | None:
+    """Return the error of a settled run, or None if it has a result."""
     if state.outcome == "cancelled":
         run_data = run_details(state, definitions)
-        raise RunCancelled(f"The run {state.run_id} was cancelled.", run_data=run_data)
+        return RunCancelled(f"The run {state.run_id} was cancelled.", run_data=run_data)
     if state.failure is not None and state.status in {"failed", "terminated", "idle"}:
-        raise error_of(state.failure, state, definitions)
-    return result_of(state, definitions, client=client)
+        return error_of(state.failure, state, definitions)
+    return None
 
 
 def error_of_closing(

@@ -5,7 +5,6 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import replace
 from typing import Any, Literal, Protocol
 
-from outlast.agents.errors import RunCancelled
 from outlast.agents.items.stream_events import (
     OF_LONG_RUNS,
     AgentUpdatedStreamEvent,
@@ -15,10 +14,10 @@ from outlast.agents.items.stream_events import (
 )
 from outlast.client.read.delta_poller import RawEvent
 from outlast.client.read.events import StatusStreamEvent, changes
+from outlast.client.read.run_end import error_of_end
 from outlast.client.results.local_definitions import LocalDefinitions
 from outlast.client.results.result_members import RunResultBase
 from outlast.client.results.run_responses import last_turn
-from outlast.client.results.run_result import error_of, run_details
 from outlast.client.results.summaries import progress_summary
 from outlast.client.transport.messages import check_cancel_mode
 from outlast.contract import records
@@ -244,13 +243,9 @@ class RunResultStreaming(RunResultBase):
             self._events.put_nowait(event)
 
     def _failure(self) -> Exception | None:
-        state = self.snapshot
-        if state.outcome == "cancelled" and self._cancelled is None:
-            run_data = run_details(state, self._definitions)
-            return RunCancelled(f"The run {state.run_id} was cancelled.", run_data=run_data)
-        if state.failure is not None and state.status in {"failed", "idle"}:
-            return error_of(state.failure, state, self._definitions)
-        return None
+        if self.snapshot.outcome == "cancelled" and self._cancelled is not None:
+            return None
+        return error_of_end(self.snapshot, self._definitions)
 
     def _input_items(self) -> list[JsonObject]:
         if self.snapshot.phase == "new":

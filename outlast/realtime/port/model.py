@@ -22,14 +22,6 @@ class RealtimePlaybackState(TypedDict):
     elapsed_ms: float | None
 
 
-NOTHING_PLAYED: RealtimePlaybackState = {
-    "current_item_id": None,
-    "current_item_content_index": None,
-    "elapsed_ms": None,
-}
-"""The state while no audio is played."""
-
-
 class RealtimePlaybackTracker:
     """The record of the audio that the user has really heard.
 
@@ -65,13 +57,11 @@ class RealtimePlaybackTracker:
 
     def get_state(self) -> RealtimePlaybackState:
         """Return how far the model's audio has been played. The model calls this."""
-        if self._audio is None:
-            return NOTHING_PLAYED.copy()
-        item_id, content_index = self._audio
+        item_id, content_index = self._audio or (None, None)
         return {
             "current_item_id": item_id,
             "current_item_content_index": content_index,
-            "elapsed_ms": self._elapsed_ms,
+            "elapsed_ms": None if self._audio is None else self._elapsed_ms,
         }
 
 

@@ -8,9 +8,10 @@ from binascii import Error as Base64Error
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from copy import deepcopy
 from dataclasses import InitVar, dataclass, field
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from outlast.loop.values import JsonObject
+from outlast.models.json_values import as_object
 from outlast.realtime.scripted_server.audio import WORD_MS, InputBuffer, silence
 from outlast.realtime.scripted_server.conversation import (
     RefusedMessage,
@@ -94,7 +95,7 @@ class RealtimeCall:
 
     async def receive(self, socket: ServerSocket, message: object) -> None:
         """Carry out a client's message; an invalid one is answered with an error."""
-        fields = cast("JsonObject", message) if isinstance(message, dict) else {}
+        fields = as_object(message) or {}
         try:
             await self._handlers.get(str(fields.get("type")), self._refuse)(fields)
         except RefusedMessage as refusal:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from outlast.loop.values import JsonObject
+from outlast.models.json_values import as_object
 from outlast.realtime.scripted_server.audio import WORD_MS
 
 ROOT = "root"
@@ -72,13 +73,13 @@ class ScriptedConversation:
 
     def update(self, changes: object) -> None:
         """Change the settings, if they are valid."""
-        new: JsonObject = deepcopy(_object(changes))
+        new: JsonObject = deepcopy(as_object(changes) or {})
         if new.get("type") != "realtime":
             words = "Missing required parameter: 'session.type'."
             raise RefusedMessage("missing_required_parameter", words, param="session.type")
         audio: JsonObject = new.pop("audio", None) or {}
         current: JsonObject = self.session["audio"]
-        voice = _object(audio.get("output")).get("voice", current["output"]["voice"])
+        voice = (as_object(audio.get("output")) or {}).get("voice", current["output"]["voice"])
         if self.has_spoken and voice != current["output"]["voice"]:
             words = "Cannot update a conversation's voice if assistant audio is present."
             raise RefusedMessage("cannot_update_voice", words, param="session.audio.output.voice")
@@ -88,7 +89,7 @@ class ScriptedConversation:
 
     def create(self, item: object, after: object = None) -> tuple[JsonObject, str | None]:
         """Add an item of the client, and return it with the id of the item before it."""
-        new: JsonObject = deepcopy(_object(item))
+        new: JsonObject = deepcopy(as_object(item) or {})
         if not isinstance(new.get("type"), str):
             words = "Missing required parameter: 'item.type'."
             raise RefusedMessage("missing_required_parameter", words, param="item.type")
@@ -148,7 +149,3 @@ class ScriptedConversation:
             item["type"] == "function_call" and item.get("call_id") == call_id
             for item in self.items
         )
-
-
-def _object(value: object) -> JsonObject:
-    return cast("JsonObject", value) if isinstance(value, dict) else {}

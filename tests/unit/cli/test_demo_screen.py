@@ -11,7 +11,7 @@ from outlast.cli import terminal
 from outlast.cli.demo_screen import TerminalNarrator, TerminalStaff
 from outlast.cli.events import RunEvent
 from outlast.demo.proof import Deed
-from outlast.demo.story import PEOPLE, Choice, Script
+from outlast.demo.story import PEOPLE, Choice, Staff
 from outlast.loop.approvals import ApprovalRequest
 
 DEEDS = [
@@ -109,7 +109,7 @@ EDIT = Choice(type="edit", arguments={"order_id": "A-42", "amount": 350.0})
 
 
 async def test_a_script_does_what_is_suggested_and_says_nothing() -> None:
-    script = Script()
+    script = Staff()
 
     assert await script.decide(REQUEST, ANN, EDIT) == EDIT
     assert await script.write("You are Lee.", "Hello!") == "Hello!"

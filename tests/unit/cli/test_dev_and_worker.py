@@ -160,12 +160,12 @@ async def test_a_number_that_is_no_port_is_named(cli: Invoke, option: str, port:
 
 
 def test_the_usual_port_is_taken_where_it_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    for is_free, port in ((True, 7233), (False, 0)):
+    for problem, port in ((None, 7233), ("in use", 0)):
 
-        def known(_port: int, *, answer: bool = is_free) -> bool:
+        def known(_port: int, *, answer: str | None = problem) -> str | None:
             return answer
 
-        monkeypatch.setattr(dev, "is_free", known)
+        monkeypatch.setattr(dev, "problem_of_port", known)
         assert dev._port(None, 7233) == port
         assert dev._port(9000, 7233) == 9000
 

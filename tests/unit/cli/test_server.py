@@ -14,6 +14,7 @@ from outlast.agents.errors import ServerUnavailable
 from outlast.cli import server as module
 from outlast.cli.server import connect, hint_without_worker, pollers, run_link
 from outlast.dev import EmbeddedServer
+from outlast.hosts import LOOPBACK, problem_of_port
 from outlast.testing import ScriptedModel
 from tests.eventually import eventually
 from tests.unit.cli.conftest import Open
@@ -84,15 +85,15 @@ async def test_what_answers_and_is_no_temporal_server_is_told_in_its_own_words(
 
 def test_a_port_is_taken_while_somebody_listens_and_answers() -> None:
     with socket.socket() as listener:
-        listener.bind((module.LOOPBACK, 0))
+        listener.bind((LOOPBACK, 0))
         listener.listen()
         port = listener.getsockname()[1]
 
-        assert not module.is_free(port)
-        assert module.answers(f"{module.LOOPBACK}:{port}")
+        assert problem_of_port(port)
+        assert module.answers(f"{LOOPBACK}:{port}")
 
-    assert module.is_free(port)
-    assert not module.answers(f"{module.LOOPBACK}:{port}")
+    assert problem_of_port(port) is None
+    assert not module.answers(f"{LOOPBACK}:{port}")
 
 
 def test_an_address_that_is_none_does_not_answer() -> None:
