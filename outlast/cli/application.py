@@ -86,7 +86,7 @@ def _value_in(module: ModuleType, location: Location) -> tuple[str, Any]:
     for name in DEFAULT_NAMES:
         if held.get(name) is not None:
             return name, held[name]
-    agents = {id(value): (name, value) for name, value in held.items() if isinstance(value, Agent)}
+    agents = {id(value): (name, value) for name, value in held.items() if _is_agent(value)}
     if len(agents) == 1:
         return next(iter(agents.values()))
     if agents:
@@ -158,6 +158,10 @@ def _agents(value: object, where: str) -> list[Agent[Any]]:
     if not entries:
         raise UserError(f"{where} is empty: a worker needs at least one agent.")
     return entries
+
+
+def _is_agent(value: object) -> bool:
+    return isinstance(value, Agent)
 
 
 def _has_agents(value: Any) -> bool:

@@ -119,9 +119,7 @@ class OutlastPlugin(SimplePlugin):
         for kind in _listed("context_types", context_types, type, "classes", "the class itself"):
             self.registry.add_context_type(kind)
         self.registry.add_references(references)
-        path = "the path of a file or directory"
-        for place in _listed("sessions", sessions, str | Path, "files or directories", path):
-            allow_place(place)
+        _allow_sessions(sessions)
         self.models: ModelProvider = _checked_provider(model_provider) or MultiProvider()
         self._codec = _checked_codec(codec)
         self._client: Client | None = None
@@ -318,6 +316,12 @@ def _listed(name: str, entries: object, kind: Any, of: str, instead: str) -> lis
         if not isinstance(one, kind):
             raise UserError(f"{name}= holds {one!r}: pass {instead}.")
     return listed
+
+
+def _allow_sessions(places: object) -> None:
+    path = "the path of a file or directory"
+    for place in _listed("sessions", places, str | Path, "files or directories", path):
+        allow_place(place)
 
 
 def _checked_notifiers(notifiers: object) -> tuple[Notifier, ...]:
