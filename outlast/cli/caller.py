@@ -5,7 +5,7 @@ import functools
 import inspect
 import os
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 import typer
@@ -34,11 +34,15 @@ By: TypeAlias = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """The server that a command uses, and whether it prints JSON."""
+    """The options of all commands: the server, and whether to print JSON."""
 
-    address: str | None = None
-    namespace: str | None = None
-    as_json: bool = False
+    address: options.Address = None
+    namespace: options.Namespace = None
+    codec: options.Codec = None
+    as_json: options.AsJson = False
+
+    def __post_init__(self) -> None:
+        use_codec(self.codec)
 
     async def connect(self) -> server.Connection:
         """Connect to the server."""
@@ -56,8 +60,13 @@ class Caller:
 class PersonCaller(Caller):
     """The person who runs a command, and the run that the command is about."""
 
-    run_id: str
-    person: "Person"
+    run_id: options.RunId
+    by: By = None
+    person: "Person" = field(init=False)
+
+    def __post_init__(self) -> None:
+        use_codec(self.codec)
+        object.__setattr__(self, "person", sender(self.by))
 
     async def handle(self) -> "RunHandle":
         """Connect to the run."""
@@ -92,56 +101,32 @@ def sender(by: str | None) -> "Person":
     return user if by in {None, user.subject} else person(by or "", method=METHOD_NAMED)
 
 
-def _caller(
-    address: options.Address = None,
-    namespace: options.Namespace = None,
-    codec: options.Codec = None,
-    as_json: options.AsJson = False,
-) -> Caller:
-    use_codec(codec)
-    return Caller(address=address, namespace=namespace, as_json=as_json)
-
-
-def _person_caller(
-    run_id: options.RunId,
-    by: By = None,
-    address: options.Address = None,
-    namespace: options.Namespace = None,
-    codec: options.Codec = None,
-    as_json: options.AsJson = False,
-) -> PersonCaller:
-    use_codec(codec)
-    return PersonCaller(
-        run_id=run_id, person=sender(by), address=address, namespace=namespace, as_json=as_json
-    )
-
-
 def use_codec(codec: str | None) -> None:
     """Let the option `--codec` outrank the environment."""
     if codec:
         os.environ["OUTLAST_CODEC"] = codec
 
 
-def _with_options(make: Callable[..., Caller]) -> Callable[[Main], Callable[..., None]]:
-    """Return a decorator that makes an async function a command with the options of `make`.
+def _with_options(kind: type[Caller]) -> Callable[[Main], Callable[..., None]]:
+    """Return a decorator that makes an async function a command with a caller's options.
 
-    The function gets what `make` returns first. Shared arguments come before its own, shared
-    options after them.
+    The function gets the caller first. Shared arguments come before its own, shared options after
+    them.
     """
-    shared = inspect.signature(make).parameters.values()
+    shared = inspect.signature(kind).parameters.values()
     arguments = [one for one in shared if one.default is inspect.Parameter.empty]
     common = [one for one in shared if one.default is not inspect.Parameter.empty]
 
     def decorate(main: Main) -> Callable[..., None]:
         @functools.wraps(main)
         def run(**given: Any) -> None:
-            caller = make(**{one.name: given.pop(one.name) for one in shared})
+            caller = kind(**{one.name: given.pop(one.name) for one in shared})
             if code := asyncio.run(main(caller, **given)):
                 raise typer.Exit(code)
 
         own = list(inspect.signature(main).parameters.values())[1:]
-        kind = inspect.Parameter.KEYWORD_ONLY
-        parameters = [one.replace(kind=kind) for one in (*arguments, *own, *common)]
+        by_name = inspect.Parameter.KEYWORD_ONLY
+        parameters = [one.replace(kind=by_name) for one in (*arguments, *own, *common)]
         vars(run)["__signature__"] = inspect.Signature(parameters)
         run.__annotations__ = {one.name: one.annotation for one in parameters}
         return run
@@ -149,8 +134,8 @@ def _with_options(make: Callable[..., Caller]) -> Callable[[Main], Callable[...,
     return decorate
 
 
-on_server = _with_options(_caller)
+on_server = _with_options(Caller)
 """Makes an async function, whose first argument is a `Caller`, a command that uses a server."""
 
-by_person = _with_options(_person_caller)
+by_person = _with_options(PersonCaller)
 """Makes an async function, whose first argument is a `PersonCaller`, a command on a run."""

@@ -52,13 +52,14 @@ from outlast.client.results.run_result import (
 )
 from outlast.client.results.run_state import ENGINE
 from outlast.client.transport.content import reader_of, with_content_stored
-from outlast.client.transport.messages import check_cancel_mode, check_input, check_send_mode
+from outlast.client.transport.messages import check_choice, check_input
 from outlast.client.transport.reset import reset_to_failed_step
 from outlast.client.transport.run_address import RunAddress
 from outlast.contract import names, records
 from outlast.interpreter_end import wait_for_native_threads
 from outlast.loop.actions import HoldMode
 from outlast.loop.approvals import ApprovalRequest, Decision, VoteType
+from outlast.loop.events import CancelMode
 from outlast.loop.items import SendMode
 from outlast.loop.notices import Undelivered
 from outlast.loop.state import has_message
@@ -399,7 +400,7 @@ class RunHandle:
             UserError: the input is neither text nor items, or too large.
         """
         content = check_input(input)
-        check_send_mode(mode)
+        check_choice("send(mode=...)", mode, SendMode)
         message_id = message_id or f"m-{secrets.token_hex(8)}"
         record = records.SendRecord(input=content, message_id=message_id, mode=mode, stream=stream)
         record = await with_content_stored(self.client, record)
@@ -692,7 +693,7 @@ class RunHandle:
         Raises:
             RunClosed: the run has ended already.
         """
-        check_cancel_mode(mode)
+        check_choice("cancel(mode=...)", mode, CancelMode)
         if mode == "immediate":
             # The server accepts the cancellation of an ended workflow without an error.
             description = await self._address.ask(self._workflow.describe)

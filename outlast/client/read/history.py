@@ -4,11 +4,11 @@
 """
 
 import json
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from temporalio.api.common.v1 import Payloads
 from temporalio.api.enums.v1 import EventType, StartChildWorkflowExecutionFailedCause
@@ -30,6 +30,8 @@ from outlast.loop.state import LoopState
 from outlast.loop.values import Failure, Json
 from outlast.payloads.failures import failure_of_cause
 from outlast.payloads.readable import decode_failure, values_of
+
+T = TypeVar("T")
 
 LOCAL_ACTIVITY = "core_local_activity"
 
@@ -294,9 +296,7 @@ class RunReader:
             RPCError: there is no such run.
             ServerUnavailable: the server did not answer for too long.
         """
-        history_ = await retry_during_outage(
-            self.client, self._handle(run).fetch_history, self.patience
-        )
+        history_ = await self._ask(self._handle(run).fetch_history)
         async for _ in self._fold(HistoryReader(self.client.data_converter), [history_.events]):
             pass
         return self.state
@@ -304,13 +304,9 @@ class RunReader:
     async def read_all(self, run: str | None = None) -> AsyncGenerator[Progress]:
         """Read everything from the run's first event on; otherwise like `catch_up`."""
         if run is None:
-            run = (
-                await retry_during_outage(self.client, self._handle(None).describe, self.patience)
-            ).run_id
+            run = (await self._ask(self._handle(None).describe)).run_id
         for current in [*reversed(await self._earlier(run)), run]:
-            history_ = await retry_during_outage(
-                self.client, self._handle(current).fetch_history, self.patience
-            )
+            history_ = await self._ask(self._handle(current).fetch_history)
             reader = HistoryReader(self.client.data_converter)
             async with aclosing(self._fold(reader, [history_.events])) as folding:
                 async for progress in folding:
@@ -325,9 +321,7 @@ class RunReader:
         Raises:
             RPCError: there is no such run.
         """
-        run: str | None = (
-            await retry_during_outage(self.client, self._handle(None).describe, self.patience)
-        ).run_id
+        run: str | None = (await self._ask(self._handle(None).describe)).run_id
         # Walked backwards: the first history's successor may be abandoned by a reset.
         earlier = await self._earlier(run) if from_start else []
         while run is not None:
@@ -348,7 +342,7 @@ class RunReader:
         while True:
             try:
                 first = self._handle(run).fetch_history_events(page_size=1)
-                await retry_during_outage(self.client, first.fetch_next_page, self.patience)
+                await self._ask(first.fetch_next_page)
             except RPCError as error:
                 if error.status == RPCStatusCode.NOT_FOUND and found:
                     return []
@@ -422,6 +416,9 @@ class RunReader:
                 f"The run {self.run_id} cannot be read here: {start.problem} Connect with the data "
                 "converter of its worker, or name its codec with --codec or OUTLAST_CODEC."
             )
+
+    async def _ask(self, call: Callable[[], Awaitable[T]]) -> T:
+        return await retry_during_outage(self.client, call, self.patience)
 
     def _handle(self, run: str | None) -> WorkflowHandle[Any, Any]:
         return self.client.get_workflow_handle(self.run_id, run_id=run)

@@ -19,7 +19,7 @@ from outlast.client.results.local_definitions import LocalDefinitions
 from outlast.client.results.result_members import RunResultBase
 from outlast.client.results.run_responses import last_turn
 from outlast.client.results.summaries import progress_summary
-from outlast.client.transport.messages import check_cancel_mode
+from outlast.client.transport.messages import check_choice
 from outlast.contract import records
 from outlast.loop.events import CancelMode
 from outlast.loop.items import call_id_of
@@ -164,7 +164,7 @@ class RunResultStreaming(RunResultBase):
             mode: `immediate` cancels everything and ends the events now, without an error;
                 `after_turn` lets the turn finish and save its items.
         """
-        check_cancel_mode(mode)
+        check_choice("cancel(mode=...)", mode, CancelMode)
         self._cancelled = mode
         self._cancelling.append(asyncio.create_task(self._source.cancel(mode)))
         if mode == "immediate":

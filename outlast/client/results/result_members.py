@@ -31,6 +31,7 @@ from outlast.client.results.interruptions import (
 from outlast.client.results.local_definitions import LocalDefinitions
 from outlast.client.results.run_responses import last_turn, run_responses
 from outlast.client.results.run_state import RunState
+from outlast.client.transport.messages import check_choice
 from outlast.contract.blobs import has_references
 from outlast.contract.names import SETTING_AS_TOOL
 from outlast.loop.items import Item, only_text, text_of
@@ -287,10 +288,7 @@ class RunResultBase:
             UserError: there is no such mode.
             ContentUnavailable: this process lacks the store of large content, or cannot read it.
         """
-        if mode not in {"preserve_all", "normalized"}:
-            raise UserError(
-                f"to_input_list(mode=...) must be preserve_all or normalized, not {mode!r}."
-            )
+        check_choice("to_input_list(mode=...)", mode, ToInputListMode)
         state = self.snapshot
         content = self._definitions.content
         if not content.has_store and any(has_references(item.raw) for item in state.items):

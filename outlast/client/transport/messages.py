@@ -1,11 +1,10 @@
 """Checks of a run's input, and of the modes of messages and cancellations, before anything is sent."""
 
 import json
-from typing import cast, get_args
+from typing import Any, cast, get_args
 
 from outlast.agents.errors import UserError
 from outlast.agents.items.raw_items import plain
-from outlast.loop.items import SendMode
 from outlast.loop.values import JsonObject
 
 
@@ -26,15 +25,8 @@ def check_input(value: object) -> str | list[JsonObject]:
     return cast("list[JsonObject]", entries)
 
 
-def check_cancel_mode(mode: object) -> None:
-    """Refuse an unknown cancel mode, which the run would ignore."""
-    if mode not in ("immediate", "after_turn"):
-        raise UserError(f"cancel(mode=...) must be 'immediate' or 'after_turn', not {mode!r}.")
-
-
-def check_send_mode(mode: object) -> None:
-    """Refuse an unknown send mode."""
-    if mode not in get_args(SendMode):
-        raise UserError(
-            f"send(mode=...) must be 'queue', 'steer' or 'interrupt', not {mode!r:.80}."
-        )
+def check_choice(argument: str, value: object, choices: Any) -> None:
+    """Refuse a value that is none of the literals of a type."""
+    if value not in get_args(choices):
+        *others, last = map(repr, get_args(choices))
+        raise UserError(f"{argument} must be {', '.join(others)} or {last}, not {value!r:.80}.")

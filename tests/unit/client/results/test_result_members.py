@@ -255,7 +255,7 @@ def test_without_a_filter_there_is_one_way_to_go_on() -> None:
     shown = [one.get("type", one.get("role")) for one in result.to_input_list()]
     assert shown == ["user", "reasoning", "function_call", "function_call_output", "message"]
     assert result.to_input_list("normalized") == result.to_input_list()
-    with pytest.raises(UserError, match="preserve_all or normalized"):
+    with pytest.raises(UserError, match="'preserve_all' or 'normalized'"):
         result.to_input_list(mode="all")  # pyright: ignore[reportArgumentType]  on purpose
 
 

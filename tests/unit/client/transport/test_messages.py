@@ -11,7 +11,8 @@ from openai.types.responses import (
 from pydantic import TypeAdapter
 
 from outlast.agents.errors import UserError
-from outlast.client.transport.messages import check_cancel_mode, check_input
+from outlast.client.transport.messages import check_choice, check_input
+from outlast.loop.events import CancelMode
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ def test_what_cannot_travel_is_refused(given: Any) -> None:
 
 @pytest.mark.parametrize("mode", [None, "soon", True, ["immediate"]])
 def test_a_way_to_cancel_is_one_of_two(mode: object) -> None:
-    check_cancel_mode("immediate")
-    check_cancel_mode("after_turn")
+    check_choice("cancel(mode=...)", "immediate", CancelMode)
+    check_choice("cancel(mode=...)", "after_turn", CancelMode)
     with pytest.raises(UserError, match=r"^cancel\(mode=\.\.\.\) must be"):
-        check_cancel_mode(mode)
+        check_choice("cancel(mode=...)", mode, CancelMode)
