@@ -15,6 +15,8 @@ from tests.architecture.source import ROOT
 from tests.guide.changes import CHANGES
 
 BOUNDS = (ROOT / "docs" / "reference" / "bounds-and-errors.md").read_text(encoding="utf-8")
+GUIDE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+WORDS = GUIDE.split("## Words\n")[1].split("\n## ")[0]
 
 ERRORS = [
     kind
@@ -159,12 +161,9 @@ def test_a_change_that_the_guide_shows_still_applies(name: str) -> None:
 
 
 def test_the_names_in_the_table_of_words_are_in_the_package() -> None:
-    guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    words = guide.split("## Words\n")[1].split("\n## ")[0]
-    rows = re.findall(r"^\| ([a-z]+) \| (.+) \| .*\|$", words, re.MULTILINE)
-    assert all("`" in meaning for word, meaning in rows if word not in {"word", "turn"})
-    classes = set(re.findall(r"`([A-Z]\w+)[.`]", words))
-    assert len(classes) > len(rows)
+    rows = re.findall(r"^\| ([a-z]+) \| (.+) \| .*\|$", WORDS, re.MULTILINE)
+    classes = set(re.findall(r"`([A-Z]\w+)[.`]", WORDS))
+    assert len(classes) > len(rows) > 10
     source = "\n".join(
         file.read_text(encoding="utf-8") for file in (ROOT / "outlast").glob("**/*.py")
     )

@@ -150,6 +150,10 @@ PLANTS = [
         for part in ("| model call |", "looking the agent up |", "events", "silent", "Retry-After")
     ),
     plant(
+        documents.test_the_names_in_the_table_of_words_are_in_the_package,
+        WORDS=text("`Hold`", "`Takeover`"),
+    ),
+    plant(
         documents.test_every_failure_on_the_wire_has_an_exception_or_is_ours,
         failures=lambda real: SimpleNamespace(**vars(real), PLANTED="planted"),
     ),
