@@ -19,6 +19,7 @@ from outlast.agents.errors import UserError
 from outlast.agents.guardrails.guardrail import InputGuardrail, OutputGuardrail
 from outlast.agents.hooks import AgentHookContext, HookCall, RunHooks, call_hooks, overrides
 from outlast.agents.items.raw_items import copies
+from outlast.agents.json_values import as_object
 from outlast.agents.registry import handoffs_of
 from outlast.agents.schemas.agent_output import output_schema_of, write_output
 from outlast.agents.tools.hosted import function_tools
@@ -101,8 +102,7 @@ class Invocation:
 
     def error_handler(self, kind: str) -> str | None:
         """Return the name of the run's error handler of a kind, if there is one."""
-        names: Any = self.settings.get(ERROR_HANDLERS)
-        return cast("dict[str, str]", names).get(kind) if isinstance(names, dict) else None
+        return (as_object(self.settings.get(ERROR_HANDLERS)) or {}).get(kind)
 
     def named(self, name: str) -> Any:
         """Return the object with a name.

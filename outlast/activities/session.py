@@ -20,6 +20,7 @@ from outlast.agents.config.session_input import (
 )
 from outlast.agents.config.settings import read_session_settings
 from outlast.agents.errors import UserError
+from outlast.agents.json_values import as_object
 from outlast.agents.registry import Registry
 from outlast.contract.names import SETTING_SESSION
 from outlast.loop.values import JsonObject
@@ -42,10 +43,9 @@ def session_of(registry: Registry, settings: JsonObject, tool: AgentTool | None 
     Raises:
         EffectError: this worker cannot find the session.
     """
-    setting: Any = settings.get(SETTING_SESSION)
     if tool is not None and tool.session is not None:
         return cast("Session", tool.session)
-    described = cast("JsonObject", setting) if isinstance(setting, dict) else {}
+    described = as_object(settings.get(SETTING_SESSION)) or {}
     with worker_lookup():
         if REFERENCE in described:
             return _named_session(registry, described)
@@ -242,8 +242,7 @@ def _text(item: JsonObject) -> str:
 
 
 def _part(part: object) -> object:
-    fields = cast("JsonObject", part) if isinstance(part, dict) else {}
-    return fields.get("text", part)
+    return (as_object(part) or {}).get("text", part)
 
 
 _ADDED = frozenset({"id", "status", "phase"})

@@ -9,10 +9,11 @@ from outlast.agents.callables import call, check_callable
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.errors import UserError
 from outlast.agents.items.raw_items import HeldRaw
+from outlast.agents.json_values import as_object, as_objects
 from outlast.agents.logs import get_logger
 from outlast.agents.tools.local import LocalTool, LocalToolOptions, OnApproval
 from outlast.loop.call_forms import call_item
-from outlast.loop.values import Json, JsonObject
+from outlast.loop.values import JsonObject
 from outlast.machine.computer import (
     AsyncComputer,
     Computer,
@@ -193,16 +194,13 @@ class ComputerTool(LocalTool, Generic[ComputerT]):
 
 
 def _fields(arguments: str) -> JsonObject:
-    fields: Json = json.loads(arguments or "{}")
-    return cast("JsonObject", fields) if isinstance(fields, dict) else {}
+    return as_object(json.loads(arguments or "{}")) or {}
 
 
 def _actions(fields: JsonObject) -> list[JsonObject]:
-    several: Json = fields.get("actions")
-    if isinstance(several, list) and several:
-        return cast("list[JsonObject]", several)
-    single: Json = fields.get("action")
-    return [cast("JsonObject", single)] if isinstance(single, dict) else []
+    """Return the actions of a call; newer models request several at once."""
+    single = as_object(fields.get("action"))
+    return as_objects(fields.get("actions")) or ([] if single is None else [single])
 
 
 def _problem(arguments: str) -> str | None:

@@ -9,10 +9,11 @@ from outlast.agents.approvals.policy import ApprovalPolicy
 from outlast.agents.callables import call
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.errors import ModelBehaviorError, UserError
+from outlast.agents.json_values import as_object
 from outlast.agents.tools.definition import default_tool_error
 from outlast.agents.tools.hosted import tool_entry
 from outlast.agents.tools.local import LocalTool, LocalToolOptions, OnApproval
-from outlast.loop.values import Json, JsonObject
+from outlast.loop.values import JsonObject
 from outlast.machine.diffs import InvalidDiffError
 
 ApplyPatchOperationType: TypeAlias = Literal["create_file", "update_file", "delete_file"]
@@ -173,8 +174,7 @@ def default_patch_error(context: RunContextWrapper[Any], error: Exception) -> st
 
 
 def _operation(arguments: str) -> JsonObject:
-    operation: Json = json.loads(arguments or "{}").get("operation")
-    return cast("JsonObject", operation) if isinstance(operation, dict) else {}
+    return as_object(json.loads(arguments or "{}").get("operation")) or {}
 
 
 def _problem(arguments: str) -> str | None:

@@ -10,6 +10,7 @@ from outlast.agents.callables import call, check_callable
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.errors import UserError
 from outlast.agents.items.raw_items import HeldRaw
+from outlast.agents.json_values import as_object
 from outlast.agents.tools.hosted import tool_entry
 from outlast.agents.tools.local import LocalTool, LocalToolOptions, OnApproval
 from outlast.loop.call_forms import call_item
@@ -314,8 +315,7 @@ class LocalShellTool(LocalTool):
 
 
 def _action(arguments: str) -> JsonObject:
-    action: Json = json.loads(arguments or "{}").get("action")
-    return cast("JsonObject", action) if isinstance(action, dict) else {}
+    return as_object(json.loads(arguments or "{}").get("action")) or {}
 
 
 def _action_of(arguments: str) -> ShellActionRequest:

@@ -12,7 +12,7 @@ from datetime import timedelta
 from email.utils import mktime_tz, parsedate_tz
 from http import HTTPStatus
 
-from outlast.models.json_values import as_object, as_objects, as_text
+from outlast.agents.json_values import as_object, as_objects, as_text
 from outlast.ports.model import ModelError
 
 _LONGEST_QUOTE = 600

@@ -15,6 +15,7 @@ from typing import Any, Self, TypeAlias, cast
 
 from outlast.agents.config.settings import ModelSettings
 from outlast.agents.errors import UserError
+from outlast.agents.json_values import as_object, as_text
 from outlast.loop.values import JsonObject
 from outlast.models.defaults import get_default_model
 from outlast.models.failures import (
@@ -26,7 +27,6 @@ from outlast.models.failures import (
     request_failure,
     timeout_failure,
 )
-from outlast.models.json_values import as_object, as_text
 from outlast.models.openai.chat_completions import ChatCompletionsModel
 from outlast.models.openai.connection import Reply, call_deadline, call_seconds
 from outlast.ports.model import ModelError

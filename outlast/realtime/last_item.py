@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Final, cast
 
+from outlast.agents.json_values import as_objects
 from outlast.loop.items import Item, call_id_of, text_of
 from outlast.loop.values import JsonObject
-from outlast.models.json_values import as_objects
 from outlast.realtime.openai.messages import started_call
 from outlast.realtime.port.item_ids import PREFIX
 from outlast.realtime.port.items import (

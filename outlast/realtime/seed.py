@@ -11,9 +11,9 @@ from typing import cast
 
 from pydantic import TypeAdapter
 
+from outlast.agents.json_values import as_object, as_objects
 from outlast.loop.items import Item, text_of
 from outlast.loop.values import Json, JsonObject
-from outlast.models.json_values import as_object, as_objects
 from outlast.realtime.port.item_ids import output_item_id, transcript_item_id
 from outlast.realtime.port.items import RealtimeItem, RealtimeMessageItem, RealtimeToolCallItem
 

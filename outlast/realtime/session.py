@@ -8,11 +8,11 @@ from typing import Any, Final, Self, cast
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import ModelCallFailed, UserError
 from outlast.agents.guardrails.guardrail import OutputGuardrail
+from outlast.agents.json_values import as_object, as_text
 from outlast.agents.usage import Usage
 from outlast.loop.approvals import Decision
 from outlast.loop.state import LoopState
 from outlast.loop.values import Failure
-from outlast.models.json_values import as_object, as_text
 from outlast.ports.model import ModelError
 from outlast.realtime.agents import RealtimeAgent
 from outlast.realtime.conversation import Conversation

@@ -21,7 +21,7 @@ from outlast.agents.usage import AnyUsage
 from outlast.loop.values import JsonObject
 from outlast.ports.session import item_limit
 from outlast.sessions.rows import read_rows
-from outlast.sessions.sqlite import MEMORY, SQLiteSession, Statements, quoted
+from outlast.sessions.sqlite import CLEAR, MEMORY, TOUCH, SQLiteSession, Statements
 
 MAIN = "main"
 """The branch that every session has."""
@@ -84,7 +84,12 @@ class AdvancedSQLiteSession(SQLiteSession):
             messages_table=messages_table,
             session_settings=session_settings,
         )
-        self._sql = self._more = _BranchStatements(sessions_table, messages_table)
+        self._sql = Statements(
+            (*self._sql.create, *_CREATE),
+            **self._sql.names,
+            branches=f"{messages_table}_branches",
+            usage=f"{messages_table}_turn_usage",
+        )
         self._branch = MAIN
 
     def describe(self) -> JsonObject | None:
@@ -118,7 +123,7 @@ class AdvancedSQLiteSession(SQLiteSession):
         turns = _last_turn(await self._entries())
         key = self._key
         await self._do(
-            lambda connection: connection.execute(self._more.forget, (key, turns)).rowcount
+            lambda connection: connection.execute(self._sql(_FORGET), (key, turns)).rowcount
         )
         return item
 
@@ -132,7 +137,7 @@ class AdvancedSQLiteSession(SQLiteSession):
         def clear(connection: sqlite3.Connection) -> None:
             for _, key, _ in self._branches(connection):
                 self._delete(connection, key)
-            connection.execute(self._more.delete_branches, (self.session_id, None, None))
+            connection.execute(self._sql(_DELETE_BRANCHES), (self.session_id, None, None))
 
         await self._do_in_transaction(clear)
         self._branch, self._key = MAIN, self.session_id
@@ -200,7 +205,7 @@ class AdvancedSQLiteSession(SQLiteSession):
             _details(cached, "cached_tokens", "cache_write_tokens"),
             _details(written, "reasoning_tokens"),
         )
-        await self._do(lambda connection: connection.execute(self._more.store_usage, row).rowcount)
+        await self._do(lambda connection: connection.execute(self._sql(_STORE_USAGE), row).rowcount)
 
     async def get_session_usage(self, branch_id: str | None = None) -> dict[str, int] | None:
         """Return the sums of the stored usage, by default of all branches; None if there is none.
@@ -275,8 +280,8 @@ class AdvancedSQLiteSession(SQLiteSession):
                     f"{self._branch!r}, which has {_last_turn(entries)} turns."
                 )
             branch, key = self._add_branch(connection, branch_name, turn_number)
-            connection.execute(self._sql.touch, (key,))
-            connection.execute(self._more.copy, (key, self._key, first.row))
+            connection.execute(self._sql(TOUCH), (key,))
+            connection.execute(self._sql(_COPY), (key, self._key, first.row))
             return branch, key
 
         self._branch, self._key = await self._do_in_transaction(copy)
@@ -326,7 +331,7 @@ class AdvancedSQLiteSession(SQLiteSession):
         def delete(connection: sqlite3.Connection) -> None:
             self._delete(connection, self._key_of(connection, branch_id))
             names = (self.session_id, branch_id, branch_id)
-            connection.execute(self._more.delete_branches, names)
+            connection.execute(self._sql(_DELETE_BRANCHES), names)
 
         await self._do_in_transaction(delete)
         if branch_id == self._branch:
@@ -366,7 +371,7 @@ class AdvancedSQLiteSession(SQLiteSession):
     def _read(self, connection: sqlite3.Connection, key: str) -> list[_Entry]:
         entries: list[_Entry] = []
         turn = 0
-        for row, data, timestamp in connection.execute(self._more.all_items, (key,)):
+        for row, data, timestamp in connection.execute(self._sql(_ALL_ITEMS), (key,)):
             for item in read_rows([data], session_id=self.session_id):
                 turn += item.get("role") == "user"
                 entries.append(_Entry(row=row, item=item, timestamp=timestamp, turn=turn))
@@ -375,7 +380,7 @@ class AdvancedSQLiteSession(SQLiteSession):
     def _branches(self, connection: sqlite3.Connection) -> Iterator[tuple[str, str, str | None]]:
         """Yield the id, the key and the time of creation of each branch, `main` first."""
         yield MAIN, self.session_id, None
-        yield from connection.execute(self._more.branches, (self.session_id,)).fetchall()
+        yield from connection.execute(self._sql(_BRANCHES), (self.session_id,)).fetchall()
 
     def _key_of(self, connection: sqlite3.Connection, branch_id: str | None) -> str:
         """Return the key of a branch's rows; None means the current branch."""
@@ -401,44 +406,23 @@ class AdvancedSQLiteSession(SQLiteSession):
 
     def _claim(self, connection: sqlite3.Connection, branch: str, key: str) -> bool:
         row = (self.session_id, branch, key)
-        return connection.execute(self._more.add_branch, row).rowcount > 0
+        return connection.execute(self._sql(_ADD_BRANCH), row).rowcount > 0
 
     def _delete(self, connection: sqlite3.Connection, key: str) -> None:
-        for statement in self._sql.clear:
-            connection.execute(statement, (key,))
-        connection.execute(self._more.forget, (key, -1))
+        for statement in CLEAR:
+            connection.execute(self._sql(statement), (key,))
+        connection.execute(self._sql(_FORGET), (key, -1))
 
     def _usage(self, connection: sqlite3.Connection, key: str) -> list[JsonObject]:
         names = ("user_turn_number", "requests", "input_tokens", "output_tokens", "total_tokens")
         found: list[JsonObject] = []
-        for *numbers, read, written in connection.execute(self._more.usage, (key,)):
+        for *numbers, read, written in connection.execute(self._sql(_USAGE), (key,)):
             details = {
                 "input_tokens_details": json.loads(read),
                 "output_tokens_details": json.loads(written),
             }
             found.append({**dict(zip(names, numbers, strict=True)), **details})
         return found
-
-
-class _BranchStatements(Statements):
-    def __init__(self, sessions_table: str, messages_table: str) -> None:
-        super().__init__(sessions_table, messages_table)
-        branches, usage = f"{messages_table}_branches", f"{messages_table}_turn_usage"
-        names = {
-            "branches": quoted(branches),
-            "usage": quoted(usage),
-            "messages": quoted(messages_table),
-        }
-        self.names |= {branches, usage}
-        self.create = (*self.create, *(statement.format(**names) for statement in _CREATE))
-        self.all_items = _ALL_ITEMS.format(**names)
-        self.branches = _BRANCHES.format(**names)
-        self.add_branch = _ADD_BRANCH.format(**names)
-        self.delete_branches = _DELETE_BRANCHES.format(**names)
-        self.copy = _COPY.format(**names)
-        self.usage = _USAGE.format(**names)
-        self.store_usage = _STORE_USAGE.format(**names)
-        self.forget = _FORGET.format(**names)
 
 
 _CREATE = (

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from outlast.agents.checks import check_count
 from outlast.agents.config.session_input import plain_item
 from outlast.agents.errors import UserError
+from outlast.agents.json_values import as_object
 from outlast.agents.logs import get_logger
 from outlast.loop.values import JsonObject
 from outlast.ports.session import Session, item_limit
@@ -176,17 +177,15 @@ class EncryptedSession(WrappedSession):
         token = envelope["payload"].encode()
         try:
             # The time-to-live is checked by the caller: only an expired item is no surprise.
-            item: Any = json.loads(self._cipher.decrypt(token))
+            item = as_object(json.loads(self._cipher.decrypt(token)))
             made_at = self._cipher.extract_timestamp(token)
         except (InvalidToken, ValueError):
             return None
-        return (made_at, cast("JsonObject", item)) if isinstance(item, dict) else None
+        return None if item is None else (made_at, item)
 
 
 def _is_envelope(item: object) -> TypeGuard[EncryptedEnvelope]:
-    if not isinstance(item, dict):
-        return False
-    fields = cast("JsonObject", item)
+    fields = as_object(item) or {}
     return fields.get("__enc__") == 1 and isinstance(fields.get("payload"), str)
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, cast
 from outlast.agents.config.session_input import SessionSettings, plain_item
 from outlast.agents.config.settings_field import as_settings
 from outlast.agents.errors import UserError
+from outlast.agents.json_values import as_object
 from outlast.agents.logs import get_logger
 from outlast.loop.values import JsonObject
 from outlast.ports.session import SessionABC, item_limit
@@ -71,10 +72,9 @@ def rows_after(
 
 def _read(row: str) -> JsonObject | None:
     try:
-        item: Any = json.loads(row)
+        return as_object(json.loads(row))
     except (ValueError, RecursionError):
         return None
-    return cast("JsonObject", item) if isinstance(item, dict) else None
 
 
 class RowSession(SessionABC):

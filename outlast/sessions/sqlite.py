@@ -79,7 +79,13 @@ class SQLiteSession(RowSession):
         self.db_path = MEMORY if str(db_path) == MEMORY else str(Path(db_path).absolute())
         if self.db_path != MEMORY:
             allow_place(self.db_path)
-        self._sql = Statements(sessions_table, messages_table)
+        self._sql = Statements(
+            _CREATE,
+            sessions=sessions_table,
+            messages=messages_table,
+            keys=f"{messages_table}_saved",
+            index=f"idx_{messages_table}_session_id",
+        )
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
@@ -88,8 +94,8 @@ class SQLiteSession(RowSession):
         """Delete all items of the session and the keys of saved items."""
 
         def clear(connection: sqlite3.Connection) -> None:
-            for statement in self._sql.clear:
-                connection.execute(statement, (self._key,))
+            for statement in CLEAR:
+                connection.execute(self._sql(statement), (self._key,))
 
         await self._do_in_transaction(clear)
 
@@ -173,7 +179,7 @@ class SQLiteSession(RowSession):
         bounds = (self._key, -1 if at_most is None else at_most)  # -1 means no limit in SQLite
 
         def read(connection: sqlite3.Connection) -> list[str]:
-            with closing(connection.execute(self._sql.newest, bounds)) as rows:
+            with closing(connection.execute(self._sql(_NEWEST), bounds)) as rows:
                 return [str(data) for _, data in rows]
 
         rows = await self._do(read)
@@ -182,7 +188,7 @@ class SQLiteSession(RowSession):
     async def _append(self, rows: list[str], *, key: str | None) -> bool:
         def append(connection: sqlite3.Connection) -> bool:
             if key is not None:
-                done = connection.execute(self._sql.note_key, (self._key, key))
+                done = connection.execute(self._sql(_NOTE_KEY), (self._key, key))
                 if done.rowcount == 0:
                     return False
             self._add_rows(connection, rows)
@@ -192,11 +198,11 @@ class SQLiteSession(RowSession):
 
     async def _replace(self, added: list[str], rows_to_keep: RowsToKeep) -> bool:
         def replace(connection: sqlite3.Connection) -> bool:
-            found = connection.execute(self._sql.newest, (self._key, -1)).fetchall()
+            found = connection.execute(self._sql(_NEWEST), (self._key, -1)).fetchall()
             kept = rows_to_keep([str(data) for _, data in reversed(found)])
             if kept is None:
                 return False
-            connection.execute(self._sql.remove_all, (self._key,))
+            connection.execute(self._sql(_REMOVE_ALL), (self._key,))
             self._add_rows(connection, [*added, *kept])
             return True
 
@@ -204,17 +210,17 @@ class SQLiteSession(RowSession):
 
     async def _pop(self) -> str | None:
         def pop(connection: sqlite3.Connection) -> str | None:
-            found = connection.execute(self._sql.newest, (self._key, 1)).fetchone()
+            found = connection.execute(self._sql(_NEWEST), (self._key, 1)).fetchone()
             if found is None:
                 return None
-            connection.execute(self._sql.remove_one, found[:1])
+            connection.execute(self._sql(_REMOVE_ONE), found[:1])
             return str(found[1])
 
         return await self._do_in_transaction(pop)
 
     def _add_rows(self, connection: sqlite3.Connection, rows: Sequence[str]) -> None:
-        connection.execute(self._sql.touch, (self._key,))
-        connection.executemany(self._sql.add, ((self._key, row) for row in rows))
+        connection.execute(self._sql(TOUCH), (self._key,))
+        connection.executemany(self._sql(_ADD), ((self._key, row) for row in rows))
 
     async def _do_in_transaction(self, action: Callable[[sqlite3.Connection], T]) -> T:
         def run(connection: sqlite3.Connection) -> T:
@@ -262,13 +268,14 @@ _NEWEST = """
 """
 _REMOVE_ONE = "DELETE FROM {messages} WHERE id = ?"
 _NOTE_KEY = "INSERT OR IGNORE INTO {keys} (session_id, save_key) VALUES (?, ?)"
-_TOUCH = """
+TOUCH = """
     INSERT INTO {sessions} (session_id) VALUES (?)
     ON CONFLICT (session_id) DO UPDATE SET updated_at = CURRENT_TIMESTAMP
 """
 _ADD = "INSERT INTO {messages} (session_id, message_data) VALUES (?, ?)"
-_CLEAR = (
-    "DELETE FROM {messages} WHERE session_id = ?",
+_REMOVE_ALL = "DELETE FROM {messages} WHERE session_id = ?"
+CLEAR = (
+    _REMOVE_ALL,
     "DELETE FROM {keys} WHERE session_id = ?",
     "DELETE FROM {sessions} WHERE session_id = ?",
 )
@@ -283,25 +290,15 @@ class AsyncSQLiteSession(SQLiteSession):
 
 
 class Statements:
-    """The SQL statements for the tables of sessions, items and keys."""
+    """Puts the names of a session's tables into SQL statements."""
 
-    def __init__(self, sessions_table: str, messages_table: str) -> None:
-        plain = {
-            "sessions": sessions_table,
-            "messages": messages_table,
-            "keys": f"{messages_table}_saved",
-            "index": f"idx_{messages_table}_session_id",
-        }
-        names = {name: quoted(value) for name, value in plain.items()}
-        self.names = frozenset(plain.values())
-        self.create = tuple(statement.format(**names) for statement in _CREATE)
-        self.newest = _NEWEST.format(**names)
-        self.remove_one = _REMOVE_ONE.format(**names)
-        self.remove_all = _CLEAR[0].format(**names)
-        self.note_key = _NOTE_KEY.format(**names)
-        self.touch = _TOUCH.format(**names)
-        self.add = _ADD.format(**names)
-        self.clear = tuple(statement.format(**names) for statement in _CLEAR)
+    def __init__(self, create: Sequence[str], **names: str) -> None:
+        self.create = create
+        self.names = names
+
+    def __call__(self, statement: str) -> str:
+        """Return a statement with the names instead of the braces."""
+        return statement.format(**{key: _quoted(name) for key, name in self.names.items()})
 
 
 @contextmanager
@@ -354,11 +351,11 @@ def _file_of(path: str) -> tuple[int, int] | None:
 def _make_tables(connection: sqlite3.Connection, sql: Statements) -> None:
     """Create missing tables; if all tables exist, do not wait for a write lock."""
     there = {str(name) for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-    if there.issuperset(sql.names):
+    if there.issuperset(sql.names.values()):
         return
     with transaction(connection):
         for statement in sql.create:
-            connection.execute(statement)
+            connection.execute(sql(statement))
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:
@@ -384,6 +381,6 @@ def _is_of(error: sqlite3.DatabaseError, kinds: frozenset[int]) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in kinds
 
 
-def quoted(name: str) -> str:
+def _quoted(name: str) -> str:
     """Return a name as a quoted SQL identifier, with any quotes in it escaped."""
     return '"' + name.replace('"', '""') + '"'

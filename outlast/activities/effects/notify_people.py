@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import cast
 
 from temporalio import activity
 from temporalio.service import RPCError
@@ -13,6 +12,7 @@ from outlast.activities.attempt import FIRST, Attempt
 from outlast.activities.errors import EffectError
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.activities.worker_memory import Deliveries
+from outlast.agents.json_values import as_object
 from outlast.agents.logs import get_logger
 from outlast.contract import failures, policies, records
 from outlast.contract.effects import EffectRequest
@@ -158,17 +158,15 @@ class _Round:
 
 
 def _lost(progress: Json) -> list[Undelivered]:
-    report = cast("dict[str, Json]", progress) if isinstance(progress, dict) else {}
+    lost: Json = (as_object(progress) or {}).get("lost", [])
     try:
-        return list(records.read(tuple[Undelivered, ...], report.get("lost") or []))
+        return list(records.read(tuple[Undelivered, ...], lost))
     except records.UnreadableRecordError:
         return []
 
 
 def _counts(progress: Json) -> dict[str, int]:
-    report = cast("dict[str, Json]", progress) if isinstance(progress, dict) else {}
-    done = report.get("done")
-    counts = cast("dict[str, Json]", done) if isinstance(done, dict) else {}
+    counts = as_object((as_object(progress) or {}).get("done")) or {}
     return {name: count for name, count in counts.items() if isinstance(count, int)}
 
 

@@ -14,6 +14,7 @@ from outlast.agents.errors import UserError
 from outlast.agents.handoffs.input_data import HandoffHistoryMapper, HandoffInputData
 from outlast.agents.items.raw_items import CREATED_BY
 from outlast.agents.items.run_items import RunItem, ToolApprovalItem, raw_of
+from outlast.agents.json_values import as_object
 from outlast.loop.items import text_of
 from outlast.loop.values import Json, JsonObject
 
@@ -208,10 +209,9 @@ def _line(item: JsonObject) -> str:
 def _item(line: str) -> JsonObject | None:
     if line.startswith("{"):
         try:
-            item: Json = json.loads(line)
+            return as_object(json.loads(line))
         except ValueError:
             return None
-        return cast("JsonObject", item) if isinstance(item, dict) else None
     role, colon, text = line.partition(": ")
     return {"role": role, "content": text} if colon and role in _ROLES else None
 
@@ -231,7 +231,5 @@ def _plain(item: JsonObject) -> JsonObject:
 
 
 def _is_plain_text(part: Any) -> bool:
-    if not isinstance(part, dict):
-        return False
-    fields = cast("JsonObject", part)
+    fields = as_object(part) or {}
     return str(fields.get("type")) in _TEXTS and not fields.get("annotations")

@@ -2,6 +2,7 @@
 
 from typing import Any, cast
 
+from outlast.agents.json_values import as_object
 from outlast.loop.values import Json, JsonObject
 
 
@@ -22,8 +23,7 @@ def output_content(raw: JsonObject) -> Json:
         case "mcp_approval_response":
             return raw.get("reason") or ""
         case "computer_call_output":
-            shot = cast("JsonObject", output) if isinstance(output, dict) else {}
-            return shot.get("image_url") or ""
+            return (as_object(output) or {}).get("image_url") or ""
         case _:
             return output
 
@@ -36,8 +36,7 @@ def _shell_text(output: Any) -> str:
 
 def _command_text(entry: JsonObject) -> str:
     stdout, stderr = str(entry.get("stdout") or ""), str(entry.get("stderr") or "")
-    outcome = entry.get("outcome")
-    late = isinstance(outcome, dict) and cast("JsonObject", outcome).get("type") == "timeout"
+    late = (as_object(entry.get("outcome")) or {}).get("type") == "timeout"
     parts = [
         stdout.rstrip("\n"),
         f"stderr:\n{stderr.rstrip()}" if stderr else "",

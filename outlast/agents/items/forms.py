@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from copy import deepcopy
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from outlast.agents.items.call_outputs import output_content
 from outlast.agents.items.run_items import (
@@ -24,8 +24,9 @@ from outlast.agents.items.run_items import (
     ToolSearchOutputItem,
 )
 from outlast.agents.items.tool_origin import ToolOrigin, ToolOriginType
+from outlast.agents.json_values import as_object
 from outlast.loop.items import Item
-from outlast.loop.values import Json, JsonObject
+from outlast.loop.values import JsonObject
 
 AgentOfName: TypeAlias = Callable[[str], Any]
 """Returns the agent of a name."""
@@ -107,8 +108,8 @@ def _is_hosted_call(raw: JsonObject) -> bool:
 
 def _recipient(raw: JsonObject) -> str | None:
     try:
-        output: Json = json.loads(raw.get("output") or "")
+        output = as_object(json.loads(raw.get("output") or "")) or {}
     except (TypeError, ValueError):
         return None
-    name = cast("JsonObject", output).get("assistant") if isinstance(output, dict) else None
+    name = output.get("assistant")
     return name if isinstance(name, str) else None

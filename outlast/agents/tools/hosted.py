@@ -27,6 +27,7 @@ from outlast.agents.callables import check_callable
 from outlast.agents.checks import json_problem
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import UserError
+from outlast.agents.json_values import as_object
 from outlast.agents.tools.definition import FunctionTool
 from outlast.agents.tools.programs import check_callers
 from outlast.loop.values import JsonObject
@@ -172,8 +173,7 @@ class _Configured:
 
     def to_tool_param(self) -> JsonObject:
         """Return the tool's entry in a request."""
-        entry = _plain(self.tool_config)
-        return cast("JsonObject", entry) if isinstance(entry, dict) else {}
+        return as_object(_plain(self.tool_config)) or {}
 
 
 @dataclass

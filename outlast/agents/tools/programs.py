@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, cast, get_args, get_origin
 
 from outlast.agents.errors import UserError
+from outlast.agents.json_values import as_object
 from outlast.agents.schemas.problems import output_problems
 from outlast.agents.schemas.strict_schema import NoStrictForm, strict_form
 from outlast.loop.values import JsonObject
@@ -51,11 +52,9 @@ def check_callers(place: str, callers: object) -> None:
 
 def callers_of(tool: object) -> Sequence[ToolCaller]:
     """Return who may call a tool; by default the model itself."""
-    config: Any = getattr(tool, "tool_config", None)
-    named: Any = (
-        cast("JsonObject", config).get("allowed_callers") if isinstance(config, dict) else None
-    )
-    return getattr(tool, "allowed_callers", None) or named or ("direct",)
+    config = as_object(getattr(tool, "tool_config", None)) or {}
+    own = getattr(tool, "allowed_callers", None)
+    return own or config.get("allowed_callers") or ("direct",)
 
 
 def check_programs(tools: Sequence[object], tool_choice: object = None) -> None:

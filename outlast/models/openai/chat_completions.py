@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
 from outlast.agents.config.settings import ModelSettings
+from outlast.agents.json_values import as_objects
 from outlast.loop.values import JsonObject
 from outlast.models.failures import Target, bad_response, refused_request
-from outlast.models.json_values import as_objects
 from outlast.models.openai.chat_reply import ChatReply, UnreadableReplyError, response_from_chat
 from outlast.models.openai.chat_request import UnsupportedItemError, chat_body
 from outlast.models.openai.connection import (

@@ -8,9 +8,9 @@ from outlast.agents.config.settings import ModelSettings
 from outlast.agents.errors import ModelBehaviorError, UserError
 from outlast.agents.items.raw_items import NO_ID, as_json
 from outlast.agents.items.typed_events import typed_event
+from outlast.agents.json_values import as_objects
 from outlast.agents.usage import Usage
 from outlast.loop.values import JsonObject
-from outlast.models.json_values import as_objects
 from outlast.models.openai import chat_request
 from outlast.models.openai.chat_reply import ChatReply, UnreadableReplyError, response_from_chat
 from outlast.models.openai.chat_request import UnsupportedItemError

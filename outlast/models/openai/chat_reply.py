@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
+from outlast.agents.json_values import as_count, as_object, as_objects, as_text
 from outlast.loop.values import JsonObject
-from outlast.models.json_values import as_count, as_object, as_objects, as_text
 from outlast.models.openai.responses import DERIVED, PROVIDER_DATA
 
 _CUT_SHORT = {"length": "max_output_tokens", "content_filter": "content_filter"}

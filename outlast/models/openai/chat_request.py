@@ -5,9 +5,9 @@ from typing import Any
 
 from outlast.agents.config.model_settings import MCPToolChoice
 from outlast.agents.config.settings import ModelSettings
+from outlast.agents.json_values import as_object, as_objects, as_text
 from outlast.agents.tools.programs import PROGRAMS
 from outlast.loop.values import JsonObject
-from outlast.models.json_values import as_object, as_objects, as_text
 from outlast.models.openai.responses import PROVIDER_DATA, has_extra_tools
 from outlast.ports.model import ModelRequest, OutputSpec, ToolSpec
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from outlast.agents.callables import check_callable
 from outlast.agents.checks import InvalidValue, check_choice, check_count
 from outlast.agents.errors import UserError
+from outlast.agents.json_values import as_objects
 from outlast.agents.logs import get_logger
 from outlast.loop.values import JsonObject
-from outlast.models.json_values import as_objects
 from outlast.models.openai.connection import OpenAIConnection
 from outlast.models.openai.conversations_session import OpenAIConversationsSession
 from outlast.models.openai.responses import supported_fields

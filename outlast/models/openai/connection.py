@@ -18,6 +18,7 @@ from urllib.parse import SplitResult, urlsplit
 from weakref import WeakKeyDictionary
 
 from outlast.agents.config.settings import ModelSettings
+from outlast.agents.json_values import as_object
 from outlast.hosts import is_this_machine
 from outlast.loop.values import JsonObject
 from outlast.models.defaults import defaults
@@ -37,7 +38,6 @@ from outlast.models.failures import (
     timeout_failure,
     unsendable_key,
 )
-from outlast.models.json_values import as_object
 from outlast.models.loop_values import LoopValues
 from outlast.models.openai.body_encoding import encode
 from outlast.models.openai.http_session import (

@@ -8,13 +8,13 @@ from outlast.agents.config.model_settings import MCPToolChoice
 from outlast.agents.config.settings import ModelSettings
 from outlast.agents.errors import UserError
 from outlast.agents.items.raw_items import NO_ID, as_input
+from outlast.agents.json_values import as_object, as_objects, as_text
 from outlast.agents.tools.definition import ToolNamespace
 from outlast.agents.tools.hosted import HostedTool
 from outlast.agents.tools.local import LocalTool
 from outlast.agents.tools.programs import check_programs
 from outlast.loop.values import JsonObject
 from outlast.models.failures import Target, bad_response, refused_request, reported_failure
-from outlast.models.json_values import as_object, as_objects, as_text
 from outlast.models.openai.connection import REQUEST_ID, ModelConnection, OpenAIConnection
 from outlast.models.openai.item_encoding import ItemEncoder
 from outlast.ports.model import ModelRequest, ModelResponse, ToolSpec, usage_of

@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from outlast.agents.config.settings import ModelSettings
+from outlast.agents.json_values import as_count, as_object, as_objects, as_text
 from outlast.agents.logs import get_logger
 from outlast.loop.values import JsonObject
 from outlast.models.failures import (
@@ -32,7 +33,6 @@ from outlast.models.failures import (
     unread_handshake,
     wrong_redirect,
 )
-from outlast.models.json_values import as_count, as_object, as_objects, as_text
 from outlast.models.loop_values import LoopValues
 from outlast.models.openai.connection import (
     OpenAIConnection,

@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from outlast.agents.json_values import as_object, as_text
 from outlast.loop.values import JsonObject
-from outlast.models.json_values import as_object, as_text
 
 if TYPE_CHECKING:
     from ssl import SSLContext

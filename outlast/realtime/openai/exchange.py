@@ -10,9 +10,9 @@ from openai.types.realtime.realtime_error import RealtimeError
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
+from outlast.agents.json_values import as_object, as_text
 from outlast.agents.logs import get_logger
 from outlast.loop.values import JsonObject
-from outlast.models.json_values import as_object, as_text
 from outlast.ports.model import ModelError
 from outlast.realtime.openai import messages
 from outlast.realtime.openai.interruptions import Interruptions

@@ -11,9 +11,9 @@ from pydantic import BaseModel, TypeAdapter
 
 from outlast.agents.callables import shown
 from outlast.agents.errors import UserError
+from outlast.agents.json_values import as_object, as_text
 from outlast.agents.usage import Usage
 from outlast.loop.values import InputTokensDetails, JsonObject
-from outlast.models.json_values import as_object, as_text
 from outlast.realtime.port.item_ids import output_item_id
 from outlast.realtime.port.items import RealtimeMessageItem, RealtimeToolCallItem
 from outlast.realtime.port.model_events import (

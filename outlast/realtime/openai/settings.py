@@ -9,11 +9,11 @@ from outlast.agents.callables import shown
 from outlast.agents.config.model_settings import MCPToolChoice
 from outlast.agents.errors import UserError
 from outlast.agents.handoffs.handoff import Handoff
+from outlast.agents.json_values import as_object
 from outlast.agents.prompt import Prompt
 from outlast.agents.tools.definition import FunctionTool
 from outlast.agents.tools.local import LocalTool
 from outlast.loop.values import JsonObject
-from outlast.models.json_values import as_object
 from outlast.ports.model import ToolSpec
 from outlast.ports.model_arguments import function_specs
 from outlast.realtime.port.audio import ALAW_NAMES, PCM_NAMES, PCM_RATE, ULAW_NAMES, format_name

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from outlast.agents.json_values import as_object
 from outlast.loop.values import JsonObject
-from outlast.models.json_values import as_object
 from outlast.testing.socket_server import ServerSocket, SocketServer
 from tests.unit.models.model_server import Received
 

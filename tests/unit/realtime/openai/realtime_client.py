@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from outlast.models.json_values import as_object
+from outlast.agents.json_values import as_object
 from outlast.realtime.openai.model import OpenAIRealtimeWebSocketModel
 from outlast.realtime.port.model import RealtimeModelConfig, RealtimeModelListener
 from outlast.realtime.port.model_events import (

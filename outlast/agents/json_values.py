@@ -1,4 +1,4 @@
-"""Reads JSON from providers: a value of the expected type, or an empty one."""
+"""Reads JSON that others have written: a value of the expected type, or an empty one."""
 
 from typing import Any, cast
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from outlast.models.json_values import as_count, as_object, as_objects, as_text
+from outlast.agents.json_values import as_count, as_object, as_objects, as_text
 
 OTHERS: list[Any] = [None, True, 5, 1.5, "", "x", [], {}, [1], [{}, None]]
 
