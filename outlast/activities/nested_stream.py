@@ -113,7 +113,7 @@ class NestedStream:
             await self._put(
                 partial(AgentUpdatedStreamEvent, id=0, new_agent=self._invocation.agent)
             )
-        await self._outputs_once(items)
+        await self.outputs(items)
 
     async def raw(self, event: JsonObject) -> None:
         """Stream a raw event of the model's stream."""
@@ -132,27 +132,25 @@ class NestedStream:
 
     async def reply(self, effect: CallModel, reply: ModelReply) -> None:
         """Stream the items of the planned reply, except an answer that guardrails judge first."""
-        if self.has_callback:
-            written = _written(effect, reply)
-            waits = "check_output" in reply.required_steps and not reply.calls
-            ready = [item for item in written if not (waits and item.kind in ANSWER_KINDS)]
-            await self._items(ready, among=written)
+        written = _written(effect, reply)
+        waits = "check_output" in reply.required_steps and not reply.calls
+        ready = [item for item in written if not (waits and item.kind in ANSWER_KINDS)]
+        await self._items(ready, among=written)
 
     async def checked_answer(self, items: Sequence[Item]) -> None:
         """Stream the answer of the newest turn, which output guardrails have passed."""
-        if self.has_callback:
-            newest = [item for item in items if item.turn == items[-1].turn]
-            await self._items([item for item in newest if item.kind in ANSWER_KINDS], among=items)
+        newest = [item for item in items if item.turn == items[-1].turn]
+        await self._items([item for item in newest if item.kind in ANSWER_KINDS], among=items)
 
     async def handoff(self, items: Sequence[Item], transfer: Item) -> None:
         """Stream the outputs of the turn and the handoff."""
-        if self.has_callback:
-            await self._items([*_newest_outputs(items), transfer], among=items)
+        await self._items([*_newest_outputs(items), transfer], among=items)
 
-    async def answer(self, items: Sequence[Item]) -> None:
-        """Stream the outputs that no further model call follows."""
-        if self.has_callback:
-            await self._outputs_once(items)
+    async def outputs(self, items: Sequence[Item]) -> None:
+        """Stream the newest outputs, unless a handoff has streamed them."""
+        outputs, agent = _newest_outputs(items), self._invocation.agent_name
+        if all(output.kind == "tool_output" and output.agent == agent for output in outputs):
+            await self._items(outputs, among=items)
 
     async def call_back(self) -> None:
         """Call the callback with each event, until cancelled."""
@@ -172,13 +170,9 @@ class NestedStream:
         if self.has_callback:
             await self._wait_for(self._waiting.join())
 
-    async def _outputs_once(self, items: Sequence[Item]) -> None:
-        """Stream the newest outputs, unless a handoff has streamed them."""
-        outputs, agent = _newest_outputs(items), self._invocation.agent_name
-        if all(output.kind == "tool_output" and output.agent == agent for output in outputs):
-            await self._items(outputs, among=items)
-
     async def _items(self, entries: Sequence[Item], *, among: Sequence[Item]) -> None:
+        if not self.has_callback:
+            return
         calls = {call_id_of(item.raw): item for item in among if item.kind == "tool_call"}
         for entry in entries:
             await self._put(partial(self._item_event, entry, calls.get(call_id_of(entry.raw))))

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from outlast.activities.errors import lacking
 from outlast.agents.agent import Agent
-from outlast.agents.agent_tools.agent_tool import AgentTool, arguments_of, takes_more_than_text
+from outlast.agents.agent_tools.agent_tool import AgentTool, arguments_of
 from outlast.agents.config.settings import write_run_config
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.errors import ModelBehaviorError, UserError
@@ -62,7 +62,7 @@ class ParentCall:
 
         None for plain text, and for arguments that do not fit, which fail the preparation.
         """
-        if not takes_more_than_text(self.tool):
+        if self.tool.parameters is None:
             return None
         try:
             return arguments_of(self.tool, self.arguments)

@@ -97,6 +97,14 @@ def flag_or_called_with(*parameters: str) -> Rule:
     return rule
 
 
+def name_or_called_with(*parameters: str) -> Rule:
+    """Return the rule of an option that is a registered name, a callable or None."""
+    rule = called_with(*parameters)
+    return lambda place, value: (
+        None if value is None or isinstance(value, str) else rule(place, value)
+    )
+
+
 def list_of(kinds: type | tuple[type, ...], fix: str | Callable[[object], str]) -> Rule:
     """Return the rule of a list of `kinds`; `fix` says what to do with any other entry."""
 

@@ -16,8 +16,8 @@ from outlast.agents.mcp.server import MCPToolMetaContext as MCPToolMetaContext
 from outlast.agents.mcp.server import MCPToolMetaResolver as MCPToolMetaResolver
 from outlast.mcp.server_manager import MCPServerManager as MCPServerManager
 from outlast.mcp.servers import MCPServerSse as MCPServerSse
-from outlast.mcp.servers import MCPServerSseParams as MCPServerSseParams
 from outlast.mcp.servers import MCPServerStdio as MCPServerStdio
-from outlast.mcp.servers import MCPServerStdioParams as MCPServerStdioParams
 from outlast.mcp.servers import MCPServerStreamableHttp as MCPServerStreamableHttp
-from outlast.mcp.servers import MCPServerStreamableHttpParams as MCPServerStreamableHttpParams
+from outlast.mcp.transports import MCPServerSseParams as MCPServerSseParams
+from outlast.mcp.transports import MCPServerStdioParams as MCPServerStdioParams
+from outlast.mcp.transports import MCPServerStreamableHttpParams as MCPServerStreamableHttpParams

@@ -182,7 +182,9 @@ class MCPServerManager:
     async def _connect(self, servers: list[MCPServer]) -> list[MCPServer]:
         connecting = [self._connect_one(server) for server in servers if server not in self._open]
         if self.connect_in_parallel:
-            _raise_first(await asyncio.gather(*connecting, return_exceptions=True))
+            for outcome in await asyncio.gather(*connecting, return_exceptions=True):
+                if outcome is not None:
+                    raise outcome
         else:
             await _one_by_one(connecting)
         self._choose_active()
@@ -241,12 +243,6 @@ def _is_cancelled() -> bool:
 async def _within(seconds: float | None, step: Step) -> None:
     async with asyncio.timeout(seconds):
         await step()
-
-
-def _raise_first(outcomes: Iterable[BaseException | None]) -> None:
-    for outcome in outcomes:
-        if outcome is not None:
-            raise outcome
 
 
 async def _one_by_one(steps: Iterable[Coroutine[Any, Any, None]]) -> None:

@@ -17,16 +17,6 @@ from outlast.mcp.transports import (
     public_url,
 )
 
-__all__ = [
-    "MCPServerSse",
-    "MCPServerSseParams",
-    "MCPServerStdio",
-    "MCPServerStdioParams",
-    "MCPServerStreamableHttp",
-    "MCPServerStreamableHttpParams",
-]
-
-
 Params = TypeVar(
     "Params", bound=MCPServerStdioParams | MCPServerSseParams | MCPServerStreamableHttpParams
 )

@@ -71,26 +71,16 @@ class MCPServerSseParams(TypedDict):
     httpx_client_factory: NotRequired[HttpClientFactory]
 
 
-class MCPServerStreamableHttpParams(TypedDict):
+class MCPServerStreamableHttpParams(MCPServerSseParams):
     """The parameters of a server that is reached by streamable HTTP.
 
+    They are those of `MCPServerSseParams`, and one more.
+
     Attributes:
-        url: the server's URL.
-        headers: the headers of each request.
-        timeout: the time-out of a request, in seconds; default 5.
-        sse_read_timeout: the longest wait for data from the server, in seconds; default 300.
         terminate_on_close: whether closing the connection ends the server's session; default true.
-        auth: an `httpx2.Auth`.
-        httpx_client_factory: makes the HTTP client.
     """
 
-    url: str
-    headers: NotRequired[dict[str, str]]
-    timeout: NotRequired[timedelta | float]
-    sse_read_timeout: NotRequired[timedelta | float]
     terminate_on_close: NotRequired[bool]
-    auth: NotRequired[Any]
-    httpx_client_factory: NotRequired[HttpClientFactory]
 
 
 def client_over(

@@ -13,7 +13,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Self, TypeAlias, cast
 
-from outlast.agents.config.settings import ModelSettings
+from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.errors import UserError
 from outlast.agents.json_values import as_object, as_text
 from outlast.loop.values import JsonObject

@@ -1,6 +1,6 @@
 """Finds a model's provider by the prefix of its name. Workers use it by default."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from outlast.agents.checks import check_choice
@@ -171,9 +171,9 @@ class MultiProvider:
         """
         mapped = self.provider_map.get_mapping().values() if self.provider_map else ()
         first: Exception | None = None
-        for provider in _each_once([self.openai_provider, *mapped, *self._made.values()]):
-            if provider is self:
-                continue
+        every = {id(one): one for one in (self.openai_provider, *mapped, *self._made.values())}
+        every.pop(id(self), None)
+        for provider in every.values():
             try:
                 await provider.aclose()
             except Exception as error:  # noqa: BLE001  raised below, when all are closed
@@ -192,7 +192,3 @@ class MultiProvider:
     def _prefixes(self) -> str:
         mapped = self.provider_map.get_mapping() if self.provider_map else {}
         return ", ".join(f"{prefix}/" for prefix in dict.fromkeys([*mapped, _OPENAI, *_PACKAGES]))
-
-
-def _each_once(providers: Iterable[ModelProvider]) -> Iterable[ModelProvider]:
-    return {id(provider): provider for provider in providers}.values()

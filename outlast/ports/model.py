@@ -12,7 +12,7 @@ from datetime import timedelta
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
-from outlast.agents.config.settings import ModelSettings
+from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.errors import ModelBehaviorError
 from outlast.agents.items.raw_items import as_input, as_json
 from outlast.agents.tools.definition import ToolNamespace

@@ -5,13 +5,12 @@ The URL and the client contain secrets, so a session has no `describe`: each wor
 
 import contextlib
 import secrets
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, cast
 
 try:
     from redis.asyncio import Redis
-    from redis.asyncio.client import Pipeline
     from redis.asyncio.cluster import RedisCluster
     from redis.exceptions import RedisError, WatchError
 except ModuleNotFoundError as error:
@@ -154,7 +153,8 @@ class RedisSession(ClientSession):
 
     async def _replace(self, added: list[str], rows_to_keep: RowsToKeep) -> bool:
         while True:
-            async with self._watching() as pipeline:
+            async with self._client.pipeline(transaction=True) as pipeline:
+                await pipeline.watch(self._rows)
                 kept = rows_to_keep(
                     [_text(row) for row in await pipeline.lrange(self._rows, 0, -1)]
                 )
@@ -173,13 +173,6 @@ class RedisSession(ClientSession):
     async def _pop(self) -> str | None:
         row = await self._client.rpop(self._rows)
         return None if row is None else _text(row)
-
-    @contextlib.asynccontextmanager
-    async def _watching(self) -> AsyncGenerator["Pipeline"]:
-        """Return a pipeline whose `execute` fails if the session's rows have changed meanwhile."""
-        async with self._client.pipeline(transaction=True) as pipeline:
-            await pipeline.watch(self._rows)
-            yield pipeline
 
 
 def _text(row: bytes | str) -> str:

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from outlast.agents.agent import Agent
-from outlast.agents.config.settings import ModelSettings, RunConfig
+from outlast.agents.config.model_settings import ModelSettings
+from outlast.agents.config.run_config import RunConfig
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import (
     MaxTurnsExceeded,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from outlast.agents.agent import Agent
-from outlast.agents.config.settings import RunConfig
+from outlast.agents.config.run_config import RunConfig
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import RunCancelled, RunClosed, RunTerminated
 from outlast.agents.handoffs.handoff import handoff

@@ -10,7 +10,7 @@ import pytest
 
 from outlast.activities import worker_memory
 from outlast.agents.agent import Agent
-from outlast.agents.config.settings import RunConfig
+from outlast.agents.config.run_config import RunConfig
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.errors import ModelBehaviorError, RunCancelled, ToolFailed
 from outlast.agents.tools.definition import (

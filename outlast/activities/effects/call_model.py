@@ -33,9 +33,9 @@ from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.callables import call
 from outlast.agents.config.model_defaults import UNSET, settings_of_model
-from outlast.agents.config.model_settings import ModelSettings
+from outlast.agents.config.model_settings import ModelSettings, read_model_settings
 from outlast.agents.config.run_config import CallModelData, ModelInputData
-from outlast.agents.config.settings import MODEL_REF, read_model_settings, read_tool_execution
+from outlast.agents.config.settings import MODEL_REF, read_tool_execution
 from outlast.agents.context.wrapper import show_turn
 from outlast.agents.hooks import call_hooks
 from outlast.agents.items.raw_items import copies

@@ -6,7 +6,7 @@ from typing import Any
 
 from outlast.activities.attempt import FIRST, Attempt
 from outlast.activities.errors import of_user_code
-from outlast.activities.guardrails.parallel import run_guardrails
+from outlast.activities.guardrails.parallel import Check, run_guardrails
 from outlast.activities.guardrails.tripwires import tripwire
 from outlast.activities.invocation import Invocation
 from outlast.activities.worker_deps import WorkerDeps
@@ -29,29 +29,20 @@ async def check_input(
     effect = request.effect
     invocation = Invocation.of(worker, effect)
     agent, wrapper, name = invocation.agent, invocation.wrapper, invocation.agent_name
+    checks: list[Check]
     if effect.stage == "said":  # output guardrails judge what people say
-        text = text_of(effect.items[0].raw)
+        stage, output = "output", text_of(effect.items[0].raw)
         judges = [one for one in invocation.output_guardrails() if one.judges_people]
-        what = f"An output guardrail of agent {name!r}"
-        records, error = await run_guardrails(
-            [(one, partial(one.run, wrapper, agent, text)) for one in judges],
-            stage="output",
-            agent=name,
-            output=text,
-            stop_at_error=True,
-        )
+        checks = [(one, partial(one.run, wrapper, agent, output)) for one in judges]
     else:
-        content = invocation.as_input(effect.items)
-        checks = _chosen(invocation.input_guardrails(), effect.stage)
-        what = f"An input guardrail of agent {name!r}"
-        records, error = await run_guardrails(
-            [(one, partial(one.run, agent, content, wrapper)) for one in checks],
-            stage="input",
-            agent=name,
-            stop_at_error=True,
-        )
+        stage, output, content = "input", None, invocation.as_input(effect.items)
+        chosen = _chosen(invocation.input_guardrails(), effect.stage)
+        checks = [(one, partial(one.run, agent, content, wrapper)) for one in chosen]
+    records, error = await run_guardrails(
+        checks, stage=stage, agent=name, output=output, stop_at_error=True
+    )
     if error is not None:
-        raise of_user_code(what, error) from error
+        raise of_user_code(f"An {stage} guardrail of agent {name!r}", error) from error
     failure = tripwire(invocation, records)
     return CheckResult(results=tuple(records), failure=failure, changes=invocation.changes())
 

@@ -117,7 +117,7 @@ async def _finalize(
 ) -> FinalizedAnswer:
     effect = request.effect
     if effect.candidate.failure is not None and effect.candidate.failure.code == _BEFORE_THE_MODEL:
-        await stream.answer(request.items)
+        await stream.outputs(request.items)
     if invocation.parent_call is not None and effect.candidate.failure is not None:
         return await _failed_tool(invocation, invocation.parent_call, effect.candidate.failure)
     output = await _output(invocation, effect.candidate, request)
@@ -176,7 +176,7 @@ async def _end_and_check(
 ) -> tuple[list[GuardrailRecord], Failure | None]:
     candidate, has_guardrails = request.effect.candidate, bool(invocation.output_guardrails())
     if candidate.tool_made and not has_guardrails:
-        await stream.answer(request.items)
+        await stream.outputs(request.items)
     await invocation.call_agent_hooks(
         "on_agent_end",
         "on_end",
@@ -186,7 +186,7 @@ async def _end_and_check(
     leave_turn()
     records, failure = await _check(invocation, output)
     if has_guardrails and failure is None:
-        stream_answer = stream.answer if candidate.tool_made else stream.checked_answer
+        stream_answer = stream.outputs if candidate.tool_made else stream.checked_answer
         await stream_answer(request.items)
     return records, failure
 

@@ -174,11 +174,8 @@ def _transfer(invocation: Invocation, effect: RunHandoff, target: Agent[Any]) ->
 
 
 def _view(invocation: Invocation, items: Sequence[Item], effect: RunHandoff) -> HandoffView:
-    def agent_of(name: str) -> Any:
-        return invocation.worker.registry.agent(name)
-
     def as_items(some: Sequence[Item]) -> list[Any]:
-        return [run_item(item, agent_of) for item in some]
+        return [run_item(item, invocation.worker.registry.agent) for item in some]
 
     first_new = len(items) - effect.fresh - 1
     history: list[JsonObject] = [item.raw for item in items[: effect.history]]

@@ -29,7 +29,7 @@ from outlast.activities.guardrails.tool_checks import ToolCheck, check_call, che
 from outlast.activities.inner_spans import record_failure, record_server
 from outlast.activities.invocation import Invocation
 from outlast.activities.planning.mcp_listing import listed_tool
-from outlast.activities.planning.plan_callbacks import formatted_failure, servers_away
+from outlast.activities.planning.plan_callbacks import formatted_failure, servers_away, tool_context
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.activities.worker_memory import LONGEST_BRIEF, SHORT_OUTPUT
 from outlast.agents.callables import call
@@ -367,27 +367,13 @@ def _before_call(this: _Attempt) -> BorrowedContext:
 def _tool_context(
     invocation: Invocation, request: RunTool, attempt: int, tool: FunctionTool
 ) -> ToolContext[Any]:
-    return ToolContext(
-        context=invocation.wrapper.context,
-        usage=invocation.usage,
-        run_id=request.run_id,
-        turn=request.turn,
-        tool_input=invocation.wrapper.tool_input,
-        tool_name=request.name,
-        tool_namespace=tool.namespace and tool.namespace.name,
-        tool_call_id=request.call_id,
-        tool_arguments=request.arguments,
-        agent=invocation.agent,
-        attempt=attempt,
-        idempotency_key=f"{request.run_id}:{request.call_id}",
-        approved=request.approved,
-        tool_call=call_item(
-            request.form,
-            call_id=request.call_id,
-            name=request.name,
-            arguments=request.arguments,
-        ),
+    raw = call_item(
+        request.form, call_id=request.call_id, name=request.name, arguments=request.arguments
     )
+    context = tool_context(invocation, raw, tool)
+    context.tool_arguments = request.arguments  # as the model has written them
+    context.attempt, context.approved = attempt, request.approved
+    return context
 
 
 def _result(this: _Attempt, value: Any) -> ToolResult:

@@ -17,10 +17,11 @@ from outlast.loop.values import Json
 
 Guardrail = InputGuardrail[Any] | OutputGuardrail[Any]
 Result = InputGuardrailResult | OutputGuardrailResult
+Check = tuple[Guardrail, Callable[[], Awaitable[Result]]]
 
 
 async def run_guardrails(
-    checks: Sequence[tuple[Guardrail, Callable[[], Awaitable[Result]]]],
+    checks: Sequence[Check],
     *,
     stage: GuardrailStage,
     agent: str,

@@ -113,7 +113,7 @@ def _nested_settings(invocation: Invocation, tool: AgentTool) -> JsonObject | No
 
 
 def tool_context(invocation: Invocation, raw: JsonObject, tool: FunctionTool) -> ToolContext[Any]:
-    """Return the context of a call that does not run yet."""
+    """Return the context of a call, at its first attempt."""
     call_id = call_id_of(raw)
     return ToolContext[Any](
         context=invocation.wrapper.context,

@@ -181,18 +181,13 @@ def make_agent_tool(
     )
 
 
-def check_arguments(tool: AgentTool, arguments: str) -> str | None:
-    """Return the problem of a call's arguments, worded for the model, or None."""
-    return None if tool.validate is None else tool.validate(arguments)
-
-
 def arguments_of(tool: AgentTool, arguments: str) -> JsonObject:
     """Return the arguments of a call as JSON, with the defaults of their type.
 
     Raises:
         ModelBehaviorError: the arguments are invalid.
     """
-    if (problem := check_arguments(tool, arguments)) is not None:
+    if tool.validate is not None and (problem := tool.validate(arguments)) is not None:
         raise ModelBehaviorError(problem)
     if tool.parameters is None:
         return json.loads(arguments)
@@ -208,26 +203,17 @@ def _altered(adapter: Any, arguments: str) -> str:
     return altered(json.loads(arguments or "{}"), _read(adapter, arguments))
 
 
-def takes_more_than_text(tool: AgentTool) -> bool:
-    """Whether a tool takes other arguments than the single string `input`."""
-    return tool.parameters is not None
-
-
-def _summary(tool: AgentTool) -> str | None:
-    if tool.parameters is None:
-        return None
-    owner = f"Tool {tool.name!r}"
-    return summary_of(schema_of(adapter_of(tool.parameters, owner), owner))
-
-
 async def nested_input(tool: AgentTool, arguments: str) -> NestedInput:
     """Return the input of the run that a call starts; invalid arguments raise an error."""
+    owner, summary = f"Tool {tool.name!r}", None
+    if tool.parameters is not None:  # without strict mode's additions to the descriptions
+        summary = summary_of(schema_of(adapter_of(tool.parameters, owner), owner))
     schema = tool.params_json_schema if tool.include_input_schema else None
     return await resolve_agent_tool_input(
         params=arguments_of(tool, arguments),
-        schema_info=StructuredInputSchemaInfo(summary=_summary(tool), json_schema=schema),
+        schema_info=StructuredInputSchemaInfo(summary=summary, json_schema=schema),
         input_builder=tool.input_builder,
-        owner=f"Tool {tool.name!r}",
+        owner=owner,
     )
 
 

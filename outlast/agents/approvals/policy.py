@@ -9,15 +9,17 @@ from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
-from outlast.agents.callables import check_callable
+from outlast.agents.callables import called_with, check_callable
 from outlast.agents.checks import (
+    Rule,
+    a,
     check_choice,
     check_count,
     check_flag,
     check_list,
     check_name,
-    check_type,
     json_problem,
+    one_of,
 )
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.durations import DurationField, as_duration, duration_field, is_positive
@@ -403,33 +405,29 @@ def _check_schema(place: str, value: Any) -> None:
         raise UserError(f"{place} must be a JSON Schema: a dict of data.")
 
 
-def _check_when(place: str, value: object) -> None:
-    check_callable(value, ("context", "arguments", "call_id"), what=place)
-
-
 _OPTIONAL: Final = frozenset(
     one.name for one in fields(ApprovalPolicy) if getattr(ApprovalPolicy, one.name) is None
 )
 """The fields that may be left out, as None."""
 
-_FIELD_CHECKS: Final[dict[str, Callable[[str, Any], object]]] = {
-    "effect": lambda place, value: check_choice(place, value, get_args(ToolEffect)),
-    "risk": lambda place, value: check_choice(place, value, get_args(Risk)),
+_FIELD_CHECKS: Final[dict[str, Rule]] = {
+    "effect": one_of(*get_args(ToolEffect)),
+    "risk": one_of(*get_args(Risk)),
     "audience": _audience,
     "quorum": check_count,
     "expires_in": _check_duration,
-    "on_expiry": lambda place, value: check_choice(place, value, get_args(OnExpiry)),
+    "on_expiry": one_of(*get_args(OnExpiry)),
     "remind_every": _check_duration,
     "escalate": _steps,
     "allow": _decisions,
     "redact": names_of,
     "bulk": check_flag,
     "takeover": check_flag,
-    "unverified": lambda place, value: check_choice(place, value, get_args(Unverified)),
-    "when": _check_when,
+    "unverified": one_of(*get_args(Unverified)),
+    "when": called_with("context", "arguments", "call_id"),
     "reason": check_name,
     "response_schema": _check_schema,
-    "name": lambda place, value: check_type(place, value, str, "a string"),
+    "name": a(str, "a string"),
     "tiers": _tiers,
 }
 """Refuse a value, and return the form in which policies keep it; None: as it is."""

@@ -286,12 +286,12 @@ cast("Any", ModelSettings).__init__ = _init_known
 
 def _write_retry(settings: ModelRetrySettings) -> JsonObject:
     """Return retry settings as JSON: a policy is written only by name."""
-    backoff = settings.backoff and {
-        name: value for name, value in asdict(settings.backoff).items() if value is not None
-    }
-    policy = settings.policy if isinstance(settings.policy, str) else None
-    written = {"max_retries": settings.max_retries, "backoff": backoff, "policy": policy}
-    return {name: value for name, value in written.items() if value is not None}
+    written: JsonObject = _set_fields(settings)
+    if settings.backoff is not None:
+        written["backoff"] = _set_fields(settings.backoff)
+    if not isinstance(settings.policy, str):
+        written.pop("policy", None)
+    return written
 
 
 JsonSettings: TypeAlias = JsonObject
@@ -303,11 +303,7 @@ def write_model_settings(settings: ModelSettings) -> JsonSettings:
     record = cast("object", settings)
     if not isinstance(record, ModelSettings):
         raise UserError(f"RunConfig(model_settings=...) must be ModelSettings, not {record!r}.")
-    written: JsonObject = {
-        field.name: value
-        for field in fields(settings)
-        if (value := getattr(settings, field.name)) is not None
-    }
+    written: JsonObject = _set_fields(settings)
     if settings.timeout is not None:
         del written["timeout"]
         written["timeout_seconds"] = settings.timeout.total_seconds()

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
-from outlast.agents.callables import call, check_callable
+from outlast.agents.callables import call, name_or_called_with
 from outlast.agents.checks import Rule, a, check_count, check_fields, optional
 from outlast.agents.config.settings_field import as_settings
 from outlast.agents.errors import UserError
@@ -188,17 +188,12 @@ class ModelRetrySettings:
         return {"max_retries": self.max_retries, "backoff": backoff}
 
 
-def _check_policy(place: str, value: object) -> None:
-    if not isinstance(value, str):
-        check_callable(value, ("context",), what=place)
-
-
 _RULES: Final[dict[str, Rule]] = {
     "max_retries": optional(partial(check_count, least=0)),
     "backoff": optional(
         a(ModelRetryBackoffSettings, "ModelRetryBackoffSettings or a dict of its fields")
     ),
-    "policy": optional(_check_policy),
+    "policy": name_or_called_with("context"),
 }
 
 

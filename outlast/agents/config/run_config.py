@@ -8,7 +8,13 @@ from typing import Any, Final, Generic, Literal, Self, TypeAlias, TypedDict, cas
 
 from outlast.agents.approvals.budget import Budget
 from outlast.agents.approvals.policy import ApprovalPolicy
-from outlast.agents.callables import called_with, check_callable, check_model, is_async, list_of
+from outlast.agents.callables import (
+    check_callable,
+    check_model,
+    is_async,
+    list_of,
+    name_or_called_with,
+)
 from outlast.agents.checks import (
     InvalidType,
     Rule,
@@ -317,29 +323,22 @@ def _check_blocked_message(place: str, message: object) -> None:
             raise UserError(f"{place} must be a string or a sync callable, not an async one.")
 
 
-def _name_or_called_with(*parameters: str) -> Rule:
-    rule = called_with(*parameters)
-    return lambda place, value: (
-        None if value is None or isinstance(value, str) else rule(place, value)
-    )
-
-
 _RULES: Final[dict[str, Rule]] = {
     "model": check_model,
     "model_settings": optional(a(ModelSettings, "ModelSettings")),
     "session_settings": optional(a(SessionSettings, "SessionSettings")),
-    "session_input_callback": _name_or_called_with("history", "new_items"),
+    "session_input_callback": name_or_called_with("history", "new_items"),
     "input_guardrails": optional(
         list_of((InputGuardrail, str), "decorate it with @input_guardrail")
     ),
     "output_guardrails": optional(
         list_of((OutputGuardrail, str), "decorate it with @output_guardrail")
     ),
-    "handoff_input_filter": _name_or_called_with("data"),
+    "handoff_input_filter": name_or_called_with("data"),
     "nest_handoff_history": check_flag,
-    "handoff_history_mapper": _name_or_called_with("items"),
+    "handoff_history_mapper": name_or_called_with("items"),
     "conversation_history_wrappers": optional(_check_wrappers),
-    "call_model_input_filter": _name_or_called_with("data"),
+    "call_model_input_filter": name_or_called_with("data"),
     "reasoning_item_id_policy": one_of(None, "preserve", "omit"),
     "tracing_disabled": check_flag,
     "tracing": optional(a(dict, "a dict such as TracingConfig")),
@@ -348,7 +347,7 @@ _RULES: Final[dict[str, Rule]] = {
     "trace_id": optional(a(str, "a string")),
     "group_id": optional(a(str, "a string")),
     "trace_metadata": optional(a(dict, "a dict")),
-    "tool_error_formatter": _name_or_called_with("args"),
+    "tool_error_formatter": name_or_called_with("args"),
     "tool_not_found_behavior": one_of("return_error_to_model", "raise_error", "raise"),
     "tool_name_collision_policy": one_of("warn", "error"),
     "tool_execution": optional(a(ToolExecutionConfig, "ToolExecutionConfig")),

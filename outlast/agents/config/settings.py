@@ -10,7 +10,6 @@ from typing import Any, cast
 
 from outlast.agents.checks import json_problem
 from outlast.agents.config.model_settings import (
-    ModelSettings,
     read_model_settings,
     write_model_settings,
 )
@@ -27,18 +26,6 @@ from outlast.agents.errors import UserError
 from outlast.agents.references import register
 from outlast.agents.tools.use_behavior import ToolExecutionConfig
 from outlast.loop.values import JsonObject
-
-__all__ = [
-    "ModelSettings",
-    "RunConfig",
-    "as_run_config",
-    "read_model_settings",
-    "read_session_settings",
-    "read_tool_execution",
-    "references_in",
-    "write_model_settings",
-    "write_run_config",
-]
 
 NAMED = (
     "model_provider",

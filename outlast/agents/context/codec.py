@@ -134,21 +134,11 @@ class BorrowedContext:
     ) -> None:
         self._live: LiveValues = {} if live is None else live
         self._may_add = may_add
-        self._type = context_type
+        self.context_type = context_type
         self._is_own = is_own
         self.context = read_context(value, context_type, self._live, is_own=is_own)
-        self._is_new = value is None
+        self.is_new = value is None  # changes hold the whole context
         self.value = _written(self.context, context_type, value)[0]
-
-    @property
-    def context_type(self) -> Any:
-        """The type of the context."""
-        return self._type
-
-    @property
-    def is_new(self) -> bool:
-        """Whether the run has no context yet, so that changes hold the whole context."""
-        return self._is_new
 
     def restore(self, value: Json) -> None:
         """Make the object again, of this JSON, as if it had been lent out like that.
@@ -157,7 +147,7 @@ class BorrowedContext:
             UserError: the value does not match the type.
         """
         if not same(value, self.value):
-            self.context = read_context(value, self._type, self._live, is_own=self._is_own)
+            self.context = read_context(value, self.context_type, self._live, is_own=self._is_own)
             self.value = value
 
     def copy(self) -> "BorrowedContext":
@@ -172,7 +162,7 @@ class BorrowedContext:
         """
         if wrapper.context is None and self.value is None:
             return ()
-        after, live = _written(wrapper.context, self._type, self.value)
+        after, live = _written(wrapper.context, self.context_type, self.value)
         added = [path for path, _ in live_paths(after) if path not in self._live]
         if added and not self._may_add:
             place = f"context's {'.'.join(added[0])}" if added[0] else "context"
@@ -184,7 +174,7 @@ class BorrowedContext:
         self._live.update(live)
         changes = diff(self.value, after)
         # The run has no context yet, so there is no place to change: send the whole context.
-        return diff(None, after) if changes and self._is_new else changes
+        return diff(None, after) if changes and self.is_new else changes
 
 
 class ProgramContext:

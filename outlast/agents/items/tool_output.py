@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from enum import Enum
 from types import ModuleType
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict, cast
@@ -48,9 +48,7 @@ class ToolOutputImage:
 
     def to_content(self) -> JsonObject:
         """Return the part in the format of the Responses API."""
-        return _content(
-            "input_image", image_url=self.image_url, file_id=self.file_id, detail=self.detail
-        )
+        return _content(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +74,7 @@ class ToolOutputFileContent:
 
     def to_content(self) -> JsonObject:
         """Return the part in the format of the Responses API."""
-        return _content(
-            "input_file",
-            file_data=self.file_data,
-            file_url=self.file_url,
-            file_id=self.file_id,
-            filename=self.filename,
-        )
+        return _content(self)
 
 
 ToolOutputPart: TypeAlias = ToolOutputText | ToolOutputImage | ToolOutputFileContent
@@ -279,5 +271,6 @@ def _readable(text: str) -> str:
     return str(text)
 
 
-def _content(kind: str, **fields: str | None) -> JsonObject:
-    return {"type": kind} | {name: value for name, value in fields.items() if value is not None}
+def _content(part: ToolOutputImage | ToolOutputFileContent) -> JsonObject:
+    plain = {name: value for name, value in asdict(part).items() if value is not None}
+    return {**plain, "type": f"input_{part.type}"}

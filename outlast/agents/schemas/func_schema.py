@@ -8,7 +8,6 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from outlast.agents.callables import callable_name
-from outlast.agents.errors import ModelBehaviorError
 from outlast.agents.schemas import function_schema as schemas
 from outlast.agents.schemas.docstrings import DocstringStyle, read_docs
 from outlast.agents.schemas.strict_schema import strict_schema
@@ -47,21 +46,8 @@ class FuncSchema:
         Raises:
             ModelBehaviorError: a key of `**kwargs` is the name of another parameter.
         """
-        signature = self.source.signature
-        fields = type(data).model_fields
-        values = {
-            parameter.name: getattr(data, field)
-            for parameter, field in zip(signature.parameters, fields, strict=True)
-        }
-        for parameter in signature.parameters:
-            if parameter.kind is parameter.VAR_KEYWORD:
-                clashes = signature.names & set(values[parameter.name] or ())
-                if clashes:
-                    raise ModelBehaviorError(
-                        f"Invalid JSON input for tool {self.name}: {parameter.name} "
-                        f"must not hold {', '.join(sorted(clashes))}."
-                    )
-        args, kwargs = replace(signature, context=None).arguments(None, values)
+        signature = replace(self.source.signature, context=None)
+        args, kwargs = signature.arguments(None, self.source.values(vars(data)))
         return list(args), kwargs
 
 

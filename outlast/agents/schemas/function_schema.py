@@ -59,7 +59,7 @@ class FunctionSchema:
         requires them.
         """
         try:
-            self._values(self._fitting(arguments)[0])
+            self.values(self._fitting(arguments)[0])
         except ModelBehaviorError as error:
             return error.message
         return None
@@ -77,7 +77,7 @@ class FunctionSchema:
         """
         try:
             fields, write = self._parsed(arguments)
-            values = self._values(fields)
+            values = self.values(fields)
         except ModelBehaviorError:
             raise
         except Exception as error:  # a user's validator may raise any error
@@ -117,23 +117,27 @@ class FunctionSchema:
         except ValidationError as error:
             raise ModelBehaviorError(argument_problem(self.name, error)) from error
 
-    def _values(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+    def values(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values of parameters from the fields of the model.
+
+        Raises:
+            ModelBehaviorError: a key of `**kwargs` is the name of another parameter.
+        """
         parameters = self.signature.parameters
         values = {
             parameter.name: fields[field]
             for parameter, field in zip(parameters, self.model.model_fields, strict=True)
         }
         for parameter in parameters:
-            if parameter.kind is parameter.VAR_KEYWORD:
-                self._check_keywords(parameter.name, values[parameter.name])
+            if parameter.kind is not parameter.VAR_KEYWORD:
+                continue
+            keywords: Mapping[str, Any] = values[parameter.name]
+            if clashes := self.signature.names & keywords.keys():
+                raise ModelBehaviorError(
+                    f"Invalid JSON input for tool {self.name}: {parameter.name} must not hold "
+                    f"{', '.join(sorted(clashes))}."
+                )
         return values
-
-    def _check_keywords(self, name: str, keywords: Mapping[str, Any]) -> None:
-        if clashes := self.signature.names & keywords.keys():
-            raise ModelBehaviorError(
-                f"Invalid JSON input for tool {self.name}: {name} must not hold "
-                f"{', '.join(sorted(clashes))}."
-            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
-from outlast.agents.config.settings import ModelSettings
+from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.json_values import as_objects
 from outlast.loop.values import JsonObject
 from outlast.models.failures import Target, bad_response, refused_request

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable, 
 from contextlib import contextmanager
 from typing import Any, cast
 
-from outlast.agents.config.settings import ModelSettings
+from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.errors import ModelBehaviorError, UserError
 from outlast.agents.items.raw_items import NO_ID, as_json
 from outlast.agents.items.typed_events import typed_event

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from outlast.agents.config.model_settings import MCPToolChoice
-from outlast.agents.config.settings import ModelSettings
+from outlast.agents.config.model_settings import MCPToolChoice, ModelSettings
 from outlast.agents.json_values import as_object, as_objects, as_text
 from outlast.agents.tools.programs import PROGRAMS
 from outlast.loop.values import JsonObject
@@ -171,13 +170,8 @@ def _add_call(messages: list[JsonObject], item: JsonObject) -> None:
 
 
 def _add_output(messages: list[JsonObject], item: JsonObject) -> None:
-    messages.append(
-        {
-            "role": "tool",
-            "tool_call_id": item["call_id"],
-            "content": _content(item["output"]),
-        }
-    )
+    content = _content(item["output"])
+    messages.append({"role": "tool", "tool_call_id": item["call_id"], "content": content})
 
 
 _NO_TEXT = "[tool output omitted]"

@@ -176,11 +176,9 @@ class OpenAIResponsesCompactionSession(WrappedSession):
             source = {"input": [supported_fields(item) for item in items]}
         answer = await client.responses.compact(model=self.model, **source)
         output = [_as_stored(item) for item in answer.output]
-        return output if _has_reasoning(output) else [_without_answer_id(one) for one in output]
-
-
-def _has_reasoning(items: Sequence[JsonObject]) -> bool:
-    return any(item.get("type") == "reasoning" for item in items)
+        if any(item.get("type") == "reasoning" for item in output):
+            return output
+        return [_without_answer_id(item) for item in output]
 
 
 def _as_stored(item: Any) -> JsonObject:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, cast
 from urllib.parse import SplitResult, urlsplit
 from weakref import WeakKeyDictionary
 
-from outlast.agents.config.settings import ModelSettings
+from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.json_values import as_object
 from outlast.hosts import is_this_machine
 from outlast.loop.values import JsonObject

@@ -4,8 +4,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
-from outlast.agents.config.model_settings import MCPToolChoice
-from outlast.agents.config.settings import ModelSettings
+from outlast.agents.config.model_settings import MCPToolChoice, ModelSettings
 from outlast.agents.errors import UserError
 from outlast.agents.items.raw_items import NO_ID, as_input
 from outlast.agents.json_values import as_object, as_objects, as_text

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from outlast.agents.config.settings import ModelSettings
+from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.tools.search import check_deferred, check_tool_search
 from outlast.loop.values import JsonObject
 from outlast.models.openai import responses

@@ -3,6 +3,7 @@
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
+from outlast.agents.checks import check_options
 from outlast.agents.errors import UserError
 from outlast.models.openai.connection import OpenAIConnection
 from outlast.models.openai.responses import OpenAIResponsesModel, ResponsesModel
@@ -75,11 +76,10 @@ def checked_options(options: OpenAIResponsesWebSocketOptions | None) -> dict[str
     if options is not None and not isinstance(passed, dict):
         raise UserError(f"{name} is a dict, not {passed!r}.")
     values = cast("dict[str, object]", options or {})
-    known = {"ping_interval": (int, float), "ping_timeout": (int, float), "max_size": (int,)}
+    check_options(name, values, OpenAIResponsesWebSocketOptions)
     for option, value in values.items():
-        if option not in known:
-            raise UserError(f"{name} has no {option!r}; it has {', '.join(known)}.")
-        is_number = isinstance(value, known[option]) and not isinstance(value, bool)
+        kinds = int if option == "max_size" else (int, float)
+        is_number = isinstance(value, kinds) and not isinstance(value, bool)
         if value is not None and not (is_number and cast("float", value) > 0):
             raise UserError(f"{name}({option}=...) must be a positive number, or None: {value!r}.")
     return dict(values)

@@ -14,7 +14,7 @@ from hashlib import blake2b
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from outlast.agents.config.settings import ModelSettings
+from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.json_values import as_count, as_object, as_objects, as_text
 from outlast.agents.logs import get_logger
 from outlast.loop.values import JsonObject

@@ -21,8 +21,8 @@ from outlast.activities.boundary import EffectActivities
 from outlast.activities.errors import EffectError
 from outlast.activities.heartbeats.heartbeats import Beat, heartbeats
 from outlast.agents.agent import Agent
+from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.config.retry import ModelRetrySettings
-from outlast.agents.config.settings import ModelSettings
 from outlast.agents.context.wrapper import ToolContext
 from outlast.agents.errors import UserError
 from outlast.agents.guardrails.guardrail import (

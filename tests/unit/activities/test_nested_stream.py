@@ -105,7 +105,7 @@ async def test_a_run_that_nobody_is_told_of_tells_nothing() -> None:
         await told.raw(DELTA)
         await told.reply(turn(), ModelReply(items=tuple(say("Hi"))))
         await told.handoff(WORKED, transferred("Closer"))
-        await told.answer(WORKED)
+        await told.outputs(WORKED)
 
 
 async def test_the_callback_knows_the_agent_and_the_call_that_is_answered() -> None:
@@ -230,7 +230,7 @@ async def test_a_handoff_is_told_after_what_was_done_besides() -> None:
 async def test_outputs_that_are_the_answer_are_told() -> None:
     heard = Told()
     async with nested_events(scene_for(heard), turn()) as told:
-        await told.answer(WORKED)
+        await told.outputs(WORKED)
     assert heard.words == ["tool_output"]
 
 

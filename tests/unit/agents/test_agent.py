@@ -8,7 +8,7 @@ import pytest
 
 from outlast.agents.agent import Agent
 from outlast.agents.agent_tools.agent_tool import AgentTool
-from outlast.agents.config.settings import ModelSettings
+from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import UserError
 from outlast.agents.guardrails.guardrail import (

@@ -11,7 +11,6 @@ from outlast.agents.agent import Agent
 from outlast.agents.agent_tools.agent_tool import (
     AgentTool,
     arguments_of,
-    check_arguments,
     nested_input,
 )
 from outlast.agents.agent_tools.input import StructuredToolInputBuilderOptions
@@ -202,7 +201,8 @@ async def test_arguments_are_checked_in_words_for_the_model(
     parameters: Any, arguments: str, problem: str | None
 ) -> None:
     tool = translator(parameters=parameters)
-    said = check_arguments(tool, arguments)
+    assert tool.validate is not None
+    said = tool.validate(arguments)
     if problem is None:
         assert said is None
         return

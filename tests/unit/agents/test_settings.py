@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
+from outlast.agents.config.model_settings import ModelSettings, read_model_settings
+from outlast.agents.config.run_config import RunConfig
 from outlast.agents.config.session_input import SessionSettings
 from outlast.agents.config.settings import (
-    ModelSettings,
-    RunConfig,
-    read_model_settings,
     read_session_settings,
     read_tool_execution,
     references_in,

@@ -6,8 +6,7 @@ from openai.types.chat import ChatCompletionMessageParam
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 from pydantic import TypeAdapter
 
-from outlast.agents.config.model_settings import MCPToolChoice
-from outlast.agents.config.settings import ModelSettings
+from outlast.agents.config.model_settings import MCPToolChoice, ModelSettings
 from outlast.agents.tools.hosted import WebSearchTool
 from outlast.loop.values import JsonObject
 from outlast.machine.shell import ShellTool

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from openai import AsyncOpenAI
 
-from outlast.agents.config.settings import ModelSettings
+from outlast.agents.config.model_settings import ModelSettings
 from outlast.loop.values import JsonObject
 from outlast.models import ChatCompletionsModel, OpenAIConnection, ResponsesModel
 from outlast.ports.model import ModelError, ModelRequest

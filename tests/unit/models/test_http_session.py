@@ -18,7 +18,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from outlast.agents.config.settings import ModelSettings
+from outlast.agents.config.model_settings import ModelSettings
 from outlast.loop.values import JsonObject
 from outlast.models import OpenAIConnection, ResponsesModel
 from outlast.models.openai.http_session import is_direct

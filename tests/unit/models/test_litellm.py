@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from outlast.agents.agent import Agent
-from outlast.agents.config.settings import ModelSettings
+from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.errors import UserError
 from outlast.loop.values import Usage
 from outlast.models import LitellmModel, LitellmProvider

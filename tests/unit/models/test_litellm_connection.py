@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from outlast.agents.config.settings import ModelSettings
+from outlast.agents.config.model_settings import ModelSettings
 from outlast.loop.values import JsonObject
 from outlast.models.failures import Target
 from outlast.models.litellm import LitellmConnection, call_arguments, litellm_failure

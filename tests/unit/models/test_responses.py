@@ -6,8 +6,7 @@ import pytest
 from openai.types.responses import ResponseCreateParams
 from pydantic import TypeAdapter
 
-from outlast.agents.config.model_settings import MCPToolChoice
-from outlast.agents.config.settings import ModelSettings
+from outlast.agents.config.model_settings import MCPToolChoice, ModelSettings
 from outlast.agents.tools.custom import CustomTool
 from outlast.agents.tools.hosted import (
     CodeInterpreterTool,

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from outlast.agents.config.settings import ModelSettings
+from outlast.agents.config.model_settings import ModelSettings
 from outlast.loop.values import JsonObject
 from outlast.models import ResponsesModel
 from outlast.ports.model import ModelError

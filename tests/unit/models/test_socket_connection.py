@@ -20,7 +20,7 @@ from openai import AsyncOpenAI
 from websockets.asyncio.server import ServerConnection, serve
 
 from outlast import Agent, function_tool
-from outlast.agents.config.settings import ModelSettings
+from outlast.agents.config.model_settings import ModelSettings
 from outlast.loop.values import JsonObject
 from outlast.models import OpenAIConnection, OpenAIProvider, ResponsesModel
 from outlast.models.openai.socket_connection import SocketConnection

@@ -12,7 +12,7 @@ from openai.types.responses import (
     ResponseOutputText,
 )
 
-from outlast.agents.config.settings import ModelSettings
+from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.errors import ModelBehaviorError
 from outlast.loop.values import JsonObject, Usage
 from outlast.models.openai.provider import OpenAIProvider

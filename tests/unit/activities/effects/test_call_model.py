@@ -17,8 +17,9 @@ from outlast.activities.planning.offered_tools import OfferedTools
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.approvals.policy import ApprovalPolicy
-from outlast.agents.config.run_config import CallModelData, ModelInputData
-from outlast.agents.config.settings import ModelSettings, RunConfig, write_run_config
+from outlast.agents.config.model_settings import ModelSettings
+from outlast.agents.config.run_config import CallModelData, ModelInputData, RunConfig
+from outlast.agents.config.settings import write_run_config
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.guardrails.guardrail import (
     GuardrailFunctionOutput,

@@ -10,7 +10,7 @@ import pytest
 from outlast.activities.errors import EffectError
 from outlast.activities.model.response import ask
 from outlast.activities.nested_stream import NestedStream
-from outlast.agents.config.settings import ModelSettings
+from outlast.agents.config.model_settings import ModelSettings
 from outlast.loop.values import JsonObject
 from outlast.ports.model import Model, ModelError, ModelRequest, ModelResponse
 from outlast.ports.model_arguments import CallObjects

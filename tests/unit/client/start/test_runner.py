@@ -14,7 +14,8 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.agent import Agent
-from outlast.agents.config.settings import ModelSettings, RunConfig
+from outlast.agents.config.model_settings import ModelSettings
+from outlast.agents.config.run_config import RunConfig
 from outlast.agents.context.live import LIVE_CONTEXTS
 from outlast.agents.errors import RunAlreadyStarted, RunNotFound, ServerUnavailable, UserError
 from outlast.client.handle import RunHandle
