@@ -127,7 +127,10 @@ async def test_a_model_object_has_sockets_of_its_own() -> None:
         ({"transport": "websocket", "api": "chat"}, "Chat Completions has no WebSockets"),
         ({"use_responses_websocket": True, "use_responses": False}, "no WebSockets"),
         ({"openai_client": object(), "websocket_base_url": "ws://x"}, "websocket_base_url"),
-        ({"responses_websocket_options": {"pings": 1}}, "has no option pings. Its options are ping_interval"),
+        (
+            {"responses_websocket_options": {"pings": 1}},
+            "has no option pings. Its options are ping_interval",
+        ),
         ({"responses_websocket_options": {"ping_interval": "x"}}, r"ping_interval=\.\.\.\) must"),
         ({"responses_websocket_options": {"max_size": 0}}, "positive number, or None: 0"),
         ({"responses_websocket_options": {"max_size": True}}, "positive number"),
