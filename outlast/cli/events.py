@@ -7,24 +7,45 @@ question, ignored input, takeovers, notes to the model, and answers that were no
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any, Final, assert_never
+from typing import Any, Final
 
 from outlast.agents.items.call_outputs import output_content
-from outlast.agents.items.stream_events import AgentUpdatedStreamEvent, RunItemStreamEvent
 from outlast.cli.durations import iso_time, rough
 from outlast.client.read.events import (
     ApprovalStreamEvent,
     NumberedEvent,
-    StatusStreamEvent,
-    changes,
+    item_name,
+    status_event,
 )
 from outlast.contract.blobs import readable
 from outlast.contract.redaction import NOTHING, Redaction, redaction_of
-from outlast.loop.approvals import ApprovalRequest, RequestKind
+from outlast.loop.approvals import ApprovalRequest, Claim, RequestKind
 from outlast.loop.call_forms import arguments_of, name_of
 from outlast.loop.items import INTERNAL_KINDS, Item, call_id_of, text_of
+from outlast.loop.run_changes import (
+    AgentChanged,
+    ArgumentsChanged,
+    AttemptIgnored,
+    ClaimChanged,
+    Escalated,
+    HoldReleased,
+    HoldTaken,
+    ItemsShown,
+    QuestionAnswered,
+    QuestionFailed,
+    Reminded,
+    RequestChange,
+    RequestCreated,
+    RequestSettled,
+    RequestUpdated,
+    RunChange,
+    RunFailed,
+    StatusChanged,
+    VoteCast,
+    run_changes,
+)
 from outlast.loop.state import LoopState
-from outlast.loop.values import Failure, JsonObject
+from outlast.loop.values import JsonObject
 from outlast.loop.votes import audience_text
 from outlast.rendering import call_line
 
@@ -86,44 +107,49 @@ def redacted(event: RunEvent, hides: Redaction) -> RunEvent:
 
 
 def _run_events(at_ms: int, before: LoopState, after: LoopState) -> Iterator[RunEvent]:
-    earlier = {request.id: request for request in before.approvals}
-    yield from _takeover(at_ms, before, after)
-    answers = [answer for answer in after.answers[len(before.answers) :] if answer.item is not None]
-    answered = {id(after.items[answer.item]) for answer in answers if answer.item is not None}
-    status: StatusStreamEvent | None = None
-    # Decisions come before their consequences.
-    for change in sorted(changes(before, after, 0, internal=True), key=decisions_first):
+    found = sorted(run_changes(before, None, after), key=_order)
+    answered = {id(change.item) for change in found if isinstance(change, QuestionAnswered)}
+    for change in found:
         match change:
-            case RunItemStreamEvent():
-                final = id(change.entry) in answered
-                internal = change.entry.kind in INTERNAL_KINDS
-                name = change.entry.kind if internal else change.name
-                yield _item(at_ms, name, change.entry, answers=final)
-            case AgentUpdatedStreamEvent():
-                by = before.hold.by if before.hold is not None else before.agent
-                yield _agent_updated(at_ms, by, change.new_agent.name)
-            case ApprovalStreamEvent():
-                yield _approval(at_ms, earlier.get(change.request.id), change.request)
-            case StatusStreamEvent():
-                status = change
+            case ItemsShown(items=items):
+                yield from (_item(at_ms, item, answers=id(item) in answered) for item in items)
+            case AgentChanged(agent=agent, by=by):
+                yield _agent_updated(at_ms, by, agent)
+            case RequestUpdated():
+                yield _approval(at_ms, change)
+            case HoldTaken(by=by, before=""):
+                text, data = "takes the conversation over", {"by": by}
+                yield RunEvent(at_ms=at_ms, type="held", who=by, text=text, data=data)
+            case HoldReleased(by=by):
+                text, data = f"gives the conversation back to {after.agent}", {"by": by}
+                data["agent"] = after.agent
+                yield RunEvent(at_ms=at_ms, type="released", who=by, text=text, data=data)
+            case QuestionFailed(agent=agent, failure=failure) | RunFailed(agent, failure):
+                data = {"code": failure.code, "message": failure.message}
+                text = failure.message
+                yield RunEvent(at_ms=at_ms, type="failed", who=agent, text=text, data=data)
+            case StatusChanged():
+                yield _status(at_ms, change, after)
+            case AttemptIgnored(ignored=one):
+                text, data = f"{one.what}: {one.why}", {"what": one.what, "why": one.why}
+                yield RunEvent(at_ms=at_ms, type="ignored", who="outlast", text=text, data=data)
             case _:
-                assert_never(change)
-    yield from _failures(at_ms, before, after)
-    if status is not None:
-        yield _status(at_ms, status, before=before, after=after)
-    if after.ignored != before.ignored:  # only the newest are kept, so do not compare lengths
-        one = after.ignored[-1]
-        data = {"what": one.what, "why": one.why}
-        text = f"{one.what}: {one.why}"
-        yield RunEvent(at_ms=at_ms, type="ignored", who="outlast", text=text, data=data)
+                pass
 
 
-def decisions_first(change: NumberedEvent) -> bool:
+def _order(change: RunChange) -> tuple[bool, bool]:
+    """Return a sort key that puts takeovers first: what a person does comes before what follows."""
+    return not isinstance(change, HoldTaken | HoldReleased), decisions_first(change)
+
+
+def decisions_first(change: NumberedEvent | RunChange) -> bool:
     """Return a sort key that puts decisions before their consequences."""
-    return not (isinstance(change, ApprovalStreamEvent) and change.request.decision is not None)
+    is_request = isinstance(change, ApprovalStreamEvent | RequestUpdated)
+    return not (is_request and change.request.decision is not None)
 
 
-def _item(at_ms: int, name: str, item: Item, *, answers: bool) -> RunEvent:
+def _item(at_ms: int, item: Item, *, answers: bool) -> RunEvent:
+    name = item.kind if item.kind in INTERNAL_KINDS else item_name(item)
     raw: JsonObject = readable(item.raw)
     text, who = "", item.agent
     data: JsonObject = {"turn": item.turn}
@@ -153,28 +179,18 @@ def _item(at_ms: int, name: str, item: Item, *, answers: bool) -> RunEvent:
     return RunEvent(at_ms=at_ms, type=name, who=who, text=text, data=data, answers=answers)
 
 
-def _takeover(at_ms: int, before: LoopState, after: LoopState) -> Iterator[RunEvent]:
-    if before.hold is None and after.hold is not None:
-        who, text = after.hold.by, "takes the conversation over"
-        yield RunEvent(at_ms=at_ms, type="held", who=who, text=text, data={"by": who})
-    if before.hold is not None and after.hold is None:
-        who, text = before.hold.by, f"gives the conversation back to {after.agent}"
-        data = {"by": who, "agent": after.agent}
-        yield RunEvent(at_ms=at_ms, type="released", who=who, text=text, data=data)
-
-
-def _agent_updated(at_ms: int, before: str, agent: str) -> RunEvent:
+def _agent_updated(at_ms: int, by: str, agent: str) -> RunEvent:
     return RunEvent(
         at_ms=at_ms,
         type="agent_updated",
-        who=before or agent,
-        text=f"hands over to {agent}" if before else "",
+        who=by or agent,
+        text=f"hands over to {agent}" if by else "",
         data={"agent": agent},
     )
 
 
-def _approval(at_ms: int, before: ApprovalRequest | None, request: ApprovalRequest) -> RunEvent:
-    decision = request.decision
+def _approval(at_ms: int, update: RequestUpdated) -> RunEvent:
+    request, decision = update.request, update.request.decision
     data = {
         "approval": request.id,
         "status": request.status,
@@ -184,7 +200,7 @@ def _approval(at_ms: int, before: ApprovalRequest | None, request: ApprovalReque
         "reason": request.reason,
     }
     if decision is None:
-        who, text = _undecided(before, request)
+        who, text = _undecided(update)
         return RunEvent(at_ms=at_ms, type="approval", who=who, text=text, data=data)
     message = f": {decision.message}" if decision.message else ""
     waited_ms = (request.decided_at_ms or at_ms) - request.requested_at_ms
@@ -198,52 +214,58 @@ def _approval(at_ms: int, before: ApprovalRequest | None, request: ApprovalReque
     )
 
 
-def _undecided(before: ApprovalRequest | None, request: ApprovalRequest) -> tuple[str, str]:
+def _undecided(update: RequestUpdated) -> tuple[str, str]:
+    """Return who did something to a request without a decision, and a line about it."""
+    request = update.request
     if request.status != "pending":
         return request.agent, f"{request.id} {request.status}"
-    if before is None:
-        return request.agent, f"waits for a person{_WAITS[request.kind]} ({request.id})"
-    if len(request.votes) > len(before.votes):
-        decision = request.votes[-1].decision
-        count = f"{len(request.standing_votes)} of {request.terms.quorum} votes"
-        verb = _VERBS.get(decision.type, "votes for")
-        return decision.by or "somebody", f"{verb} {request.id}: {count}"
-    if request.claim != before.claim:
-        if request.claim is not None:
-            return request.claim.by, f"works on {request.id}"
-        return before.claim.by if before.claim else "", f"no longer works on {request.id}"
-    if request.escalated > before.escalated:
-        steps = request.terms.escalations[before.escalated : request.escalated]
-        whom = audience_text([step.audience for step in steps]) or "anybody"
-        return "outlast", f"{request.id} is overdue: {whom} may decide, too"
-    is_reminder = request.reminders > before.reminders
-    return "outlast", f"reminds people of {request.id}" if is_reminder else ""
+    lines = {type(change): _line(request, change) for change in update.changes}
+    told = (lines[kind] for kind in _TOLD if kind in lines)
+    return next(told, ("outlast", ""))
 
 
-def _status(
-    at_ms: int, change: StatusStreamEvent, *, before: LoopState, after: LoopState
-) -> RunEvent:
+_TOLD: Final[tuple[type[RequestChange], ...]] = (
+    RequestCreated,
+    VoteCast,
+    ClaimChanged,
+    Escalated,
+    Reminded,
+)
+"""What one line tells of a request that waits: the first of these that happened."""
+
+
+def _line(request: ApprovalRequest, change: RequestChange) -> tuple[str, str]:
+    match change:
+        case RequestCreated():
+            return request.agent, f"waits for a person{_WAITS[request.kind]} ({request.id})"
+        case VoteCast(vote=vote):
+            count = f"{len(request.standing_votes)} of {request.terms.quorum} votes"
+            verb = _VERBS.get(vote.decision.type, "votes for")
+            return vote.decision.by or "somebody", f"{verb} {request.id}: {count}"
+        case ClaimChanged(claim=Claim(by=by)):
+            return by, f"works on {request.id}"
+        case ClaimChanged(before=claim):
+            return claim.by if claim else "", f"no longer works on {request.id}"
+        case Escalated(steps=steps):
+            whom = audience_text([step.audience for step in steps]) or "anybody"
+            return "outlast", f"{request.id} is overdue: {whom} may decide, too"
+        case Reminded():
+            return "outlast", f"reminds people of {request.id}"
+        case ArgumentsChanged() | RequestSettled():
+            return "outlast", ""
+
+
+def _status(at_ms: int, change: StatusChanged, after: LoopState) -> RunEvent:
+    """Return a change of the status: with a line for people if the run is blocked, or has ended."""
+    shown = status_event(after)
     kind, text = "status", ""
     data: JsonObject = {"status": change.status}
     if after.outcome is not None:
         text = change.status
-    elif change.blocked:
-        kind, text = "blocked", change.reason
-        steps = [{"step": one.step, "lacks": one.lacks} for one in change.blocked]
+    elif shown.blocked:
+        kind, text = "blocked", shown.reason
+        steps = [{"step": one.step, "lacks": one.lacks} for one in shown.blocked]
         data["blocked"] = steps
-    elif before.blocked:
+    elif change.was_blocked:
         kind, text = "unblocked", "A worker can go on: the run continues."
     return RunEvent(at_ms=at_ms, type=kind, who="outlast", text=text, data=data)
-
-
-def _failures(at_ms: int, before: LoopState, after: LoopState) -> Iterator[RunEvent]:
-    failed: list[tuple[str, Failure]] = [
-        (answer.agent, answer.failure)
-        for answer in after.answers[len(before.answers) :]
-        if answer.failure is not None
-    ]
-    if not failed and after.failure is not None and after.failure != before.failure:
-        failed = [(after.agent, after.failure)]
-    for agent, failure in failed:
-        data = {"code": failure.code, "message": failure.message}
-        yield RunEvent(at_ms=at_ms, type="failed", who=agent, text=failure.message, data=data)

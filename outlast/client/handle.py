@@ -62,6 +62,7 @@ from outlast.loop.approvals import ApprovalRequest, Decision, VoteType
 from outlast.loop.events import CancelMode
 from outlast.loop.items import SendMode
 from outlast.loop.notices import Undelivered
+from outlast.loop.run_changes import ItemsRecorded, run_changes
 from outlast.loop.state import has_message
 from outlast.loop.values import Json, JsonObject
 from outlast.tracing.receivers import REGISTRATION
@@ -368,7 +369,13 @@ class RunHandle:
                     before = one.state
                 if before is None:
                     continue
-                await self._definitions.content.prefetch(one.state.items[len(before.items) :])
+                recorded = (
+                    item
+                    for change in run_changes(before, one.event, one.state)
+                    if isinstance(change, ItemsRecorded)
+                    for item in change.items
+                )
+                await self._definitions.content.prefetch(recorded)
                 for event in changes(before, one.state, number, self._definitions):
                     number = event.id + 1
                     yield event

@@ -14,18 +14,11 @@ from outlast.loop.events import Event
 from outlast.loop.items import Item
 from outlast.loop.notices import Delivered, Undelivered
 from outlast.loop.state import Answer, Hold, Ignored, LoopState, Status, visible_item_count
-from outlast.loop.values import Failure, Json
+from outlast.loop.values import Failure
 
 T = TypeVar("T")
 
 # --- The conversation -----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class ContextChanged:
-    """A step wrote the context, maybe with the value that it had."""
-
-    context: Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,8 +225,7 @@ class NoticeDelivered:
 HoldChange: TypeAlias = HoldTaken | HolderSpoke | HolderAwaited | HoldReleased
 PeopleChange: TypeAlias = RequestUpdated | HoldChange
 RunChange: TypeAlias = (
-    ContextChanged
-    | ItemsRecorded
+    ItemsRecorded
     | ItemsShown
     | AgentChanged
     | PeopleChange
@@ -286,8 +278,6 @@ def people_changes(before: LoopState, after: LoopState) -> Iterator[PeopleChange
 
 
 def _conversation_changes(before: LoopState, after: LoopState) -> Iterator[RunChange]:
-    if after.context is not before.context:
-        yield ContextChanged(after.context)
     if recorded := after.items[len(before.items) :]:
         yield ItemsRecorded(len(before.items), recorded)
     if shown := after.items[visible_item_count(before) : visible_item_count(after)]:

@@ -11,6 +11,7 @@ from typing import Final, Literal, TypeAlias
 from outlast.agents.items.stream_events import (
     AgentUpdatedStreamEvent,
     RawResponsesStreamEvent,
+    RunItemName,
     RunItemStreamEvent,
     item_event,
 )
@@ -18,8 +19,15 @@ from outlast.client.results.local_definitions import LocalDefinitions
 from outlast.contract.effects import kind_of
 from outlast.loop import phrases
 from outlast.loop.approvals import ApprovalRequest
-from outlast.loop.items import INTERNAL_KINDS
-from outlast.loop.state import LoopState, Status, visible_item_count
+from outlast.loop.items import INTERNAL_KINDS, Item
+from outlast.loop.run_changes import (
+    AgentChanged,
+    ItemsShown,
+    RequestUpdated,
+    StatusChanged,
+    run_changes,
+)
+from outlast.loop.state import LoopState, Status
 
 _NOBODY = LocalDefinitions()
 _NESTED: Final = phrases.blocked("")
@@ -86,35 +94,43 @@ StreamEvent: TypeAlias = NumberedEvent | RawResponsesStreamEvent
 
 
 def changes(
-    before: LoopState,
-    after: LoopState,
-    next_id: int,
-    definitions: LocalDefinitions = _NOBODY,
-    *,
-    internal: bool = False,
+    before: LoopState, after: LoopState, next_id: int, definitions: LocalDefinitions = _NOBODY
 ) -> Iterator[NumberedEvent]:
     """Yield the events between two consecutive states, in order, numbered from `next_id`.
 
     An answer that needs output guardrails comes after they pass; a blocked answer comes as its
-    placeholder. With `internal`, notes to the model and answers that were not approved are among
-    the events: users must not read these.
+    placeholder. Notes to the model and answers that were not approved are not for users.
     """
-    for entry in after.items[visible_item_count(before) : visible_item_count(after)]:
-        if entry.kind in INTERNAL_KINDS and not internal:
-            continue
-        yield item_event(entry, definitions.run_item(entry), next_id)
-        next_id += 1
-    for agent in after.handoff_path[len(before.handoff_path) :]:
-        yield AgentUpdatedStreamEvent(id=next_id, new_agent=definitions.agent(agent))
-        next_id += 1
-    for index, request in enumerate(after.approvals):
-        if index >= len(before.approvals) or before.approvals[index] != request:
-            yield ApprovalStreamEvent(id=next_id, request=request)
-            next_id += 1
-    blocked = _blocked_steps(after)
-    if after.status != before.status or blocked != _blocked_steps(before):
-        held_by = after.hold.by if after.hold is not None else ""
-        yield StatusStreamEvent(id=next_id, status=after.status, blocked=blocked, held_by=held_by)
+    for change in run_changes(before, None, after):
+        match change:
+            case ItemsShown(items=items):
+                for entry in items:
+                    if entry.kind not in INTERNAL_KINDS:
+                        yield item_event(entry, definitions.run_item(entry), next_id)
+                        next_id += 1
+            case AgentChanged(agent=agent):
+                yield AgentUpdatedStreamEvent(id=next_id, new_agent=definitions.agent(agent))
+                next_id += 1
+            case RequestUpdated(request=request):
+                yield ApprovalStreamEvent(id=next_id, request=request)
+                next_id += 1
+            case StatusChanged():
+                yield status_event(after, next_id)
+                next_id += 1
+            case _:
+                pass
+
+
+def status_event(state: LoopState, number: int = 0) -> StatusStreamEvent:
+    """Return the event of a new status."""
+    held_by = state.hold.by if state.hold is not None else ""
+    blocked = _blocked_steps(state)
+    return StatusStreamEvent(id=number, status=state.status, blocked=blocked, held_by=held_by)
+
+
+def item_name(entry: Item) -> RunItemName:
+    """Return the name of the event of an item."""
+    return item_event(entry, _NOBODY.run_item(entry)).name
 
 
 def _blocked_steps(state: LoopState) -> tuple[BlockedStep, ...]:

@@ -24,7 +24,7 @@ from outlast.contract import records
 from outlast.loop.events import CancelMode
 from outlast.loop.items import call_id_of
 from outlast.loop.state import CALL_KINDS, OUTPUT_KINDS, LoopState
-from outlast.loop.values import JsonObject
+from outlast.loop.values import Json, JsonObject
 from outlast.tracing.receivers import REGISTRATION
 
 
@@ -73,6 +73,7 @@ class RunResultStreaming(RunResultBase):
         self._starting_agent = starting_agent
         self._source = source
         self._number = 0
+        self._context: Json = None
         self._opened = False
         self._stands_still = False
         self._cancelled: CancelMode | None = None
@@ -217,7 +218,8 @@ class RunResultStreaming(RunResultBase):
     def _advance(self, state: LoopState) -> None:
         before, self.snapshot = self.snapshot, state
         self._forget()
-        if state.context is not before.context:  # before the events, whose reader may look
+        if state.context is not self._context:  # before the events, whose reader may look
+            self._context = state.context
             self._definitions.update_context(state.context)
         if not self._opened:
             self._opened = True
