@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from outlast.agents.errors import ServerUnavailable, UserError
+from outlast.agents.json_values import as_object
 from outlast.demo.responses_server import (
     LOOPBACK,
     InvalidRequest,
@@ -26,7 +27,6 @@ from outlast.demo.responses_server import (
 )
 from outlast.loop.phrases import EXPIRED
 from outlast.loop.values import JsonObject
-from outlast.models.json_values import as_object
 
 HELP = (
     "I am the demo's scripted stand-in for a model. Ask me where an order is, such as A-17, or for "

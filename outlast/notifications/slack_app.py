@@ -11,10 +11,10 @@ from urllib.parse import parse_qs
 from slack_sdk.signature import SignatureVerifier
 
 from outlast.agents.errors import AgentsException, UserError
+from outlast.agents.json_values import as_object
 from outlast.agents.logs import get_logger
 from outlast.loop.approvals import Decision, DecisionType
 from outlast.loop.values import JsonObject
-from outlast.models.json_values import as_object
 from outlast.notifications.endpoints import LONGEST_BODY, HttpReply, header, plain
 from outlast.notifications.requests import Requests, find_referred
 from outlast.notifications.signatures import TOLERANCE, SeenIds, check_secret

@@ -13,12 +13,12 @@ from typing import Any, Final, TypeAlias
 from temporalio.client import Client
 from temporalio.service import RPCError
 
+from outlast.agents.json_values import as_object
 from outlast.client.read.history import Progress
 from outlast.contract import names
 from outlast.loop.effects import CallModel, EffectFailed, ModelReplied
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
-from outlast.models.json_values import as_object
 from outlast.streams.call_windows import FinishedCall, call_windows
 from outlast.streams.delta_reader import DeltaReader
 from outlast.streams.reply_events import response_object

@@ -10,8 +10,8 @@ from copy import deepcopy
 from dataclasses import InitVar, dataclass, field
 from typing import Any, TypeVar
 
+from outlast.agents.json_values import as_object
 from outlast.loop.values import JsonObject
-from outlast.models.json_values import as_object
 from outlast.realtime.scripted_server.audio import WORD_MS, InputBuffer, silence
 from outlast.realtime.scripted_server.conversation import (
     RefusedMessage,

@@ -4,8 +4,8 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import cast
 
+from outlast.agents.json_values import as_object
 from outlast.loop.values import JsonObject
-from outlast.models.json_values import as_object
 from outlast.realtime.scripted_server.audio import WORD_MS
 
 ROOT = "root"
