@@ -13,18 +13,10 @@ from typing import Any, Literal
 from temporalio.client import Client, WorkflowExecutionDescription, WorkflowFailureError
 from temporalio.service import RPCError
 
-from outlast.agents.agent import Agent
 from outlast.agents.errors import RunClosed, UserError
 from outlast.client.people.actions import (
-    CLAIM_MINUTES,
-    By,
-    ClaimReceipt,
-    DecisionReceipt,
     MessageReceipt,
     People,
-    RequestOrId,
-    TakeoverReceipt,
-    decision_of,
     outcome_of,
 )
 from outlast.client.people.nested_requests import present_requests
@@ -57,14 +49,13 @@ from outlast.client.transport.reset import reset_to_failed_step
 from outlast.client.transport.run_address import RunAddress
 from outlast.contract import names, records
 from outlast.interpreter_end import wait_for_native_threads
-from outlast.loop.actions import HoldMode
-from outlast.loop.approvals import ApprovalRequest, Decision, VoteType
+from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.events import CancelMode
 from outlast.loop.items import SendMode
 from outlast.loop.notices import Undelivered
 from outlast.loop.run_changes import ItemsRecorded, run_changes
 from outlast.loop.state import has_message
-from outlast.loop.values import Json, JsonObject
+from outlast.loop.values import JsonObject
 from outlast.tracing.receivers import REGISTRATION
 
 
@@ -114,7 +105,7 @@ class SentMessage:
         return await self.handle.withdraw(self.id)
 
 
-class RunHandle:
+class RunHandle(People):
     """A handle on one run, found by its id; any number may exist.
 
     Its methods raise `RunNotFound` if there is no such run, and `ServerUnavailable` if the server
@@ -152,7 +143,6 @@ class RunHandle:
         self._address = RunAddress(client, run_id, patience)
         self._patience = self._address.patience
         self._workflow = self._address.workflow
-        self._people = People(client, self._address, self.state)
 
     def __repr__(self) -> str:
         return f"RunHandle({self.id!r})"
@@ -416,7 +406,9 @@ class RunHandle:
 
     async def withdraw(self, message_id: str) -> MessageReceipt:
         """Take a message back that no question has taken; see `SentMessage.withdraw`."""
-        return await self._people.withdraw(message_id)
+        payload = records.write(records.WithdrawRecord(message_id=message_id))
+        await self._address.update(names.WITHDRAW, payload, f"withdraw-{message_id}")
+        return MessageReceipt(run_id=self.id, message_id=message_id, status="withdrawn")
 
     async def retry(self) -> SentMessage:
         """Retry the last question, if it failed. Returns when the run has accepted the retry.
@@ -460,236 +452,6 @@ class RunHandle:
             return state.undelivered
         late = await self._address.ask(lambda: notices_after_end(self.client, execution))
         return (*state.undelivered, *late.undelivered)
-
-    async def approve(
-        self,
-        request: RequestOrId,
-        *,
-        by: By = None,
-        args_digest: str | None = None,
-        always: bool = False,
-        idempotency_key: str | None = None,
-    ) -> DecisionReceipt:
-        """Approve a call, here or in a nested run.
-
-        Args:
-            request: a request of `approvals()`; or its id, such as `a1`, or `e3.a1` in a nested
-                run. With the request itself, the decision only counts for the arguments that it
-                shows.
-            by: who decides: a name or a `Person`.
-            args_digest: the digest of the arguments that the person saw, if `request` is an id.
-            always: also approve every further call of this tool by this agent in this run.
-            idempotency_key: makes a repeated decision the same decision; default: its content.
-
-        Returns:
-            What became of it: `pending` while further people have to agree.
-
-        Raises:
-            DecisionRefused: the request is unknown, already settled, for other people, or for
-                other arguments; nothing has changed.
-        """
-        return await self._decide(
-            request,
-            "approve",
-            by=by,
-            args_digest=args_digest,
-            remember=always,
-            idempotency_key=idempotency_key,
-        )
-
-    async def edit(
-        self,
-        request: RequestOrId,
-        arguments: JsonObject,
-        *,
-        message: str | None = None,
-        by: By = None,
-        args_digest: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> DecisionReceipt:
-        """Approve a call with other arguments; the model reads that a person changed them.
-
-        Earlier approvals of the request are void: where several people have to agree, they have to
-        agree to these arguments. `arguments` are all arguments of the call, with `[redacted]` for a
-        value that stays; `message` is the reason, for the model and the audit. The rest is as for
-        `approve`.
-
-        Raises:
-            DecisionRefused: as for `approve`, or the arguments do not fit the tool's schema.
-            UserError: the arguments are no JSON object.
-        """
-        return await self._decide(
-            request,
-            "edit",
-            by=by,
-            edited_arguments=arguments,
-            message=message,
-            args_digest=args_digest,
-            idempotency_key=idempotency_key,
-        )
-
-    async def reject(
-        self,
-        request: RequestOrId,
-        *,
-        message: str | None = None,
-        by: By = None,
-        args_digest: str | None = None,
-        always: bool = False,
-        idempotency_key: str | None = None,
-    ) -> DecisionReceipt:
-        """Reject a call; the model reads `message` as its output.
-
-        Raises:
-            DecisionRefused: as for `approve`.
-        """
-        return await self._decide(
-            request,
-            "reject",
-            message=message,
-            by=by,
-            args_digest=args_digest,
-            remember=always,
-            idempotency_key=idempotency_key,
-        )
-
-    async def respond(
-        self,
-        request: RequestOrId,
-        response: Json,
-        *,
-        by: By = None,
-        args_digest: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> DecisionReceipt:
-        """Answer in place of a call: it does not run, and `response` is its output.
-
-        The response is a text, or what the response schema of the request describes. The rest is as
-        for `approve`.
-
-        Raises:
-            DecisionRefused: as for `approve`, or the response does not fit its schema.
-            UserError: the response is no JSON.
-        """
-        return await self._decide(
-            request,
-            "respond",
-            response=response,
-            by=by,
-            args_digest=args_digest,
-            idempotency_key=idempotency_key,
-        )
-
-    async def withdraw_vote(self, request: RequestOrId, *, by: By) -> DecisionReceipt:
-        """Take one's votes about a request back, while it still needs others.
-
-        An edit that is withdrawn gives the call the arguments back that the model wrote.
-
-        Raises:
-            DecisionRefused: the request is settled, or this person has no vote.
-        """
-        return await self._decide(request, "withdraw", by=by)
-
-    async def _decide(self, request: RequestOrId, kind: VoteType, **fields: Any) -> DecisionReceipt:
-        decision = decision_of(request, kind, **fields)
-        return await self._people.decide(decision, request=request)
-
-    async def ask_back(self, request: RequestOrId, question: str, *, by: By) -> DecisionReceipt:
-        """Ask the agent a question instead of deciding.
-
-        The call does not run now, which the receipt calls `rejected`. The model reads the question,
-        answers it or asks the user, and calls the tool again if that is still right: then there is
-        a new request.
-
-        Raises:
-            DecisionRefused: as for `approve`, or the request cannot be rejected.
-        """
-        return await self._people.ask_back(request, question, by)
-
-    async def decide(self, decision: Decision, *, nested_id: str | None = None) -> DecisionReceipt:
-        """Send a decision to the run that made the request.
-
-        `nested_id` is the nested run, if it is known; empty for this run itself.
-
-        Raises:
-            DecisionRefused: as for `approve`.
-            UserError: the edited arguments or the response are no JSON.
-        """
-        return await self._people.decide(decision, nested_id=nested_id)
-
-    async def claim(
-        self,
-        request: RequestOrId,
-        *,
-        by: By,
-        minutes: float | timedelta = CLAIM_MINUTES,
-        force: bool = False,
-        to: By = None,
-    ) -> ClaimReceipt:
-        """Keep a request to one person for some minutes, up to a day; nobody else decides it.
-
-        With `force`, the request is taken from whoever else has claimed it; with `to`, this person
-        hands their own claim over.
-
-        Raises:
-            DecisionRefused: the request is settled, for other people, or claimed by somebody else.
-        """
-        return await self._people.claim(request, by, minutes, force=force, to=to)
-
-    async def unclaim(self, request: RequestOrId, *, by: By, force: bool = False) -> ClaimReceipt:
-        """End a claim; everybody may decide the request again. `force` ends somebody else's.
-
-        Raises:
-            DecisionRefused: the request is settled, or claimed by somebody else.
-        """
-        return await self._people.unclaim(request, by, force=force)
-
-    async def hold(
-        self, *, by: By, mode: HoldMode = "finish", force: bool = False
-    ) -> TakeoverReceipt:
-        """Take the conversation over: the agent does nothing until `release`.
-
-        Messages that arrive meanwhile are for the person, who answers with `say`. Requests for a
-        person, of policies with `takeover=True`, are approved by it. `finish` lets a model call
-        under way, and what it leads to, end first; `cancel` cancels the model call. `force` takes
-        the conversation from whoever else has it.
-
-        Raises:
-            UserError: the run has ended, somebody else has the conversation, or this person may not
-                take it.
-        """
-        return await self._people.hold(by, mode, force=force)
-
-    async def hand_over(self, *, by: By, to: By) -> TakeoverReceipt:
-        """Hand a conversation that one holds over to a colleague, who then speaks in it.
-
-        Raises:
-            UserError: this person does not hold the conversation.
-        """
-        return await self._people.hand_over(by, to)
-
-    async def say(self, text: str, *, by: By, message_id: str | None = None) -> TakeoverReceipt:
-        """Answer the user as a person, while the conversation is held.
-
-        A `message_id` makes a repeated call the same message.
-
-        Raises:
-            UserError: this person does not hold the conversation, or may not speak in it.
-        """
-        return await self._people.say(text, by, message_id)
-
-    async def release(
-        self, *, by: By, note: str = "", to: Agent[Any] | str = ""
-    ) -> TakeoverReceipt:
-        """Give the conversation back to an agent, which reads what was said.
-
-        The agent also reads `note`, which the user does not. `to` is the agent that goes on;
-        default: the one that was active.
-
-        Raises:
-            UserError: this person does not hold the conversation, or may not release it.
-        """
-        return await self._people.release(by, note, to)
 
     async def cancel(self, mode: Literal["immediate", "after_turn"] = "immediate") -> None:
         """Request to stop the run, immediately or after its turn.

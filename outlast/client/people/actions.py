@@ -7,14 +7,15 @@ import hashlib
 import json
 import math
 import secrets
-from collections.abc import Awaitable, Callable
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Literal, TypeAlias, cast, get_args
+from typing import Any, Final, Literal, TypeAlias, cast
 
 from temporalio.client import Client
 
+from outlast.agents.agent import Agent
 from outlast.agents.errors import DecisionRefused, RunClosed, RunNotFound, UserError
 from outlast.client.identity import sign
 from outlast.client.people.nested_requests import (
@@ -25,8 +26,9 @@ from outlast.client.people.nested_requests import (
     state_of,
 )
 from outlast.client.results.interruptions import Interruption
+from outlast.client.transport.messages import check_choice
 from outlast.client.transport.run_address import RunAddress
-from outlast.contract import names, records
+from outlast.contract import records
 from outlast.loop import phrases
 from outlast.loop.actions import (
     Action,
@@ -40,7 +42,7 @@ from outlast.loop.actions import (
 from outlast.loop.approvals import ApprovalRequest, ApprovalStatus, Decision, Person, VoteType
 from outlast.loop.human_actions import row_of
 from outlast.loop.state import LoopState, Status, has_message
-from outlast.loop.values import JsonObject
+from outlast.loop.values import Json, JsonObject
 from outlast.loop.votes import LONGEST_CLAIM_MINUTES, settled_problem
 
 By: TypeAlias = str | Person | None
@@ -186,33 +188,278 @@ def id_of(request: RequestOrId) -> str:
     return request
 
 
-class People:
-    """Sends the actions of people to a run."""
+class People(ABC):
+    """What people do in a run; `RunHandle` inherits it."""
 
-    def __init__(
-        self, client: Client, address: RunAddress, state: Callable[[], Awaitable[LoopState]]
-    ) -> None:
-        self._client = client
-        self._address = address
-        self._state = state
+    client: Client
+    _address: RunAddress
 
-    # --- Requests ---------------------------------------------------------------------------------
+    @abstractmethod
+    async def state(self) -> LoopState:
+        """Return the run's present state."""
 
-    async def decide(
+    async def approve(
         self,
-        decision: Decision,
+        request: RequestOrId,
         *,
-        request: RequestOrId | None = None,
-        nested_id: str | None = None,
+        by: By = None,
+        args_digest: str | None = None,
+        always: bool = False,
+        idempotency_key: str | None = None,
     ) -> DecisionReceipt:
-        """Send a decision to the run whose request it answers; see `RunHandle.decide`."""
+        """Approve a call, here or in a nested run.
+
+        Args:
+            request: a request of `approvals()`; or its id, such as `a1`, or `e3.a1` in a nested
+                run. With the request itself, the decision only counts for the arguments that it
+                shows.
+            by: who decides: a name or a `Person`.
+            args_digest: the digest of the arguments that the person saw, if `request` is an id.
+            always: also approve every further call of this tool by this agent in this run.
+            idempotency_key: makes a repeated decision the same decision; default: its content.
+
+        Returns:
+            What became of it: `pending` while further people have to agree.
+
+        Raises:
+            DecisionRefused: the request is unknown, already settled, for other people, or for
+                other arguments; nothing has changed.
+        """
+        return await self._decide(
+            request,
+            "approve",
+            by=by,
+            args_digest=args_digest,
+            remember=always,
+            idempotency_key=idempotency_key,
+        )
+
+    async def edit(
+        self,
+        request: RequestOrId,
+        arguments: JsonObject,
+        *,
+        message: str | None = None,
+        by: By = None,
+        args_digest: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> DecisionReceipt:
+        """Approve a call with other arguments; the model reads that a person changed them.
+
+        Earlier approvals of the request are void: where several people have to agree, they have to
+        agree to these arguments. `arguments` are all arguments of the call, with `[redacted]` for a
+        value that stays; `message` is the reason, for the model and the audit. The rest is as for
+        `approve`.
+
+        Raises:
+            DecisionRefused: as for `approve`, or the arguments do not fit the tool's schema.
+            UserError: the arguments are no JSON object.
+        """
+        return await self._decide(
+            request,
+            "edit",
+            by=by,
+            edited_arguments=arguments,
+            message=message,
+            args_digest=args_digest,
+            idempotency_key=idempotency_key,
+        )
+
+    async def reject(
+        self,
+        request: RequestOrId,
+        *,
+        message: str | None = None,
+        by: By = None,
+        args_digest: str | None = None,
+        always: bool = False,
+        idempotency_key: str | None = None,
+    ) -> DecisionReceipt:
+        """Reject a call; the model reads `message` as its output.
+
+        Raises:
+            DecisionRefused: as for `approve`.
+        """
+        return await self._decide(
+            request,
+            "reject",
+            message=message,
+            by=by,
+            args_digest=args_digest,
+            remember=always,
+            idempotency_key=idempotency_key,
+        )
+
+    async def respond(
+        self,
+        request: RequestOrId,
+        response: Json,
+        *,
+        by: By = None,
+        args_digest: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> DecisionReceipt:
+        """Answer in place of a call: it does not run, and `response` is its output.
+
+        The response is a text, or what the response schema of the request describes. The rest is as
+        for `approve`.
+
+        Raises:
+            DecisionRefused: as for `approve`, or the response does not fit its schema.
+            UserError: the response is no JSON.
+        """
+        return await self._decide(
+            request,
+            "respond",
+            response=response,
+            by=by,
+            args_digest=args_digest,
+            idempotency_key=idempotency_key,
+        )
+
+    async def withdraw_vote(self, request: RequestOrId, *, by: By) -> DecisionReceipt:
+        """Take one's votes about a request back, while it still needs others.
+
+        An edit that is withdrawn gives the call the arguments back that the model wrote.
+
+        Raises:
+            DecisionRefused: the request is settled, or this person has no vote.
+        """
+        return await self._decide(request, "withdraw", by=by)
+
+    async def _decide(self, request: RequestOrId, kind: VoteType, **fields: Any) -> DecisionReceipt:
+        return await self._send_decision(decision_of(request, kind, **fields), request)
+
+    async def ask_back(self, request: RequestOrId, question: str, *, by: By) -> DecisionReceipt:
+        """Ask the agent a question instead of deciding.
+
+        The call does not run now, which the receipt calls `rejected`. The model reads the question,
+        answers it or asks the user, and calls the tool again if that is still right: then there is
+        a new request.
+
+        Raises:
+            DecisionRefused: as for `approve`, or the request cannot be rejected.
+        """
+        if not isinstance(cast("object", question), str) or not question.strip():
+            raise UserError(f"ask_back(question) must be a text that asks, not {question!r:.80}.")
+        seen = seen_request(request)
+        if seen is not None and seen.kind == "budget":
+            raise UserError("No agent can answer about a budget. Extend it, or reject it.")
+        person = person_of(by)
+        words = phrases.asked_back(person.display or person.subject, question)
+        return await self._decide(request, "reject", by=person, message=words)
+
+    async def decide(self, decision: Decision, *, nested_id: str | None = None) -> DecisionReceipt:
+        """Send a decision to the run that made the request.
+
+        `nested_id` is the nested run, if it is known; empty for this run itself.
+
+        Raises:
+            DecisionRefused: as for `approve`.
+            UserError: the edited arguments or the response are no JSON.
+        """
+        return await self._send_decision(decision, decision.request_id, nested_id)
+
+    async def claim(
+        self,
+        request: RequestOrId,
+        *,
+        by: By,
+        minutes: float | timedelta = CLAIM_MINUTES,
+        force: bool = False,
+        to: By = None,
+    ) -> ClaimReceipt:
+        """Keep a request to one person for some minutes, up to a day; nobody else decides it.
+
+        With `force`, the request is taken from whoever else has claimed it; with `to`, this person
+        hands their own claim over.
+
+        Raises:
+            DecisionRefused: the request is settled, for other people, or claimed by somebody else.
+        """
+        length = _claim_minutes(minutes)
+        return await self._claim(request, by, length, force=force, to=person_of(to).subject)
+
+    async def unclaim(self, request: RequestOrId, *, by: By, force: bool = False) -> ClaimReceipt:
+        """End a claim; everybody may decide the request again. `force` ends somebody else's.
+
+        Raises:
+            DecisionRefused: the request is settled, or claimed by somebody else.
+        """
+        return await self._claim(request, by, 0, force=force)
+
+    async def hold(
+        self, *, by: By, mode: HoldMode = "finish", force: bool = False
+    ) -> TakeoverReceipt:
+        """Take the conversation over: the agent does nothing until `release`.
+
+        Messages that arrive meanwhile are for the person, who answers with `say`. Requests for a
+        person, of policies with `takeover=True`, are approved by it. `finish` lets a model call
+        under way, and what it leads to, end first; `cancel` cancels the model call. `force` takes
+        the conversation from whoever else has it.
+
+        Raises:
+            UserError: the run has ended, somebody else has the conversation, or this person may not
+                take it.
+        """
+        check_choice("hold(mode=...)", mode, HoldMode)
+        action = HoldAction(mode=mode, force=force, **fields_of(person_of(by)))
+        receipt = await self._take_over(action, f"hold-{_new_id()}")
+        return replace(receipt, approved=await self._approve_by_holding(by))
+
+    async def hand_over(self, *, by: By, to: By) -> TakeoverReceipt:
+        """Hand a conversation that one holds over to a colleague, who then speaks in it.
+
+        Raises:
+            UserError: this person does not hold the conversation.
+        """
+        colleague = person_of(to).subject
+        if not colleague:
+            raise UserError("hand_over(to=...) must name the colleague: a name or a Person.")
+        action = HoldAction(to=colleague, **fields_of(person_of(by)))
+        return await self._take_over(action, f"hold-{_new_id()}")
+
+    async def say(self, text: str, *, by: By, message_id: str | None = None) -> TakeoverReceipt:
+        """Answer the user as a person, while the conversation is held.
+
+        A `message_id` makes a repeated call the same message.
+
+        Raises:
+            UserError: this person does not hold the conversation, or may not speak in it.
+        """
+        if not isinstance(cast("object", text), str) or not text.strip():
+            raise UserError(f"say(text) must be a text that says something, not {text!r:.80}.")
+        message_id = message_id or f"p-{_new_id()}"
+        action = SayAction(text=text, message_id=message_id, **fields_of(person_of(by)))
+        return await self._take_over(action, message_id)
+
+    async def release(
+        self, *, by: By, note: str = "", to: Agent[Any] | str = ""
+    ) -> TakeoverReceipt:
+        """Give the conversation back to an agent, which reads what was said.
+
+        The agent also reads `note`, which the user does not. `to` is the agent that goes on;
+        default: the one that was active.
+
+        Raises:
+            UserError: this person does not hold the conversation, or may not release it.
+        """
+        name = to if isinstance(to, str) else getattr(cast("object", to), "name", None)
+        if not isinstance(name, str):
+            raise UserError(f"release(to=...) must be an agent or its name, not {to!r:.80}.")
+        action = ReleaseAction(note=note, to=name, **fields_of(person_of(by)))
+        return await self._take_over(action, f"release-{_new_id()}")
+
+    async def _send_decision(
+        self, decision: Decision, request: RequestOrId, nested_id: str | None = None
+    ) -> DecisionReceipt:
+        """Send a decision to the run whose request it answers."""
         _check_json(decision)
-        asked = decision.request_id if request is None else request
-        address, settled = await self._run_of(asked, nested_id)
+        address, settled = await self._run_of(request, nested_id)
         if settled is not None:
             return _earlier_receipt(settled, decision, address.run_id)
         decision = await self._with_what_was_seen(decision, address)
-        again = await self._withdrawals(address, asked, decision)
+        again = await self._withdrawals(address, request, decision)
         try:
             outcome = await self._update(address, decision, update_id(decision, again))
         except RunClosed:
@@ -253,39 +500,8 @@ class People:
 
     async def _request(self, address: RunAddress, request_id: str) -> ApprovalRequest | None:
         is_own = address is self._address
-        state = await self._state() if is_own else await state_of(address.run_id, self._client)
+        state = await self.state() if is_own else await state_of(address.run_id, self.client)
         return None if state is None else request_in(state, request_id)
-
-    async def ask_back(self, request: RequestOrId, question: str, by: By) -> DecisionReceipt:
-        """Ask the agent something before a decision; see `RunHandle.ask_back`."""
-        if not isinstance(cast("object", question), str) or not question.strip():
-            raise UserError(f"ask_back(question) must be a text that asks, not {question!r:.80}.")
-        seen = seen_request(request)
-        if seen is not None and seen.kind == "budget":
-            raise UserError("No agent can answer about a budget. Extend it, or reject it.")
-        person = person_of(by)
-        who = person.display or person.subject
-        decision = decision_of(
-            request, "reject", by=person, message=phrases.asked_back(who, question)
-        )
-        return await self.decide(decision, request=request)
-
-    async def claim(
-        self,
-        request: RequestOrId,
-        by: By,
-        minutes: float | timedelta,
-        *,
-        force: bool,
-        to: By = None,
-    ) -> ClaimReceipt:
-        """Keep a request to a person for some minutes; see `RunHandle.claim`."""
-        length = _claim_minutes(minutes)
-        return await self._claim(request, by, length, force=force, to=person_of(to).subject)
-
-    async def unclaim(self, request: RequestOrId, by: By, *, force: bool) -> ClaimReceipt:
-        """Let everybody decide a request again; see `RunHandle.unclaim`."""
-        return await self._claim(request, by, 0, force=force)
 
     async def _claim(
         self, request: RequestOrId, by: By, minutes: int, *, force: bool, to: str = ""
@@ -318,62 +534,26 @@ class People:
         if nested_id is None and seen is not None and seen.run_id:
             nested_id = seen.run_id
         if nested_id is None and "." in request_id:  # an id of a nested run
-            nested_id, settled = await run_of_request(request_id, await self._state(), self._client)
+            nested_id, settled = await run_of_request(request_id, await self.state(), self.client)
         if not nested_id or nested_id == self._address.run_id:
             return self._address, None
-        if not await is_nested_in(nested_id, self._address.run_id, self._client):
+        if not await is_nested_in(nested_id, self._address.run_id, self.client):
             raise RunNotFound(
                 f"The run {nested_id!r} is not nested in {self._address.run_id!r}: somebody may have "
                 "started another one in its place. Look at the requests again."
             )
-        return RunAddress(self._client, nested_id, self._address.patience), settled
-
-    # --- Takeovers --------------------------------------------------------------------------------
-
-    async def hold(
-        self, by: By, mode: HoldMode = "finish", *, force: bool = False, to: By = None
-    ) -> TakeoverReceipt:
-        """Take the conversation over, or hand it over; see `RunHandle.hold` and `hand_over`."""
-        _check_choice("hold(mode=...)", mode, HoldMode)
-        colleague = person_of(to).subject
-        record = HoldAction(mode=mode, force=force, to=colleague, **fields_of(person_of(by)))
-        receipt = await self._take_over(record, f"hold-{_new_id()}")
-        if colleague:
-            return receipt
-        return replace(receipt, approved=await self._approve_by_holding(by))
+        return RunAddress(self.client, nested_id, self._address.patience), settled
 
     async def _approve_by_holding(self, by: By) -> tuple[str, ...]:
         """Approve what waits for somebody to take the conversation; each is a decision of its own."""
-        found = await present_requests(await self._state(), self._client)
+        found = await present_requests(await self.state(), self.client)
         waiting = [one for one in found if one.terms.takeover]
         approved: list[str] = []
         for request in waiting:
             with suppress(DecisionRefused):  # of others, who may not decide it
-                await self.decide(decision_of(request, "approve", by=by), request=request)
+                await self.approve(request, by=by)
                 approved.append(request.id)
         return tuple(approved)
-
-    async def hand_over(self, by: By, to: By) -> TakeoverReceipt:
-        """Hand the conversation over to a colleague; see `RunHandle.hand_over`."""
-        if to is None:
-            raise UserError("hand_over(to=...) must name the colleague: a name or a Person.")
-        return await self.hold(by, to=to)
-
-    async def say(self, text: str, by: By, message_id: str | None) -> TakeoverReceipt:
-        """Answer the user; see `RunHandle.say`."""
-        if not isinstance(cast("object", text), str) or not text.strip():
-            raise UserError(f"say(text) must be a text that says something, not {text!r:.80}.")
-        message_id = message_id or f"p-{_new_id()}"
-        record = SayAction(text=text, message_id=message_id, **fields_of(person_of(by)))
-        return await self._take_over(record, message_id)
-
-    async def release(self, by: By, note: str, to: Any) -> TakeoverReceipt:
-        """Give the conversation back; see `RunHandle.release`."""
-        name = to if isinstance(to, str) else getattr(to, "name", None)
-        if not isinstance(name, str):
-            raise UserError(f"release(to=...) must be an agent or its name, not {to!r:.80}.")
-        record = ReleaseAction(note=note, to=name, **fields_of(person_of(by)))
-        return await self._take_over(record, f"release-{_new_id()}")
 
     async def _take_over(self, action: Action, update_id: str) -> TakeoverReceipt:
         outcome = await self._update(self._address, action, update_id)
@@ -385,22 +565,11 @@ class People:
             is_judged=outcome.get("is_judged", False),
         )
 
-    # --- Messages ---------------------------------------------------------------------------------
-
-    async def withdraw(self, message_id: str) -> MessageReceipt:
-        """Take a message back that no question has taken; see `SentMessage.withdraw`."""
-        record = records.WithdrawRecord(message_id=message_id)
-        payload = records.write(record)
-        await self._address.update(names.WITHDRAW, payload, f"withdraw-{message_id}")
-        return MessageReceipt(
-            run_id=self._address.run_id, message_id=message_id, status="withdrawn"
-        )
-
     async def _update(self, address: RunAddress, action: Action, update_id: str) -> JsonObject:
         name = row_of(action).name
         if not action.proof:  # a caller's own signature stays
             action = await address.ask(
-                lambda: sign(self._client, action, address.run_id, action=name)
+                lambda: sign(self.client, action, address.run_id, action=name)
             )
         return await address.update(name, records.write(action), update_id)
 
@@ -464,13 +633,6 @@ def _check_json(decision: Decision) -> None:
         json.dumps([edited, decision.response], allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise UserError(f"Edited arguments and responses must be plain JSON: {error}") from None
-
-
-def _check_choice(what: str, value: object, choices: Any) -> None:
-    allowed = get_args(choices)
-    if value not in allowed:
-        listed = " or ".join(repr(one) for one in allowed)
-        raise UserError(f"{what} must be {listed}, not {value!r:.80}.")
 
 
 def _claim_minutes(minutes: object) -> int:
