@@ -31,7 +31,7 @@ from outlast.loop.approvals import (
     Seen,
     Vote,
 )
-from outlast.loop.effects import PeopleNotified, RunAgent
+from outlast.loop.effects import RunAgent
 from outlast.loop.events import (
     Event,
     PersonActed,
@@ -39,7 +39,22 @@ from outlast.loop.events import (
 )
 from outlast.loop.human_actions import row_of
 from outlast.loop.notices import Delivered, Undelivered
-from outlast.loop.run_changes import escalated_at
+from outlast.loop.run_changes import (
+    AttemptIgnored,
+    ClaimChanged,
+    Escalated,
+    HolderSpoke,
+    HoldReleased,
+    HoldTaken,
+    NoticeDelivered,
+    NoticeUndelivered,
+    Reminded,
+    RequestCreated,
+    RequestSettled,
+    RequestUpdated,
+    VoteCast,
+    run_changes,
+)
 from outlast.loop.state import Ignored, LoopState
 from outlast.loop.values import Json, JsonObject
 from outlast.rendering import LONGEST_READ, cut
@@ -193,37 +208,29 @@ def records_between(
         after: the state after the event.
         root_run_id: the run that this one is nested in, or its own id.
     """
-    requester = after.start.requester
-    earlier = {request.id: request for request in before.approvals}
-    for request in after.approvals:
-        known = earlier.get(request.id)
-        if known is request:
-            continue
-        blank = AuditRecord(
-            at_ms=request.requested_at_ms if event is None else event.at_ms,
-            event="requested",
-            run_id=after.run_id,
-            root_run_id=root_run_id,
-            requester=requester,
-        )
-        yield from _of_request(known, request, event, blank)
-    at_ms = 0 if event is None else event.at_ms
     blank = AuditRecord(
-        at_ms=at_ms,
+        at_ms=0 if event is None else event.at_ms,
         event="ignored",
         run_id=after.run_id,
         root_run_id=root_run_id,
-        requester=requester,
+        requester=after.start.requester,
     )
-    ignored = _newly_ignored(before, event, after)
-    yield from (_of_ignored(one, event, blank) for one in ignored)
-    if after.hold != before.hold:
-        yield from _of_takeover(event, blank)
-    for lost in after.undelivered:
-        if lost not in before.undelivered:
-            yield _of_undelivered(lost, blank)
-    if isinstance(event, PeopleNotified):
-        yield from (_of_delivered(one, blank) for one in event.result.delivered)
+    # What machines try in vain is no matter of people.
+    is_attempt = event is None or isinstance(event, PersonActed | SignalUnreadable)
+    for change in run_changes(before, event, after):
+        match change:
+            case RequestUpdated():
+                yield from _of_request(change, event, blank)
+            case HoldTaken() | HolderSpoke() | HoldReleased():
+                yield from _of_takeover(event, blank)
+            case AttemptIgnored(ignored=ignored) if is_attempt:
+                yield _of_ignored(ignored, event, blank)
+            case NoticeUndelivered(notice=lost):
+                yield _of_undelivered(lost, blank)
+            case NoticeDelivered(notice=delivered):
+                yield _of_delivered(delivered, blank)
+            case _:
+                pass
 
 
 def finished(one: AuditRecord, redaction: Redaction) -> AuditRecord:
@@ -259,14 +266,12 @@ def _of_delivered(one: Delivered, blank: AuditRecord) -> AuditRecord:
 
 
 def _of_request(
-    before: ApprovalRequest | None,
-    request: ApprovalRequest,
-    event: Event | None,
-    blank: AuditRecord,
+    update: RequestUpdated, event: Event | None, blank: AuditRecord
 ) -> Iterator[AuditRecord]:
-    terms = request.terms
+    request, terms = update.request, update.request.terms
     one = replace(
         blank,
+        at_ms=request.requested_at_ms if event is None else event.at_ms,
         request_id=_text(request.id),
         kind=request.kind,
         agent=_text(request.agent),
@@ -281,26 +286,29 @@ def _of_request(
         quorum=terms.quorum,
         arguments=request.arguments,
     )
-    if before is None:
-        asked = request.requested_at_ms
-        yield replace(
-            one,
-            event="requested",
-            at_ms=asked,
-            due_at_ms=request.expires_at_ms,
-            status="pending",
-            note=request.reason or "",
-        )
-        before = replace(request, votes=(), status="pending", reminders=0, escalated=0, claim=None)
-    yield from _of_claim(before, request, event, one)
-    for vote in request.votes[len(before.votes) :]:
-        yield _of_vote(vote, request, event, one)
-    if request.reminders > before.reminders:
-        yield replace(one, event="reminded", due_at_ms=before.remind_at_ms)
-    if request.escalated > before.escalated:
-        yield replace(one, event="escalated", due_at_ms=escalated_at(before, request))
-    if request.status != before.status:
-        yield _of_end(before, request, event, one)
+    for change in update.changes:
+        match change:
+            case RequestCreated():
+                yield replace(
+                    one,
+                    event="requested",
+                    at_ms=request.requested_at_ms,
+                    due_at_ms=request.expires_at_ms,
+                    status="pending",
+                    note=request.reason or "",
+                )
+            case ClaimChanged() if request.status == "pending":
+                yield from _of_claim(change, event, one)
+            case VoteCast(vote=vote):
+                yield _of_vote(vote, request, event, one)
+            case Reminded(due_at_ms=due_at_ms):
+                yield replace(one, event="reminded", due_at_ms=due_at_ms)
+            case Escalated(due_at_ms=due_at_ms):
+                yield replace(one, event="escalated", due_at_ms=due_at_ms)
+            case RequestSettled(due_at_ms=due_at_ms):
+                yield _of_end(request, due_at_ms, event, one)
+            case _:
+                pass
 
 
 def _audience(request: ApprovalRequest) -> Audience:
@@ -323,12 +331,8 @@ def _with_action(one: AuditRecord, event: Event | None) -> AuditRecord:
     return replace(one, made_at_ms=made, arrived_at_ms=arrived)
 
 
-def _of_claim(
-    before: ApprovalRequest, request: ApprovalRequest, event: Event | None, one: AuditRecord
-) -> Iterator[AuditRecord]:
-    if request.claim == before.claim or request.status != "pending":
-        return
-    claim = request.claim or before.claim
+def _of_claim(change: ClaimChanged, event: Event | None, one: AuditRecord) -> Iterator[AuditRecord]:
+    claim = change.claim or change.before
     if claim is None:
         return
     sent = event if isinstance(event, PersonActed) else None
@@ -336,7 +340,7 @@ def _of_claim(
     person = Person(subject=claim.by) if sent is None else sent.person
     yield replace(
         _with_person(_with_action(one, event), person),
-        event="claimed" if request.claim is not None else "unclaimed",
+        event="claimed" if change.claim is not None else "unclaimed",
         verified=None if sent is None else sent.verified,
     )
 
@@ -358,7 +362,7 @@ def _of_vote(
 
 
 def _of_end(
-    before: ApprovalRequest, request: ApprovalRequest, event: Event | None, one: AuditRecord
+    request: ApprovalRequest, due_at_ms: int | None, event: Event | None, one: AuditRecord
 ) -> AuditRecord:
     """Return the record of a request's end: a decision, its expiry, or a cancelled call."""
     at_ms = one.at_ms if request.decided_at_ms is None else request.decided_at_ms
@@ -372,18 +376,10 @@ def _of_end(
             seconds_to_decide=_seconds(request, one.arrived_at_ms or at_ms),
         )
     if request.status == "expired" or request.status in _DECIDED:  # in time, by nobody
-        note, due = f"then: {request.terms.on_expiry}", before.expires_at_ms
-        return replace(one, event="expired", at_ms=at_ms, due_at_ms=due, note=note)
+        note = f"then: {request.terms.on_expiry}"
+        return replace(one, event="expired", at_ms=at_ms, due_at_ms=due_at_ms, note=note)
     ended: AuditEvent = "superseded" if request.status == "superseded" else "cancelled"
     return replace(one, event=ended, at_ms=at_ms)
-
-
-def _newly_ignored(before: LoopState, event: Event | None, after: LoopState) -> Sequence[Ignored]:
-    if after.ignored == before.ignored or not after.ignored:
-        return ()
-    if event is None:  # the history with the events is gone
-        return after.ignored
-    return after.ignored[-1:] if isinstance(event, PersonActed | SignalUnreadable) else ()
 
 
 def _of_ignored(ignored: Ignored, event: Event | None, blank: AuditRecord) -> AuditRecord:
@@ -582,9 +578,9 @@ class _Reading:
         try:
             async with aclosing(reader.read_all(execution.execution_id)) as events:
                 async for event, after in ((one.event, one.state) async for one in events):
-                    found = records_between(before, event, after, execution.root_run_id)
+                    found = (*records_between(before, event, after, execution.root_run_id),)
                     self._records.update(dict.fromkeys(found))
-                    if after.approvals is not before.approvals:
+                    if found:  # a new request or vote may have more to hide
                         self._hidden[execution.root_run_id].update(redaction_of(after).texts)
                     started = (one for one in after.pending if isinstance(one, RunAgent))
                     nested.update(dict.fromkeys(one.nested_id for one in started))

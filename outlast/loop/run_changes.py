@@ -304,7 +304,8 @@ def _request_changes(
         yield Reminded(before.remind_at_ms)
     if after.escalated > before.escalated:
         steps = after.terms.escalations[before.escalated : after.escalated]
-        yield Escalated(steps, escalated_at(before, after))
+        due = after.counts_from_ms + steps[-1].after_ms
+        yield Escalated(steps, min(due, before.expires_at_ms or due))
     if before.status == "pending" != after.status:
         yield RequestSettled(waited=known is not None, due_at_ms=before.expires_at_ms)
 
@@ -312,12 +313,6 @@ def _request_changes(
 def _as_created(request: ApprovalRequest) -> ApprovalRequest:
     """Return a request without what has happened to it; its times stay as they are."""
     return replace(request, claim=None, votes=(), reminders=0, escalated=0, status="pending")
-
-
-def escalated_at(before: ApprovalRequest, after: ApprovalRequest) -> int:
-    """Return when the newest step of an escalation was due, or when its request ran out."""
-    due = after.counts_from_ms + after.terms.escalations[after.escalated - 1].after_ms
-    return min(due, before.expires_at_ms or due)
 
 
 def _hold_changes(before: LoopState, after: LoopState, hold: Hold) -> Iterator[HoldChange]:
