@@ -19,6 +19,8 @@ from outlast.ports.identity import Execution
 
 logger = get_logger(__name__)
 
+_function = cache(resolve_name)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
@@ -92,9 +94,3 @@ def _outcome(result: object) -> str:
             return "failed"
         case _:
             return "is done"
-
-
-@cache
-def _function(name: str) -> Callable[..., Awaitable[Any]]:
-    function: Callable[..., Awaitable[Any]] = resolve_name(name)
-    return function

@@ -38,9 +38,8 @@ def get_logger(name: str) -> logging.Logger:
     looks like a line of the log.
     """
     logger = logging.getLogger(name)
-    for kind in (_WithoutTexts, _InOneLine):
-        if not any(isinstance(installed, kind) for installed in logger.filters):
-            logger.addFilter(kind())
+    if not any(isinstance(installed, _SafeTexts) for installed in logger.filters):
+        logger.addFilter(_SafeTexts())
     return logger
 
 
@@ -49,38 +48,27 @@ def logs_exception_texts() -> bool:
     return os.environ.get(EXCEPTION_TEXTS, "").strip().lower() not in {"0", "false", "no", "off"}
 
 
-class _WithoutTexts(logging.Filter):
+class _SafeTexts(logging.Filter):
+    """Removes texts of exceptions if wanted, and escapes control and invisible characters."""
+
     def filter(self, record: logging.LogRecord) -> bool:
-        if logs_exception_texts():
-            return True
+        has_texts = logs_exception_texts()
         if isinstance(record.args, tuple):
-            record.args = tuple(_without_text(argument) for argument in record.args)
-        if record.exc_info:
+            record.args = tuple(_shown(one, has_texts=has_texts) for one in record.args)
+        if record.exc_info and not has_texts:
             kind = record.exc_info[0]
             record.msg = f"{record.msg} [{kind.__name__ if kind else 'no exception'}]"
             record.exc_info = record.exc_text = None
         return True
 
 
-def _without_text(argument: object) -> object:
-    if isinstance(argument, BaseException) and not isinstance(argument, UserError):
-        return type(argument).__name__
-    return argument
-
-
-class _InOneLine(logging.Filter):
-    """Escapes control and invisible characters in the arguments of a record."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if isinstance(record.args, tuple):
-            record.args = tuple(_shown(argument) for argument in record.args)
-        return True
-
-
-def _shown(argument: object) -> object:
+def _shown(argument: object, *, has_texts: bool) -> object:
     if isinstance(argument, str):
         return argument if argument.isprintable() else visible(argument)
-    return _ShownError(argument) if isinstance(argument, BaseException) else argument
+    if not isinstance(argument, BaseException):
+        return argument
+    is_shown = has_texts or isinstance(argument, UserError)
+    return _ShownError(argument) if is_shown else type(argument).__name__
 
 
 class _ShownError:

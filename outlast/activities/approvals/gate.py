@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final, cast
 
 from outlast.activities.approvals.rule import ApprovalRule, approval_rule_of, handoff_rule
@@ -87,11 +87,8 @@ async def tool_verdict(
     tool: FunctionTool, invocation: Invocation, raw: JsonObject, call: GuardedCall
 ) -> Verdict:
     """Return whether a tool's call may run."""
-
-    async def problem(rule: ApprovalRule) -> str | None:
-        return await _problem(invocation, rule.terms, call)
-
-    rule = await approval_rule_of(tool, raw, invocation, problem, call.altered)
+    decided = partial(_problem, invocation, call)
+    rule = await approval_rule_of(tool, raw, invocation, decided, call.altered)
     return _verdict(rule, call, source_of(tool))
 
 
@@ -99,11 +96,8 @@ async def handoff_verdict(
     entry: Handoff, invocation: Invocation, raw: JsonObject, call: GuardedCall
 ) -> Verdict:
     """Return whether a handoff may happen; see `tool_verdict`."""
-
-    async def problem(rule: ApprovalRule) -> str | None:
-        return await _problem(invocation, rule.terms, call)
-
-    return _verdict(await handoff_rule(entry, raw, invocation, problem), call, "")
+    decided = partial(_problem, invocation, call)
+    return _verdict(await handoff_rule(entry, raw, invocation, decided), call, "")
 
 
 def _verdict(rule: ApprovalRule, call: GuardedCall, source: str) -> Verdict:
@@ -173,8 +167,8 @@ def seen_now(call: GuardedCall, terms: ApprovalTerms) -> Seen:
 # --- Whether the decisions count -----------------------------------------------------------------
 
 
-async def _problem(invocation: Invocation, terms: ApprovalTerms, call: GuardedCall) -> str | None:
-    evidence = call.evidence
+async def _problem(invocation: Invocation, call: GuardedCall, rule: ApprovalRule) -> str | None:
+    evidence, terms = call.evidence, rule.terms
     if evidence is None:
         return ""
     if evidence.expired and terms.on_expiry == "approve" and terms.unverified:

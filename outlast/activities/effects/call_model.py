@@ -532,6 +532,4 @@ def cost_micros(price: ModelPrice | None, reply: ModelReply) -> int:
     return 0 if price is None else round(price.cost(reply.usage) * 1_000_000)
 
 
-@cache
-def _pricing() -> Pricing:
-    return Pricing.load()
+_pricing = cache(Pricing.load)

@@ -115,48 +115,47 @@ async def _finalize(
     *,
     is_last: bool,
 ) -> FinalizedAnswer:
-    effect = request.effect
-    if effect.candidate.failure is not None and effect.candidate.failure.code == _BEFORE_THE_MODEL:
-        await stream.outputs(request.items)
-    if invocation.parent_call is not None and effect.candidate.failure is not None:
-        return await _failed_tool(invocation, invocation.parent_call, effect.candidate.failure)
-    output = await _output(invocation, effect.candidate, request)
+    candidate, parent_call = request.effect.candidate, invocation.parent_call
+    if candidate.failure is not None:
+        if candidate.failure.code == _BEFORE_THE_MODEL:
+            await stream.outputs(request.items)
+        if parent_call is not None:
+            return await _failed_tool(invocation, parent_call, candidate.failure)
+    output = await _output(invocation, candidate, request)
     if output is None:
-        failed = effect.candidate.failure
+        failed = candidate.failure
         declined = failed is not None and failed.details != failures.EMPTY_ANSWER
         return FinalizedAnswer(final=False, declined=declined, changes=invocation.changes())
     records, failure = await _end_and_check(invocation, output, request, stream)
     blocked = next((record.name for record in records if record.tripped), None)
     placeholder = None if blocked is None else withheld(invocation, blocked)
-    if placeholder is not None and effect.candidate.tool_made:
+    if placeholder is not None and candidate.tool_made:
         records = without_payload(records, placeholder)
         failure = tripwire(invocation, records)
-    if (
-        failure is not None
-        and invocation.parent_call is not None
-        and invocation.parent_call.tool.failure_error_function
-    ):
-        read = await _failed_tool(invocation, invocation.parent_call, failure)
-        return replace(read, results=(*records, *read.results))
-    tool = invocation.tool
-    if failure is None and invocation.parent_call and tool and tool.custom_output_extractor:
-        nested = _nested_result(invocation, invocation.parent_call, output.value, request)
-        try:
-            text = str(await call(tool.custom_output_extractor, nested))
-        except Exception as error:  # user code
-            if tool.failure_error_function and (is_last or not is_retryable(error)):
-                read = await _failure_output(invocation, invocation.parent_call, error)
-                return replace(read, results=(*records, *read.results))
-            what = f"custom_output_extractor of the tool {tool.name!r}"
-            raise of_user_code(what, error) from error
-        output = replace(output, json=text, replaced=True)
-    if failure is None and invocation.parent_call is not None:
+    if failure is None and parent_call is not None:
+        tool = parent_call.tool
+        if tool.custom_output_extractor is not None:
+            nested = _nested_result(invocation, parent_call, output.value, request)
+            try:
+                text = str(await call(tool.custom_output_extractor, nested))
+            except Exception as error:  # user code
+                if tool.failure_error_function and (is_last or not is_retryable(error)):
+                    read = await _failure_output(invocation, parent_call, error)
+                    return replace(read, results=(*records, *read.results))
+                what = f"custom_output_extractor of the tool {tool.name!r}"
+                raise of_user_code(what, error) from error
+            output = replace(output, json=text, replaced=True)
         silent = not records and output.json in (None, "")
         result = last_words(request.items) if silent else output.json
-        ended = await end_call(invocation, invocation.parent_call, as_text(result))
+        ended = await end_call(invocation, parent_call, as_text(result))
         records, failure = [*records, *ended.records], ended.failure
         if ended.message is not None:
             output = replace(output, json=ended.message, replaced=True)
+    elif (
+        failure is not None and parent_call is not None and parent_call.tool.failure_error_function
+    ):
+        read = await _failed_tool(invocation, parent_call, failure)
+        return replace(read, results=(*records, *read.results))
     return FinalizedAnswer(
         output=output.json if output.replaced else None,
         replaced=output.replaced,

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypedDict, cast
 
 from outlast.agents.callables import call
 from outlast.agents.errors import UserError
-from outlast.agents.schemas.problems import argument_problem, object_problem
+from outlast.agents.schemas.problems import argument_problem, object_problem, schema_errors
 from outlast.loop.values import JsonObject
 
 
@@ -140,21 +140,18 @@ def problem_of(name: str, adapter: Any, arguments: str) -> str | None:
     return None
 
 
+_FIX = "Use a pydantic model, a dataclass or a TypedDict."
+
+
 def adapter_of(parameters: Any, owner: str) -> Any:
     """Return pydantic's `TypeAdapter` for the type of the arguments."""
-    from pydantic import PydanticUndefinedAnnotation, PydanticUserError
-
     if not inspect.isclass(parameters):
         raise UserError(
             f"{owner}: parameters must be a type with named fields, such as a pydantic model or a "
             f"dataclass, not {parameters!r}."
         )
-    try:
+    with schema_errors(f"{owner}: parameters={parameters.__name__} has no JSON Schema", _FIX):
         return _type_adapter(parameters)
-    except (PydanticUserError, PydanticUndefinedAnnotation) as error:
-        raise UserError(
-            f"{owner}: parameters={parameters.__name__} has no JSON Schema: {error.message}"
-        ) from None
 
 
 @lru_cache(maxsize=_KEPT_ADAPTERS)
@@ -166,15 +163,8 @@ def _type_adapter(parameters: type) -> Any:
 
 def schema_of(adapter: Any, owner: str) -> JsonObject:
     """Return the JSON Schema of the arguments, before strict mode."""
-    from pydantic import PydanticUserError
-
-    try:
+    with schema_errors(f"{owner}: its parameters have no JSON Schema", _FIX):
         schema: JsonObject = adapter.json_schema()
-    except PydanticUserError as error:
-        raise UserError(f"{owner}: its parameters have no JSON Schema: {error.message}") from None
     if schema.get("type") != "object" and "$ref" not in schema:
-        raise UserError(
-            f"{owner}: parameters must be a type with named fields: a pydantic model, a dataclass "
-            "or a TypedDict."
-        )
+        raise UserError(f"{owner}: parameters must be a type with named fields. {_FIX}")
     return schema

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from outlast.agents.context.wrapper import RunContextWrapper
+from outlast.agents.items.item_helpers import ItemHelpers
 from outlast.agents.items.run_items import RunItem
 from outlast.agents.schemas.agent_output import output_as
 from outlast.loop.values import JsonObject
@@ -38,12 +39,8 @@ class AgentToolResult:
 
     def to_input_list(self) -> list[JsonObject]:
         """Return the input and the new items as input items."""
-        input_items: list[JsonObject] = (
-            [{"role": "user", "content": self.input}]
-            if isinstance(self.input, str)
-            else list(self.input)
-        )
-        return [*input_items, *(item.to_input_item() for item in self.new_items)]
+        new = [item.to_input_item() for item in self.new_items]
+        return ItemHelpers.input_to_new_input_list(self.input) + new
 
     def final_output_as(self, cls: Any, raise_if_incorrect_type: bool = False) -> Any:  # noqa: FBT001, FBT002  the SDK's
         """Return the answer typed as `cls` for type checkers; see `RunResult`.

@@ -65,6 +65,4 @@ def _class_of(name: str, function: Callable[..., Any]) -> type[Any] | None:
     return own if is_own else _returned.get(name)
 
 
-@lru_cache(maxsize=_KEPT_ADAPTERS)
-def _adapter(kind: type[Any]) -> Any:
-    return adapter_of(kind)
+_adapter = lru_cache(maxsize=_KEPT_ADAPTERS)(adapter_of)

@@ -20,6 +20,8 @@ from outlast.agents.checks import Rule, check_fields, check_flag, optional
 from outlast.agents.context.wrapper import NamedAgent, RunContextWrapper, TContext
 from outlast.agents.errors import ModelBehaviorError, UserError
 from outlast.agents.handoffs.input_data import HandoffInputFilter
+from outlast.agents.hooks import TAgent
+from outlast.agents.schemas.problems import schema_errors
 from outlast.agents.schemas.provider_names import is_tool_name, name_from
 from outlast.agents.schemas.strict_schema import strict_schema
 from outlast.loop.approvals import DecisionType
@@ -29,12 +31,10 @@ from outlast.loop.values import JsonObject
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    TAgent = TypeVar("TAgent", default=Any)
     THandoffInput = TypeVar("THandoffInput", default=Any)
 else:  # as in `context.py`
     from typing import TypeVar
 
-    TAgent = TypeVar("TAgent")
     THandoffInput = TypeVar("THandoffInput")
 
 OnHandoffWithoutInput: TypeAlias = Callable[[RunContextWrapper[Any]], Any]
@@ -271,17 +271,12 @@ def handoff(  # noqa: PLR0913  the SDK's options, and one
 def _schema(input_type: Any, name: str) -> JsonObject:
     if input_type is None:
         return dict(NO_INPUT)
-    from pydantic import PydanticUserError, TypeAdapter
+    from pydantic import TypeAdapter
 
-    try:
+    shown = getattr(input_type, "__name__", str(input_type))
+    problem = f"Handoff {name!r}: a model cannot give the input_type {shown}"
+    with schema_errors(problem, "Use a pydantic model, a dataclass or a TypedDict."):
         return TypeAdapter(input_type).json_schema()
-    except PydanticUserError as error:
-        shown = getattr(input_type, "__name__", str(input_type))
-        reason = error.message.partition("\n")[0].partition(". ")[0].rstrip(".")
-        raise UserError(
-            f"Handoff {name!r}: a model cannot give the input_type {shown}: {reason}. Use a "
-            "pydantic model, a dataclass or a TypedDict."
-        ) from None
 
 
 def _read(entry: Handoff, arguments: str) -> Any:

@@ -291,9 +291,7 @@ def output_as(output: Any, cls: Any, *, must_fit: bool) -> Any:
     return output
 
 
-@lru_cache(maxsize=_KEPT_SCHEMAS)
-def _schema_of(output_type: Any) -> AgentOutputSchema:
-    return AgentOutputSchema(output_type)
+_schema_of = lru_cache(maxsize=_KEPT_SCHEMAS)(AgentOutputSchema)
 
 
 def _plain_json(value: Any, name: str) -> Json:

@@ -6,10 +6,11 @@ A type whose JSON is not an object is wrapped in an object, because models write
 import inspect
 import re
 import typing
-from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from outlast.agents.errors import UserError
+from outlast.agents.schemas.problems import schema_errors
 from outlast.agents.schemas.strict_schema import strict_schema
 from outlast.loop.values import JsonObject
 
@@ -44,8 +45,10 @@ def adapter_of(output_type: Any) -> "TypeAdapter[Any]":
     name = type_name(output_type)
     if inspect.isroutine(output_type):  # pydantic accepts a function and validates its arguments
         raise UserError(f"output_type={name} is a function: pass the type itself.")
-    adapter: TypeAdapter[Any] = _call_pydantic(lambda: TypeAdapter(output_type), name)
-    if _call_pydantic(lambda: adapter.core_schema["type"], name) == "generator":
+    with _schema_errors(name):
+        adapter: TypeAdapter[Any] = TypeAdapter(output_type)
+        kind = adapter.core_schema["type"]
+    if kind == "generator":
         raise UserError(
             f"Output type {name} is an iterator, which can be read only once: use a list."
         )
@@ -72,7 +75,8 @@ def wrapper_of(output_type: Any) -> "TypeAdapter[Any]":
 
 def json_schema_of(adapter: "TypeAdapter[Any]", name: str, *, strict: bool) -> JsonObject:
     """Return the JSON Schema of the model's output."""
-    schema: JsonObject = _call_pydantic(adapter.json_schema, name)
+    with _schema_errors(name):
+        schema = adapter.json_schema()
     if not strict:
         return schema
     try:
@@ -86,14 +90,8 @@ def json_schema_of(adapter: "TypeAdapter[Any]", name: str, *, strict: bool) -> J
         ) from None
 
 
-def _call_pydantic(function: Callable[[], Any], name: str) -> Any:
-    from pydantic import PydanticUndefinedAnnotation, PydanticUserError
-
-    try:
-        return function()
-    except (PydanticUserError, PydanticUndefinedAnnotation) as error:
-        reason = error.message.partition("\n")[0].partition(". ")[0].rstrip(".")
-        raise UserError(
-            f"Output type {name} cannot be an agent's output: {reason}. "
-            "Use a pydantic model, a dataclass, a TypedDict or types of JSON."
-        ) from None
+def _schema_errors(name: str) -> AbstractContextManager[None]:
+    return schema_errors(
+        f"Output type {name} cannot be an agent's output",
+        "Use a pydantic model, a dataclass, a TypedDict or types of JSON.",
+    )

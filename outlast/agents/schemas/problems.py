@@ -1,7 +1,10 @@
-"""What is wrong with JSON that a model wrote, in words."""
+"""What is wrong with JSON that a model wrote, or with the type it is for, in words."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast, get_args
+
+from outlast.agents.errors import UserError
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -18,6 +21,18 @@ def object_problem(tool: str, arguments: str) -> str | None:
     except (ValueError, TypeError) as error:  # TypeError: a lone surrogate
         return f"Invalid JSON input for tool {tool}: {error}."
     return None if is_object else f"Invalid JSON input for tool {tool}: expected a JSON object."
+
+
+@contextmanager
+def schema_errors(problem: str, fix: str) -> Generator[None]:
+    """Raise a `UserError` where pydantic refuses a type: the problem, pydantic's reason, the fix."""
+    from pydantic import PydanticUndefinedAnnotation, PydanticUserError
+
+    try:
+        yield
+    except (PydanticUserError, PydanticUndefinedAnnotation) as error:
+        reason = error.message.partition("\n")[0].partition(". ")[0].rstrip(".")
+        raise UserError(f"{problem}: {reason}. {fix}") from None
 
 
 def argument_problem(tool: str, error: "ValidationError") -> str:

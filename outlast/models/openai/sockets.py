@@ -104,11 +104,9 @@ class Socket:
                     event = as_object(from_json(await self._connection.recv_bytes()))
                     if event is None or is_of_response(event):
                         return False
-        except ValueError:
-            return False
         except TimeoutError:
             return True
-        except ConnectionClosed:
+        except (ValueError, ConnectionClosed):
             return False
 
     async def close(self) -> None:
