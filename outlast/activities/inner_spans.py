@@ -2,13 +2,14 @@
 
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from typing import Any, TypeVar
 
 from outlast.agents.config.model_settings import ModelSettings, write_model_settings
 from outlast.agents.mcp.server import MCPServer
 from outlast.agents.mcp.tools import list_tools
-from outlast.agents.usage import plain_usage
-from outlast.loop.values import JsonObject, Usage
+from outlast.agents.usage import request_usage
+from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelRequest, ModelResponse
 from outlast.tracing.kinds import (
     FunctionSpanData,
@@ -42,7 +43,8 @@ def model_span(
         def record_response(response: ModelResponse) -> None:
             output: object = response.output  # a user's model may return anything
             items = list(response.output) if isinstance(output, list | tuple) else None
-            usage = _usage(plain_usage(response.usage))
+            tokens = asdict(request_usage(response.usage))
+            usage = {"requests": response.usage.requests, **tokens}
             if isinstance(data, GenerationSpanData):
                 data.output, data.usage = items, usage
             else:
@@ -92,17 +94,3 @@ def _config(settings: ModelSettings) -> JsonObject:
         written = write_model_settings(settings)
         return {name: value for name, value in written.items() if name not in _OMITTED_SETTINGS}
     return {}
-
-
-def _usage(usage: Usage) -> JsonObject:
-    return {
-        "requests": usage.requests,
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "total_tokens": usage.total_tokens,
-        "input_tokens_details": {
-            "cached_tokens": usage.cached_tokens,
-            "cache_write_tokens": usage.cache_write_tokens,
-        },
-        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
-    }

@@ -85,11 +85,13 @@ def parent_call_of(registry: Registry, settings: JsonObject) -> ParentCall | Non
         agent = registry.agent(call["agent"])
         hooks = registry.reference(call["hooks"]) if "hooks" in call else None
     except (UserError, KeyError) as error:
-        message = f"This worker cannot find the tool call that the run answers: {error}"
-        raise lacking(message) from error
+        raise lacking(
+            f"This worker cannot find the tool call that the run answers: {error}"
+        ) from error
     if not isinstance(tool, AgentTool):
-        message = f"The tool {tool.name!r} of agent {agent.name!r} is not an agent on this worker."
-        raise lacking(message)
+        raise lacking(
+            f"The tool {tool.name!r} of agent {agent.name!r} is not an agent on this worker."
+        )
     if tool.run_config is not None:
         write_run_config(tool.run_config)  # another process may have planned the call
     return ParentCall(

@@ -55,17 +55,9 @@ class Usage:
         """Return the public record of a run's sums; a `Usage` is returned unchanged."""
         if isinstance(usage, cls):
             return usage
-        return cls(
-            requests=usage.requests,
-            input_tokens=usage.input_tokens,
-            input_tokens_details=usage.input_tokens_details,
-            output_tokens=usage.output_tokens,
-            output_tokens_details=usage.output_tokens_details,
-            total_tokens=usage.total_tokens,
-            request_usage_entries=[
-                _entry(request) for request in requests if request.total_tokens > 0
-            ],
-        )
+        entries = [request_usage(request) for request in requests if request.total_tokens > 0]
+        counts = _counts(RequestUsage, usage)
+        return cls(requests=usage.requests, **counts, request_usage_entries=entries)
 
     @property
     def cached_tokens(self) -> int:
@@ -99,7 +91,7 @@ class Usage:
         if entries:
             self.request_usage_entries.extend(deepcopy(entries))
         elif other.requests == 1 and other.total_tokens > 0:
-            self.request_usage_entries.append(deepcopy(_entry(other)))
+            self.request_usage_entries.append(deepcopy(request_usage(other)))
 
 
 AnyUsage: TypeAlias = Usage | values.Usage
@@ -148,22 +140,14 @@ def plain_usage(usage: AnyUsage) -> values.Usage:
     """Return the plain sums of a usage."""
     if isinstance(usage, values.Usage):
         return usage
-    return values.Usage(
-        requests=usage.requests,
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        total_tokens=usage.total_tokens,
-        cached_tokens=usage.cached_tokens,
-        reasoning_tokens=usage.reasoning_tokens,
-        cache_write_tokens=usage.cache_write_tokens,
-    )
+    return values.Usage(**_counts(values.Usage, usage))
 
 
-def _entry(usage: AnyUsage) -> RequestUsage:
-    return RequestUsage(
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        total_tokens=usage.total_tokens,
-        input_tokens_details=usage.input_tokens_details,
-        output_tokens_details=usage.output_tokens_details,
-    )
+def request_usage(usage: AnyUsage) -> RequestUsage:
+    """Return the tokens of a usage."""
+    return RequestUsage(**_counts(RequestUsage, usage))
+
+
+def _counts(kind: type[RequestUsage | values.Usage], usage: AnyUsage) -> dict[str, Any]:
+    """Return the fields of a record that a usage has as well."""
+    return {field.name: getattr(usage, field.name) for field in fields(kind)}

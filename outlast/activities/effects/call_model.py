@@ -320,8 +320,7 @@ async def instructions_of(invocation: Invocation) -> str | None:
     with user_code(what):
         text: object = await call(agent.instructions, invocation.wrapper, agent)
     if not isinstance(text, str):
-        message = f"{what} returned {type(text).__name__} instead of a string."
-        raise mistake(message)
+        raise mistake(f"{what} returned {type(text).__name__} instead of a string.")
     return text
 
 
@@ -383,8 +382,7 @@ async def _apply_input_filter(
     with user_code(what):
         changed: object = await call(chosen, call_data)
     if not isinstance(changed, ModelInputData):
-        message = f"{what} returned {type(changed).__name__}: return ModelInputData(...)."
-        raise mistake(message)
+        raise mistake(f"{what} returned {type(changed).__name__}: return ModelInputData(...).")
     _check_filter_result(changed.input, changed.instructions, what)
     return changed.instructions, sent_items(changed.input)
 
@@ -397,8 +395,7 @@ def _check_filter_result(items: object, instructions: object, what: str) -> None
         wrong, fits = instructions, "instructions= must be a string or None"
     else:
         return
-    message = f"{what} returned ModelInputData with {wrong!r:.80}: {fits}."
-    raise mistake(message)
+    raise mistake(f"{what} returned ModelInputData with {wrong!r:.80}: {fits}.")
 
 
 def _chosen_model(invocation: Invocation) -> Any:
@@ -422,12 +419,11 @@ def _model_of(invocation: Invocation) -> tuple[Model, str]:
     except Exception as error:  # a provider may be the user's
         raise of_user_code(f"The model provider, asked for {model!r},", error) from error
     if not callable(getattr(found, "get_response", None)):
-        message = (
+        raise mistake(
             f"The model provider {type(provider).__name__}, asked for {model!r} of agent "
             f"{invocation.agent.name!r}, returned {type(found).__name__}: get_model must return a "
             "model, which is an object with get_response."
         )
-        raise mistake(message)
     return cast("Model", found), model_label(model)
 
 

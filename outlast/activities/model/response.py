@@ -74,19 +74,17 @@ async def _answer(
     except EffectError:
         raise
     except SystemExit as error:  # would end the worker's task, and be retried for ever
-        message = f"{what} raised SystemExit: {error}"
-        raise mistake(message) from error
+        raise mistake(f"{what} raised SystemExit: {error}") from error
     except Exception as error:  # a model may be the user's
         raise of_user_code(what, error) from error
     if isinstance(answer, ModelResponse) and isinstance(cast("object", answer.usage), AnyUsage):
         return answer
     returned = type(answer if not isinstance(answer, ModelResponse) else answer.usage).__name__
     part = " with usage=" if isinstance(answer, ModelResponse) else " "
-    message = (
+    raise mistake(
         f"{what}: get_response returned{part}{returned}: "
         "return ModelResponse(output=[...], usage=Usage(...))."
     )
-    raise mistake(message)
 
 
 def _stream(model: Model, request: ModelRequest, what: str) -> AsyncIterator[JsonObject]:
@@ -97,8 +95,7 @@ def _stream(model: Model, request: ModelRequest, what: str) -> AsyncIterator[Jso
     close = getattr(events, "close", None)
     if callable(close):  # a coroutine that is never awaited
         close()
-    message = (
+    raise mistake(
         f"{what} cannot be streamed: make its stream_response an async generator of raw events "
         "(`async def` with `yield`), or run without streaming (Runner.run)."
     )
-    raise mistake(message)

@@ -83,8 +83,7 @@ async def offered_tools(invocation: Invocation, *, attempt: int = 1) -> OfferedT
         _check_server_managed(invocation, handoffs.values())
     for name in sorted(tools.keys() & handoffs.keys()):
         if isinstance(tools[name], LocalTool):  # the handoff was added after the worker started
-            message = handoff_clash(agent.name, name)
-            raise mistake(message)
+            raise mistake(handoff_clash(agent.name, name))
         _report_collision(
             invocation, f"Agent {agent.name!r}: the handoff {name!r} hides a tool of that name"
         )
@@ -112,23 +111,21 @@ def _report_collision(invocation: Invocation, message: str) -> None:
 def _check_server_managed(invocation: Invocation, handoffs: Iterable[Handoff]) -> None:
     """Refuse features that need to take items back from the provider's server."""
     if invocation.output_guardrails():
-        message = (
+        raise mistake(
             f"Agent {invocation.agent.name!r} has output guardrails, but an answer that they block "
             "would stay in the server-managed conversation history. Leave them out, or "
             "run without conversation_id and previous_response_id."
         )
-        raise mistake(message)
     of_run = "handoff_input_filter" in invocation.settings
     filtered = [
         handoff.tool_name for handoff in handoffs if handoff.input_filter is not None or of_run
     ]
     if filtered:
-        message = (
+        raise mistake(
             f"Server-managed conversations do not support handoff input filters such as that of "
             f"{filtered[0]!r} of agent {invocation.agent.name!r}: no filter can change it there. Leave "
             "the filter out, or run without conversation_id and previous_response_id."
         )
-        raise mistake(message)
 
 
 async def is_enabled(invocation: Invocation, name: str, entry: FunctionTool | Handoff) -> bool:
