@@ -9,7 +9,7 @@ does not run, and the run asks them.
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Final, cast
 
@@ -222,13 +222,9 @@ class _Check:
             is_same = of_digest in {None, present.arguments}
             return None if is_same else "it was made for other arguments"
         if decision.remember and self.terms.quorum == 1:
-            seen = Seen(
-                call_id=present.call_id,
-                arguments=seen.arguments if _is_exact(decision) else present.arguments,
-                shown=seen.shown if _is_exact(decision) else present.shown,
-                tool=seen.tool,
-                policy=seen.policy,
-            )
+            seen = replace(seen, call_id=present.call_id)
+            if not _is_exact(decision):
+                seen = replace(seen, arguments=present.arguments, shown=present.shown)
         differs = difference(seen, present)
         return None if differs is None else f"it was made for {differs}"
 
@@ -240,13 +236,8 @@ class _Check:
                 continue
             if decision.seen is None and not self._needs_proof:
                 return None
-            base = Seen(
-                call_id=present.call_id,
-                arguments=digest(before),
-                shown=digest(reviewed(before, self.terms.redact)),
-                tool=present.tool,
-                policy=present.policy,
-            )
+            shown = digest(reviewed(before, self.terms.redact))
+            base = replace(present, arguments=digest(before), shown=shown)
             differs = None if decision.seen is None else difference(decision.seen, base)
             if decision.seen is not None and differs is None:
                 return None

@@ -7,7 +7,7 @@ from outlast.agents.config.model_settings import MCPToolChoice, ModelSettings
 from outlast.agents.json_values import as_object, as_objects, as_text
 from outlast.agents.tools.programs import PROGRAMS
 from outlast.loop.values import JsonObject
-from outlast.models.openai.responses import PROVIDER_DATA, has_extra_tools
+from outlast.models.openai.responses import PROVIDER_DATA, has_extra_tools, with_settings
 from outlast.ports.model import ModelRequest, OutputSpec, ToolSpec
 
 
@@ -43,27 +43,15 @@ def chat_body(
         ),
         "tools": [tool_entry(tool) for tool in request.tools] or None,
         "response_format": response_format(request.output),
-        "temperature": settings.temperature,
-        "top_p": settings.top_p,
-        "frequency_penalty": settings.frequency_penalty,
-        "presence_penalty": settings.presence_penalty,
         limit_field: settings.max_tokens,
         "reasoning_effort": (settings.reasoning or {}).get("effort"),
-        "verbosity": settings.verbosity,
-        "metadata": settings.metadata,
-        "store": settings.store,
         "logprobs": None if settings.top_logprobs is None else True,
-        "top_logprobs": settings.top_logprobs,
-        "prompt_cache_key": settings.prompt_cache_key,
-        "prompt_cache_retention": settings.prompt_cache_retention,
-        "prompt_cache_options": settings.prompt_cache_options,
     }
     if request.tools or has_extra_tools(settings):
         # Without tools, the API refuses both fields.
         body["tool_choice"] = tool_choice(settings)
         body["parallel_tool_calls"] = settings.parallel_tool_calls
-    body = {name: value for name, value in body.items() if value is not None}
-    return {**body, **(settings.extra_args or {}), **(settings.extra_body or {})}
+    return with_settings(body, settings, "frequency_penalty", "presence_penalty", "verbosity")
 
 
 def chat_messages(

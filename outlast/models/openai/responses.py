@@ -150,19 +150,8 @@ def responses_body(request: ModelRequest, model: str | None) -> JsonObject:
         "instructions": request.instructions or None,
         "input": _items.of_run(request.run_id, request.input),
         "tools": tools or None,
-        "temperature": settings.temperature,
-        "top_p": settings.top_p,
-        "truncation": settings.truncation,
         "max_output_tokens": settings.max_tokens,
-        "reasoning": settings.reasoning,
-        "metadata": settings.metadata,
-        "store": settings.store,
         "include": included_data(request),
-        "top_logprobs": settings.top_logprobs,
-        "prompt_cache_key": settings.prompt_cache_key,
-        "prompt_cache_retention": settings.prompt_cache_retention,
-        "prompt_cache_options": settings.prompt_cache_options,
-        "context_management": settings.context_management,
         "text": text_settings(request),
         "previous_response_id": request.previous_response_id,
         "conversation": request.conversation_id,
@@ -172,8 +161,20 @@ def responses_body(request: ModelRequest, model: str | None) -> JsonObject:
         # Without tools, the API refuses both fields.
         body["tool_choice"] = tool_choice(request, model)
         body["parallel_tool_calls"] = settings.parallel_tool_calls
+    return with_settings(body, settings, "truncation", "reasoning", "context_management")
+
+
+def with_settings(body: JsonObject, settings: ModelSettings, *names: str) -> JsonObject:
+    """Return a body with the settings that have the same name in the API, without unset fields."""
+    body |= {name: getattr(settings, name) for name in (*_OF_BOTH_APIS, *names)}
     body = {name: value for name, value in body.items() if value is not None}
     return {**body, **(settings.extra_args or {}), **(settings.extra_body or {})}
+
+
+_OF_BOTH_APIS = (
+    "temperature", "top_p", "metadata", "store", "top_logprobs",
+    "prompt_cache_key", "prompt_cache_retention", "prompt_cache_options",
+)  # fmt: skip
 
 
 def tool_entries(request: ModelRequest, model: str | None) -> list[JsonObject]:
