@@ -3,10 +3,11 @@
 `Progress` derives those of the run from two consecutive states.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from outlast.loop import run_changes
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.call_forms import arguments_of, name_of
 from outlast.loop.effects import CallModel
@@ -129,16 +130,14 @@ class Progress:
     def __init__(self) -> None:
         self.line = ""
         self._own: list[JsonObject] = []
-        self._seen = 0
+        self._state = LoopState()
         self._new: list[tuple[int, Item]] = []
         self._calls: dict[str, CallBegan] = {}
         self._began: set[str] = set()
         self._sent: set[str] = set()
         self._asked: set[str] = set()
         self._undecided: set[str] = set()
-        self._agent = ""
         self._served = 0
-        self._answers = 0
         self._attached = False
 
     def begin(self, state: LoopState) -> None:
@@ -146,15 +145,15 @@ class Progress:
 
         Its model call is not due again: whoever begins anew lets the model speak.
         """
-        self._note_calls(state.items[self._seen :])
-        self._seen = len(state.items)
+        for change in run_changes.run_changes(self._state, None, state):
+            if isinstance(change, run_changes.ItemsRecorded):
+                self._note_calls(change.items)
+        self._state = state
         self._new.clear()
         self._own.clear()
         self._sent.clear()
         call = model_call_on(self.line, state)
         self._served = 0 if call is None else call.effect
-        self._agent = state.agent
-        self._answers = len(state.answers)
 
     def attached(self, line: str) -> None:
         """Take that a line is attached, as every state shows that is read from now on."""
@@ -172,17 +171,24 @@ class Progress:
 
     def read(self, state: LoopState) -> list[RunEvent]:
         """Return the events that lead to a state."""
-        events: list[RunEvent] = [*self._new_items(state)]
-        if state.agent != self._agent:
-            events.append(AgentSwitched(self._agent, state.agent))
-            self._agent = state.agent
+        events: list[RunEvent] = []
+        failed: list[RunEvent] = []
+        for change in run_changes.run_changes(self._state, None, state):
+            match change:
+                case run_changes.ItemsRecorded(start=start, items=items):
+                    events += self._new_items(start, items)
+                case run_changes.AgentChanged(agent=agent, before=before) if agent != before:
+                    events.append(AgentSwitched(before, agent))
+                case run_changes.QuestionFailed(failure=failure):
+                    failed.append(QuestionFailed(failure))
+                case _:
+                    pass
+        self._state = state
         events += self._calls_begun(state)
         events += self._approvals(state)
         if state.status == "waiting":
             events += self._ready_outputs()
-        fresh = state.answers[self._answers :]
-        self._answers = len(state.answers)
-        events += [QuestionFailed(one.failure) for one in fresh if one.failure is not None]
+        events += failed
         held = line_of(state)
         is_ours = held is not None and held.line == self.line
         if self._attached and not is_ours and state.outcome is None:
@@ -198,11 +204,10 @@ class Progress:
             events.append(RunOver(state.failure if state.outcome == "failed" else None))
         return events
 
-    def _new_items(self, state: LoopState) -> list[RunEvent]:
+    def _new_items(self, start: int, items: Sequence[Item]) -> list[RunEvent]:
         ended: list[RunEvent] = []
-        fresh = state.items[self._seen :]
-        self._note_calls(fresh)
-        for at, item in enumerate(fresh, self._seen):
+        self._note_calls(items)
+        for at, item in enumerate(items, start):
             call_id = call_id_of(item.raw) if item.kind == "tool_output" else ""
             if call_id and call_id in self._began | self._undecided:
                 call = self._calls.get(call_id) or CallBegan("", "", call_id, "")
@@ -213,7 +218,6 @@ class Progress:
                 self._own.remove(item.raw)
             else:
                 self._new.append((at, item))
-        self._seen = len(state.items)
         return ended
 
     def _note_calls(self, items: Iterable[Item]) -> None:

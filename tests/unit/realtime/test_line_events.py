@@ -29,7 +29,7 @@ CALL = Item(
 )
 OUTPUT = Item("tool_output", {"type": "function_call_output", "call_id": "c1", "output": "sent"})
 HELD = HoldLine(effect=1, line="ours")
-IDLE = LoopState(phase="idle", agent="Desk", pending=(HELD,))
+IDLE = LoopState(phase="idle", agent="Desk", handoff_path=("Desk",), pending=(HELD,))
 
 
 def running(status: CallStatus) -> Call:
@@ -105,6 +105,7 @@ def test_requests_failures_and_handoffs_are_reported_once() -> None:
     state = replace(
         IDLE,
         agent="Orders",
+        handoff_path=("Desk", "Orders"),
         approvals=(request,),
         answers=(Answer((), None, "Desk", failure),),
         question=Question(turn=1),
