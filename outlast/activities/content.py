@@ -63,11 +63,7 @@ async def whole_request(
 
 
 async def recorded_result(
-    content: LargeContent,
-    request: EffectRequest[Any],
-    result: T,
-    *,
-    within: float | None = None,
+    content: LargeContent, request: EffectRequest[Any], result: T, *, within: float | None = None
 ) -> T:
     """Return a result with its large content moved to the store.
 

@@ -11,11 +11,7 @@ from outlast.agents.agent_tools.agent_tool import (
     OutputExtractor,
     make_agent_tool,
 )
-from outlast.agents.approvals.policy import (
-    ANSWER_DECISIONS,
-    NeedsApproval,
-    check_needs_approval,
-)
+from outlast.agents.approvals.policy import ANSWER_DECISIONS, NeedsApproval, check_needs_approval
 from outlast.agents.callables import call, check_callable, check_model, list_of
 from outlast.agents.checks import InvalidType, Rule, a, check_fields, check_flag, check_name
 from outlast.agents.config.model_defaults import UNSET

@@ -14,19 +14,8 @@ from outlast.agents.logs import get_logger
 from outlast.agents.tools.local import LocalTool, LocalToolOptions, OnApproval
 from outlast.loop.call_forms import call_item
 from outlast.loop.values import JsonObject
-from outlast.machine.computer import (
-    AsyncComputer,
-    Computer,
-    ComputerLike,
-    act,
-    action_problem,
-)
-from outlast.machine.computers import (
-    ComputerProvider,
-    ComputerSource,
-    ComputerT,
-    RunComputers,
-)
+from outlast.machine.computer import AsyncComputer, Computer, ComputerLike, act, action_problem
+from outlast.machine.computers import ComputerProvider, ComputerSource, ComputerT, RunComputers
 
 logger = get_logger(__name__)
 

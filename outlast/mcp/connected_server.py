@@ -20,12 +20,7 @@ from mcp.shared.exceptions import MCPError
 from outlast.agents.checks import check_count, check_options, check_seconds
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import AgentsException, UserError
-from outlast.agents.mcp.filters import (
-    ToolFilter,
-    ToolFilterContext,
-    check_tool_filter,
-    filtered,
-)
+from outlast.agents.mcp.filters import ToolFilter, ToolFilterContext, check_tool_filter, filtered
 from outlast.agents.mcp.server import (
     MCPConnectionError,
     MCPFault,

@@ -205,8 +205,7 @@ def oversized_frame(target: Target, *, is_request: bool) -> ModelError:
         " OpenAIResponsesWebSocketOptions. Raise it, or leave it out for no limit"
     )
     return _failure(
-        "invalid_request",
-        f"The WebSocket to {target.base_url} was closed, because {problem}.",
+        "invalid_request", f"The WebSocket to {target.base_url} was closed, because {problem}."
     )
 
 

@@ -12,12 +12,7 @@ from weakref import WeakKeyDictionary
 try:
     from bson import ObjectId
     from pymongo import AsyncMongoClient, ReadPreference, WriteConcern
-    from pymongo.errors import (
-        ConfigurationError,
-        DocumentTooLarge,
-        DuplicateKeyError,
-        PyMongoError,
-    )
+    from pymongo.errors import ConfigurationError, DocumentTooLarge, DuplicateKeyError, PyMongoError
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         "MongoDBSession needs pymongo: pip install 'outlast[mongodb]'", name=error.name

@@ -13,11 +13,7 @@ from typing import Any, NoReturn, TypeAlias, cast
 from outlast.activities.invocation import Invocation
 from outlast.activities.worker_memory import JudgedCall
 from outlast.agents.approvals.conditions import Condition
-from outlast.agents.approvals.policy import (
-    ANSWER_DECISIONS,
-    WITHOUT_ARGUMENTS,
-    ApprovalPolicy,
-)
+from outlast.agents.approvals.policy import ANSWER_DECISIONS, WITHOUT_ARGUMENTS, ApprovalPolicy
 from outlast.agents.callables import call
 from outlast.agents.handoffs.handoff import Handoff
 from outlast.agents.items.raw_items import HeldRaw

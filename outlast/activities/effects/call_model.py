@@ -42,10 +42,7 @@ from outlast.agents.items.raw_items import copies
 from outlast.agents.prompt import prompt_of
 from outlast.agents.registry import handoffs_of, target_of
 from outlast.agents.schemas.agent_output import output_schema_of
-from outlast.agents.schemas.provider_names import (
-    provider_name,
-    with_own_names,
-)
+from outlast.agents.schemas.provider_names import provider_name, with_own_names
 from outlast.agents.tools.use_behavior import JUDGED
 from outlast.agents.usage import plain_usage
 from outlast.contract import failures
@@ -73,9 +70,7 @@ from outlast.tracing.provider import get_current_span
 
 
 async def call_model(
-    worker: WorkerDeps,
-    request: EffectRequest[CallModel],
-    attempt: Attempt = FIRST,
+    worker: WorkerDeps, request: EffectRequest[CallModel], attempt: Attempt = FIRST
 ) -> ModelReply:
     """Call the agent's model with the conversation so far.
 
@@ -245,10 +240,7 @@ def invocation_of(worker: WorkerDeps, effect: CallModel) -> Invocation:
 
 
 async def _request(
-    invocation: Invocation,
-    request: EffectRequest[CallModel],
-    offer: OfferedTools,
-    model: Model,
+    invocation: Invocation, request: EffectRequest[CallModel], offer: OfferedTools, model: Model
 ) -> ModelRequest:
     effect = request.effect
     instructions, prompt = await _instructions_and_prompt(invocation)
@@ -298,9 +290,7 @@ def _name_with_defaults(invocation: Invocation, model: Model, *, has_prompt: boo
     return chosen if isinstance(chosen, str) else ""
 
 
-async def _instructions_and_prompt(
-    invocation: Invocation,
-) -> tuple[str | None, JsonObject | None]:
+async def _instructions_and_prompt(invocation: Invocation) -> tuple[str | None, JsonObject | None]:
     agent = invocation.agent
     if callable(agent.instructions) and callable(agent.prompt):
         return await asyncio.gather(instructions_of(invocation), stored_prompt_of(invocation))

@@ -341,10 +341,7 @@ def _run_data(invocation: Invocation, request: EffectRequest[FinalizeAnswer]) ->
 
 
 def _nested_result(
-    invocation: Invocation,
-    call: ParentCall,
-    value: Any,
-    request: EffectRequest[FinalizeAnswer],
+    invocation: Invocation, call: ParentCall, value: Any, request: EffectRequest[FinalizeAnswer]
 ) -> AgentToolResult:
     history, own = _parts(request)
     return AgentToolResult(

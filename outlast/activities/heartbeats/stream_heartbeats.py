@@ -72,11 +72,7 @@ class StreamHeartbeats:
     """
 
     def __init__(
-        self,
-        window: DeltaWindow,
-        beat: Beat,
-        cadence: Cadence,
-        is_read_here: Callable[[], bool],
+        self, window: DeltaWindow, beat: Beat, cadence: Cadence, is_read_here: Callable[[], bool]
     ) -> None:
         self._window = window
         self._beat = beat

@@ -4,12 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from outlast.activities.invocation import Invocation
 from outlast.activities.worker_memory import SentInput
-from outlast.agents.config.session_input import (
-    ItemKey,
-    deduplicated,
-    item_key,
-    without_unanswered,
-)
+from outlast.agents.config.session_input import ItemKey, deduplicated, item_key, without_unanswered
 from outlast.agents.items.raw_items import as_input
 from outlast.agents.schemas.provider_names import with_provider_names
 from outlast.loop.items import Item

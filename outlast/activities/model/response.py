@@ -56,11 +56,7 @@ async def ask(
 
 
 async def _answer(
-    model: Model,
-    request: ModelRequest,
-    on_event: OnEvent | None,
-    stream: NestedStream,
-    what: str,
+    model: Model, request: ModelRequest, on_event: OnEvent | None, stream: NestedStream, what: str
 ) -> ModelResponse:
     try:
         if stream.has_callback:

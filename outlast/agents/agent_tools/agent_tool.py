@@ -235,11 +235,7 @@ async def _run_alone(tool: AgentTool, context: ToolContext[Any], arguments: str)
     else:
         result = runner.run_streamed(tool.agent, text, **options)
         async for event in result.stream_events():
-            shown = {
-                "event": event,
-                "agent": result.current_agent,
-                "tool_call": context.tool_call,
-            }
+            shown = {"event": event, "agent": result.current_agent, "tool_call": context.tool_call}
             await call(tool.on_stream, shown)
     if getattr(result, "interruptions", ()):
         raise UserError(

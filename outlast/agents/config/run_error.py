@@ -6,12 +6,7 @@ from typing import Any, Generic, TypeAlias, TypedDict, cast
 
 from outlast.agents.callables import check_callable
 from outlast.agents.context.wrapper import RunContextWrapper, TContext
-from outlast.agents.errors import (
-    MaxTurnsExceeded,
-    ModelBehaviorError,
-    ModelRefusalError,
-    UserError,
-)
+from outlast.agents.errors import MaxTurnsExceeded, ModelBehaviorError, ModelRefusalError, UserError
 from outlast.agents.guardrails.guardrail import InputGuardrailResult, OutputGuardrailResult
 from outlast.agents.guardrails.tool_guardrails import (
     ToolInputGuardrailResult,

@@ -9,10 +9,7 @@ from dataclasses import asdict, fields
 from typing import Any, cast
 
 from outlast.agents.checks import json_problem
-from outlast.agents.config.model_settings import (
-    read_model_settings,
-    write_model_settings,
-)
+from outlast.agents.config.model_settings import read_model_settings, write_model_settings
 from outlast.agents.config.run_config import (
     DEFAULT_WORKFLOW_NAME,
     RunConfig,

@@ -23,13 +23,7 @@ from weakref import WeakValueDictionary
 from zoneinfo import ZoneInfo
 
 from outlast.agents.callables import check_callable
-from outlast.agents.context.live import (
-    MARKER,
-    LiveValues,
-    ValuePath,
-    absent,
-    is_marker,
-)
+from outlast.agents.context.live import MARKER, LiveValues, ValuePath, absent, is_marker
 from outlast.agents.context.record_classes import (
     fields_of,
     is_json_hint,

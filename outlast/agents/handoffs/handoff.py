@@ -5,17 +5,8 @@ from dataclasses import dataclass, field
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, cast
 
-from outlast.agents.approvals.policy import (
-    WITHOUT_ARGUMENTS,
-    NeedsApproval,
-    check_needs_approval,
-)
-from outlast.agents.callables import (
-    call,
-    called_with,
-    check_callable,
-    flag_or_called_with,
-)
+from outlast.agents.approvals.policy import WITHOUT_ARGUMENTS, NeedsApproval, check_needs_approval
+from outlast.agents.callables import call, called_with, check_callable, flag_or_called_with
 from outlast.agents.checks import Rule, check_fields, check_flag, optional
 from outlast.agents.context.wrapper import NamedAgent, RunContextWrapper, TContext
 from outlast.agents.errors import ModelBehaviorError, UserError

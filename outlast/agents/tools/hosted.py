@@ -18,11 +18,7 @@ from typing import (
     runtime_checkable,
 )
 
-from outlast.agents.approvals.policy import (
-    WITHOUT_ARGUMENTS,
-    NeedsApproval,
-    check_needs_approval,
-)
+from outlast.agents.approvals.policy import WITHOUT_ARGUMENTS, NeedsApproval, check_needs_approval
 from outlast.agents.callables import check_callable
 from outlast.agents.checks import json_problem
 from outlast.agents.context.wrapper import RunContextWrapper

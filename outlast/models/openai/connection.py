@@ -291,9 +291,7 @@ class OpenAIConnection:
 
         with only_refused_keys(), _failures(target):
             await client.get(
-                "/models",
-                cast_to=Response,
-                options={"max_retries": 0, "timeout": CONNECT_SECONDS},
+                "/models", cast_to=Response, options={"max_retries": 0, "timeout": CONNECT_SECONDS}
             )
 
     async def socket_client(self, target: Target) -> "AsyncOpenAI":

@@ -49,8 +49,7 @@ class OpenAIResponsesWSModel(OpenAIResponsesModel):
         """
         check_websockets(f"OpenAIResponsesWSModel({model!r})")
         sockets = SocketConnection(
-            http=OpenAIConnection(client=openai_client),
-            options=checked_options(websocket_options),
+            http=OpenAIConnection(client=openai_client), options=checked_options(websocket_options)
         )
         super().__init__(model, openai_client)
         ResponsesModel.__init__(self, model, sockets, is_default=not model_is_explicit)
