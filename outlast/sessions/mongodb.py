@@ -78,7 +78,7 @@ class MongoDBSession(ClientSession):
                 "MongoDBSession: client must be a pymongo.AsyncMongoClient, not "
                 f"{type(client).__name__}."
             )
-        self._client = client
+        self.client = client
         self._place = (database, sessions_collection)
         safe: dict[str, Any] = {
             "read_preference": ReadPreference.PRIMARY,
@@ -144,7 +144,7 @@ class MongoDBSession(ClientSession):
     async def ping(self) -> bool:
         """Return whether the server answers."""
         try:
-            await self._client.admin.command("ping")
+            await self.client.admin.command("ping")
         except PyMongoError:
             return False
         return True
@@ -173,7 +173,7 @@ class MongoDBSession(ClientSession):
                 )
 
     async def _make_index(self) -> None:
-        known = _INDEXED.setdefault(self._client, set())
+        known = _INDEXED.setdefault(self.client, set())
         if self._place not in known:
             await self._sessions.create_index("session_id", unique=True)
             known.add(self._place)

@@ -87,12 +87,12 @@ class RedisSession(ClientSession):
             )
         if ttl is not None:
             check_count("RedisSession: ttl", ttl, expected="a positive number of seconds")
-        self._client: Any = redis_client
+        self.client: Any = redis_client
         self._ttl = ttl
         self._key = f"{key_prefix}:{session_id}"
         self._rows = f"{self._key}:messages"
         self._saved = f"{self._key}:saved"
-        self._add = self._client.register_script(_ADD)
+        self._add = self.client.register_script(_ADD)
 
     @classmethod
     def from_url(
@@ -130,12 +130,12 @@ class RedisSession(ClientSession):
 
     async def clear_session(self) -> None:
         """Delete all items of the session and the keys of saved items."""
-        await self._client.delete(self._key, self._rows, self._saved)
+        await self.client.delete(self._key, self._rows, self._saved)
 
     async def ping(self) -> bool:
         """Return whether the server answers."""
         try:
-            return bool(await self._client.ping())
+            return bool(await self.client.ping())
         except RedisError:
             return False
 
@@ -148,12 +148,12 @@ class RedisSession(ClientSession):
         return bool(await self._add(keys=keys, args=arguments))
 
     async def _newest(self, at_most: int | None) -> tuple[list[str], bool]:
-        rows = await self._client.lrange(self._rows, -(at_most or 0), -1)
+        rows = await self.client.lrange(self._rows, -(at_most or 0), -1)
         return list(map(_text, rows)), at_most is None or len(rows) < at_most
 
     async def _replace(self, added: list[str], rows_to_keep: RowsToKeep) -> bool:
         while True:
-            async with self._client.pipeline(transaction=True) as pipeline:
+            async with self.client.pipeline(transaction=True) as pipeline:
                 await pipeline.watch(self._rows)
                 kept = rows_to_keep(
                     [_text(row) for row in await pipeline.lrange(self._rows, 0, -1)]
@@ -171,7 +171,7 @@ class RedisSession(ClientSession):
                     return True
 
     async def _pop(self) -> str | None:
-        row = await self._client.rpop(self._rows)
+        row = await self.client.rpop(self._rows)
         return None if row is None else _text(row)
 
 

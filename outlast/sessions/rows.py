@@ -181,13 +181,8 @@ class RowSession(SessionABC):
 class ClientSession(RowSession):
     """A session in a server that a client reaches."""
 
-    _client: Any
+    client: Any
     _close_client: Callable[[], Awaitable[None]] | None = None
-
-    @property
-    def client(self) -> Any:
-        """The client, for other sessions."""
-        return self._client
 
     async def close(self) -> None:
         """Close the client, if this session created it."""

@@ -89,7 +89,7 @@ class SQLAlchemySession(RowSession):
                 "SQLAlchemySession: engine must come from sqlalchemy.ext.asyncio's "
                 f"create_async_engine, not {type(engine).__name__}."
             )
-        self._engine = engine
+        self.engine = engine
         self._ensure_ascii = ensure_ascii
         self._tables = _Tables(sessions_table, messages_table)
         self._creates = self._to_create = create_tables
@@ -132,11 +132,6 @@ class SQLAlchemySession(RowSession):
             ) from None
         return cls(session_id, engine=engine, session_settings=session_settings, **kwargs)
 
-    @property
-    def engine(self) -> AsyncEngine:
-        """The engine, for disposal or for other sessions."""
-        return self._engine
-
     async def clear_session(self) -> None:
         """Delete all items of the session and the keys of saved items."""
         tables = self._tables
@@ -147,9 +142,9 @@ class SQLAlchemySession(RowSession):
 
     @contextlib.asynccontextmanager
     async def _transaction(self) -> AsyncGenerator[AsyncConnection]:
-        async with _alone(self._engine):
+        async with _alone(self.engine):
             await self._create_tables()
-            async with self._engine.connect() as connection:
+            async with self.engine.connect() as connection:
                 try:
                     async with connection.begin():
                         yield connection
@@ -248,7 +243,7 @@ class SQLAlchemySession(RowSession):
         async with self._creating:
             if not self._to_create:
                 return
-            async with self._engine.connect() as connection:
+            async with self.engine.connect() as connection:
                 # Another process may create a table between the check and the creation, so retry
                 # as often as there are tables.
                 for _ in self._tables.metadata.tables:

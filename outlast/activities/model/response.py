@@ -1,6 +1,7 @@
 """Calls a model, and turns a model's mistakes into typed errors."""
 
 import asyncio
+import math
 from collections.abc import AsyncIterable, AsyncIterator, Callable
 from typing import TypeAlias, cast
 
@@ -36,10 +37,8 @@ async def ask(
     """
     what = f"The model {type(model).__name__} of agent {of!r}"
     limit = request.settings.timeout
-    if limit is None:
-        return await _answer(by_record(model, objects), request, on_event, stream, what)
-    seconds = limit.total_seconds()
-    bound = asyncio.timeout(seconds)
+    seconds = math.inf if limit is None else limit.total_seconds()
+    bound = asyncio.timeout(None if limit is None else seconds)
     try:
         async with bound:
             return await _answer(by_record(model, objects), request, on_event, stream, what)

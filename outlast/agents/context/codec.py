@@ -3,7 +3,6 @@
 import inspect
 import typing
 from collections.abc import Callable, Mapping
-from copy import copy
 from functools import cache
 from types import FunctionType
 from typing import Any, cast
@@ -149,10 +148,6 @@ class BorrowedContext:
         if not same(value, self.value):
             self.context = read_context(value, self.context_type, self._live, is_own=self._is_own)
             self.value = value
-
-    def copy(self) -> "BorrowedContext":
-        """Return a record of the same object, whose `value` and `context` change by themselves."""
-        return copy(self)
 
     def changes(self, wrapper: RunContextWrapper[Any]) -> tuple[Change, ...]:
         """Return the callables' changes to the context, including a replacement.

@@ -8,6 +8,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Generator, Hashable
 from contextlib import contextmanager
+from copy import copy
 from typing import Any, Final
 
 from outlast.agents.context.codec import BorrowedContext
@@ -85,7 +86,7 @@ class Borrower:
         """Go on with an object that the call has set as its context; other calls keep theirs."""
         if self._share.calls > 1:
             self._share.calls -= 1
-            self._share = _Share(self._share.reply, self._share.borrowed.copy(), self._share.orders)
+            self._share = _Share(self._share.reply, copy(self._share.borrowed), self._share.orders)
             self._share.calls = 1
         self._share.borrowed.context = context
 

@@ -146,7 +146,7 @@ class MCPServer(ABC):
     idempotency_meta_key: ClassVar[str | None] = None
     required: bool = False
     seen_tools: Sequence[Any] = ()
-    _approval: ServerApproval = False
+    approval: ServerApproval = False
     _failure_error_function: ToolErrorFunction | Unset | None = UNSET
 
     def __init__(
@@ -170,7 +170,7 @@ class MCPServer(ABC):
         """
         self.required = required
         self.use_structured_content = use_structured_content
-        self._approval = server_approval(require_approval)
+        self.approval = server_approval(require_approval)
         self._failure_error_function = failure_error_function
         self.tool_meta_resolver = tool_meta_resolver
         self.custom_data_extractor = custom_data_extractor
@@ -259,11 +259,6 @@ class MCPServer(ABC):
     def tool_retry(self) -> ToolRetry:
         """The retry policy of calls. Those that the server refuses are not retried."""
         return DEFAULT_RETRY
-
-    @property
-    def approval(self) -> ServerApproval:
-        """Which tools need an approval, from `require_approval`."""
-        return self._approval
 
     def failure_error_function(self, otherwise: ToolErrorFunction | None) -> Any:
         """Return the function that makes the model's output of failed calls.
