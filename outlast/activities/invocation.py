@@ -11,7 +11,7 @@ from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.agent_tools.agent_tool import AgentTool
 from outlast.agents.approvals.policy import ApprovalPolicy, NeedsApproval, policy_of
-from outlast.agents.approvals.policy_file import PointKind
+from outlast.agents.approvals.policy_file import ApprovalPoint, PointKind
 from outlast.agents.config.settings import AS_ITEMS, ERROR_HANDLERS, HOOKS
 from outlast.agents.context.codec import BorrowedContext, context_type_of
 from outlast.agents.context.wrapper import NamedAgent, RunContextWrapper
@@ -139,7 +139,8 @@ class Invocation:
         file = self.worker.approvals
         if file is not None:
             owner = self.worker.registry.name_of(agent or self.agent)
-            setting = file.needs_approval(kind, owner, name, setting, effect)
+            point = ApprovalPoint(kind=kind, agent=owner, name=name, setting=setting, effect=effect)
+            setting = file.needs_approval(point)
         return policy_of(setting)
 
     @property

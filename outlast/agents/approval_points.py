@@ -31,10 +31,7 @@ def unproven_policies(registry: Registry, file: ApprovalFile | None) -> list[str
     """Return the tools, handoffs and answers whose policy needs proof of who decides, in words."""
     found: list[str] = []
     for one in approval_points(registry).points:
-        setting = one.setting
-        if file is not None:
-            setting = file.needs_approval(one.kind, one.agent, one.name, setting, one.effect)
-        policy = policy_of(setting)
+        policy = policy_of(one.setting if file is None else file.needs_approval(one))
         parts = () if policy is None else (policy, *policy.tiers)
         if any(not part.allows_unverified(one.effect) for part in parts):
             what = f"the {one.kind} {one.name!r}" if one.name else "answers"

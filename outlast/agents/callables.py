@@ -118,17 +118,9 @@ def list_of(kinds: type | tuple[type, ...], fix: str | Callable[[object], str]) 
 
 
 _MODEL_ARGUMENTS = (
-    "system_instructions",
-    "input",
-    "model_settings",
-    "tools",
-    "output_schema",
-    "handoffs",
-    "tracing",
-    "previous_response_id",
-    "conversation_id",
-    "prompt",
-)
+    "system_instructions", "input", "model_settings", "tools", "output_schema", "handoffs",
+    "tracing", "previous_response_id", "conversation_id", "prompt",
+)  # fmt: skip
 """The SDK's arguments of a model call, in the SDK's order."""
 
 

@@ -102,12 +102,8 @@ class Situation:
     def policies_in_force(self) -> Iterator[tuple[ApprovalPoint, ApprovalPolicy]]:
         """Yield what needs approval, with the policy that the code and the operators make."""
         for point in self.points:
-            setting = point.setting
-            if self.policies is not None:
-                setting = self.policies.needs_approval(
-                    point.kind, point.agent, point.name, setting, point.effect
-                )
-            policy = policy_of(setting)
+            file = self.policies
+            policy = policy_of(point.setting if file is None else file.needs_approval(point))
             if policy is not None:
                 yield point, policy
 
@@ -288,9 +284,7 @@ def _loosening_tables(situation: Situation) -> Iterator[Weakness]:
         return
     found: dict[tuple[str, str], None] = {}
     for point in situation.points:
-        for change in file.changes(
-            point.kind, point.agent, point.name, point.setting, point.effect
-        ):
+        for change in file.changes(point):
             for text in change.loosened.values():
                 found[change.table.title, f"{point.title}: {text}"] = None
     for title, text in found:

@@ -23,17 +23,9 @@ CANNOT_CONFINE: Final = 125
 """The exit code where the restrictions cannot be set; the program is not started."""
 
 SYSTEM_FOLDERS: Final = (
-    "/bin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/usr/bin",
-    "/usr/lib",
-    "/usr/lib32",
-    "/usr/lib64",
-    "/usr/libexec",
-    "/usr/share",
-)
+    "/bin", "/lib", "/lib32", "/lib64", "/usr/bin", "/usr/lib", "/usr/lib32", "/usr/lib64",
+    "/usr/libexec", "/usr/share",
+)  # fmt: skip
 """Folders with programs, libraries and their data, which are readable."""
 
 _LIBRARIES: Final = tuple(one for one in SYSTEM_FOLDERS if "lib" in one)

@@ -18,17 +18,10 @@ from outlast.ports.model import ModelError
 _LONGEST_QUOTE = 600
 """The longest quotation of a provider's error text, in characters."""
 
-_RETRYABLE = frozenset(
-    {
-        "rate_limited",
-        "overloaded",
-        "unreachable",
-        "timeout",
-        "server_error",
-        "bad_response",
-        "conversation_locked",
-    }
-)
+_RETRYABLE = frozenset({
+    "rate_limited", "overloaded", "unreachable", "timeout", "server_error", "bad_response",
+    "conversation_locked",
+})  # fmt: skip
 
 _BY_STATUS: Mapping[int, str] = {
     401: "unauthorized",

@@ -11,6 +11,7 @@ or false. Values of different types cannot be compared, and a missing argument h
 condition then fails, and a call whose condition fails needs approval.
 """
 
+import operator
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -37,12 +38,12 @@ Scalar: TypeAlias = str | int | float | bool
 Kind: TypeAlias = Literal["number", "text", "name", "operator", "bracket", "end"]
 
 _COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
-    "<": lambda one, other: one < other,
-    "<=": lambda one, other: one <= other,
-    ">": lambda one, other: one > other,
-    ">=": lambda one, other: one >= other,
-    "==": lambda one, other: one == other,
-    "!=": lambda one, other: one != other,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
 }
 
 

@@ -46,7 +46,7 @@ from outlast.agents.approvals.policy import (
 from outlast.agents.approvals.toml_places import KeyPath, TomlPlaces
 from outlast.agents.durations import parse_duration
 from outlast.agents.errors import UserError
-from outlast.loop.approvals import DecisionType
+from outlast.loop.approvals import ALL_DECISIONS, DecisionType
 from outlast.loop.values import JsonObject
 
 ENVIRONMENT_VARIABLE: Final = "OUTLAST_APPROVALS"
@@ -77,7 +77,7 @@ class ApprovalPoint:
     kind: PointKind
     agent: str
     name: str = ""
-    decisions: tuple[DecisionType, ...]
+    decisions: tuple[DecisionType, ...] = ALL_DECISIONS
     schema: JsonObject | None = None
     problem: str = ""
     setting: NeedsApproval = False
@@ -222,38 +222,24 @@ class ApprovalFile:
         keys: list[Key] = [(kind, "", name), (kind, agent, name)]
         return tuple(self.entries[key] for key in keys if key in self.entries)
 
-    def needs_approval(
-        self,
-        kind: PointKind,
-        agent: str,
-        name: str,
-        otherwise: NeedsApproval,
-        effect: str | None = None,
-    ) -> NeedsApproval:
+    def needs_approval(self, point: ApprovalPoint) -> NeedsApproval:
         """Return the setting that holds: the code's with what the tables change.
 
         What a table loosens without `loosens = true` stays as it is, and the reason of the policy
         says so: a worker that knows the tool at its start has refused the file.
         """
-        changes = self.changes(kind, agent, name, otherwise, effect)
+        changes, setting = self.changes(point), point.setting
         if changes:
             return changes[-1].policy or False
-        return self._with_people(otherwise) if isinstance(otherwise, ApprovalPolicy) else otherwise
+        return self._with_people(setting) if isinstance(setting, ApprovalPolicy) else setting
 
-    def changes(
-        self,
-        kind: PointKind,
-        agent: str,
-        name: str,
-        otherwise: NeedsApproval,
-        effect: str | None = None,
-    ) -> tuple[Change, ...]:
+    def changes(self, point: ApprovalPoint) -> tuple[Change, ...]:
         """Return what each table changes, in order; see `needs_approval`."""
-        asks = otherwise is not False
-        policy = self._with_people(policy_of(otherwise) or DEFAULT_POLICY)
+        asks = point.setting is not False
+        policy = self._with_people(policy_of(point.setting) or DEFAULT_POLICY)
         changes: list[Change] = []
-        for table in self.tables(kind, agent, name):
-            change = self._change(table, policy, effect, asks=asks)
+        for table in self.tables(point.kind, point.agent, point.name):
+            change = self._change(table, policy, point.effect, asks=asks)
             changes.append(change)
             asks, policy = change.policy is not None, change.policy or policy
         return tuple(changes)
@@ -604,7 +590,7 @@ def _compare(
         names = [one.name for one in known.points if one.kind == kind and agent in {"", one.agent}]
         reader.add(where, _missing(kind, name, names))
     for point in meant:
-        changes = file.changes(kind, point.agent, name, point.setting, point.effect)
+        changes = file.changes(point)
         change = next(one for one in changes if one.table is entry)
         _compare_with_point(change, point, reader)
         yield from (f"{field}: {text}" for field, text in change.loosened.items())

@@ -187,40 +187,37 @@ def _history(result: HandoffInputData, handoff: str) -> list[tuple[object, JsonO
     history = cast("object", result.input_history)
     if isinstance(history, str):
         return [(history, {"role": "user", "content": history})]
-    if not isinstance(history, list | tuple):
-        raise UserError(
-            f"The input filter of the handoff {handoff!r} returned {type(history).__name__} as "
-            "input_history. Return a string or a tuple of input items."
-        )
-    entries: list[tuple[object, JsonObject]] = []
-    for entry in cast("Sequence[object]", history):
+    listed = _listed(history, "input_history", handoff, "a string or a tuple of input items")
+    for entry in listed:
         if not isinstance(entry, dict):
             raise UserError(
                 f"The input filter of the handoff {handoff!r} put {type(entry).__name__} into "
                 "input_history, which holds input items (dicts). Use item.to_input_item() for a "
                 "run item."
             )
-        entries.append((cast("object", entry), cast("JsonObject", entry)))
-    return entries
+    return [(entry, cast("JsonObject", entry)) for entry in listed]
 
 
 def _items(items: object, field: str, handoff: str) -> list[tuple[object, JsonObject]]:
-    if not isinstance(items, list | tuple):
-        raise UserError(
-            f"The input filter of the handoff {handoff!r} returned {type(items).__name__} as "
-            f"{field}. Return a tuple of run items."
-        )
-    entries: list[tuple[object, JsonObject]] = []
-    for entry in cast("Sequence[object]", items):
+    listed = _listed(items, field, handoff, "a tuple of run items")
+    for entry in listed:
         if not isinstance(entry, RunItemBase):
             raise UserError(
                 f"The input filter of the handoff {handoff!r} put {type(entry).__name__} into "
                 f"{field}, which holds run items, such as MessageOutputItem. Put input items "
                 "(dicts) into input_history."
             )
-        if not isinstance(entry, ToolApprovalItem):
-            entries.append((entry, raw_of(entry)))
-    return entries
+    items = cast("Sequence[RunItemBase]", listed)
+    return [(item, raw_of(item)) for item in items if not isinstance(item, ToolApprovalItem)]
+
+
+def _listed(value: object, field: str, handoff: str, expected: str) -> Sequence[object]:
+    if not isinstance(value, list | tuple):
+        raise UserError(
+            f"The input filter of the handoff {handoff!r} returned {type(value).__name__} as "
+            f"{field}. Return {expected}."
+        )
+    return cast("Sequence[object]", value)
 
 
 def _key(raw: JsonObject, *, allow_nan: bool = True) -> str:

@@ -19,24 +19,11 @@ KIND = "openai_conversation"
 
 _PATH = "/conversations"
 
-_WITH_ID = frozenset(
-    {
-        "code_interpreter_call",
-        "computer_call",
-        "file_search_call",
-        "image_generation_call",
-        "item_reference",
-        "local_shell_call",
-        "local_shell_call_output",
-        "mcp_approval_request",
-        "mcp_call",
-        "mcp_list_tools",
-        "program",
-        "program_output",
-        "reasoning",
-        "web_search_call",
-    }
-)
+_WITH_ID = frozenset({
+    "code_interpreter_call", "computer_call", "file_search_call", "image_generation_call",
+    "item_reference", "local_shell_call", "local_shell_call_output", "mcp_approval_request",
+    "mcp_call", "mcp_list_tools", "program", "program_output", "reasoning", "web_search_call",
+})  # fmt: skip
 """Types of items that the API requires an id of; other items get new ids."""
 
 

@@ -26,17 +26,10 @@ _PATH = "/responses"
 
 _KIND_NAMES = frozenset({"computer", "computer_use", "computer_use_preview"})
 
-_HOSTED_KINDS = frozenset(
-    {
-        "file_search",
-        "web_search_preview",
-        "computer_use_preview",
-        "image_generation",
-        "code_interpreter",
-        "mcp",
-        "programmatic_tool_calling",
-    }
-)
+_HOSTED_KINDS = frozenset({
+    "file_search", "web_search_preview", "computer_use_preview", "image_generation",
+    "code_interpreter", "mcp", "programmatic_tool_calling",
+})  # fmt: skip
 """Tool types that the API accepts as a tool choice, whatever the type in the tool's entry."""
 
 _LOGPROBS = "message.output_text.logprobs"

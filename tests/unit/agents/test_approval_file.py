@@ -11,8 +11,13 @@ from outlast.agents.agent import Agent
 from outlast.agents.approval_points import approval_points
 from outlast.agents.approvals.conditions import Condition
 from outlast.agents.approvals.loosening import _COMPARED
-from outlast.agents.approvals.policy import ApprovalPolicy, Audience, Escalation
-from outlast.agents.approvals.policy_file import LARGEST_BYTES, ApprovalFile
+from outlast.agents.approvals.policy import ApprovalPolicy, Audience, Escalation, NeedsApproval
+from outlast.agents.approvals.policy_file import (
+    LARGEST_BYTES,
+    ApprovalFile,
+    ApprovalPoint,
+    PointKind,
+)
 from outlast.agents.durations import parse_duration
 from outlast.agents.errors import UserError
 from outlast.agents.handoffs.handoff import handoff
@@ -62,11 +67,17 @@ def problem_of(text: str) -> str:
     return caught.value.message
 
 
+def at(
+    kind: PointKind, agent: str, name: str, otherwise: NeedsApproval, effect: str | None = None
+) -> ApprovalPoint:
+    return ApprovalPoint(kind=kind, agent=agent, name=name, setting=otherwise, effect=effect)
+
+
 def test_a_file_has_policies() -> None:
     file = read(FILE)
     (table,) = file.tables("tool", "Clerk", "refund")
     assert table.title == "[tool.refund]"
-    assert file.needs_approval("tool", "Clerk", "refund", False) == ApprovalPolicy(
+    assert file.needs_approval(at("tool", "Clerk", "refund", False)) == ApprovalPolicy(
         when=Condition("amount > 5000 and currency == 'EUR'"),
         reason="Large refunds need two people.",
         effect="irreversible",
@@ -84,21 +95,21 @@ def test_a_file_has_policies() -> None:
 
 def test_a_table_of_an_agent_outranks_that_of_all_agents_and_both_the_code() -> None:
     file = read(FILE.replace("approval = false", "approval = false\nloosens = true"))
-    assert file.needs_approval("tool", "Desk", "refund", otherwise=True) is False
-    policy: Any = file.needs_approval("tool", "Clerk", "refund", otherwise=False)
+    assert file.needs_approval(at("tool", "Desk", "refund", otherwise=True)) is False
+    policy: Any = file.needs_approval(at("tool", "Clerk", "refund", otherwise=False))
     assert policy.quorum == 2
-    assert file.needs_approval("tool", "Desk", "other", otherwise=True) is True
-    policy = file.needs_approval("handoff", "Any", "transfer_to_billing", otherwise=False)
+    assert file.needs_approval(at("tool", "Desk", "other", otherwise=True)) is True
+    policy = file.needs_approval(at("handoff", "Any", "transfer_to_billing", otherwise=False))
     assert policy.audience == Audience(groups=["leads"])
-    policy = file.needs_approval("answer", "Press", "", otherwise=False)
+    policy = file.needs_approval(at("answer", "Press", "", otherwise=False))
     assert policy.name == "published"
-    policy = file.needs_approval("answer", "Desk", "", otherwise=False)
+    policy = file.needs_approval(at("answer", "Desk", "", otherwise=False))
     assert (policy.quorum, policy.name) == (2, "agent.Desk.answer")
-    assert file.needs_approval("answer", "Clerk", "", otherwise=False) is False
+    assert file.needs_approval(at("answer", "Clerk", "", otherwise=False)) is False
 
 
 def test_a_table_without_keys_is_the_default_policy() -> None:
-    policy = read("[tool.a]").needs_approval("tool", "A", "a", otherwise=False)
+    policy = read("[tool.a]").needs_approval(at("tool", "A", "a", otherwise=False))
     assert policy == ApprovalPolicy(name="tool.a")
     assert read('[tool."crm.delete"]\nquorum = 2').tables("tool", "A", "crm.delete")
     assert read("").entries == {}
@@ -282,7 +293,7 @@ TWO = ApprovalPolicy(
 
 
 def over(text: str, before: Any = TWO, effect: str | None = None) -> Any:
-    return read(text).needs_approval("tool", "A", "two", before, effect)
+    return read(text).needs_approval(at("tool", "A", "two", before, effect))
 
 
 def test_a_table_changes_only_the_keys_that_it_names() -> None:
@@ -362,7 +373,7 @@ def test_what_a_table_loosens_needs_to_be_said(keys: str, words: str) -> None:
         before = replace(before, allow=None, response_schema={"type": "string"})
     names = [line.split(" ")[0] for line in keys.splitlines()]
     text = f"[tool.two]\n{keys}\n"
-    (change,) = read(text).changes("tool", "A", "two", before, "irreversible")
+    (change,) = read(text).changes(at("tool", "A", "two", before, "irreversible"))
     assert any(words in one for one in change.loosened.values())
     assert {*change.loosened} <= {*names}
     kept = over(text, before, "irreversible")
@@ -387,10 +398,11 @@ def test_what_a_table_loosens_needs_to_be_said(keys: str, words: str) -> None:
     ],
 )
 def test_a_table_that_tightens_needs_no_permission(keys: str) -> None:
-    (change,) = read(f"[tool.two]\n{keys}").changes("tool", "A", "two", TWO)
+    (change,) = read(f"[tool.two]\n{keys}").changes(at("tool", "A", "two", TWO))
     assert (change.loosened, change.problem) == ({}, "")
     assert (
-        read(f"[tool.two]\n{keys}").changes("tool", "A", "two", otherwise=False)[0].loosened == {}
+        read(f"[tool.two]\n{keys}").changes(at("tool", "A", "two", otherwise=False))[0].loosened
+        == {}
     )
 
 
@@ -398,10 +410,10 @@ def test_an_earlier_escalation_and_an_earlier_approval_by_time_are_looser() -> N
     hour = timedelta(hours=1)
     before = replace(TWO, escalate=[Escalation(after=2 * hour, to="leads")])
     text = "[tool.two]\nescalate = [{ after = '1h', to = 'leads' }]"
-    (change,) = read(text).changes("tool", "A", "two", before)
+    (change,) = read(text).changes(at("tool", "A", "two", before))
     assert change.loosened == {"escalate": "the group leads may decide after 1:00:00"}
     before = replace(TWO, expires_in=2 * hour, on_expiry="approve", unverified="allow")
-    (change,) = read("[tool.two]\nexpires_in = '1h'").changes("tool", "A", "two", before)
+    (change,) = read("[tool.two]\nexpires_in = '1h'").changes(at("tool", "A", "two", before))
     assert change.loosened == {"expires_in": "calls run after 1:00:00 instead of 2:00:00"}
 
 
@@ -505,7 +517,7 @@ BILLING = "when = 'amount > 1000'\naudience = 'billing'\nquorum = 2\n"
 
 
 def change_of(text: str, before: Any) -> Any:
-    (change,) = read(text).changes("tool", "A", "two", before)
+    (change,) = read(text).changes(at("tool", "A", "two", before))
     return change
 
 
