@@ -128,10 +128,12 @@ async def retry(caller: Caller, run_id: options.RunId, detach: options.Detach = 
     if detach:
         return _accepted(caller, run_id, message_id, "asks its last question again.")
 
+    had_ended, answers = before.outcome is not None, len(before.answers)
+
     def is_retried(state: "LoopState") -> bool:
-        if before.outcome is not None:  # the reset has undone the failure
+        if had_ended:  # the reset has undone the failure
             return message_id in state.question.answering or _is_answered(state, message_id)
-        tries = len(state.answers) - len(before.answers)
+        tries = len(state.answers) - answers
         return tries > 0 or (tries == 0 and state.failure is None)
 
     return await _wait_for_answer(

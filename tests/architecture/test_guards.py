@@ -26,12 +26,13 @@ from tests.architecture import test_images as images
 from tests.architecture import test_printing as printing
 from tests.architecture import test_public_names as public_names
 from tests.architecture import test_reference as reference
+from tests.architecture import test_state_comparisons as state_comparisons
 from tests.architecture import test_user_types as user_types
 from tests.architecture.source import ROOT
 
 MODULES = [
     dependencies, documents, feature_table, house_rules, images, printing, public_names, reference,
-    user_types,
+    state_comparisons, user_types,
 ]  # fmt: skip
 
 Edit: TypeAlias = Callable[[Any], Any]
@@ -296,6 +297,18 @@ PLANTS = [
         reference.test_the_reference_has_every_environment_variable_of_the_package,
         REFERENCE=file("environment.md", "`OPENAI_API_KEY`"),
     ),
+    plant(
+        state_comparisons.test_two_states_of_a_run_are_compared_in_one_place,
+        **module(
+            "client/planted.py",
+            "def news(before: LoopState, after: LoopState):\n"
+            "    return after.answers[len(before.answers):]\n",
+        ),
+    ),
+    plant(
+        state_comparisons.test_every_exception_is_one,
+        COMPARERS=lambda known: {**known, "client/handle.py": "planted"},
+    ),
 ]  # fmt: skip
 
 TRIED_OTHERWISE = {
@@ -325,6 +338,10 @@ TRIED_OTHERWISE = {
         "test_a_private_import_is_found",
         "test_a_private_name_in_the_reference_is_found",
         "test_a_missing_sign_is_found",
+    ],
+    state_comparisons: [
+        "test_each_way_to_compare_states_is_found",
+        "test_what_compares_no_states_is_not_found",
     ],
     user_types: ["test_a_program_with_types_passes_strictly_and_its_mistakes_do_not"],
 }

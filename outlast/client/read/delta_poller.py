@@ -107,10 +107,10 @@ class DeltaPoller:
 
     def note(self, step: Progress) -> list[RawEvent]:
         """Note the history's next step; return the events to yield before it."""
-        before, self.state = self.state, step.state
+        self.state = step.state
         if not self.waits_for(self.state):
             self._call_pending.clear()
-        elif not self.waits_for(before):
+        elif not self._call_pending.is_set():
             self._quiet_since, self._next_seconds = None, 0.0
             self._call_pending.set()
         match step.event:
