@@ -102,13 +102,12 @@ async def send(
         message_id = (await handle.send(text, stream=stream)).id
     if detach:
         return _accepted(caller, run_id, message_id, f"has received the message {message_id}.")
-    return await _wait_for_answer(
-        caller,
-        connection,
-        handle,
-        lambda state: _stands_still(state) or _is_answered(state, message_id),
-        since=lambda state: has_message(state, message_id),
-    )
+
+    def has_arrived(state: "LoopState") -> bool:
+        return has_message(state, message_id)
+
+    until = _until_answered(message_id)
+    return await _wait_for_answer(caller, connection, handle, until, has_arrived)
 
 
 @on_server
@@ -136,13 +135,8 @@ async def retry(caller: Caller, run_id: options.RunId, detach: options.Detach = 
         tries = len(state.answers) - answers
         return tries > 0 or (tries == 0 and state.failure is None)
 
-    return await _wait_for_answer(
-        caller,
-        connection,
-        handle,
-        lambda state: _stands_still(state) or _is_answered(state, message_id),
-        since=is_retried,
-    )
+    until = _until_answered(message_id)
+    return await _wait_for_answer(caller, connection, handle, until, is_retried)
 
 
 def _accepted(caller: Caller, run_id: str, message_id: str, sentence: str) -> ExitCode:
@@ -154,8 +148,13 @@ def _is_answered(state: "LoopState", message_id: str) -> bool:
     return any(message_id in answer.to for answer in state.answers)
 
 
-def _stands_still(state: "LoopState") -> bool:
-    return state.phase == "closed" or state.status in {"waiting", "held"}
+def _until_answered(message_id: str) -> "Callable[[LoopState], bool]":
+    """Return whether a message is answered, or the run waits for a person or is closed."""
+    return lambda state: (
+        state.phase == "closed"
+        or state.status in {"waiting", "held"}
+        or _is_answered(state, message_id)
+    )
 
 
 async def _wait_for_answer(

@@ -23,6 +23,7 @@ from temporalio.client import Client
 from outlast.agents.errors import IdentityRefused, UserError
 from outlast.contract import identity
 from outlast.contract.identity import Record
+from outlast.loop.actions import fields_of
 from outlast.loop.approvals import Decision, Person
 from outlast.proofs import ServerLineage, identity_keys
 
@@ -76,14 +77,7 @@ def person(
 
 def decided_by(decision: Decision, who: Person) -> Decision:
     """Return a decision as that of a person, without earlier claims about its sender."""
-    return replace(
-        decision,
-        by=who.subject,
-        display=who.display,
-        groups=who.groups,
-        method=who.method,
-        proof=None,
-    )
+    return replace(decision, **fields_of(replace(who, proof=None)))
 
 
 # --- The operating system ------------------------------------------------------------------------

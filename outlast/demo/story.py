@@ -290,11 +290,8 @@ class Story:
             raise DemoFailed(f"The proof fails: {'; '.join(deviations)}.")
 
     def _findings(self, proof: Proof) -> list[str]:
-        message_ids, calls, workers = (
-            len(proof.message_ids),
-            len(proof.calls),
-            ", ".join(proof.workers),
-        )
+        message_ids, calls = len(proof.message_ids), len(proof.calls)
+        workers = ", ".join(proof.workers)
         size_kb = proof.size_bytes / 1000
         done = sum(deed.applied == 1 for deed in proof.deeds)
         return [

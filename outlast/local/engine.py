@@ -246,15 +246,11 @@ class LocalEngine:
         if was_own and await self._has_runs(local_worker):
             return
         async with self._serving:
-            is_running = (
-                self._local_workers.get(local_worker.queue) is local_worker
-            )  # or it has stopped
-            used = (
-                local_worker.users
-                or local_worker in self._idle
-                or local_worker.is_own is not was_own
-            )
-            if used or not is_running:
+            if self._local_workers.get(local_worker.queue) is not local_worker:
+                return  # it has stopped
+            if local_worker.users or local_worker in self._idle:
+                return
+            if local_worker.is_own is not was_own:
                 return
             del self._local_workers[local_worker.queue]
             for name in [name for name, one in self._own.items() if one is local_worker]:
@@ -288,10 +284,8 @@ class LocalEngine:
         try:
             if self._stopping:
                 await asyncio.wait(self._stopping)
-            for local_worker in self._local_workers.values():
-                await local_worker.stop(
-                    for_good=local_worker.is_own and not self._program.is_script
-                )
+            for one in self._local_workers.values():
+                await one.stop(for_good=one.is_own and not self._program.is_script)
         finally:
             if self._server is not None and keep_server and not self._server.joined:
                 self._server.keep()

@@ -630,11 +630,11 @@ class Line:
         if self._connected.is_set():
             await self._model.send_event(event)
 
-    async def decide(self, decision: Decision, call_id: str) -> None:
-        """Decide about a call, if it waits for a person."""
+    async def decide(self, call_id: str, **fields: Any) -> None:
+        """Send a person's decision about a call that waits for it."""
         for request in (await self._run.state()).pending_approvals:
             if request.call_id == call_id and request.kind != "worker":
-                await self._run.decide(replace(decision, request_id=request.id))
+                await self._run.decide(Decision(request_id=request.id, channel="line", **fields))
                 return
 
     async def update_agent(self, agent: RealtimeAgent[Any]) -> None:

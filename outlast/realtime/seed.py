@@ -9,13 +9,12 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import cast
 
-from pydantic import TypeAdapter
-
 from outlast.agents.json_values import as_object, as_objects
 from outlast.loop.items import Item, text_of
 from outlast.loop.values import Json, JsonObject
+from outlast.realtime.openai.messages import message_item, started_call
 from outlast.realtime.port.item_ids import output_item_id, transcript_item_id
-from outlast.realtime.port.items import RealtimeItem, RealtimeMessageItem, RealtimeToolCallItem
+from outlast.realtime.port.items import RealtimeItem, RealtimeToolCallItem
 
 
 def session_items(run_id: str, items: Sequence[Item], start: int = 0) -> list[JsonObject]:
@@ -41,19 +40,15 @@ def session_item(raw: JsonObject, item_id: str) -> JsonObject | None:
     """Return a Responses item as an item of a realtime session, or None if it has no such form."""
     match raw.get("type", "message"):
         case "function_call":
-            return {
-                "id": item_id,
-                "type": "function_call",
-                "call_id": raw.get("call_id"),
-                "name": raw.get("name"),
-                "arguments": raw.get("arguments"),
-            }
+            names = ("type", "call_id", "name", "arguments")
+            return {"id": item_id, **{name: raw.get(name) for name in names}}
         case "function_call_output":
+            output = output_text(raw.get("output"))
             return {
                 "id": item_id,
-                "type": "function_call_output",
+                "type": raw["type"],
                 "call_id": raw.get("call_id"),
-                "output": output_text(raw.get("output")),
+                "output": output,
             }
         case "message":
             content = _content(raw)
@@ -110,22 +105,9 @@ def history_of(run_id: str, items: Iterable[Item]) -> tuple[RealtimeItem, ...]:
 
 
 def _history_item(raw: JsonObject, item_id: str) -> RealtimeItem | None:
-    if raw.get("type") == "function_call":
-        return RealtimeToolCallItem(
-            item_id=item_id,
-            call_id=str(raw.get("call_id")),
-            status="in_progress",
-            arguments=str(raw.get("arguments", "")),
-            name=str(raw.get("name")),
-        )
-    message = session_item(raw, item_id) if raw.get("type", "message") == "message" else None
-    if message is None:
+    item = session_item(raw, item_id)
+    if item is None:
         return None
-    is_answer = message["role"] == "assistant"
-    content = [part | ({"type": "text"} if is_answer else {}) for part in message["content"]]
-    status = {"status": "completed"} if is_answer else {}
-    fields = {"item_id": item_id, "role": message["role"], "content": content}
-    return _MESSAGE.validate_python(fields | status)
-
-
-_MESSAGE: TypeAdapter[RealtimeMessageItem] = TypeAdapter(RealtimeMessageItem)
+    if item["type"] == "function_call":
+        return started_call(item)[0]
+    return message_item(item, status="completed")

@@ -10,7 +10,6 @@ from outlast.agents.errors import ModelCallFailed, UserError
 from outlast.agents.guardrails.guardrail import OutputGuardrail
 from outlast.agents.json_values import as_object, as_text
 from outlast.agents.usage import Usage
-from outlast.loop.approvals import Decision
 from outlast.loop.state import LoopState
 from outlast.loop.values import Failure
 from outlast.ports.model import ModelError
@@ -264,8 +263,7 @@ class RealtimeSession(RealtimeModelListener):
         Raises:
             UserError: the session is not open.
         """
-        decision = Decision(request_id="", type="approve", channel="line", remember=always)
-        await self._open().decide(decision, call_id)
+        await self._open().decide(call_id, type="approve", remember=always)
 
     async def reject_tool_call(
         self, call_id: str, *, always: bool = False, rejection_message: str | None = None
@@ -280,14 +278,8 @@ class RealtimeSession(RealtimeModelListener):
         Raises:
             UserError: the session is not open.
         """
-        decision = Decision(
-            request_id="",
-            type="reject",
-            message=rejection_message,
-            channel="line",
-            remember=always,
-        )
-        await self._open().decide(decision, call_id)
+        line = self._open()
+        await line.decide(call_id, type="reject", message=rejection_message, remember=always)
 
     def _open(self) -> Line:
         if self._line is None or self._ended:

@@ -156,17 +156,8 @@ def decision_of(request: RequestOrId, kind: VoteType, **fields: Any) -> Decision
     seen = seen_request(request)
     if seen is not None and fields.get("args_digest") is None:
         fields["args_digest"], fields["seen"] = seen.args_digest, seen.seen
-    fields.setdefault("channel", "client")
-    return Decision(
-        request_id=id_of(request),
-        type=kind,
-        by=person.subject or None,
-        display=person.display,
-        groups=person.groups,
-        method=person.method,
-        proof=person.proof,
-        **fields,
-    )
+    sent = {"channel": "client", **fields_of(person), "by": person.subject or None, **fields}
+    return Decision(request_id=id_of(request), type=kind, **sent)
 
 
 def seen_request(request: RequestOrId) -> ApprovalRequest | None:

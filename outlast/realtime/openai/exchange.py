@@ -195,17 +195,10 @@ class Exchange:
     async def _receive_audio(self, event: Any) -> None:
         if event.response_id in self.playback.silenced:
             return
-        data = b64decode(event.delta)
+        data, audio = b64decode(event.delta), (event.item_id, event.content_index)
         self._current_item = event.item_id
-        self.playback.receive((event.item_id, event.content_index), data, event.response_id)
-        await self.emit(
-            events.RealtimeModelAudioEvent(
-                data=data,
-                response_id=event.response_id,
-                item_id=event.item_id,
-                content_index=event.content_index,
-            )
-        )
+        self.playback.receive(audio, data, event.response_id)
+        await self.emit(events.RealtimeModelAudioEvent(data, event.response_id, *audio))
 
     async def _retrieve_current(self) -> None:
         """Request the message of the last audio: its transcript may have changed."""
