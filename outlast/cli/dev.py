@@ -73,7 +73,7 @@ def dev(
     home = None if in_memory else data_dir or default_data_dir()
 
     async def serve() -> None:
-        stop = stop_requested(forced=True)
+        stop = stop_requested()
         server = _server(home, port, ui_port)
         async with terminal.waiting(terminal.err(), "starting a Temporal server"):
             await server.start()

@@ -15,7 +15,7 @@ from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server
 from outlast.cli.decide import ApprovalId, find_requests
 from outlast.cli.durations import now_ms, rough
-from outlast.cli.list_runs import READ_SECONDS, read_each
+from outlast.cli.list_runs import READ_SECONDS
 from outlast.contract.wording import request_line
 from outlast.loop.values import JsonObject
 from outlast.rendering import command, counted, excerpt, joined, named
@@ -305,6 +305,8 @@ def _sorted_rows(found: "Iterable[_Listed]") -> list[InboxRow]:
 
 
 async def _list(box: "Inbox", wanted: _Wanted, limit: int, *, as_json: bool) -> None:
+    from outlast.client.read.in_turn import read_each
+
     async with terminal.waiting(terminal.err(), "reading the inbox"):
         entries = await box.urgent(**wanted.criteria, held=True, limit=limit)
         found = await read_each(entries, lambda entry: _read(entry, wanted))

@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -17,18 +17,10 @@ from outlast.loop.values import JsonObject
 from outlast.visibility.queries import equals, search_error
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
-
     from temporalio.client import Client, WorkflowExecution
     from temporalio.common import SearchAttributePair
 
     from outlast.loop.state import LoopState
-
-ListedT = TypeVar("ListedT")
-FoundT = TypeVar("FoundT")
-
-READ_AT_ONCE = 8
-"""How many runs are read at a time."""
 
 TOKENS_UP_TO = 50
 """The longest list whose tokens are read unasked: each run's history is read for them."""
@@ -245,25 +237,13 @@ async def find_runs(client: "Client", criteria: Filter, *, limit: int) -> list[R
 
 async def with_tokens(client: "Client", rows: list[Row]) -> list[Row]:
     """Return the rows with the tokens of their runs, read from the histories."""
+    from outlast.client.read.in_turn import read_each
 
     async def read(row: Row) -> Row:
         state = await state_of(client, row.run_id, row.execution_id)
         return row if state is None else replace(row, tokens=state.usage.total_tokens)
 
     return await read_each(rows, read)
-
-
-async def read_each(
-    listed: "Iterable[ListedT]", read: "Callable[[ListedT], Awaitable[FoundT]]"
-) -> "list[FoundT]":
-    """Read the run of each thing that is listed, a few at a time."""
-    turn = asyncio.Semaphore(READ_AT_ONCE)
-
-    async def read_in_turn(one: ListedT) -> FoundT:
-        async with turn:
-            return await read(one)
-
-    return await asyncio.gather(*map(read_in_turn, listed))
 
 
 async def state_of(client: "Client", run_id: str, execution_id: str) -> "LoopState | None":

@@ -10,13 +10,10 @@ from contextlib import suppress
 from datetime import timedelta
 
 
-def stop_requested(
-    *, forced: bool = False, before_exit: Callable[[], None] | None = None
-) -> asyncio.Event:
-    """Return an event that SIGINT and SIGTERM set.
+def stop_requested(before_exit: Callable[[], None] | None = None) -> asyncio.Event:
+    """Return an event that SIGINT and SIGTERM set; a second signal ends the process immediately.
 
     Args:
-        forced: a second signal ends the process immediately.
         before_exit: called first when a second signal ends the process.
     """
     stop = asyncio.Event()
@@ -25,7 +22,7 @@ def stop_requested(
     def on_signal(number: int) -> None:
         nonlocal first
         # Not `stop.is_set()`: the first signal may arrive after the end of the input.
-        if forced and not first:
+        if not first:
             if before_exit is not None:
                 before_exit()
             # `sys.exit` would wait for the threads of users' tools.

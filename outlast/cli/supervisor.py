@@ -67,7 +67,7 @@ class _Supervisor:
 
         If the first worker, which starts alone, cannot start, its exit code is returned.
         """
-        self._stop = stop_requested(forced=True, before_exit=self._kill)
+        self._stop = stop_requested(before_exit=self._kill)
         retiring = asyncio.create_task(self._retire_when_stopped())
         try:
             first = await self._start(0)

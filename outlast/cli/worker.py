@@ -105,7 +105,7 @@ def worker(
         from outlast.sessions.described import allow_place
 
         _log_core_through_python()
-        stop = stop_requested(forced=True)
+        stop = stop_requested()
         end = EndOfInput(stop, within=_GRACE + _AFTER_GRACE) if until_eof else None
         config = load_config(target, app_dir)
         if task_queue is not None:

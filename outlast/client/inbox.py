@@ -21,6 +21,7 @@ from temporalio.service import RPCError
 from outlast.agents.errors import AgentsException, UserError
 from outlast.client.handle import RunHandle
 from outlast.client.people.actions import By, DecisionReceipt, person_of
+from outlast.client.read.in_turn import read_each
 from outlast.client.transport.outages import patience_of, retry_during_outage
 from outlast.contract import names
 from outlast.contract.searchability import searchable
@@ -32,9 +33,6 @@ from outlast.visibility.queries import equals, is_any_of, search_error
 PAGE: Final = 100
 LARGEST_PAGE: Final = 1_000
 """Servers answer with at most this many runs at a time."""
-
-AT_ONCE: Final = 8
-"""How many runs are read or decided at a time."""
 
 SHORTEST_POLL: Final = timedelta(seconds=0.1)  # visibility lags behind by more
 
@@ -372,19 +370,15 @@ class Inbox:
 
     async def plan_bulk(self, entries: Sequence[InboxEntry] | InboxPage) -> tuple[BulkStep, ...]:
         """Return the requests of several entries, in order, and which may be decided together."""
-        turn = asyncio.Semaphore(AT_ONCE)
 
         async def read(entry: InboxEntry) -> list[BulkStep]:
-            async with turn:
-                try:
-                    found = await entry.requests()
-                except AgentsException as error:
-                    return [BulkStep(entry=entry, problem=str(error))]
-                return [
-                    BulkStep(entry=entry, request=one, problem=bulk_problem(one)) for one in found
-                ]
+            try:
+                found = await entry.requests()
+            except AgentsException as error:
+                return [BulkStep(entry=entry, problem=str(error))]
+            return [BulkStep(entry=entry, request=one, problem=bulk_problem(one)) for one in found]
 
-        steps = await asyncio.gather(*map(read, entries))
+        steps = await read_each(entries, read)
         return tuple(one for of_entry in steps for one in of_entry)
 
     async def decide_all(
@@ -401,13 +395,7 @@ class Inbox:
         to read. Outcomes are in the order of the plan.
         """
         person = person_of(by)
-        turn = asyncio.Semaphore(AT_ONCE)
-
-        async def vote(step: BulkStep) -> BulkOutcome:
-            async with turn:
-                return await _vote(step, decision, person, message)
-
-        return tuple(await asyncio.gather(*map(vote, plan)))
+        return tuple(await read_each(plan, lambda step: _vote(step, decision, person, message)))
 
     async def _fetch(
         self, query: str, limit: int, page: bytes | None
