@@ -5,7 +5,6 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from email.utils import parsedate_to_datetime
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
@@ -13,6 +12,7 @@ from urllib.parse import SplitResult, urlsplit
 import aiohttp
 
 from outlast.agents.errors import UserError
+from outlast.models.failures import retry_after
 from outlast.ports.notifier import NotifierRejected, NotifierUnavailable
 
 LONGEST_ANSWER: Final = 1_000_000
@@ -134,23 +134,10 @@ def check_status(answer: HttpAnswer, what: str) -> None:
         return
     text = f"{what} answered with status {answer.status}"
     if answer.status >= 500 or answer.status in _AGAIN:
-        raise NotifierUnavailable(text, retry_after=retry_after(answer))
+        raise NotifierUnavailable(text, retry_after=retry_after(answer.headers))
     if 300 <= answer.status < 400:
         raise NotifierRejected(f"{text}: it redirects, which is not followed. Use the new address.")
     raise NotifierRejected(text)
-
-
-def retry_after(answer: HttpAnswer) -> timedelta | None:
-    """Return how long a receiver wants to be left alone, if it says so."""
-    text = answer.headers.get("Retry-After", "").strip()
-    if text.isascii() and text.isdigit():
-        return timedelta(seconds=min(int(text[:9]), 86_400))
-    try:
-        until = parsedate_to_datetime(text)
-        sent = parsedate_to_datetime(answer.headers.get("Date", ""))
-        return max(until - sent, timedelta())
-    except (ValueError, TypeError):
-        return None
 
 
 def is_private(address: IPv4Address | IPv6Address) -> bool:

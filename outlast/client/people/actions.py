@@ -156,8 +156,9 @@ def decision_of(request: RequestOrId, kind: VoteType, **fields: Any) -> Decision
     seen = seen_request(request)
     if seen is not None and fields.get("args_digest") is None:
         fields["args_digest"], fields["seen"] = seen.args_digest, seen.seen
-    sent = {"channel": "client", **fields_of(person), "by": person.subject or None, **fields}
-    return Decision(request_id=id_of(request), type=kind, **sent)
+    fields.setdefault("channel", "client")
+    who = fields_of(person) | {"by": person.subject or None}
+    return Decision(request_id=id_of(request), type=kind, **who, **fields)
 
 
 def seen_request(request: RequestOrId) -> ApprovalRequest | None:

@@ -191,7 +191,7 @@ class SocketConnection:
 
     async def _acquire(self, call: "_Call", fits: Callable[[Socket], bool] | None) -> Socket:
         """Return a socket for a call; without `fits`, a new one."""
-        with _failures(call.target):
+        with socket_failures(call.target):
             async with asyncio.timeout_at(call.deadline):
                 return await self._pool().acquire(
                     call.route(), self.run_id, fits=fits, connect=lambda: self._connect(call)
@@ -211,7 +211,7 @@ class SocketConnection:
         # The first use imports the packages, which takes a while, too.
         responses = await asyncio.to_thread(_resource, call.client)
         connecting: Any = {"websocket_connection_options": options, "max_retries": 0}
-        with _failures(call.target):
+        with socket_failures(call.target):
             async with asyncio.timeout(_OPEN_SECONDS):
                 return await responses.connect(
                     extra_headers=call.headers, extra_query=call.query, **connecting
@@ -249,7 +249,7 @@ class _Call:
         return self.client, self.client.api_key, self.target.base_url, extra
 
     async def ask(self, socket: Socket, text: str) -> JsonObject:
-        with _failures(self.target):
+        with socket_failures(self.target):
             async with asyncio.timeout_at(self._limit()):
                 await socket.send(text)
         return await self.receive(socket)
@@ -258,7 +258,7 @@ class _Call:
         """Return the next event, also if it is an error."""
         from pydantic_core import from_json
 
-        with _failures(self.target):
+        with socket_failures(self.target):
             # Only around this event, so that the time-out never cancels the consumer's code.
             async with asyncio.timeout_at(self._limit()) as limit:
                 data = await socket.receive()
@@ -407,7 +407,7 @@ def _check_headers(headers: Mapping[str, str]) -> None:
 
 
 @contextmanager
-def _failures(target: Target) -> Generator[None]:
+def socket_failures(target: Target) -> Generator[None]:
     """Convert the exceptions of the `openai` and `websockets` packages to `ModelError`.
 
     The cause is dropped, because it may contain the request's headers and so the key.

@@ -7,8 +7,6 @@ from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import (
     ConnectionClosed,
-    InvalidHandshake,
-    InvalidMessage,
     InvalidStatus,
     InvalidURI,
     SecurityError,
@@ -17,13 +15,11 @@ from websockets.exceptions import (
 from outlast.agents.errors import UserError
 from outlast.models.failures import (
     Target,
-    bad_response,
-    connection_failure,
-    timeout_failure,
-    unread_handshake,
     unsendable_key,
 )
-from outlast.models.openai.socket_connection import redirected_handshake, refused_handshake
+from outlast.models.openai.socket_connection import (
+    socket_failures,
+)
 from outlast.ports.model import ModelError
 
 DEFAULT_URL = "wss://api.openai.com/v1/realtime"
@@ -125,27 +121,19 @@ async def open_socket(
     options: dict[str, Any] = {"max_size": MAX_SIZE, **config}
     if "handshake_timeout" in options:
         options["open_timeout"] = options.pop("handshake_timeout")
-    try:
-        return await SameOriginConnect(
-            url,
-            user_agent_header=f"outlast/{__version__}",
-            additional_headers=dict(headers),
-            **options,
-        )
-    except InvalidStatus as error:
-        raise refused_handshake(error, target) from error
-    except InvalidURI as error:
-        if isinstance(redirect := error.__context__, InvalidStatus):
-            raise redirected_handshake(redirect, target) from None
-        raise UserError(f"{target.base_url!r} is not the address of a WebSocket.") from error
-    except TimeoutError as error:
-        raise timeout_failure(target) from error
-    except OSError as error:
-        raise connection_failure(error, target) from error
-    except InvalidMessage as error:
-        raise unread_handshake(error, target) from error
-    except (InvalidHandshake, SecurityError, EOFError, ValueError) as error:
-        raise bad_response(target, f"{type(error).__name__}: {error}") from error
+    opening = SameOriginConnect(
+        url,
+        user_agent_header=f"outlast/{__version__}",
+        additional_headers=dict(headers),
+        **options,
+    )
+    with socket_failures(target):
+        try:
+            return await opening
+        except InvalidURI as error:
+            if isinstance(error.__context__, InvalidStatus):
+                raise  # a redirect to another kind of address
+            raise UserError(f"{target.base_url!r} is not the address of a WebSocket.") from error
 
 
 def closed_failure(error: ConnectionClosed, target: Target) -> ModelError:

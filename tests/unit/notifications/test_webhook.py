@@ -71,14 +71,8 @@ async def test_a_receiver_that_is_busy_gets_another_attempt(status: int) -> None
         ({}, None),
         ({"Retry-After": "soon"}, None),
         ({"Retry-After": "-3"}, None),
-        ({"Retry-After": "9" * 400}, timedelta(days=1)),
-        (
-            {
-                "Retry-After": "Wed, 21 Oct 2015 07:29:00 GMT",
-                "Date": "Wed, 21 Oct 2015 07:28:00 GMT",
-            },
-            timedelta(minutes=1),
-        ),
+        ({"Retry-After": "9" * 400}, None),
+        ({"Retry-After": "Wed, 21 Oct 2015 07:29:00 GMT"}, timedelta()),
     ],
 )
 async def test_when_to_try_again_is_read_with_care(
