@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Any, Final
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 import aiohttp
+from yarl import URL
 
 from outlast.agents.errors import UserError
 from outlast.models.failures import retry_after
@@ -67,25 +68,17 @@ class PrivateAddress(OSError):
 
 def check_url(url: object, name: str) -> str:
     """Return an HTTP address."""
-    parts = _parts(url)
-    if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname:
+    try:
+        parts = URL(url) if isinstance(url, str) else URL()
+    except ValueError:  # a port above 65,535, or half a pair of brackets
+        parts = URL()
+    if parts.scheme not in {"http", "https"} or not parts.host or parts.explicit_port == 0:
         raise UserError(
             f"{name}= must be an address such as https://example.com/hook, not {url!r}."
         )
-    if parts.username or parts.password:
+    if parts.user or parts.password:
         raise UserError(f"{name}= must not hold a user or password. Send them as a header.")
     return str(url)
-
-
-def _parts(url: object) -> SplitResult | None:
-    if not isinstance(url, str):
-        return None
-    try:
-        parts = urlsplit(url)
-        is_port = parts.port != 0
-    except ValueError:  # a port above 65,535, or half a pair of brackets
-        return None
-    return parts if is_port else None
 
 
 async def post(
