@@ -28,7 +28,7 @@ from benchmarks.model_server import question
 from benchmarks.processes import Child
 from benchmarks.surroundings import surroundings
 from benchmarks.worker import NOTE
-from outlast.agents.config.settings import ModelSettings
+from outlast.agents.config.model_settings import ModelSettings
 from outlast.loop.values import JsonObject
 from outlast.models import OpenAIProvider
 from outlast.ports.model import ModelRequest, ToolSpec
