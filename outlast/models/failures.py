@@ -113,15 +113,6 @@ def _failure(code: str, message: str, *, status: int | None = None) -> ModelErro
     return ModelError(message, code=code, retryable=code in _RETRYABLE, status=status)
 
 
-def status_failure(
-    report: object, target: Target, status: int, headers: Mapping[str, str]
-) -> ModelError:
-    """Return the failure for a response with an HTTP error status, and this JSON or text."""
-    if isinstance(report, str):
-        report = _first_event(report)
-    return reported_failure(report, target, status=status, headers=headers)
-
-
 def reported_failure(
     report: object,
     target: Target,
@@ -133,6 +124,8 @@ def reported_failure(
 
     `retry-after` and `x-should-retry` of the headers are respected.
     """
+    if isinstance(report, str):
+        report = _first_event(report)
     code = _code(report, status)
     headers = headers or {}
     retryable = code in _RETRYABLE

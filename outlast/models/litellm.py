@@ -32,6 +32,7 @@ from outlast.models.openai.connection import Reply, call_deadline, call_seconds
 from outlast.ports.model import ModelError
 
 _PREFIX = "litellm/"
+_END = object()
 
 _FIXED_FIELDS = frozenset({"model", "messages", "stream"})
 """Body fields that `extra_body` cannot move out of the arguments, because LiteLLM needs them."""
@@ -188,12 +189,9 @@ async def _next_event(
     with _failures(target):
         # Only around one event, so that the time-out never cancels the consumer's code.
         async with asyncio.timeout_at(deadline):
-            try:
-                answer = await anext(events)
-            except StopAsyncIteration:
-                return None
+            answer = await anext(events, _END)
     event = _as_json(answer)
-    if event is None:
+    if event is None and answer is not _END:
         raise bad_response(target, f"expected events of objects, got {type(answer).__name__}")
     return event
 

@@ -34,7 +34,6 @@ from outlast.models.failures import (
     reported_failure,
     request_failure,
     shared_client,
-    status_failure,
     timeout_failure,
     unsendable_key,
 )
@@ -535,17 +534,15 @@ def _direct_failure(response: HttpResponse, target: Target) -> ModelError:
         report = response.content.decode(errors="replace").strip()
     body = as_object(report)
     report = report if body is None else body.get("error", body)
-    return status_failure(report, target, response.status, response.headers)
+    headers = response.headers
+    return reported_failure(report, target, status=response.status, headers=headers)
 
 
 class _DirectStream:
     def __init__(self, response: "ClientResponse") -> None:
+        self.headers: Mapping[str, str] = response.headers
         self._response = response
         self._data = self._read()
-
-    @property
-    def headers(self) -> "Mapping[str, str]":
-        return self._response.headers
 
     async def next_event(self, target: Target, deadline: float | None) -> JsonObject | None:
         with _failures(target), _session_failures(target):
@@ -623,22 +620,18 @@ def _payload(client: "AsyncOpenAI", body: JsonObject) -> dict[str, Any]:
 
 class _ClientStream:
     def __init__(self, events: "AsyncStream[object]") -> None:
+        self.headers: Mapping[str, str] = events.response.headers
         self._events = events
-
-    @property
-    def headers(self) -> "Mapping[str, str]":
-        return self._events.response.headers
 
     async def next_event(self, target: Target, deadline: float | None) -> JsonObject | None:
         with _failures(target):
             async with asyncio.timeout_at(deadline):
                 try:
-                    event = as_object(await anext(self._events))
-                except StopAsyncIteration:
-                    return None
+                    received = await anext(self._events, _DONE)
                 except ValueError:
-                    event = None
-        if event is None:
+                    received = None
+        event = as_object(received)
+        if event is None and received is not _DONE:
             raise bad_response(target, "expected events of JSON objects")
         return event
 
@@ -692,9 +685,9 @@ def _failures(target: Target) -> Generator[None]:
     try:
         yield
     except openai.APIStatusError as error:
-        raise status_failure(
-            error.body, target, error.status_code, error.response.headers
-        ) from None
+        headers = error.response.headers
+        failure = reported_failure(error.body, target, status=error.status_code, headers=headers)
+        raise failure from None
     except openai.APITimeoutError:
         raise timeout_failure(target) from None
     except openai.APIConnectionError as error:
