@@ -136,7 +136,6 @@ class ComputerTool(LocalTool, Generic[ComputerT]):
 
     def approval_subject(self, context: RunContextWrapper[Any], arguments: str) -> list[JsonObject]:
         """Return the actions as JSON."""
-        del context
         return _actions(_fields(arguments))
 
     async def release(self) -> None:

@@ -139,7 +139,6 @@ class ConfinedShell:
             )
 
         def on_approval(context: RunContextWrapper[Any], item: ToolApprovalItem) -> dict[str, bool]:
-            del context
             action: ShellActionRequest = item.raw_item.action
             return {"approve": True} if self._are_all_of(action.commands, programs) else {}
 

@@ -224,7 +224,6 @@ class ShellTool(LocalTool):
         self, context: RunContextWrapper[Any], arguments: str
     ) -> ShellActionRequest:
         """Return the action to run."""
-        del context
         return _action_of(arguments)
 
     def _check(self, asks: bool, name: str) -> None:  # noqa: FBT001
@@ -303,7 +302,6 @@ class LocalShellTool(LocalTool):
 
     def approval_subject(self, context: RunContextWrapper[Any], arguments: str) -> JsonObject:
         """Return the action as JSON."""
-        del context
         return _action(arguments)
 
     async def _execute(self, context: ToolContext[Any], arguments: str) -> str:

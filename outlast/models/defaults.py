@@ -81,7 +81,6 @@ def set_default_openai_key(key: str, use_for_tracing: bool = True) -> None:  # n
         use_for_tracing: has no effect: traces go to the processors that the program adds, and to
             no provider.
     """
-    del use_for_tracing
     defaults.api_key = key
 
 
@@ -90,7 +89,6 @@ def set_default_openai_client(client: "AsyncOpenAI", use_for_tracing: bool = Tru
 
     `use_for_tracing` has no effect, as for `set_default_openai_key`.
     """
-    del use_for_tracing
     defaults.client = client
 
 

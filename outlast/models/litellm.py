@@ -113,7 +113,6 @@ class LitellmConnection:
 
     def of_run(self, run_id: str | None) -> Self:
         """Return this connection."""
-        del run_id
         return self
 
     async def post(self, target: Target, body: JsonObject, settings: ModelSettings) -> Reply:

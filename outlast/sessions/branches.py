@@ -76,7 +76,6 @@ class AdvancedSQLiteSession(SQLiteSession):
         messages_table: str = "agent_messages",
         session_settings: SessionSettings | Mapping[str, Any] | None = None,
     ) -> None:
-        del create_tables, logger
         super().__init__(
             session_id,
             db_path,

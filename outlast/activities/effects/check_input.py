@@ -25,7 +25,6 @@ async def check_input(
     Raises:
         EffectError: a guardrail failed.
     """
-    del attempt
     effect = request.effect
     invocation = Invocation.of(worker, effect)
     agent, wrapper, name = invocation.agent, invocation.wrapper, invocation.agent_name

@@ -19,7 +19,6 @@ async def offload_items(
     Raises:
         EffectError: this worker has no store, or the store is unavailable.
     """
-    del attempt
     content = worker.content
     if content.store is None:
         message = (

@@ -232,7 +232,6 @@ class ModelSettings:
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
         """Let pydantic models have settings as a field: read from a dict, written as JSON."""
-        del source, handler
         from pydantic_core import core_schema
 
         return core_schema.no_info_plain_validator_function(

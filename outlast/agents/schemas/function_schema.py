@@ -207,7 +207,6 @@ def function_schema(
 class _SchemaGenerator(GenerateJsonSchema):
     def emit_warning(self, kind: JsonSchemaWarningKind, detail: str) -> None:
         """Do nothing: a default that JSON cannot express is only left out of the schema."""
-        del kind, detail
 
     def encode_default(self, dft: Any) -> Any:
         """Leave out infinity and NaN, which providers' JSON parsers do not accept."""
@@ -218,7 +217,6 @@ class _SchemaGenerator(GenerateJsonSchema):
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         """Return False: a title would only repeat the field's name."""
-        del schema
         return False
 
 

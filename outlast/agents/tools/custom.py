@@ -90,5 +90,4 @@ class CustomTool(LocalTool):
 
     def approval_subject(self, context: RunContextWrapper[Any], arguments: str) -> str:
         """Return the model's text."""
-        del context
         return arguments

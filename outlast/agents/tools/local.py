@@ -112,7 +112,6 @@ class LocalTool(FunctionTool):
 
     def param_for(self, model: str | None) -> JsonObject:
         """Return the tool's entry for a model: the same for every model, unless overridden."""
-        del model
         return self.to_tool_param()
 
     @abstractmethod

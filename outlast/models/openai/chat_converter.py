@@ -99,7 +99,6 @@ class Converter:
         Raises:
             UserError: an item has no equivalent.
         """
-        del preserve_thinking_blocks, ignored
         if isinstance(items, str):
             items = [{"role": "user", "content": items}]
         raws = [as_json(item) for item in items]
@@ -157,7 +156,6 @@ class ChatCmplStreamHandler:
         cls, response: Any, stream: AsyncIterator[Any], model: str | None = None, **ignored: Any
     ) -> AsyncGenerator[Any]:
         """Yield the typed events of a stream, with the fields of `response` beside its own."""
-        del ignored
         reply = ChatReply(turn=0, model=model or "")
         head: JsonObject = as_json(response)
         try:

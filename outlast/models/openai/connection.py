@@ -216,7 +216,6 @@ class OpenAIConnection:
 
     def of_run(self, run_id: str | None) -> Self:
         """Return this connection: any of its sockets can carry any request."""
-        del run_id
         return self
 
     async def post(self, target: Target, body: JsonObject, settings: ModelSettings) -> Reply:

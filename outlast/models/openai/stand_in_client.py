@@ -42,7 +42,6 @@ class StandInClient:
         """Call the method for the path; `how` says how the `openai` client reads the answer."""
         from openai import omit
 
-        del how
         unset = dict.fromkeys(_ARGUMENTS[path], omit) | dict.fromkeys(_EXTRA)
         methods = self._stand_in
         for name in _METHODS[path]:
