@@ -1,6 +1,7 @@
 """Durations in users' definitions: a `timedelta`, or a number of seconds."""
 
 import re
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -18,10 +19,8 @@ def as_duration(value: object) -> object:
     caller's check refuses them.
     """
     if isinstance(value, int | float) and not isinstance(value, bool):
-        try:
+        with suppress(ValueError, OverflowError):
             return timedelta(seconds=value)
-        except (ValueError, OverflowError):
-            pass
     return value
 
 

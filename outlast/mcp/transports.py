@@ -119,12 +119,10 @@ async def over_stdio(params: MCPServerStdioParams, owner: str) -> AsyncGenerator
 
 def _log() -> TextIO:
     """Return a file for a server's standard error; `sys.stderr` may be none, as in a notebook."""
-    try:
+    with contextlib.suppress(OSError, ValueError):
         if sys.__stderr__ is not None:
             sys.__stderr__.fileno()
             return sys.__stderr__
-    except (OSError, ValueError):
-        pass
     return Path(os.devnull).open("w", encoding="utf-8")
 
 

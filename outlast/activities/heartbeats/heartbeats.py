@@ -10,7 +10,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -220,17 +221,13 @@ class _Watch:
 
 def _users_frames(frame: FrameType | None) -> list[FrameType]:
     """Return the frames of user code that a loop runs, the outermost first."""
-    stack = list(_outwards(frame))[::-1]
+    if frame is None:
+        return []
+    stack = [one for one, _ in traceback.walk_stack(frame)][::-1]
     steps = [at for at, one in enumerate(stack) if _is_coroutine(one)]
     # Frames further out started the loop, such as a program's last line.
     inside = stack[steps[0] :] if steps else []
     return [one for one in inside if is_users(one.f_code.co_filename)]
-
-
-def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
 
 
 def _is_coroutine(frame: FrameType) -> bool:

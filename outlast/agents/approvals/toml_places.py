@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final, cast
 
 KeyPath = tuple[str | int, ...]
@@ -67,10 +68,8 @@ def _path(statement: str) -> KeyPath:
     """Return the path of a header or of a key, without the keys of an inline table."""
     parts = statement.split("=")
     for length in range(1, len(parts)):  # a quoted key may hold the character
-        try:
+        with suppress(tomllib.TOMLDecodeError):
             return _keys(tomllib.loads("=".join(parts[:length]) + "= 0"))
-        except tomllib.TOMLDecodeError:
-            continue
     return _keys(tomllib.loads(statement))
 
 

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from enum import Enum
 from types import ModuleType
@@ -151,17 +152,13 @@ def decode_output(output: Any, result_type: Any) -> Any:
         adapter: TypeAdapter[Any] = TypeAdapter(result_type)
     except PydanticUserError:  # pydantic does not support the type
         return output
-    try:
+    with suppress(ValidationError):
         return adapter.validate_python(output, strict=True)
-    except ValidationError:
-        pass
     # A JSON string, such as a date, was encoded without its quotes.
     forms = [output, json.dumps(output)] if isinstance(output, str) else [json.dumps(output)]
     for form in forms:
-        try:
+        with suppress(ValidationError):
             return adapter.validate_json(form)
-        except ValidationError:
-            continue
     return output
 
 

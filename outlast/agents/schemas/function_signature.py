@@ -3,8 +3,9 @@
 import functools
 import inspect
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from traceback import walk_stack
 from types import FrameType, SimpleNamespace
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -139,14 +140,9 @@ class _Scope:
         return hints["it"]
 
     def _locals(self) -> Mapping[str, Any]:
-        return ChainMap(*(dict(frame.f_locals) for frame in self._frames()))
-
-    def _frames(self) -> Iterator[FrameType]:
-        frame = self._frame
-        while frame is not None:
-            if frame.f_globals is self._globals:
-                yield frame
-            frame = frame.f_back
+        stack = () if self._frame is None else walk_stack(self._frame)
+        own = (frame for frame, _ in stack if frame.f_globals is self._globals)
+        return ChainMap(*(dict(frame.f_locals) for frame in own))
 
 
 def _bound_parameters(function: Callable[..., Any]) -> set[str]:
