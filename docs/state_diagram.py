@@ -24,30 +24,20 @@ from outlast.loop.calls import (
 )
 from outlast.loop.checks import CheckResult, FinalizedAnswer, RequiredStep
 from outlast.loop.effects import (
-    AgentFinished,
-    AnswerFinalized,
     CallModel,
     CheckInput,
     Effect,
+    EffectAnswered,
     EffectFailed,
     FinalizeAnswer,
-    HandoffFinished,
     HoldLine,
-    InputChecked,
-    ItemsOffloaded,
-    LineEnded,
-    ModelReplied,
     NotifyPeople,
     OffloadItems,
-    PeopleNotified,
     PrepareRun,
     RunAgent,
     RunHandoff,
-    RunPrepared,
     RunTool,
     SaveSession,
-    SessionSaved,
-    ToolFinished,
 )
 from outlast.loop.events import (
     BudgetLent,
@@ -69,6 +59,7 @@ from outlast.loop.events import (
 from outlast.loop.human_actions import ACTION_NAMED, row_of
 from outlast.loop.items import Message
 from outlast.loop.machine import advance
+from outlast.loop.notices import ALL_DELIVERED
 from outlast.loop.start import Parent, Start
 from outlast.loop.state import LoopState
 from outlast.loop.stored import OFFLOAD_ABOVE, Offload
@@ -88,8 +79,8 @@ FAILURE = Failure(code="user_error", message="failed")
 INTRODUCTION = """# What a run goes through
 
 Drawn from the loop by `make docs`: every event was tried in every kind of state that a run can get into. An event that is not shown
-changes nothing, or not the phase. Names in lower case, such as `decide`, are what people do. Some phases go on by themselves; an arrow
-ends where the run rests.
+changes nothing, or not the phase. An effect, such as `CallModel`, stands for its result, and a name in lower case, such as `decide`,
+for what a person does. Some phases go on by themselves; an arrow ends where the run rests.
 
 This is a run in which nothing fails or expires, and that nobody stops or interrupts:
 
@@ -173,19 +164,19 @@ def transitions(*, smooth: bool = False) -> set[tuple[str, str, str]]:
         for state in level:
             events = _starts() if state.phase == "new" else _events(state, depth)
             for event in events:
-                tried.add(_name(event))
+                tried.add(_name(state, event))
                 if smooth and _goes_wrong(event):
                     continue
                 for before, taken, after in _steps(state, event):
                     if smooth and after.failure is not None:
                         continue
                     if after.phase != before.phase:
-                        found.add((before.phase, _name(taken), after.phase))
+                        found.add((before.phase, _name(before, taken), after.phase))
                     if _kind(after) not in seen:
                         seen.add(_kind(after))
                         following.append(after)
         level = following
-    events = {one.__name__ for one in get_args(Event) if get_origin(one) is not PersonActed}
+    events = {one.__name__ for one in (*get_args(Event), *get_args(Effect)) if not get_origin(one)}
     if missed := (events | ACTION_NAMED.keys()) - tried:
         raise SystemExit(f"the page would say nothing of {', '.join(sorted(missed))}")
     return found
@@ -204,10 +195,13 @@ def check_starts() -> None:
         raise SystemExit(f"no run is started with {', '.join(sorted(left))}")
 
 
-def _name(event: Event) -> str:
-    """Return the name of an event on the page: what a person does has the action's."""
-    is_of_person = isinstance(event, PersonActed)
-    return row_of(event.action).name if is_of_person else type(event).__name__
+def _name(state: LoopState, event: Event) -> str:
+    """Return the name of an event on the page: that of the action or of the effect, if it has one."""
+    if isinstance(event, PersonActed):
+        return row_of(event.action).name
+    if isinstance(event, EffectAnswered):
+        return next(type(one).__name__ for one in state.pending if one.effect == event.effect)
+    return type(event).__name__
 
 
 def _steps(state: LoopState, event: Event) -> Iterator[tuple[LoopState, Event, LoopState]]:
@@ -227,10 +221,8 @@ def _goes_wrong(event: Event) -> bool:
             return True
         case MessageReceived(message=message):
             return message.mode == "interrupt"
-        case InputChecked(result=told) | ToolFinished(result=told):
-            return told.failure is not None
-        case ModelReplied(result=told) | AnswerFinalized(result=told):
-            return told.failure is not None
+        case EffectAnswered(result=result):
+            return getattr(result, "failure", None) is not None
         case _:
             return False
 
@@ -270,7 +262,7 @@ def _events(state: LoopState, depth: int) -> Iterator[Event]:
         yield from _answers(effect)
         if isinstance(effect, PrepareRun) and state.run_id == "large":
             ready = PreparedRun(stores=True, notifies=True)
-            yield RunPrepared(at_ms=0, effect=effect.effect, result=ready)
+            yield EffectAnswered(at_ms=0, effect=effect.effect, result=ready)
         if isinstance(effect, HoldLine):
             reply = ModelReply(items=({"type": "message", "role": "assistant", "content": "hi"},))
             said = _message(f"l{depth}")
@@ -316,41 +308,41 @@ def _answers(effect: Effect) -> Iterator[Event]:  # noqa: C901  a table
     number = effect.effect
     match effect:
         case OffloadItems():
-            yield ItemsOffloaded(at_ms=0, effect=number, result=Offload())
+            yield EffectAnswered(at_ms=0, effect=number, result=Offload())
         case PrepareRun():
             for required_steps in _duties():
-                yield RunPrepared(
+                yield EffectAnswered(
                     at_ms=0, effect=number, result=PreparedRun(required_steps=required_steps)
                 )
         case CheckInput():
-            yield InputChecked(at_ms=0, effect=number, result=CheckResult())
-            yield InputChecked(at_ms=0, effect=number, result=CheckResult(failure=FAILURE))
+            yield EffectAnswered(at_ms=0, effect=number, result=CheckResult())
+            yield EffectAnswered(at_ms=0, effect=number, result=CheckResult(failure=FAILURE))
         case CallModel():
             for reply in _replies():
-                yield ModelReplied(at_ms=0, effect=number, result=reply)
+                yield EffectAnswered(at_ms=0, effect=number, result=reply)
         case RunTool():
-            yield ToolFinished(at_ms=0, effect=number, result=ToolResult(output="x", value="x"))
-            yield ToolFinished(
+            yield EffectAnswered(at_ms=0, effect=number, result=ToolResult(output="x", value="x"))
+            yield EffectAnswered(
                 at_ms=0, effect=number, result=ToolResult(output="x", failure=FAILURE)
             )
         case RunAgent():
             yield from _of_nested_run(effect)
         case RunHandoff():
-            yield HandoffFinished(at_ms=0, effect=number, result=HandoffResult())
+            yield EffectAnswered(at_ms=0, effect=number, result=HandoffResult())
         case FinalizeAnswer():
             for conclusion in _conclusions():
-                yield AnswerFinalized(at_ms=0, effect=number, result=conclusion)
+                yield EffectAnswered(at_ms=0, effect=number, result=conclusion)
         case SaveSession():
-            yield SessionSaved(at_ms=0, effect=number)
+            yield EffectAnswered(at_ms=0, effect=number, result=None)
         case HoldLine():
-            yield LineEnded(at_ms=0, effect=number)
+            yield EffectAnswered(at_ms=0, effect=number, result=None)
         case NotifyPeople():
-            yield PeopleNotified(at_ms=0, effect=number)
+            yield EffectAnswered(at_ms=0, effect=number, result=ALL_DELIVERED)
 
 
 def _of_nested_run(effect: RunAgent) -> Iterator[Event]:
     """Yield what an agent that works as a tool tells: its end, and what it asks people."""
-    yield AgentFinished(at_ms=0, effect=effect.effect, result=AgentResult(final_output="x"))
+    yield EffectAnswered(at_ms=0, effect=effect.effect, result=AgentResult(final_output="x"))
     asked = ApprovalRequest(
         id="e1.a1",
         call_id="c",

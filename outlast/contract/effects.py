@@ -21,7 +21,6 @@ from outlast.loop.calls import (
 )
 from outlast.loop.checks import CheckResult, FinalizedAnswer
 from outlast.loop.effects import Effect
-from outlast.loop.events import Event
 from outlast.loop.items import Item
 from outlast.loop.notices import NoticeReceipt
 from outlast.loop.state import LoopState, items_of, items_to_save
@@ -52,7 +51,6 @@ class EffectKind:
         activity: the activity type; a type that ends with a colon is followed by the effect's name.
         function: the function that carries the effect out, as `module:function`.
         result: the record that the activity returns; None if it returns nothing.
-        event: makes the loop event from the result.
         label: the effect's name in messages about its failure.
         failure_code: the default code of a failure.
         timeout_code: the code of a time-out, if it differs.
@@ -68,7 +66,6 @@ class EffectKind:
     activity: str
     function: str
     result: Any
-    event: Callable[..., Event]
     label: Callable[[Any], str]
     failure_code: str
     timeout_code: str | None = None
@@ -118,7 +115,6 @@ ROWS: Final = (
         activity=names.ACTIVITY_PREPARE,
         function="outlast.activities.effects.prepare_run:prepare_run",
         result=PreparedRun,
-        event=effects.RunPrepared,
         label=lambda effect: f"The start of {effect.agent}",
         failure_code=failures.USER_ERROR,
         line=lambda _, effect: joined(effect.agent, " · look up"),
@@ -129,7 +125,6 @@ ROWS: Final = (
         activity=names.ACTIVITY_CHECK,
         function="outlast.activities.effects.check_input:check_input",
         result=CheckResult,
-        event=effects.InputChecked,
         label=lambda effect: f"An input guardrail of {effect.agent}",
         failure_code=failures.USER_ERROR,
         line=lambda _, effect: joined(effect.agent, " · input guardrails"),
@@ -140,7 +135,6 @@ ROWS: Final = (
         activity=names.ACTIVITY_MODEL,
         function="outlast.activities.effects.call_model:call_model",
         result=ModelReply,
-        event=effects.ModelReplied,
         label=lambda effect: f"The model call of {effect.agent}",
         failure_code=failures.MODEL_CALL_FAILED,
         line=_model_line,
@@ -153,7 +147,6 @@ ROWS: Final = (
         activity=names.TOOL_PREFIX,
         function="outlast.activities.effects.run_tool:run_tool",
         result=ToolResult,
-        event=effects.ToolFinished,
         label=lambda effect: f"The tool {effect.name}",
         failure_code=failures.TOOL_FAILED,
         timeout_code=failures.TOOL_TIMEOUT,
@@ -166,7 +159,6 @@ ROWS: Final = (
         activity=names.WORKFLOW,  # a nested run
         function="",
         result=AgentResult,
-        event=effects.AgentFinished,
         label=lambda effect: f"The tool {effect.name}",
         failure_code=failures.TOOL_FAILED,
         line=lambda _, effect: call_line(effect.name, effect.arguments),
@@ -177,7 +169,6 @@ ROWS: Final = (
         activity=names.HANDOFF_PREFIX,
         function="outlast.activities.effects.run_handoff:run_handoff",
         result=HandoffResult,
-        event=effects.HandoffFinished,
         label=lambda effect: f"The callback of the handoff {effect.name}",
         failure_code=failures.USER_ERROR,
         line=lambda _, effect: joined(effect.agent, " → ", effect.target),
@@ -190,7 +181,6 @@ ROWS: Final = (
         activity=names.ACTIVITY_FINALIZE,
         function="outlast.activities.effects.finalize_answer:finalize_answer",
         result=FinalizedAnswer,
-        event=effects.AnswerFinalized,
         label=lambda effect: f"The end of {effect.agent}'s answer",
         failure_code=failures.USER_ERROR,
         line=lambda _, effect: joined(effect.agent, " · finalize the answer"),
@@ -203,7 +193,6 @@ ROWS: Final = (
         activity=names.ACTIVITY_SAVE,
         function="outlast.activities.effects.save_session:save_session",
         result=None,
-        event=effects.SessionSaved,
         label=lambda _: "Saving the session",
         failure_code=failures.SESSION_FAILED,
         line=lambda _, effect: f"save items {effect.start} to {effect.stop}",
@@ -216,7 +205,6 @@ ROWS: Final = (
         activity=names.ACTIVITY_OFFLOAD,
         function="outlast.activities.effects.offload_items:offload_items",
         result=Offload,
-        event=effects.ItemsOffloaded,
         label=lambda _: "Storing content outside of the run",
         failure_code=failures.CONTENT_UNAVAILABLE,
         line=lambda _, effect: f"store the content of items {effect.start} to {effect.stop}",
@@ -229,7 +217,6 @@ ROWS: Final = (
         activity=names.ACTIVITY_LINE,
         function="outlast.realtime.hold_line:hold_line",
         result=None,
-        event=effects.LineEnded,
         label=lambda effect: f"The line {effect.line}",
         failure_code=failures.MODEL_CALL_FAILED,
         line=lambda _, effect: joined("On the line: ", effect.label or effect.line),
@@ -241,7 +228,6 @@ ROWS: Final = (
         activity=names.ACTIVITY_NOTIFY,
         function="outlast.activities.effects.notify_people:notify_people",
         result=NoticeReceipt,
-        event=effects.PeopleNotified,
         label=lambda _: "The notification of people",
         failure_code=failures.INTERNAL,
         line=_notice_line,

@@ -47,7 +47,7 @@ from outlast.contract.records import (
 )
 from outlast.loop.calls import AgentResult, RequiredApproval
 from outlast.loop.checks import LACKS_APPROVAL
-from outlast.loop.effects import AgentFinished, Effect, EffectFailed, NotifyPeople, RunAgent
+from outlast.loop.effects import Effect, EffectAnswered, EffectFailed, NotifyPeople, RunAgent
 from outlast.loop.events import (
     BudgetLent,
     CancelRequested,
@@ -67,6 +67,7 @@ from outlast.loop.events import (
 from outlast.loop.human_actions import ACTION_NAMED, HumanAction
 from outlast.loop.items import Message
 from outlast.loop.machine import advance
+from outlast.loop.notices import ALL_DELIVERED
 from outlast.loop.start import Start
 from outlast.loop.state import LoopState
 from outlast.loop.values import Failure, Json, Usage
@@ -208,10 +209,12 @@ def _withdrawn(payload: Json | Unreadable, at_ms: int) -> MessageWithdrawn:
 def answered(effect: Effect, payload: Json | Unreadable, at_ms: int) -> Event:
     """Return the event of an effect's result: an activity's, or a nested run's."""
     kind, number = kind_of(effect), effect.effect
-    if kind.result is None or (payload is None and isinstance(effect, NotifyPeople)):
-        return kind.event(at_ms=at_ms, effect=number)  # earlier workers returned no receipt
+    if kind.result is None:
+        return EffectAnswered(at_ms=at_ms, effect=number, result=None)
+    if payload is None and isinstance(effect, NotifyPeople):  # earlier workers told nothing
+        return EffectAnswered(at_ms=at_ms, effect=number, result=ALL_DELIVERED)
     try:
-        return kind.event(at_ms=at_ms, effect=number, result=read(kind.result, payload))
+        return EffectAnswered(at_ms=at_ms, effect=number, result=read(kind.result, payload))
     except UnreadableRecordError as error:
         failure = Failure(code=INTERNAL, message=str(error))
         return EffectFailed(at_ms=at_ms, effect=number, failure=failure)
@@ -225,7 +228,7 @@ def effect_of_nested(nested_id: str) -> int:
 
 def failed(
     effect: Effect, engine: EngineFailure, at_ms: int, *, blocked: bool = True
-) -> EffectFailed | AgentFinished | EffectBlocked:
+) -> EffectFailed | EffectAnswered[AgentResult] | EffectBlocked:
     """Return the event of a failed activity or nested run; the nested run's usage counts.
 
     Args:
@@ -252,7 +255,7 @@ def failed(
                 spent=left.spent,
                 required=None if lacks is None else read(RequiredApproval, lacks),
             )
-            return AgentFinished(at_ms=at_ms, effect=effect.effect, result=result)
+            return EffectAnswered(at_ms=at_ms, effect=effect.effect, result=result)
     return EffectFailed(at_ms=at_ms, effect=effect.effect, failure=failure)
 
 

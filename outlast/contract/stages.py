@@ -14,13 +14,12 @@ from typing import Literal, TypeAlias
 
 from outlast.contract import failures
 from outlast.loop import phrases
-from outlast.loop.calls import PlannedCall
+from outlast.loop.calls import AgentResult, HandoffResult, ModelReply, PlannedCall
+from outlast.loop.checks import FinalizedAnswer
 from outlast.loop.effects import (
-    AgentFinished,
-    AnswerFinalized,
+    EffectAnswered,
     EffectFailed,
-    HandoffFinished,
-    ModelReplied,
+    Result,
     RunAgent,
     RunHandoff,
 )
@@ -221,12 +220,17 @@ def _ended(stage: Stage, event: Event, after: LoopState) -> StageEnded:
         return _nested_run_ended(over, event)
     failure = _failure_of(stage.question, after)
     if stage.kind == "turn":
-        failure = None if isinstance(event, AnswerFinalized) else failure
+        failure = None if isinstance(_result(event), FinalizedAnswer) else failure
         if failure is not None and failure.code == failures.MAX_TURNS_EXCEEDED:
             failure = None  # it is the next turn that was not to be
     elif len(after.answers) == stage.question and after.phase not in {"closing", "closed"}:
         failure = None  # the agent handed over, and a handler may still answer
     return replace(over, usage=after.usage.minus(stage.spent), failure=failure)
+
+
+def _result(event: Event) -> Result:
+    """Return the result of an effect, if the event tells of one."""
+    return event.result if isinstance(event, EffectAnswered) else None
 
 
 def _failure_of(question: int, after: LoopState) -> Failure | None:
@@ -241,20 +245,20 @@ def _failure_of(question: int, after: LoopState) -> Failure | None:
 
 def _handoff_ended(over: StageEnded, event: Event) -> StageEnded:
     target = over.stage.targets[0]
-    if isinstance(event, HandoffFinished):
-        return replace(over, target=event.result.target or target)
+    result = _result(event)
+    if isinstance(result, HandoffResult):
+        return replace(over, target=result.target or target)
     failure = event.failure if isinstance(event, EffectFailed) else _CUT_OFF
     return replace(over, target=target, failure=failure)
 
 
 def _nested_run_ended(over: StageEnded, event: Event) -> StageEnded:
-    is_own = isinstance(event, AgentFinished | EffectFailed) and event.effect == over.stage.effect
-    if not is_own:
+    if not isinstance(event, EffectAnswered | EffectFailed) or event.effect != over.stage.effect:
         return replace(over, failure=_CUT_OFF)
     if isinstance(event, EffectFailed):
         return replace(over, failure=event.failure)
-    assert isinstance(event, AgentFinished)  # noqa: S101  it is one of the two
     result = event.result
+    assert isinstance(result, AgentResult)  # noqa: S101  the effect is a nested run
     if result.status != "completed":
         return replace(over, failure=result.failure or _CUT_OFF)
     output = result.final_output
@@ -287,9 +291,10 @@ def _with_targets(stage: Stage, before: LoopState, event: Event) -> Stage:
     """Return a handoff with the agents of the reply's other handoffs, which are ignored."""
     if stage.kind != "handoff":
         return stage
+    result = _result(event)
     plans: tuple[PlannedCall, ...] = (
-        event.result.calls
-        if isinstance(event, ModelReplied)
+        result.calls
+        if isinstance(result, ModelReply)
         else tuple(call.plan for call in before.calls)
     )
     _, *others = [plan.target for plan in plans if plan.kind == "handoff"] or [""]

@@ -4,39 +4,31 @@ from typing import Final, assert_never
 
 from outlast.loop import effect_factory, endings, ledger, lines, people, phrases, turns, votes
 from outlast.loop.approvals import ApprovalRequest, Decision
-from outlast.loop.checks import CheckResult
+from outlast.loop.calls import AgentResult, HandoffResult, ModelReply, PreparedRun, ToolResult
+from outlast.loop.checks import CheckResult, FinalizedAnswer
 from outlast.loop.effects import (
-    AgentFinished,
-    AnswerFinalized,
     CallModel,
     CheckInput,
     Effect,
     EffectEvent,
     EffectFailed,
     FinalizeAnswer,
-    HandoffFinished,
     HoldLine,
-    InputChecked,
-    ItemsOffloaded,
-    LineEnded,
-    ModelReplied,
     NotifyPeople,
     OffloadItems,
-    PeopleNotified,
     PrepareRun,
+    Result,
     RunAgent,
     RunHandoff,
-    RunPrepared,
     RunTool,
     SaveSession,
-    SessionSaved,
-    ToolFinished,
 )
 from outlast.loop.events import EffectBlocked, PersonActed
-from outlast.loop.notices import Undelivered, undelivered
+from outlast.loop.notices import NoticeReceipt, Undelivered, undelivered
 from outlast.loop.problems import sender_of
 from outlast.loop.revision import revised
 from outlast.loop.state import Blocked, LoopState
+from outlast.loop.stored import Offload
 from outlast.loop.transcript import call_of, take_offload, with_call
 from outlast.loop.values import Failure
 
@@ -52,39 +44,36 @@ def effect_answered(state: LoopState, event: EffectEvent) -> LoopState:
     rest = revised(state, pending=tuple(one for one in state.pending if one is not effect))
     if isinstance(event, EffectFailed):
         return _effect_failed(rest, effect, event.failure, event.at_ms)
-    return _effect_done(rest, effect, event) or state
+    return _effect_done(rest, effect, event.result, event.at_ms) or state
 
 
-def _effect_done(  # noqa: C901, PLR0911  a row for each effect
-    rest: LoopState, effect: Effect, event: EffectEvent
+def _effect_done(  # noqa: PLR0911  a row for each effect
+    rest: LoopState, effect: Effect, result: Result, at_ms: int
 ) -> LoopState | None:
-    """Apply the result of an effect; None if the event answers another kind of effect."""
+    """Apply the result of an effect; None if it is the result of another kind of effect."""
     if isinstance(effect, OffloadItems):
-        if not isinstance(event, ItemsOffloaded):
-            return None
-        return take_offload(rest, effect, event.result)
+        return take_offload(rest, effect, result) if isinstance(result, Offload) else None
     if isinstance(effect, NotifyPeople):
-        if not isinstance(event, PeopleNotified):
-            return None
-        return _with_undelivered(rest, event.result.undelivered)
-    match effect, event:
-        case PrepareRun(), RunPrepared():
-            return turns.run_prepared(rest, event.result)
-        case CheckInput(), InputChecked():
-            return turns.input_checked(rest, effect, event.result, event.at_ms)
-        case CallModel(), ModelReplied():
-            return turns.model_replied(rest, event.result, event.at_ms)
-        case RunTool(), ToolFinished():
-            return turns.tool_finished(rest, effect, event.result, event.at_ms)
-        case RunAgent(), AgentFinished():
-            return turns.agent_finished(rest, effect, event.result, event.at_ms)
-        case RunHandoff(), HandoffFinished():
-            return turns.handed_over(rest, event.result, event.at_ms)
-        case FinalizeAnswer(), AnswerFinalized():
-            return endings.answer_finalized(rest, event.result, event.at_ms)
-        case SaveSession(), SessionSaved():
+        is_receipt = isinstance(result, NoticeReceipt)
+        return _with_undelivered(rest, result.undelivered) if is_receipt else None
+    match effect, result:
+        case PrepareRun(), PreparedRun():
+            return turns.run_prepared(rest, result)
+        case CheckInput(), CheckResult():
+            return turns.input_checked(rest, effect, result, at_ms)
+        case CallModel(), ModelReply():
+            return turns.model_replied(rest, result, at_ms)
+        case RunTool(), ToolResult():
+            return turns.tool_finished(rest, effect, result, at_ms)
+        case RunAgent(), AgentResult():
+            return turns.agent_finished(rest, effect, result, at_ms)
+        case RunHandoff(), HandoffResult():
+            return turns.handed_over(rest, result, at_ms)
+        case FinalizeAnswer(), FinalizedAnswer():
+            return endings.answer_finalized(rest, result, at_ms)
+        case SaveSession(), None:
             return ledger.saved(rest)
-        case HoldLine(), LineEnded():
+        case HoldLine(), None:
             return lines.reroute_model_call(rest)
         case _:
             return None

@@ -6,7 +6,7 @@ which activity carries it out, and what answers it.
 """
 
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, Generic, Literal, TypeAlias, TypeVar
 
 from outlast.loop.approvals import ApprovalRequest, Evidence, Remembered
 from outlast.loop.budgets import Budget
@@ -24,7 +24,7 @@ from outlast.loop.calls import (
 )
 from outlast.loop.checks import Candidate, CheckResult, CheckStage, FinalizedAnswer, RequiredStep
 from outlast.loop.items import Item
-from outlast.loop.notices import ALL_DELIVERED, Notice, NoticeReceipt
+from outlast.loop.notices import Notice, NoticeReceipt
 from outlast.loop.stored import Offload
 from outlast.loop.values import NO_USAGE, Failure, Json, JsonObject, Usage
 
@@ -71,7 +71,7 @@ class TurnEffect(AgentEffect):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareRun(AgentEffect):
-    """Look the starting agent up. Answered by `RunPrepared`.
+    """Look the starting agent up. Its result is a `PreparedRun`.
 
     `input` is the user's message, if a session or a tool makes the model's input from it.
     """
@@ -81,17 +81,8 @@ class PrepareRun(AgentEffect):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunPrepared:
-    """The worker has looked the starting agent up."""
-
-    at_ms: int
-    effect: int
-    result: PreparedRun
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CallModel(TurnEffect):
-    """Call the agent's model. Answered by `ModelReplied`.
+    """Call the agent's model. Its result is a `ModelReply`.
 
     The input is what the state's view shows of its first `input_length` items. Items are only
     ever appended, and the view only changes between model calls, so the activity can fetch the
@@ -130,17 +121,8 @@ class CallModel(TurnEffect):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelReplied:
-    """A model call returned a reply and the plan for it."""
-
-    at_ms: int
-    effect: int
-    result: ModelReply
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckInput(TurnEffect):
-    """Run input guardrails. Answered by `InputChecked`."""
+    """Run input guardrails. Its result is a `CheckResult`."""
 
     stage: CheckStage
     items: tuple[Item, ...]
@@ -148,17 +130,8 @@ class CheckInput(TurnEffect):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InputChecked:
-    """Input guardrails have run."""
-
-    at_ms: int
-    effect: int
-    result: CheckResult
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunTool(TurnEffect):
-    """Run a tool call. Answered by `ToolFinished`.
+    """Run a tool call. Its result is a `ToolResult`.
 
     Attributes:
         name: the tool's name.
@@ -185,17 +158,8 @@ class RunTool(TurnEffect):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolFinished:
-    """A tool call returned an output."""
-
-    at_ms: int
-    effect: int
-    result: ToolResult
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunAgent(AgentEffect):
-    """Run an agent that is used as a tool, as a nested run. Answered by `AgentFinished`.
+    """Run an agent that is used as a tool, as a nested run. Its result is an `AgentResult`.
 
     Attributes:
         target: the agent to run; `agent` is the agent that called the tool.
@@ -226,17 +190,8 @@ class RunAgent(AgentEffect):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentFinished:
-    """A nested run ended."""
-
-    at_ms: int
-    effect: int
-    result: AgentResult
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunHandoff(TurnEffect):
-    """Run a handoff's callback, hooks and filter. Answered by `HandoffFinished`.
+    """Run a handoff's callback, hooks and filter. Its result is a `HandoffResult`.
 
     Attributes:
         name: the name of the handoff's tool.
@@ -263,17 +218,8 @@ class RunHandoff(TurnEffect):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HandoffFinished:
-    """A handoff's callback, hooks and filter have run."""
-
-    at_ms: int
-    effect: int
-    result: HandoffResult
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FinalizeAnswer(TurnEffect):
-    """Check and settle a possible answer. Answered by `AnswerFinalized`.
+    """Check and settle a possible answer. Its result is a `FinalizedAnswer`.
 
     The transcript is the first `input_length` items, as for `CallModel`.
     """
@@ -284,18 +230,9 @@ class FinalizeAnswer(TurnEffect):
     kind: Literal["finalize_answer"] = "finalize_answer"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerFinalized:
-    """A candidate was finalized."""
-
-    at_ms: int
-    effect: int
-    result: FinalizedAnswer
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class SaveSession:
-    """Write items into the run's session. Answered by `SessionSaved`.
+    """Write items into the run's session.
 
     The items are those of the transcript from `start` up to `stop`, except those that a filter
     `dropped` before the save.
@@ -321,17 +258,9 @@ class SaveSession:
     kind: Literal["save_session"] = "save_session"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionSaved:
-    """Items were written into the session."""
-
-    at_ms: int
-    effect: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class OffloadItems:
-    """Move the content of items to the blob store. Answered by `ItemsOffloaded`.
+    """Move the content of items to the blob store. Its result is an `Offload`.
 
     The items are those of the transcript from `start` up to `stop`.
     """
@@ -343,18 +272,9 @@ class OffloadItems:
     kind: Literal["offload_items"] = "offload_items"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ItemsOffloaded:
-    """The content of items is in the blob store."""
-
-    at_ms: int
-    effect: int
-    result: Offload
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class HoldLine:
-    """Keep a realtime line open, which makes the model calls meanwhile. Answered by `LineEnded`.
+    """Keep a realtime line open, which makes the model calls meanwhile.
 
     Attributes:
         line: the id of the line, which is a process with a socket to the provider.
@@ -367,17 +287,9 @@ class HoldLine:
     kind: Literal["hold_line"] = "hold_line"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LineEnded:
-    """A realtime line was closed."""
-
-    at_ms: int
-    effect: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class NotifyPeople:
-    """Let the worker's notifiers deliver notices. Answered by `PeopleNotified`."""
+    """Let the worker's notifiers deliver notices. Its result is a `NoticeReceipt`."""
 
     effect: int
     run_id: str
@@ -385,13 +297,28 @@ class NotifyPeople:
     kind: Literal["notify_people"] = "notify_people"
 
 
+Result: TypeAlias = (
+    PreparedRun
+    | CheckResult
+    | ModelReply
+    | ToolResult
+    | AgentResult
+    | HandoffResult
+    | FinalizedAnswer
+    | Offload
+    | NoticeReceipt
+    | None
+)
+R_co = TypeVar("R_co", bound=Result, covariant=True)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PeopleNotified:
-    """The notifiers have delivered notices, or given them up."""
+class EffectAnswered(Generic[R_co]):
+    """An effect was carried out; `result` is None for effects that have none."""
 
     at_ms: int
     effect: int
-    result: NoticeReceipt = ALL_DELIVERED
+    result: R_co
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -472,20 +399,7 @@ Effect: TypeAlias = (
     | HoldLine
     | NotifyPeople
 )
-EffectEvent: TypeAlias = (
-    RunPrepared
-    | InputChecked
-    | ModelReplied
-    | ToolFinished
-    | AgentFinished
-    | HandoffFinished
-    | AnswerFinalized
-    | SessionSaved
-    | ItemsOffloaded
-    | LineEnded
-    | PeopleNotified
-    | EffectFailed
-)
+EffectEvent: TypeAlias = EffectAnswered[Result] | EffectFailed
 """The events that answer effects."""
 
 BACKGROUND: Final = frozenset({"save_session", "offload_items", "hold_line", "notify_people"})

@@ -4,24 +4,24 @@
 It reads no clock, makes no ids, does no I/O and calls no user code, so the same events always
 make the same run: in the workflow, in its replay, in a client that folds the history, in a test.
 
-The life of a run, one phase after the other:
+The life of a run, one phase after the other. An effect stands for its result:
 
     new           --RunStarted-->        preparing       look the agent up
-    preparing     --RunPrepared-->       turned          a turn may begin
+    preparing     --PrepareRun-->        turned          a turn may begin
                                          idle            nothing has been said yet
     turned                               asking          a budget is used up
                                          checking        a new message has guardrails
                                          thinking        call the model
-    checking      --InputChecked-->      thinking        the guardrails passed
-    thinking      --ModelReplied-->      acting          the reply has calls
+    checking      --CheckInput-->        thinking        the guardrails passed
+    thinking      --CallModel-->         acting          the reply has calls
                                          finalizing      the reply is the answer
                                          turned          the reply is no answer yet
-    acting        --ToolFinished-->      acting          until every call is settled, and then
-                    AgentFinished        turned          show the outputs to the model, or
+    acting        --RunTool-->           acting          until every call is settled, and then
+                    RunAgent             turned          show the outputs to the model, or
                     a decision           transferring    run a handoff's callback, or
                     TimePassed           finalizing      take an output as the answer
-    transferring  --HandoffFinished-->   turned          as the agent that took over
-    finalizing    --AnswerFinalized-->   asking          a person has to approve the answer
+    transferring  --RunHandoff-->        turned          as the agent that took over
+    finalizing    --FinalizeAnswer-->    asking          a person has to approve the answer
                                          idle | closing  the question is answered
     asking        --a decision-->        idle | closing  the answer is approved
                                          turned          it is not, and the model answers anew; or
@@ -35,7 +35,7 @@ The life of a run, one phase after the other:
     held          --words of a person--> held            the question is answered by a person
                   --a release-->         turned | idle
     any           --CancelRequested-->   closing         now, or when the turn is over
-    closing       --SessionSaved-->      closed          everything is saved
+    closing       --SaveSession-->       closed          everything is saved
     any           --EffectFailed-->      see `effect_results.py`
 
 `turned`, `finalizing` and `closing` need no further event: `_rest` leaves them, unless input
@@ -81,7 +81,8 @@ from outlast.loop.effects import (
     STOPPED_AT_THE_END,
     CancelEffect,
     Command,
-    EffectEvent,
+    EffectAnswered,
+    EffectFailed,
     LendBudget,
     NotifyAfterEnd,
     NotifyPeople,
@@ -255,7 +256,7 @@ def _commands(
 
 def _pending_or_answered(after: LoopState, event: Event) -> set[int]:
     numbers = {one.effect for one in after.pending}
-    return numbers | {event.effect} if isinstance(event, EffectEvent) else numbers
+    return numbers | {event.effect} if isinstance(event, EffectAnswered | EffectFailed) else numbers
 
 
 def _loans(before: LoopState, after: LoopState) -> list[LendBudget]:

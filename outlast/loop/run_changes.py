@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar
 
 from outlast.loop.approvals import ApprovalRequest, Claim, EscalationStep, Vote
-from outlast.loop.effects import PeopleNotified
+from outlast.loop.effects import EffectAnswered
 from outlast.loop.events import Event
 from outlast.loop.items import Item
-from outlast.loop.notices import Delivered, Undelivered
+from outlast.loop.notices import Delivered, NoticeReceipt, Undelivered
 from outlast.loop.state import Answer, Hold, Ignored, LoopState, Status, visible_item_count
 from outlast.loop.values import Failure
 
@@ -256,7 +256,7 @@ def run_changes(before: LoopState, event: Event | None, after: LoopState) -> Ite
         yield from _outcome_changes(before, after)
         yield from map(AttemptIgnored, _newest(before.ignored, after.ignored))
         yield from map(NoticeUndelivered, _newest(before.undelivered, after.undelivered))
-    if isinstance(event, PeopleNotified):
+    if isinstance(event, EffectAnswered) and isinstance(event.result, NoticeReceipt):
         yield from map(NoticeDelivered, event.result.delivered)
 
 

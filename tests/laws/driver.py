@@ -24,36 +24,26 @@ from outlast.loop.calls import (
 from outlast.loop.changes import Change
 from outlast.loop.checks import CheckResult, FinalizedAnswer, RequiredStep
 from outlast.loop.effects import (
-    AgentFinished,
-    AnswerFinalized,
     CallModel,
     CancelEffect,
     CheckInput,
     Command,
     Effect,
+    EffectAnswered,
     EffectFailed,
     FinalizeAnswer,
     Finish,
-    HandoffFinished,
     HoldLine,
-    InputChecked,
-    ItemsOffloaded,
     LendBudget,
-    LineEnded,
-    ModelReplied,
     NotifyAfterEnd,
     NotifyParent,
     NotifyPeople,
     OffloadItems,
-    PeopleNotified,
     PrepareRun,
     RunAgent,
     RunHandoff,
-    RunPrepared,
     RunTool,
     SaveSession,
-    SessionSaved,
-    ToolFinished,
 )
 from outlast.loop.events import (
     BudgetLent,
@@ -76,6 +66,7 @@ from outlast.loop.events import (
 from outlast.loop.invariants import check, violations
 from outlast.loop.items import Item, Message, SendMode
 from outlast.loop.machine import advance
+from outlast.loop.notices import ALL_DELIVERED
 from outlast.loop.problems import judged_at_ms
 from outlast.loop.revision import revised
 from outlast.loop.start import Start
@@ -234,7 +225,9 @@ def play_in(situation: str, **start: Any) -> "Play":
     return play
 
 
-def everything_stored(effect: OffloadItems, state: LoopState, at_ms: int) -> ItemsOffloaded:
+def everything_stored(
+    effect: OffloadItems, state: LoopState, at_ms: int
+) -> EffectAnswered[Offload]:
     """The event that all content of a range is stored outside now."""
     key = "sha256:" + "0" * 64
     moved = [
@@ -244,7 +237,7 @@ def everything_stored(effect: OffloadItems, state: LoopState, at_ms: int) -> Ite
         if path[-1] in {"content", "output"}
     ]
     result = Offload(keys=(key,), moved=tuple(moved))
-    return ItemsOffloaded(at_ms=at_ms, effect=effect.effect, result=result)
+    return EffectAnswered(at_ms=at_ms, effect=effect.effect, result=result)
 
 
 def play_with_everything() -> "Play":
@@ -392,24 +385,24 @@ class Play:
         """The agent is known."""
         effect = self.only(PrepareRun).effect
         known = PreparedRun(model=model, **briefing)
-        return self.take(RunPrepared(at_ms=self.now_ms, effect=effect, result=known))
+        return self.take(EffectAnswered(at_ms=self.now_ms, effect=effect, result=known))
 
     def checked(self, **result: Any) -> tuple[Command, ...]:
         """Input guardrails have run."""
         effect = self.only(CheckInput).effect
         found = CheckResult(**result)
-        return self.take(InputChecked(at_ms=self.now_ms, effect=effect, result=found))
+        return self.take(EffectAnswered(at_ms=self.now_ms, effect=effect, result=found))
 
     def concluded(self, **conclusion: Any) -> tuple[Command, ...]:
         """It is decided what becomes of the answer."""
         effect = self.only(FinalizeAnswer).effect
         made = FinalizedAnswer(**conclusion)
-        return self.take(AnswerFinalized(at_ms=self.now_ms, effect=effect, result=made))
+        return self.take(EffectAnswered(at_ms=self.now_ms, effect=effect, result=made))
 
     def saved(self) -> tuple[Command, ...]:
         """The session has its items."""
         effect = self.only(SaveSession).effect
-        return self.take(SessionSaved(at_ms=self.now_ms, effect=effect))
+        return self.take(EffectAnswered(at_ms=self.now_ms, effect=effect, result=None))
 
     def offloaded(self) -> tuple[Command, ...]:
         """The content of items is stored outside of the run."""
@@ -420,7 +413,7 @@ class Play:
         """The agent that works as a tool is done."""
         effect = self.only(RunAgent).effect
         done = AgentResult(**result)
-        return self.take(AgentFinished(at_ms=self.now_ms, effect=effect, result=done))
+        return self.take(EffectAnswered(at_ms=self.now_ms, effect=effect, result=done))
 
     def reported(self, *requests: ApprovalRequest, nested_id: str = "") -> tuple[Command, ...]:
         """A nested run says what people have to decide there."""
@@ -437,7 +430,7 @@ class Play:
         """The model replies."""
         effect = self.only(CallModel).effect
         reply = reply_of(*parts, **fields)
-        return self.take(ModelReplied(at_ms=self.now_ms, effect=effect, result=reply))
+        return self.take(EffectAnswered(at_ms=self.now_ms, effect=effect, result=reply))
 
     def returns(
         self, call_id: str, output: Json = "ok", *changes: Change, **fields: Any
@@ -445,13 +438,13 @@ class Play:
         """A tool returns."""
         effect = self.running(call_id).effect
         result = ToolResult(output=output, changes=changes, **fields)
-        return self.take(ToolFinished(at_ms=self.now_ms, effect=effect, result=result))
+        return self.take(EffectAnswered(at_ms=self.now_ms, effect=effect, result=result))
 
     def called_back(self, *changes: Change, **fields: Any) -> tuple[Command, ...]:
         """A handoff's callback has run."""
         effect = self.only(RunHandoff).effect
         result = HandoffResult(changes=changes, **fields)
-        return self.take(HandoffFinished(at_ms=self.now_ms, effect=effect, result=result))
+        return self.take(EffectAnswered(at_ms=self.now_ms, effect=effect, result=result))
 
     def fails(self, effect: Effect, code: str = "broken", text: str = "It broke.") -> Failure:
         """An effect fails for good. Returns the failure."""
@@ -475,11 +468,13 @@ class Play:
     def notified(self) -> tuple[Command, ...]:
         """People have heard of it."""
         effect = self.only(NotifyPeople).effect
-        return self.take(PeopleNotified(at_ms=self.now_ms, effect=effect))
+        return self.take(EffectAnswered(at_ms=self.now_ms, effect=effect, result=ALL_DELIVERED))
 
     def hung_up(self) -> tuple[Command, ...]:
         """The realtime line ends."""
-        return self.take(LineEnded(at_ms=self.now_ms, effect=self.only(HoldLine).effect))
+        return self.take(
+            EffectAnswered(at_ms=self.now_ms, effect=self.only(HoldLine).effect, result=None)
+        )
 
     def speaks(
         self, *parts: Part, heard: str = "", line: str = "l1", token: str = "", **fields: Any
@@ -615,12 +610,12 @@ class Play:
             case LineReplied():
                 if event.message.content or not self.before.question.answering:
                     self.accepted.append(event.message)
-            case ItemsOffloaded():
-                moved = {one.item for one in event.result.moved}
+            case EffectAnswered(result=Offload(moved=all_moved)):
+                moved = {one.item for one in all_moved}
                 self.stored = {at: self.before.items[at] for at in moved} | self.stored
                 del self.outstanding[event.effect]
-            case RunPrepared():
-                self.opened = event.result
+            case EffectAnswered(result=PreparedRun() as opened):
+                self.opened = opened
                 del self.outstanding[event.effect]
             case MessageWithdrawn():
                 self.accepted = [one for one in self.accepted if one.id != event.message_id]

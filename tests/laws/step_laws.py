@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import pairwise
+from types import NoneType
 from typing import Any
 
 from outlast.contract.blobs import is_plain
@@ -11,36 +12,27 @@ from outlast.contract.refusals import refusal_of
 from outlast.contract.stages import Stage, StageBegun, StageChange
 from outlast.loop.actions import ClaimAction, HoldAction, ReleaseAction, SayAction
 from outlast.loop.approvals import Decision
-from outlast.loop.calls import PreparedRun
+from outlast.loop.calls import AgentResult, HandoffResult, ModelReply, PreparedRun, ToolResult
+from outlast.loop.checks import CheckResult, FinalizedAnswer
 from outlast.loop.effects import (
-    AgentFinished,
-    AnswerFinalized,
     CallModel,
     CancelEffect,
     CheckInput,
     Command,
     Effect,
+    EffectAnswered,
     EffectFailed,
     FinalizeAnswer,
-    HandoffFinished,
     HoldLine,
-    InputChecked,
-    ItemsOffloaded,
-    LineEnded,
-    ModelReplied,
     NotifyAfterEnd,
     NotifyParent,
     NotifyPeople,
     OffloadItems,
-    PeopleNotified,
     PrepareRun,
     RunAgent,
     RunHandoff,
-    RunPrepared,
     RunTool,
     SaveSession,
-    SessionSaved,
-    ToolFinished,
 )
 from outlast.loop.events import (
     BudgetLent,
@@ -61,25 +53,26 @@ from outlast.loop.events import (
 )
 from outlast.loop.items import INTERNAL_KINDS, Message, call_id_of
 from outlast.loop.news import notices
+from outlast.loop.notices import NoticeReceipt
 from outlast.loop.problems import line_problem
 from outlast.loop.state import CALL_KINDS, LoopState, has_message, visible_item_count
-from outlast.loop.stored import weight
+from outlast.loop.stored import Offload, weight
 from outlast.loop.values import JsonObject
 from outlast.loop.view import shown, size
 from outlast.loop.votes import is_repeated, next_due_ms
 
-ANSWER_OF: dict[type, type] = {
-    PrepareRun: RunPrepared,
-    CheckInput: InputChecked,
-    CallModel: ModelReplied,
-    RunTool: ToolFinished,
-    RunAgent: AgentFinished,
-    RunHandoff: HandoffFinished,
-    FinalizeAnswer: AnswerFinalized,
-    SaveSession: SessionSaved,
-    OffloadItems: ItemsOffloaded,
-    HoldLine: LineEnded,
-    NotifyPeople: PeopleNotified,
+RESULT_OF: dict[type, type] = {
+    PrepareRun: PreparedRun,
+    CheckInput: CheckResult,
+    CallModel: ModelReply,
+    RunTool: ToolResult,
+    RunAgent: AgentResult,
+    RunHandoff: HandoffResult,
+    FinalizeAnswer: FinalizedAnswer,
+    SaveSession: NoneType,
+    OffloadItems: Offload,
+    HoldLine: NoneType,
+    NotifyPeople: NoticeReceipt,
 }
 
 
@@ -110,9 +103,14 @@ def was_taken(
             pending = {one.effect: one for one in before.pending}
             number = getattr(event, "effect", None)
             answers = number in pending and (
-                isinstance(event, EffectFailed | ANSWER_OF[type(pending[number])])
+                isinstance(event, EffectFailed) or is_answer(event, pending[number])
             )
             return answers and number not in stopped
+
+
+def is_answer(event: Event, effect: Effect) -> bool:
+    """Whether an event has the result of an effect of this kind."""
+    return isinstance(event, EffectAnswered) and isinstance(event.result, RESULT_OF[type(effect)])
 
 
 def is_inert(  # noqa: C901, PLR0911, PLR0912  a row for each event
@@ -168,7 +166,7 @@ def is_inert(  # noqa: C901, PLR0911, PLR0912  a row for each event
             raise AssertionError(f"{event.action} has no rule here")
         case _:
             effect = outstanding.get(event.effect)
-            return effect is None or not isinstance(event, ANSWER_OF[type(effect)])
+            return effect is None or not is_answer(event, effect)
 
 
 def takes_reply(

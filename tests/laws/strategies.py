@@ -30,29 +30,20 @@ from outlast.loop.calls import (
 from outlast.loop.changes import Change
 from outlast.loop.checks import CheckResult, FinalizedAnswer, GuardrailRecord, RequiredStep
 from outlast.loop.effects import (
-    AgentFinished,
-    AnswerFinalized,
     CallModel,
     CheckInput,
     Effect,
+    EffectAnswered,
     EffectFailed,
     FinalizeAnswer,
-    HandoffFinished,
     HoldLine,
-    InputChecked,
-    LineEnded,
-    ModelReplied,
     NotifyPeople,
     OffloadItems,
-    PeopleNotified,
     PrepareRun,
     RunAgent,
     RunHandoff,
-    RunPrepared,
     RunTool,
     SaveSession,
-    SessionSaved,
-    ToolFinished,
 )
 from outlast.loop.events import (
     CancelRequested,
@@ -65,6 +56,7 @@ from outlast.loop.events import (
     TimePassed,
 )
 from outlast.loop.items import Item, Message
+from outlast.loop.notices import ALL_DELIVERED
 from outlast.loop.start import Parent
 from outlast.loop.state import LoopState
 from outlast.loop.values import Failure, Json, JsonObject, ServerThread, Usage
@@ -505,21 +497,21 @@ def answer_to(effect: Effect, script: Sequence[ModelReply], b: int, at_ms: int) 
     match effect:
         case PrepareRun():
             briefing = briefing_of(effect, b)
-            return RunPrepared(at_ms=at_ms, effect=number, result=briefing)
+            return EffectAnswered(at_ms=at_ms, effect=number, result=briefing)
         case CallModel():
             reply = script[(effect.effect + b) % len(script)]
-            return ModelReplied(at_ms=at_ms, effect=number, result=reply)
+            return EffectAnswered(at_ms=at_ms, effect=number, result=reply)
         case RunTool():
             broken = Failure(code="tripwire", message="No.") if b % 9 == 8 else None
             if effect.policy.fast and b % 4 == 3:
                 result = ToolResult(output=None, deferred=True)
             else:
                 result = ToolResult(output=f"output {b}", changes=changes, failure=broken)
-            return ToolFinished(at_ms=at_ms, effect=number, result=result)
+            return EffectAnswered(at_ms=at_ms, effect=number, result=result)
         case RunHandoff():
             chosen = "Orders" if b % 6 == 0 else None
             result = HandoffResult(changes=changes, target=chosen, edit=edit_of(effect, b))
-            return HandoffFinished(at_ms=at_ms, effect=number, result=result)
+            return EffectAnswered(at_ms=at_ms, effect=number, result=result)
         case _:
             return answer_to_side_effect(effect, b, at_ms)
 
@@ -558,7 +550,7 @@ def answer_to_side_effect(effect: Effect, b: int, at_ms: int) -> Event:
     match effect:
         case CheckInput():
             checked = CheckResult(results=tripped, failure=broken, changes=changes)
-            return InputChecked(at_ms=at_ms, effect=number, result=checked)
+            return EffectAnswered(at_ms=at_ms, effect=number, result=checked)
         case FinalizeAnswer():
             conclusion = FinalizedAnswer(
                 final=b % 4 != 0,
@@ -571,19 +563,19 @@ def answer_to_side_effect(effect: Effect, b: int, at_ms: int) -> Event:
                 withheld="blocked" if b % 3 == 0 else None,
                 changes=changes,
             )
-            return AnswerFinalized(at_ms=at_ms, effect=number, result=conclusion)
+            return EffectAnswered(at_ms=at_ms, effect=number, result=conclusion)
         case RunAgent():
             status = ("completed", "completed", "failed", "cancelled")[b % 4]
             usage = Usage(requests=1, total_tokens=b)
             done = AgentResult(status=status, final_output="done", usage=usage, context={"n": b})
-            return AgentFinished(at_ms=at_ms, effect=number, result=done)
+            return EffectAnswered(at_ms=at_ms, effect=number, result=done)
         case HoldLine():
-            return LineEnded(at_ms=at_ms, effect=number)
+            return EffectAnswered(at_ms=at_ms, effect=number, result=None)
         case NotifyPeople():
-            return PeopleNotified(at_ms=at_ms, effect=number)
+            return EffectAnswered(at_ms=at_ms, effect=number, result=ALL_DELIVERED)
         case _:
             assert isinstance(effect, SaveSession)
-            return SessionSaved(at_ms=at_ms, effect=number)
+            return EffectAnswered(at_ms=at_ms, effect=number, result=None)
 
 
 APPROVALS = tuple(
@@ -626,14 +618,14 @@ def wrong_answer_to(effect: Effect, b: int, at_ms: int) -> Event:
 def _answer(kind: str, number: int, at_ms: int) -> Event:
     match kind:
         case "prepared":
-            return RunPrepared(at_ms=at_ms, effect=number, result=PreparedRun(model="stray"))
+            return EffectAnswered(at_ms=at_ms, effect=number, result=PreparedRun(model="stray"))
         case "model":
-            return ModelReplied(at_ms=at_ms, effect=number, result=reply_of(said("stray")))
+            return EffectAnswered(at_ms=at_ms, effect=number, result=reply_of(said("stray")))
         case "tool":
-            return ToolFinished(at_ms=at_ms, effect=number, result=ToolResult(output="stray"))
+            return EffectAnswered(at_ms=at_ms, effect=number, result=ToolResult(output="stray"))
         case "handoff":
             result = HandoffResult(changes=(Change("set", ("stray",), 1),))
-            return HandoffFinished(at_ms=at_ms, effect=number, result=result)
+            return EffectAnswered(at_ms=at_ms, effect=number, result=result)
         case _:
             failure = Failure(code="stray", message="stray")
             return EffectFailed(at_ms=at_ms, effect=number, failure=failure)

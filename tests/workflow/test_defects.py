@@ -7,7 +7,8 @@ import pytest
 from outlast import AgentsException
 from outlast.agents.agent import Agent
 from outlast.agents.tools.function_tool import function_tool
-from outlast.loop.effects import ToolFinished
+from outlast.loop.calls import ToolResult
+from outlast.loop.effects import EffectAnswered
 from outlast.loop.events import Event
 from outlast.loop.machine import advance
 from outlast.loop.state import LoopState
@@ -18,7 +19,7 @@ from tests.workflow.desk import Desk
 
 def broken(state: LoopState, event: Event) -> Any:
     """A loop that cannot take the end of a tool in."""
-    if isinstance(event, ToolFinished):
+    if isinstance(event, EffectAnswered) and isinstance(event.result, ToolResult):
         raise TypeError("not as it was meant")
     return advance(state, event)
 

@@ -16,7 +16,8 @@ from temporalio.service import RPCError
 from outlast.agents.json_values import as_object
 from outlast.client.read.history import Progress
 from outlast.contract import names
-from outlast.loop.effects import CallModel, EffectFailed, ModelReplied
+from outlast.loop.calls import ModelReply
+from outlast.loop.effects import CallModel, EffectAnswered, EffectFailed
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 from outlast.streams.call_windows import FinishedCall, call_windows
@@ -114,7 +115,7 @@ class DeltaPoller:
             self._quiet_since, self._next_seconds = None, 0.0
             self._call_pending.set()
         match step.event:
-            case ModelReplied(effect=effect, result=reply, at_ms=at_ms):
+            case EffectAnswered(effect=effect, result=ModelReply() as reply, at_ms=at_ms):
                 reader = self._readers.setdefault(effect, DeltaReader())
                 response = response_object(
                     reply.items,

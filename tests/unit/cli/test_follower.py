@@ -17,7 +17,8 @@ from outlast.cli.follower import Delta, Entry, Follower, Retry, is_settled
 from outlast.client.handle import RunHandle
 from outlast.client.read.history import Progress
 from outlast.client.start.runner import Runner
-from outlast.loop.effects import ModelReplied
+from outlast.loop.calls import ModelReply
+from outlast.loop.effects import EffectAnswered
 from outlast.loop.state import LoopState, has_message
 from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelError
@@ -226,7 +227,7 @@ async def test_what_is_said_now_is_told_now(
         progress: AsyncIterator[Progress], _client: Client, _run_id: str
     ) -> AsyncGenerator[Progress | JsonObject]:
         async for step in progress:
-            if isinstance(step.event, ModelReplied):
+            if isinstance(step.event, EffectAnswered) and isinstance(step.event.result, ModelReply):
                 yield LATE
             yield step
 

@@ -40,7 +40,7 @@ from outlast.loop.approvals import (
     Person,
     Seen,
 )
-from outlast.loop.effects import PeopleNotified
+from outlast.loop.effects import EffectAnswered
 from outlast.loop.events import (
     Event,
     PersonActed,
@@ -244,7 +244,7 @@ def test_a_signed_action_has_the_time_of_its_signature_and_a_forged_one_has_none
 
 def test_what_a_notifier_took_is_recorded(story: Story) -> None:
     delivered = Delivered(event="created", request_id="a1", notifier="slack", at_ms=10_000)
-    event = PeopleNotified(at_ms=12_000, effect=3, result=NoticeReceipt(delivered=(delivered,)))
+    event = EffectAnswered(at_ms=12_000, effect=3, result=NoticeReceipt(delivered=(delivered,)))
     (one,) = story.tell(event, story.state)
     assert (one.event, one.request_id, one.channel) == ("notified", "a1", "slack")
     assert (one.at_ms, one.note, one.by) == (10_000, "created", "")

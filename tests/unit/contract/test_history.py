@@ -34,22 +34,15 @@ from outlast.loop.budgets import Budget
 from outlast.loop.calls import AgentResult, HandoffResult, PreparedRun, ToolResult
 from outlast.loop.checks import CheckResult, FinalizedAnswer, GuardrailRecord
 from outlast.loop.effects import (
-    AgentFinished,
-    AnswerFinalized,
     CallModel,
     CheckInput,
+    EffectAnswered,
     EffectFailed,
     FinalizeAnswer,
-    HandoffFinished,
-    InputChecked,
-    ModelReplied,
     PrepareRun,
     RunAgent,
     RunHandoff,
-    RunPrepared,
     SaveSession,
-    SessionSaved,
-    ToolFinished,
 )
 from outlast.loop.events import (
     BudgetLent,
@@ -284,39 +277,39 @@ def test_a_result_becomes_the_event_of_its_effect() -> None:
     play = Play()
     effect = play.only(PrepareRun)
     event = history.answered(effect, {"model": "gpt-5"}, 7)
-    assert event == RunPrepared(at_ms=7, effect=1, result=PreparedRun(model="gpt-5"))
+    assert event == EffectAnswered(at_ms=7, effect=1, result=PreparedRun(model="gpt-5"))
     play.prepared()
     reply = reply_of(said("Hi."), tool("f", "c1"))
     event = history.answered(play.only(CallModel), write(reply), 7)
-    assert event == ModelReplied(at_ms=7, effect=2, result=reply)
+    assert event == EffectAnswered(at_ms=7, effect=2, result=reply)
     play.take(event)
     event = history.answered(play.running("c1"), {"output": [1]}, 7)
-    assert event == ToolFinished(at_ms=7, effect=3, result=ToolResult(output=[1]))
+    assert event == EffectAnswered(at_ms=7, effect=3, result=ToolResult(output=[1]))
     handoff = play_in("transferring").only(RunHandoff)
     event = history.answered(handoff, {}, 7)
-    assert event == HandoffFinished(at_ms=7, effect=3, result=HandoffResult())
+    assert event == EffectAnswered(at_ms=7, effect=3, result=HandoffResult())
 
 
 def test_what_guardrails_handlers_and_sessions_came_to_are_events_too() -> None:
     check = play_in("checking").only(CheckInput)
     found = {"results": [{"stage": "input", "name": "g"}]}
     records = (GuardrailRecord(stage="input", name="g"),)
-    assert history.answered(check, found, 7) == InputChecked(
+    assert history.answered(check, found, 7) == EffectAnswered(
         at_ms=7, effect=2, result=CheckResult(results=records)
     )
     conclude = play_in("finalizing").only(FinalizeAnswer)
-    assert history.answered(conclude, {"final": False}, 7) == AnswerFinalized(
+    assert history.answered(conclude, {"final": False}, 7) == EffectAnswered(
         at_ms=7, effect=3, result=FinalizedAnswer(final=False)
     )
     save = play_in("saving").only(SaveSession)
-    assert history.answered(save, None, 7) == SessionSaved(at_ms=7, effect=3)
+    assert history.answered(save, None, 7) == EffectAnswered(at_ms=7, effect=3, result=None)
 
 
 def test_the_result_of_a_nested_run_is_read_as_what_its_tool_came_to() -> None:
     run = play_in("nested").only(RunAgent)
     result = RunResultRecord(status="completed", agent="Billing", final_output="x", turns=2)
     event = history.answered(run, write(result), 7)
-    assert event == AgentFinished(at_ms=7, effect=3, result=AgentResult(final_output="x"))
+    assert event == EffectAnswered(at_ms=7, effect=3, result=AgentResult(final_output="x"))
 
 
 @pytest.mark.parametrize("number", [1, 3, 1_042])
@@ -366,7 +359,7 @@ def test_what_a_failed_nested_run_has_spent_counts() -> None:
     effect = play_in("nested").only(RunAgent)
     engine = EngineFailure(kind="application", code="quota", message="No.", spent={"requests": 2})
     event = history.failed(effect, engine, 7)
-    assert event == AgentFinished(
+    assert event == EffectAnswered(
         at_ms=7,
         effect=effect.effect,
         result=AgentResult(
@@ -447,7 +440,7 @@ def test_a_task_comes_to_the_same_however_its_happenings_are_listed() -> None:
     ]
     expected = states(task(200, *entries), state=play.state)
     assert [type(event) for event, _ in expected] == [
-        SignalUnreadable, MessageReceived, ToolFinished, CancelRequested,
+        SignalUnreadable, MessageReceived, EffectAnswered, CancelRequested,
     ]  # fmt: skip
     for order in permutations(entries):
         assert states(task(200, *order), state=play.state) == expected

@@ -29,19 +29,9 @@ from outlast.contract.records import (
 )
 from outlast.loop.actions import Action
 from outlast.loop.effects import (
-    AgentFinished,
-    AnswerFinalized,
+    EffectAnswered,
     EffectEvent,
     EffectFailed,
-    HandoffFinished,
-    InputChecked,
-    ItemsOffloaded,
-    LineEnded,
-    ModelReplied,
-    PeopleNotified,
-    RunPrepared,
-    SessionSaved,
-    ToolFinished,
 )
 from outlast.loop.events import (
     BudgetLent,
@@ -62,6 +52,7 @@ from outlast.loop.events import (
 )
 from outlast.loop.human_actions import row_of
 from outlast.loop.machine import advance
+from outlast.loop.notices import NoticeReceipt
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 from tests.laws.driver import Play
@@ -131,18 +122,10 @@ def resolved(event: EffectEvent | EffectBlocked) -> Resolved:
             code = failures.WORKER_LACKS if event.lacks else failures.FAILED_ON_CAPABLE_WORKER
             failure = EngineFailure(kind="application", code=code, message=event.lacks)
             return Resolved(effect=event.effect, failure=failure)
-        case RunPrepared():
-            return Resolved(effect=event.effect, payload=write(event.result))
-        case ModelReplied():
-            return Resolved(effect=event.effect, payload=write(event.result))
-        case AnswerFinalized():
-            return Resolved(effect=event.effect, payload=write(event.result))
-        case SessionSaved() | LineEnded() | PeopleNotified():
+        case EffectAnswered(result=None | NoticeReceipt()):
             return Resolved(effect=event.effect, payload=None)
-        case (
-            ToolFinished() | HandoffFinished() | InputChecked() | AgentFinished() | ItemsOffloaded()
-        ):
-            return Resolved(effect=event.effect, payload=write(event.result))
+        case EffectAnswered(result=result):
+            return Resolved(effect=event.effect, payload=write(result))
         case EffectFailed():
             code, message = event.failure.code, event.failure.message
             failure = EngineFailure(kind="application", code=code, message=message)

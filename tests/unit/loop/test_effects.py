@@ -11,14 +11,15 @@ from outlast.loop.effects import (
     CancelEffect,
     Command,
     Effect,
-    EffectEvent,
+    EffectAnswered,
+    EffectFailed,
     Finish,
     LendBudget,
     NotifyAfterEnd,
     NotifyParent,
 )
 from tests.laws.driver import play_with_everything
-from tests.laws.step_laws import ANSWER_OF
+from tests.laws.step_laws import RESULT_OF
 
 EFFECT_CLASSES = get_args(Effect)
 
@@ -33,8 +34,7 @@ def test_the_unions_name_every_command_there_is() -> None:
     defined = {one for one in vars(effects).values() if dataclasses.is_dataclass(one)}
     own = {one for one in defined if getattr(one, "__module__", "") == effects.__name__}
     shared = {effects.AgentEffect, effects.TurnEffect}
-    assert set(get_args(EffectEvent)) < own
-    own -= set(get_args(EffectEvent))
+    own -= {EffectAnswered, EffectFailed}
     assert own - shared == {
         *EFFECT_CLASSES,
         CancelEffect,
@@ -44,7 +44,7 @@ def test_the_unions_name_every_command_there_is() -> None:
         Finish,
     }
     assert set(get_args(Command)) == own - shared
-    assert set(ANSWER_OF) == set(EFFECT_CLASSES)
+    assert set(RESULT_OF) == set(EFFECT_CLASSES)
 
 
 @pytest.mark.parametrize("at", range(len(EFFECT_CLASSES)))

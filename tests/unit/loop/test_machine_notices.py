@@ -3,10 +3,9 @@
 from outlast.loop.effects import (
     CancelEffect,
     Command,
+    EffectAnswered,
     NotifyAfterEnd,
     NotifyPeople,
-    PeopleNotified,
-    SessionSaved,
 )
 from outlast.loop.notices import NoticeEvent, NoticeReceipt, Undelivered
 from tests.laws.driver import Play, gated, said
@@ -37,7 +36,7 @@ def test_notices_are_not_answered_by_what_answers_something_else() -> None:
     (created,) = play.replies(gated("refund", "c1"))
     assert isinstance(created, NotifyPeople)
     before = play.state
-    assert play.take(SessionSaved(at_ms=play.now_ms, effect=created.effect)) == ()
+    assert play.take(EffectAnswered(at_ms=play.now_ms, effect=created.effect, result=None)) == ()
     assert play.state is before
 
 
@@ -134,7 +133,7 @@ def test_what_nobody_has_heard_of_is_kept() -> None:
     refused = Undelivered(event="decided", request_id="a1", notifier="chat", why="410", at_ms=5)
     effect = play.only(NotifyPeople).effect
     receipt = NoticeReceipt(undelivered=(refused,))
-    play.take(PeopleNotified(at_ms=play.now_ms, effect=effect, result=receipt))
+    play.take(EffectAnswered(at_ms=play.now_ms, effect=effect, result=receipt))
     assert play.state.undelivered == (lost, refused)
 
 

@@ -8,7 +8,7 @@ import pytest
 from outlast.loop.actions import HoldAction, ReleaseAction
 from outlast.loop.approvals import ApprovalTerms, Audience, Decision, Evidence, Seen
 from outlast.loop.calls import HandoffResult, RequiredApproval, ToolResult
-from outlast.loop.effects import HandoffFinished, RunAgent, RunHandoff, RunTool, ToolFinished
+from outlast.loop.effects import EffectAnswered, RunAgent, RunHandoff, RunTool
 from outlast.loop.events import (
     LineReplied,
     NestedReported,
@@ -53,7 +53,7 @@ def test_a_call_that_a_worker_does_not_run_asks_people() -> None:
     play.replies(tool("pay", "c1", '{"n": 5}'), tool("look", "c2"))
     effect = next(one for one in play.state.pending if isinstance(one, RunTool))
     result = ToolResult(output=None, required=required(tool_digest="t1", source="bank"))
-    play.take(ToolFinished(at_ms=play.now_ms, effect=effect.effect, result=result))
+    play.take(EffectAnswered(at_ms=play.now_ms, effect=effect.effect, result=result))
     (request,) = play.state.pending_approvals
     assert (request.name, request.arguments, request.terms) == ("pay", '{"n": 5}', TWO)
     assert (request.source, request.tool_digest, request.reason) == ("bank", "t1", "Money leaves.")
@@ -73,7 +73,7 @@ def test_an_approved_call_may_ask_again_and_forgets_its_evidence() -> None:
     effect = play.only(RunTool)
     assert effect.evidence is not None
     result = ToolResult(output=None, required=required(reason="The tool has changed."))
-    play.take(ToolFinished(at_ms=play.now_ms, effect=effect.effect, result=result))
+    play.take(EffectAnswered(at_ms=play.now_ms, effect=effect.effect, result=result))
     assert [one.status for one in play.state.approvals] == ["approved", "pending"]
     assert play.state.calls[0].evidence is None
     assert play.state.status == "waiting"
@@ -84,7 +84,7 @@ def test_a_handoff_that_a_worker_does_not_let_happen_asks_people() -> None:
     play.replies(transfer("Billing", "c1", callback=True))
     effect = play.only(RunHandoff)
     result = HandoffResult(required=required(arguments="{}"))
-    play.take(HandoffFinished(at_ms=play.now_ms, effect=effect.effect, result=result))
+    play.take(EffectAnswered(at_ms=play.now_ms, effect=effect.effect, result=result))
     assert (play.state.phase, play.state.agent) == ("acting", "Triage")
     (request,) = play.state.pending_approvals
     assert request.kind == "handoff"
@@ -92,7 +92,7 @@ def test_a_handoff_that_a_worker_does_not_let_happen_asks_people() -> None:
     play.take(vote(play, "bob", "n2"))
     second = play.only(RunHandoff)
     assert second.evidence is not None
-    play.take(HandoffFinished(at_ms=play.now_ms, effect=second.effect, result=HandoffResult()))
+    play.take(EffectAnswered(at_ms=play.now_ms, effect=second.effect, result=HandoffResult()))
     assert play.state.agent == "Billing"
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 
 from outlast.contract import records
 from outlast.loop.approvals import ApprovalTerms, Audience, EscalationStep
-from outlast.loop.effects import CallModel, PeopleNotified, RunAgent, RunTool
+from outlast.loop.effects import CallModel, EffectAnswered, RunAgent, RunTool
 from outlast.loop.events import EffectBlocked, RunEnded
 from outlast.loop.machine import advance
 from outlast.loop.notices import Delivered, NoticeReceipt, Undelivered
@@ -313,7 +313,7 @@ def test_a_notice_is_delivered_or_not() -> None:
     receipt = NoticeReceipt(undelivered=(lost,), delivered=(taken,))
     number = play.outstanding.popitem()[0]
     play.outstanding[number] = effect  # pyright: ignore[reportArgumentType]  an effect, as commands say
-    play.take(PeopleNotified(at_ms=play.now_ms, effect=number, result=receipt))
+    play.take(EffectAnswered(at_ms=play.now_ms, effect=number, result=receipt))
     assert changes_of(play) == [NoticeUndelivered(lost), NoticeDelivered(taken)]
 
 

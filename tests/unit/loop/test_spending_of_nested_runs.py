@@ -24,15 +24,13 @@ from outlast.loop.effects import (
     CancelEffect,
     Command,
     Effect,
+    EffectAnswered,
     Finish,
     LendBudget,
-    ModelReplied,
     NotifyParent,
     PrepareRun,
     RunAgent,
-    RunPrepared,
     RunTool,
-    ToolFinished,
 )
 from outlast.loop.events import CancelRequested, Event, MessageReceived, PersonActed
 from outlast.loop.invariants import check
@@ -162,14 +160,14 @@ class Tree:
         number, at_ms = effect.effect, self.now_ms
         match effect:
             case PrepareRun():
-                return RunPrepared(at_ms=at_ms, effect=number, result=PreparedRun())
+                return EffectAnswered(at_ms=at_ms, effect=number, result=PreparedRun())
             case CallModel():
                 self.replied += 1
                 reply = self.script(run_id, self.calls[run_id])
-                return ModelReplied(at_ms=at_ms, effect=number, result=reply)
+                return EffectAnswered(at_ms=at_ms, effect=number, result=reply)
             case RunTool():
                 result = ToolResult(output="ok")
-                return ToolFinished(at_ms=at_ms, effect=number, result=result)
+                return EffectAnswered(at_ms=at_ms, effect=number, result=result)
             case _:
                 raise AssertionError(effect)
 

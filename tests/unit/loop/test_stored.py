@@ -10,7 +10,7 @@ from outlast.contract.blobs import encode
 from outlast.loop import stored, transcript
 from outlast.loop.approvals import ApprovalTerms
 from outlast.loop.calls import ModelReply
-from outlast.loop.effects import CallModel, ItemsOffloaded, OffloadItems, SessionSaved
+from outlast.loop.effects import CallModel, EffectAnswered, OffloadItems
 from outlast.loop.items import Item, last_words, text_of
 from outlast.loop.machine import advance
 from outlast.loop.stored import OFFLOAD_ABOVE, Moved, Offload, long_texts, weight
@@ -159,7 +159,7 @@ def test_a_persons_answer_of_the_same_size_is_not_replaced_by_the_models(
     moved = Moved(index, ("content", 0, "text"), len(theirs), 0)
     result = Offload(keys=(KEY,), moved=(moved,))
     advanced, commands = advance(
-        play.state, ItemsOffloaded(at_ms=play.now_ms, effect=late.effect, result=result)
+        play.state, EffectAnswered(at_ms=play.now_ms, effect=late.effect, result=result)
     )
     assert text_of(advanced.items[index].raw) == ours
     assert commands == ()
@@ -170,9 +170,9 @@ def test_an_answer_of_another_kind_stores_nothing():
     play = large()
     before = play.state
     effect = play.only(OffloadItems).effect
-    play.take(SessionSaved(at_ms=play.now_ms, effect=effect))
+    play.take(EffectAnswered(at_ms=play.now_ms, effect=effect, result=None))
     call = play.only(CallModel).effect
-    play.take(ItemsOffloaded(at_ms=play.now_ms, effect=call, result=Offload()))
+    play.take(EffectAnswered(at_ms=play.now_ms, effect=call, result=Offload()))
     assert play.state is before
 
 

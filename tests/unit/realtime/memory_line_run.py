@@ -11,7 +11,7 @@ from outlast.contract import records
 from outlast.loop import line_tokens
 from outlast.loop.approvals import Decision
 from outlast.loop.calls import ModelReply
-from outlast.loop.effects import CallModel, Command, HoldLine, LineEnded
+from outlast.loop.effects import CallModel, Command, EffectAnswered, HoldLine
 from outlast.loop.events import Event, LineAttached, LineReplied, MessageReceived, PersonActed
 from outlast.loop.items import Message
 from outlast.loop.state import LoopState, line_of
@@ -131,7 +131,7 @@ class MemoryLineRun:
     async def hang_up(self) -> None:
         line = line_of(self.memory_run.state)
         if line is not None:
-            await self.take(LineEnded(at_ms=now_ms(), effect=line.effect))
+            await self.take(EffectAnswered(at_ms=now_ms(), effect=line.effect, result=None))
 
     async def until(self, condition: Callable[[LoopState], object]) -> LoopState:
         """Wait for a state."""

@@ -19,7 +19,7 @@ from outlast.client.read import delta_poller as deltas
 from outlast.client.read.delta_poller import DeltaPoller, with_deltas
 from outlast.client.read.history import Progress
 from outlast.loop.calls import ModelReply
-from outlast.loop.effects import CallModel, EffectFailed, ModelReplied
+from outlast.loop.effects import CallModel, EffectAnswered, EffectFailed
 from outlast.loop.state import LoopState
 from outlast.loop.values import Failure, JsonObject, Usage
 from outlast.streams.call_windows import MOST_WINDOWS, FinishedCall, call_windows
@@ -48,7 +48,7 @@ def asking(effect: int = 2) -> Progress:
 def replied(effect: int = 2, *items: JsonObject) -> Progress:
     usage = Usage(requests=1, input_tokens=7, cached_tokens=2)
     reply = ModelReply(items=items or (MESSAGE,), usage=usage, response_id="r", model="m")
-    return Progress(ModelReplied(at_ms=5_000, effect=effect, result=reply), LoopState())
+    return Progress(EffectAnswered(at_ms=5_000, effect=effect, result=reply), LoopState())
 
 
 @dataclass
@@ -244,7 +244,7 @@ async def test_deltas_come_between_the_events_of_the_history(server: Server) -> 
             raw.append(one)
             if text_of(raw) == "Good morning ":
                 is_heard.set()
-    assert [(text, type(event)) for text, event in seen] == [(WORDS, ModelReplied)]
+    assert [(text, type(event)) for text, event in seen] == [(WORDS, EffectAnswered)]
     assert raw[-1]["type"] == "response.completed"
 
 

@@ -24,7 +24,8 @@ from outlast.contract.history import (
     WorkflowTask,
 )
 from outlast.contract.records import NOT_JSON, RunInput, Unreadable
-from outlast.loop.effects import ModelReplied, RunPrepared
+from outlast.loop.calls import ModelReply
+from outlast.loop.effects import EffectAnswered
 from outlast.loop.events import RunStarted
 from tests.unit.client.recorded import (
     START_MS,
@@ -399,8 +400,8 @@ async def test_following_yields_every_event_with_the_state_after_it() -> None:
     assert [type(one.event) for one in progress] == [
         type(None),
         RunStarted,
-        RunPrepared,
-        ModelReplied,
+        EffectAnswered,
+        EffectAnswered,
     ]
     assert [one.state.phase for one in progress] == ["new", "preparing", "thinking", "closed"]
 
@@ -497,7 +498,11 @@ async def test_a_conversation_is_followed_from_its_first_history_into_the_next()
         ("fetch", "run-1"),
         ("fetch", "run-2"),
     ]
-    texts = [one.state.final_output for one in progress if isinstance(one.event, ModelReplied)]
+    texts = [
+        one.state.final_output
+        for one in progress
+        if isinstance(one.event, EffectAnswered) and isinstance(one.event.result, ModelReply)
+    ]
     assert texts == ["Hi", "Again"]
     begins = [at for at, one in enumerate(progress) if one.event is None]
     assert progress[begins[1]].state == progress[begins[1] - 1].state, "nothing is lost between"
