@@ -7,10 +7,11 @@ import pytest
 from tests.guide.changes import CHANGES, PROGRAMS, ROOT, Change, changes_of
 from tests.servers import TemporalServer
 
-FILES = {"adding_an_effect": 5}
+FILES = {"adding_an_effect": 5, "adding_a_human_action": 4}
 """How many files each change touches. Whoever raises a number says why.
 
-An effect: what it is, how it is carried out, its row, its answer, and the transition that asks.
+An effect: what it is, how it is carried out, its row, its answer, and the transition that asks. A
+human action: its record, why somebody may not, what it does, and its row.
 """
 
 GUIDE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
