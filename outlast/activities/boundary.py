@@ -23,8 +23,8 @@ from outlast.activities.heartbeats.engine_heartbeat import (
     began_in_time,
     fallback_poller_starter,
     heartbeat_timeout,
-    progress_sender,
     sender,
+    through_the_loop,
 )
 from outlast.activities.heartbeats.heartbeats import Beat, heartbeats
 from outlast.activities.heartbeats.stream_heartbeats import Cadence, StreamHeartbeats
@@ -283,7 +283,7 @@ def _ends_at(info: activity.Info) -> float:
 
 def _report_progress(beat: Beat, progress: Json) -> None:
     """Send progress at once, and with every further heartbeat: one without would remove it."""
-    beat.send = progress_sender(progress)
+    beat.send = through_the_loop(lambda: progress)
     beat.note_sent()
     activity.heartbeat(progress)
 

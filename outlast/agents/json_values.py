@@ -1,6 +1,6 @@
 """Reads JSON that others have written: a value of the expected type, or an empty one."""
 
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from outlast.loop.values import JsonObject
 
@@ -30,3 +30,8 @@ def as_count(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         return 0
     return max(value, 0)
+
+
+def no_number(name: str) -> NoReturn:
+    """Refuse NaN and infinity: `json.loads(text, parse_constant=no_number)`."""
+    raise ValueError(f"{name} is not JSON")

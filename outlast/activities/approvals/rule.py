@@ -8,7 +8,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NoReturn, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from outlast.activities.invocation import Invocation
 from outlast.activities.worker_memory import JudgedCall
@@ -18,6 +18,7 @@ from outlast.agents.callables import call
 from outlast.agents.handoffs.handoff import Handoff
 from outlast.agents.items.raw_items import HeldRaw
 from outlast.agents.items.run_items import ToolApprovalItem
+from outlast.agents.json_values import no_number
 from outlast.agents.mcp.tools import MCPFunctionTool, source_of
 from outlast.agents.registry import effect_of
 from outlast.agents.tools.definition import FunctionTool, decisions_of
@@ -290,12 +291,8 @@ def _reads(policy: ApprovalPolicy, name: str) -> bool:
 
 def _fields(schema: JsonObject, raw: JsonObject, policy: ApprovalPolicy) -> Subject:
     """Return a call's arguments, and a problem if it leaves some of them out."""
-    fields: Json = json.loads(arguments_of(raw) or "{}", parse_constant=_no_number)
+    fields: Json = json.loads(arguments_of(raw) or "{}", parse_constant=no_number)
     properties = cast("JsonObject", schema.get("properties", {}))
     missing = sorted(properties.keys() - cast("JsonObject", fields).keys())
     left_out = ", ".join(name for name in missing if _reads(policy, name))
     return fields, f"The call leaves {left_out} out" if left_out else ""
-
-
-def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")

@@ -21,7 +21,6 @@ from outlast.activities.heartbeats.fallback_poller import start_fallback_poller
 from outlast.activities.heartbeats.heartbeats import Beat, Heartbeats
 from outlast.agents.logs import get_logger
 from outlast.contract import policies
-from outlast.loop.values import Json
 
 ASKING = timedelta(seconds=5)
 """How long the server may take to confirm that it waits for an attempt."""
@@ -42,7 +41,7 @@ def sender(details: Callable[[], Any] | None = None) -> Callable[[], None]:
     worker = _activity_worker()
     record = _recorder(worker)
     if record is None:
-        return _through_the_loop(details)
+        return through_the_loop(details)
     token = activity.info().task_token
     converter = activity.payload_converter()
     is_plain = details is not None and not _encodes(worker)
@@ -54,14 +53,6 @@ def sender(details: Callable[[], Any] | None = None) -> Callable[[], None]:
         record(beat)
 
     return send
-
-
-def progress_sender(progress: Json) -> Callable[[], None]:
-    """Return a function that heartbeats the running activity with an attempt's progress.
-
-    The SDK encodes the details, so they also survive where a codec encrypts payloads.
-    """
-    return _through_the_loop(lambda: progress)
 
 
 def fallback_poller_starter() -> Callable[[Beat, Heartbeats], None] | None:
@@ -90,7 +81,8 @@ def _encodes(worker: Any) -> bool:
     return getattr(converter, "payload_codec", "unknown") is not None
 
 
-def _through_the_loop(details: Callable[[], Any] | None) -> Callable[[], None]:
+def through_the_loop(details: Callable[[], Any] | None) -> Callable[[], None]:
+    """Return a function that heartbeats by the SDK, which encodes the details for payload codecs."""
     loop, context = asyncio.get_running_loop(), contextvars.copy_context()
 
     def beat() -> None:

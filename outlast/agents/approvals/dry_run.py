@@ -3,10 +3,11 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from outlast.agents.approvals.conditions import Condition
 from outlast.agents.approvals.policy_file import ApprovalFile, FilePolicy, PointKind
+from outlast.agents.json_values import no_number
 from outlast.loop.call_forms import arguments_of, name_of
 from outlast.loop.items import call_id_of, text_of
 from outlast.loop.state import CALL_KINDS, LoopState
@@ -134,11 +135,7 @@ def _judge(conditions: Sequence[Condition], arguments: str) -> tuple[bool, bool]
     if not conditions:
         return True, False
     try:
-        fields = cast("JsonObject", json.loads(arguments or "{}", parse_constant=_no_number))
+        fields = cast("JsonObject", json.loads(arguments or "{}", parse_constant=no_number))
         return any(one.holds(fields) for one in conditions), False
     except (ValueError, LookupError, TypeError, RecursionError):
         return True, True
-
-
-def _no_number(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")

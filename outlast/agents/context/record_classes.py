@@ -58,17 +58,8 @@ def fields_of(kind: Any) -> tuple[Field, ...]:
     if dataclasses.is_dataclass(kind):
         return tuple(_dataclass_field(field) for field in dataclasses.fields(kind))
     if isinstance(models := getattr(kind, "model_fields", None), dict):
-        return tuple(
-            Field(
-                name,
-                None
-                if value.is_required()
-                else partial(value.get_default, call_default_factory=True),
-                value.is_required(),
-                bool(value.exclude),
-            )
-            for name, value in cast("dict[str, Any]", models).items()
-        )
+        named = cast("dict[str, Any]", models)
+        return tuple(_model_field(name, field) for name, field in named.items())
     if hasattr(kind, "__attrs_attrs__"):
         return tuple(_attrs_field(attribute) for attribute in kind.__attrs_attrs__)
     defaults: dict[str, Any] = getattr(kind, "_field_defaults", {})
@@ -84,6 +75,12 @@ def _dataclass_field(field: dataclasses.Field[Any]) -> Field:
     if field.default_factory is not dataclasses.MISSING:
         return Field(field.name, field.default_factory, is_required=False)
     return Field(field.name, None, is_required=field.init)
+
+
+def _model_field(name: str, field: Any) -> Field:
+    default = partial(field.get_default, call_default_factory=True)
+    is_required: bool = field.is_required()
+    return Field(name, None if is_required else default, is_required, bool(field.exclude))
 
 
 def _attrs_field(field: Any) -> Field:

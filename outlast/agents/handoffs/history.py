@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, cast
 
 from outlast.agents.errors import UserError
 from outlast.agents.handoffs.input_data import HandoffHistoryMapper, HandoffInputData
-from outlast.agents.items.raw_items import CREATED_BY
+from outlast.agents.items.raw_items import CREATED_BY, TEXT_TYPES
 from outlast.agents.items.run_items import RunItem, ToolApprovalItem, raw_of
 from outlast.agents.json_values import as_object
 from outlast.loop.items import text_of
@@ -26,7 +26,6 @@ DEFAULT_WRAPPERS: Wrappers = ("<CONVERSATION HISTORY>", "</CONVERSATION HISTORY>
 _PREAMBLE = "What was said and done in this conversation before you took over:"
 _NOTHING = "(nothing yet)"
 _ROLES = frozenset({"user", "assistant", "system", "developer"})
-_TEXTS = frozenset({"output_text", "input_text", "text"})
 # Of no use to a reader: the provider's metadata, and encrypted reasoning.
 _LEFT_OUT = frozenset({"id", "status", "encrypted_content", CREATED_BY})
 _NUMBERED = re.compile(r"(\d+)\. ")
@@ -232,4 +231,4 @@ def _plain(item: JsonObject) -> JsonObject:
 
 def _is_plain_text(part: Any) -> bool:
     fields = as_object(part) or {}
-    return str(fields.get("type")) in _TEXTS and not fields.get("annotations")
+    return str(fields.get("type")) in TEXT_TYPES and not fields.get("annotations")

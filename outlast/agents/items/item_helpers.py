@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias, cast
 
 from outlast.agents.errors import ModelBehaviorError
-from outlast.agents.items.raw_items import as_json, plain
+from outlast.agents.items.raw_items import TEXT_TYPES, as_json, plain
 from outlast.agents.items.run_items import MessageOutputItem, RunItem, raw_of
 from outlast.agents.items.tool_output import encode_output
 from outlast.loop.call_forms import output_item
@@ -21,8 +21,6 @@ TResponseOutputItem: TypeAlias = Any
 
 TResponseStreamEvent: TypeAlias = Any
 """An event of a model's stream: the `openai` package's record, or a dict."""
-
-_TEXTS = frozenset({"output_text", "input_text", "text"})
 
 
 class ItemHelpers:
@@ -41,7 +39,7 @@ class ItemHelpers:
         kind = _get(parts[-1], "type")
         if kind == "refusal":
             return str(_get(parts[-1], "refusal") or "")
-        if kind in _TEXTS:
+        if kind in TEXT_TYPES:
             return str(_get(parts[-1], "text") or "")
         raise ModelBehaviorError(f"The model's message ends with {kind!r}, not with text.")
 
@@ -49,14 +47,14 @@ class ItemHelpers:
     def extract_last_text(cls, message: Any) -> str | None:
         """Return the last part of a model's message if it is text, else None."""
         parts = _parts(message)
-        if not parts or _get(parts[-1], "type") not in _TEXTS:
+        if not parts or _get(parts[-1], "type") not in TEXT_TYPES:
             return None
         return str(_get(parts[-1], "text") or "")
 
     @classmethod
     def extract_text(cls, message: Any) -> str | None:
         """Return all text of a model's message, or None if there is no text."""
-        texts = (_get(part, "text") for part in _parts(message) if _get(part, "type") in _TEXTS)
+        texts = (_get(part, "text") for part in _parts(message) if _get(part, "type") in TEXT_TYPES)
         return "".join(str(text or "") for text in texts) or None
 
     @classmethod

@@ -54,6 +54,9 @@ _FIELDS = {
 }
 """The order of fields in the `openai` package's class of each type; histories have another."""
 
+TEXT_TYPES = frozenset({"output_text", "input_text", "text"})
+"""The types of a message's parts that are texts."""
+
 NO_ID = "__fake_id__"
 """The id that other programs save for items of servers without ids."""
 

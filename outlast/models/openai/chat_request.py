@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from outlast.agents.config.model_settings import MCPToolChoice, ModelSettings
+from outlast.agents.items.raw_items import TEXT_TYPES
 from outlast.agents.json_values import as_object, as_objects, as_text
 from outlast.agents.tools.programs import PROGRAMS
 from outlast.loop.values import JsonObject
@@ -168,9 +169,9 @@ _NO_TEXT = "[tool output omitted]"
 
 def _with_text_output(item: JsonObject) -> JsonObject:
     parts = as_objects(item.get("output")) if item.get("type") == "function_call_output" else None
-    if not parts or all(_kind(part) in _TEXT_KINDS for part in parts):
+    if not parts or all(_kind(part) in TEXT_TYPES for part in parts):
         return item
-    texts = [part for part in parts if _kind(part) in _TEXT_KINDS]
+    texts = [part for part in parts if _kind(part) in TEXT_TYPES]
     return {**item, "output": texts or _NO_TEXT}
 
 
@@ -199,7 +200,7 @@ _ADDERS: dict[str, Callable[[list[JsonObject], JsonObject], None]] = {
 
 def _content(content: object) -> str | list[JsonObject]:
     parts = as_objects(content)
-    if parts is None or all(_kind(part) in _TEXT_KINDS for part in parts):
+    if parts is None or all(_kind(part) in TEXT_TYPES for part in parts):
         return _plain_text(content)
     return [content_part(part) for part in parts]
 
@@ -211,15 +212,12 @@ def _plain_text(content: object) -> str:
     if parts is None:
         raise UnsupportedItemError("the content of an item is neither a string nor a list of parts")
     for part in parts:
-        if _kind(part) not in _TEXT_KINDS and _kind(part) != "refusal":
+        if _kind(part) not in TEXT_TYPES and _kind(part) != "refusal":
             raise UnsupportedItemError(
                 f"a message that is not the user's holds a part of type {_kind(part)!r};"
                 " Chat Completions accepts only text there"
             )
-    return "\n".join(str(part.get("text", "")) for part in parts if _kind(part) in _TEXT_KINDS)
-
-
-_TEXT_KINDS = frozenset({"input_text", "output_text", "text"})
+    return "\n".join(str(part.get("text", "")) for part in parts if _kind(part) in TEXT_TYPES)
 
 
 def _kind(part: JsonObject) -> str | None:
@@ -229,7 +227,7 @@ def _kind(part: JsonObject) -> str | None:
 def content_part(part: JsonObject) -> JsonObject:
     """Return a part of a message's content in the API's format."""
     kind = _kind(part)
-    if kind in _TEXT_KINDS:
+    if kind in TEXT_TYPES:
         return {"type": "text", "text": part.get("text", "")}
     if kind == "input_image":
         return _image(part)
