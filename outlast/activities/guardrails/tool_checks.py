@@ -56,12 +56,26 @@ async def check_result(tool: FunctionTool, context: ToolContext[Any], output: An
 
 async def _check(stage: GuardrailStage, guardrails: Sequence[Any], data: Any) -> ToolCheck:
     records: list[GuardrailRecord] = []
+    context: ToolContext[Any] = data.context
     for guardrail in guardrails:
         name = guardrail.get_name()
         verdict: ToolGuardrailFunctionOutput = await traced_guardrail(
             name, partial(guardrail.run, data), tripped=_is_tripped
         )
-        records.append(_record(stage, name, data.context, verdict))
+        info, info_type = write_info(verdict.output_info)
+        records.append(
+            GuardrailRecord(
+                stage=stage,
+                name=name,
+                agent=context.agent.name,
+                info=info,
+                info_type=info_type,
+                tripped=_is_tripped(verdict),
+                tool=context.tool_name,
+                call_id=context.tool_call_id,
+                behavior=dict(verdict.behavior),
+            )
+        )
         if verdict.behavior["type"] != "allow":
             return _decision(records, verdict)
     return ToolCheck(tuple(records))
@@ -69,26 +83,6 @@ async def _check(stage: GuardrailStage, guardrails: Sequence[Any], data: Any) ->
 
 def _is_tripped(verdict: ToolGuardrailFunctionOutput) -> bool:
     return verdict.behavior["type"] == "raise_exception"
-
-
-def _record(
-    stage: GuardrailStage,
-    name: str,
-    context: ToolContext[Any],
-    verdict: ToolGuardrailFunctionOutput,
-) -> GuardrailRecord:
-    info, info_type = write_info(verdict.output_info)
-    return GuardrailRecord(
-        stage=stage,
-        name=name,
-        agent=context.agent.name,
-        info=info,
-        info_type=info_type,
-        tripped=_is_tripped(verdict),
-        tool=context.tool_name,
-        call_id=context.tool_call_id,
-        behavior=dict(verdict.behavior),
-    )
 
 
 def _decision(
