@@ -81,6 +81,7 @@ class RunEvent:
     text: str = ""
     data: JsonObject = field(default_factory=dict[str, Any])
     answers: bool = False
+    numbered: bool = False
 
     def record(self) -> JsonObject:
         """Return the event as a line of JSON lines."""
@@ -149,7 +150,8 @@ def decisions_first(change: NumberedEvent | RunChange) -> bool:
 
 
 def _item(at_ms: int, item: Item, *, answers: bool) -> RunEvent:
-    name = item.kind if item.kind in INTERNAL_KINDS else item_name(item)
+    numbered = item.kind not in INTERNAL_KINDS
+    name = item_name(item) if numbered else item.kind
     raw: JsonObject = readable(item.raw)
     text, who = "", item.agent
     data: JsonObject = {"turn": item.turn}
@@ -176,7 +178,15 @@ def _item(at_ms: int, item: Item, *, answers: bool) -> RunEvent:
             data |= {"call_id": call_id_of(raw), "output": output}
         case "history" | "reasoning" | "other":
             data |= {"item_type": raw.get("type")}
-    return RunEvent(at_ms=at_ms, type=name, who=who, text=text, data=data, answers=answers)
+    return RunEvent(
+        at_ms=at_ms,
+        type=name,
+        who=who,
+        text=text,
+        data=data,
+        answers=answers,
+        numbered=numbered,
+    )
 
 
 def _agent_updated(at_ms: int, by: str, agent: str) -> RunEvent:
@@ -186,6 +196,7 @@ def _agent_updated(at_ms: int, by: str, agent: str) -> RunEvent:
         who=by or agent,
         text=f"hands over to {agent}" if by else "",
         data={"agent": agent},
+        numbered=True,
     )
 
 
@@ -201,7 +212,7 @@ def _approval(at_ms: int, update: RequestUpdated) -> RunEvent:
     }
     if decision is None:
         who, text = _undecided(update)
-        return RunEvent(at_ms=at_ms, type="approval", who=who, text=text, data=data)
+        return RunEvent(at_ms=at_ms, type="approval", who=who, text=text, data=data, numbered=True)
     message = f": {decision.message}" if decision.message else ""
     waited_ms = (request.decided_at_ms or at_ms) - request.requested_at_ms
     waited = rough(timedelta(milliseconds=waited_ms))
@@ -211,6 +222,7 @@ def _approval(at_ms: int, update: RequestUpdated) -> RunEvent:
         who=decision.by or "somebody",
         text=f"{request.status} {request.id} after {waited}{message}",
         data={**data, "by": decision.by, "message": decision.message, "waited_ms": waited_ms},
+        numbered=True,
     )
 
 
@@ -268,4 +280,4 @@ def _status(at_ms: int, change: StatusChanged, after: LoopState) -> RunEvent:
         data["blocked"] = steps
     elif change.was_blocked:
         kind, text = "unblocked", "A worker can go on: the run continues."
-    return RunEvent(at_ms=at_ms, type=kind, who="outlast", text=text, data=data)
+    return RunEvent(at_ms=at_ms, type=kind, who="outlast", text=text, data=data, numbered=True)

@@ -21,7 +21,6 @@ from outlast.client.results.result_members import NOBODY
 from outlast.client.results.run_result import RunResult
 from outlast.contract.redaction import NOTHING, redaction_of
 from outlast.loop.call_forms import FORMS, is_call
-from outlast.loop.items import INTERNAL_KINDS
 from outlast.loop.state import LoopState
 from outlast.loop.values import Json, JsonObject
 
@@ -33,9 +32,6 @@ RETRY_CHECK_INTERVAL = timedelta(seconds=2)
 _PIECES: Final = ("_arguments.delta", "_input.delta")
 _WHOLE: Final = ("_arguments.done", "_input.done")
 """The ends of types of a model's events that have the arguments of calls."""
-
-_WITHOUT_NUMBER = frozenset({"failed", "ignored", "held", "released", *INTERNAL_KINDS})
-"""Types of events that the run's stream does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +221,7 @@ class Follower:
         numbers = (change.id for change in numbered)
         for event in run_events(at_ms, before, step.state):
             shown = redacted(event, self._hides)
-            yield Entry(None if event.type in _WITHOUT_NUMBER else next(numbers, None), shown)
+            yield Entry(next(numbers) if event.numbered else None, shown)
 
     async def _retries(self) -> list[tuple[str, Retry]]:
         description = await self._client.get_workflow_handle(self._run_id).describe()

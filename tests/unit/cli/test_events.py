@@ -1,8 +1,11 @@
 from dataclasses import replace
 from typing import Any
 
+from hypothesis import given
+
 from outlast.cli.durations import iso_time
 from outlast.cli.events import RunEvent, run_events
+from outlast.client.read.events import changes
 from outlast.loop.approvals import (
     ApprovalRequest,
     ApprovalTerms,
@@ -15,9 +18,11 @@ from outlast.loop.approvals import (
 )
 from outlast.loop.call_forms import output_item
 from outlast.loop.items import Item, message_of_person
+from outlast.loop.machine import advance
 from outlast.loop.state import Answer, Hold, Ignored, LoopState
 from outlast.loop.values import Failure
 from outlast.testing import call, say, shell_call
+from tests.laws.strategies import Script, examples, play_script, scripts
 
 CALL = Item("tool_call", call("look_up", "c1", order_id="A-17"), "Orders", 1)
 OUTPUT = Item(
@@ -257,3 +262,13 @@ def test_calls_and_outputs_of_any_form_are_told() -> None:
     assert [who for who, _ in told] == ["Orders", "Orders"]
     assert told[0][1].startswith("shell(action=")
     assert told[1][1] == "stderr:\nNo such file."
+
+
+@examples(6)
+@given(scripts())
+def test_the_events_with_a_number_are_those_of_the_stream(script: Script) -> None:
+    state = LoopState()
+    for event in play_script(script).events:
+        before, (state, _) = state, advance(state, event)
+        numbered = [one for one in events(before, state) if one.numbered]
+        assert len(numbered) == len(list(changes(before, state, 0)))
