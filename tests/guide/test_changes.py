@@ -7,11 +7,12 @@ import pytest
 from tests.guide.changes import CHANGES, PROGRAMS, ROOT, Change, changes_of
 from tests.servers import TemporalServer
 
-FILES = {"adding_an_effect": 5, "adding_a_human_action": 4}
+FILES = {"adding_an_effect": 5, "adding_a_human_action": 4, "adding_a_kind_of_change": 2}
 """How many files each change touches. Whoever raises a number says why.
 
 An effect: what it is, how it is carried out, its row, its answer, and the transition that asks. A
-human action: its record, why somebody may not, what it does, and its row.
+human action: its record, why somebody may not, what it does, and its row. A kind of change: when it
+happened, and how one reader shows it.
 """
 
 GUIDE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
