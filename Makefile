@@ -28,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # are taken in the order of tests/conftest.py, not by their number of tests.
 PYTEST := $(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test test-full test-others older-server named-server litellm-proxy mongo lowest compiled-tests check lint types layers fmt coverage crash mutate bench bench-peers docs site compose clean
+.PHONY: help demo test test-full test-others older-server named-server litellm-proxy mongo lowest compiled-tests check lint types layers fmt coverage fuzz crash mutate bench bench-peers docs site compose clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -99,6 +99,9 @@ fmt: $(VENV)/.lint ## format the code
 
 coverage: $(VENV)/.test ## the loop's branch coverage, from its own tests: 100 % or it fails
 	@OUTLAST_LAWS=1 $(BIN)/pytest -q tests/unit/loop --cov=outlast.loop --cov-branch --cov-fail-under=100 --cov-report=term-missing
+
+fuzz: $(VENV)/.test ## check the laws of the loop after a million random events; for EVENTS=, SEED=
+	@$(BIN)/python -m tests.laws.fuzz --events $(or $(EVENTS),1000000) --seed $(or $(SEED),1)
 
 crash: $(VENV)/.test ## kill the worker at every event of the run
 	@$(BIN)/pytest -q tests/crash --every-event

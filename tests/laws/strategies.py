@@ -303,6 +303,7 @@ MOVES = (
     "after_turn",
     "immediate",
 )
+PRODUCTIVE = tuple(one for one in MOVES if one not in {"immediate", "after_turn", "fail"})
 
 Move = tuple[str, int, int]
 

@@ -34,7 +34,7 @@ from tests.laws import people
 from tests.laws.driver import Part, Play, gated, reply_of, tool, transfer, unknown
 from tests.laws.strategies import (
     CHANGES,
-    MOVES,
+    PRODUCTIVE,
     Script,
     answer_to,
     examples,
@@ -47,8 +47,6 @@ from tests.laws.strategies import (
 from tests.laws.tally import played
 
 MANY, SOME = examples(24), examples(10)
-
-PRODUCTIVE = tuple(move for move in MOVES if move not in {"immediate", "after_turn", "fail"})
 
 
 # --- The driver ----------------------------------------------------------------------------------
