@@ -30,7 +30,7 @@ from outlast.loop.effects import (
     EffectAnswered,
     EffectFailed,
     FinalizeAnswer,
-    HoldLine,
+    KeepLineOpen,
     NotifyPeople,
     OffloadItems,
     PrepareRun,
@@ -263,7 +263,7 @@ def _events(state: LoopState, depth: int) -> Iterator[Event]:
         if isinstance(effect, PrepareRun) and state.run_id == "large":
             ready = PreparedRun(stores=True, notifies=True)
             yield EffectAnswered(at_ms=0, effect=effect.effect, result=ready)
-        if isinstance(effect, HoldLine):
+        if isinstance(effect, KeepLineOpen):
             reply = ModelReply(items=({"type": "message", "role": "assistant", "content": "hi"},))
             said = _message(f"l{depth}")
             token = state.line_token
@@ -334,7 +334,7 @@ def _answers(effect: Effect) -> Iterator[Event]:  # noqa: C901  a table
                 yield EffectAnswered(at_ms=0, effect=number, result=conclusion)
         case SaveSession():
             yield EffectAnswered(at_ms=0, effect=number, result=None)
-        case HoldLine():
+        case KeepLineOpen():
             yield EffectAnswered(at_ms=0, effect=number, result=None)
         case NotifyPeople():
             yield EffectAnswered(at_ms=0, effect=number, result=ALL_DELIVERED)

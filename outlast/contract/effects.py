@@ -13,9 +13,9 @@ from outlast.contract.failures import EngineFailure
 from outlast.loop import effects, phrases
 from outlast.loop.calls import (
     AgentResult,
+    ExecutionOptions,
     HandoffResult,
     ModelReply,
-    Policy,
     PreparedRun,
     ToolResult,
 )
@@ -70,14 +70,14 @@ class EffectKind:
     failure_code: str
     timeout_code: str | None = None
     line: Callable[[LoopState, Any], str]
-    policy: Callable[[Any], Policy]
+    policy: Callable[[Any], ExecutionOptions]
     wait_for_worker_ms: int = policies.WAIT_FOR_A_WORKER_MS
     heartbeat_ms: int = policies.HEARTBEAT_MS
     items: Callable[[LoopState, Any], tuple[Item, ...]] | None = None
     inline: Callable[[Any], bool] = lambda effect: True
 
 
-def _prepare_policy(effect: effects.PrepareRun) -> Policy:
+def _prepare_policy(effect: effects.PrepareRun) -> ExecutionOptions:
     loads = {names.SETTING_SESSION, names.SETTING_AS_TOOL} & (effect.settings or {}).keys()
     return policies.LOAD if loads else policies.PREPARE
 
@@ -213,7 +213,7 @@ ROWS: Final = (
         inline=_never_inline,
     ),
     EffectKind(
-        effect=effects.HoldLine,
+        effect=effects.KeepLineOpen,
         activity=names.ACTIVITY_LINE,
         function="outlast.realtime.hold_line:hold_line",
         result=None,

@@ -7,23 +7,23 @@ heartbeat reveals that a worker died.
 from datetime import timedelta
 from typing import Final
 
-from outlast.loop.calls import Policy
+from outlast.loop.calls import ExecutionOptions
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 
-MODEL: Final = Policy(timeout_ms=600_000, attempts=10, maximum_interval_ms=60_000)
+MODEL: Final = ExecutionOptions(timeout_ms=600_000, attempts=10, maximum_interval_ms=60_000)
 """Ten attempts wait about five minutes in total, which is longer than most provider incidents."""
 
-PREPARE: Final = Policy(timeout_ms=10_000, attempts=3, fast=True)
+PREPARE: Final = ExecutionOptions(timeout_ms=10_000, attempts=3, fast=True)
 
-LOAD: Final = Policy(timeout_ms=60_000, attempts=5)
+LOAD: Final = ExecutionOptions(timeout_ms=60_000, attempts=5)
 """Preparing reads a session's items from a database, or runs the user code that makes a nested
 run's input."""
 
-CHECK: Final = Policy(timeout_ms=300_000)
+CHECK: Final = ExecutionOptions(timeout_ms=300_000)
 """Guardrails, hooks and handlers may call models themselves."""
 
-UNTIL_A_WORKER_HAS_IT: Final = Policy(attempts=0, maximum_interval_ms=15_000)
+UNTIL_A_WORKER_HAS_IT: Final = ExecutionOptions(attempts=0, maximum_interval_ms=15_000)
 """Retries of an effect that the first worker could not carry out."""
 
 WAIT_FOR_A_TOOL_MS: Final = 15 * 60_000
@@ -33,18 +33,18 @@ fails."""
 WAIT_FOR_A_WORKER_MS: Final = 7 * 24 * 3_600_000
 """How long other effects wait for a worker that has the agent, context type or name."""
 
-NESTED: Final = Policy(attempts=1)
+NESTED: Final = ExecutionOptions(attempts=1)
 """A nested run retries its own effects."""
 
-SAVE: Final = Policy(timeout_ms=60_000, attempts=10, maximum_interval_ms=60_000)
+SAVE: Final = ExecutionOptions(timeout_ms=60_000, attempts=10, maximum_interval_ms=60_000)
 
-OFFLOAD: Final = Policy(timeout_ms=120_000, attempts=5, maximum_interval_ms=60_000)
+OFFLOAD: Final = ExecutionOptions(timeout_ms=120_000, attempts=5, maximum_interval_ms=60_000)
 """No effect waits for it, and a failure is retried after the next model call."""
 
-NOTIFY: Final = Policy(timeout_ms=120_000, attempts=20, maximum_interval_ms=600_000)
+NOTIFY: Final = ExecutionOptions(timeout_ms=120_000, attempts=20, maximum_interval_ms=600_000)
 """No run waits for a notification, so that a receiver may be down for two hours."""
 
-LINE: Final = Policy(timeout_ms=24 * 3_600_000, attempts=1)
+LINE: Final = ExecutionOptions(timeout_ms=24 * 3_600_000, attempts=1)
 """A realtime line is not retried: whoever opens another one says so."""
 
 LINE_HEARTBEAT_MS: Final = 30_000

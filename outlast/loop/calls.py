@@ -19,7 +19,7 @@ FinalKind: TypeAlias = Literal["text", "value", "again"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class ExecutionOptions:
     """Time-outs, retries and place of an effect.
 
     The defaults are those of a tool, so a recorded plan only holds what differs.
@@ -50,7 +50,7 @@ class Policy:
         return self.timeout_ms / 1_000
 
 
-DEFAULT_POLICY = Policy()
+DEFAULT_OPTIONS = ExecutionOptions()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +127,7 @@ class PlannedCall:
     nested: NestedPlan | None = None
     program: str = ""
     gives_object: bool = False
-    policy: Policy = DEFAULT_POLICY
+    policy: ExecutionOptions = DEFAULT_OPTIONS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from outlast.loop.effects import (
     EffectEvent,
     EffectFailed,
     FinalizeAnswer,
-    HoldLine,
+    KeepLineOpen,
     NotifyPeople,
     OffloadItems,
     PrepareRun,
@@ -73,7 +73,7 @@ def _effect_done(  # noqa: PLR0911  a row for each effect
             return endings.answer_finalized(rest, result, at_ms)
         case SaveSession(), None:
             return ledger.saved(rest)
-        case HoldLine(), None:
+        case KeepLineOpen(), None:
             return lines.reroute_model_call(rest)
         case _:
             return None
@@ -95,7 +95,7 @@ def _effect_failed(state: LoopState, effect: Effect, failure: Failure, at_ms: in
             return endings.finalizing_failed(state, failure)
         case SaveSession():
             return endings.saving_failed(state, failure, at_ms)
-        case HoldLine():  # nobody has heard of the line for too long
+        case KeepLineOpen():  # nobody has heard of the line for too long
             return lines.reroute_model_call(state)
         case NotifyPeople():  # a run does not depend on who hears of it
             lost = tuple(undelivered(one, failure.message) for one in effect.notices)

@@ -13,12 +13,12 @@ from outlast.loop.budgets import Budget
 from outlast.loop.call_forms import FUNCTION
 from outlast.loop.calls import (
     DEFAULT_NESTED,
-    DEFAULT_POLICY,
+    DEFAULT_OPTIONS,
     AgentResult,
+    ExecutionOptions,
     HandoffResult,
     ModelReply,
     NestedPlan,
-    Policy,
     PreparedRun,
     ToolResult,
 )
@@ -153,7 +153,7 @@ class RunTool(TurnEffect):
     approved: bool = False
     evidence: Evidence | None = None
     source: str = ""
-    policy: Policy = DEFAULT_POLICY
+    policy: ExecutionOptions = DEFAULT_OPTIONS
     kind: Literal["run_tool"] = "run_tool"
 
 
@@ -213,7 +213,7 @@ class RunHandoff(TurnEffect):
     history: int = 0
     fresh: int = 0
     evidence: Evidence | None = None
-    policy: Policy = DEFAULT_POLICY
+    policy: ExecutionOptions = DEFAULT_OPTIONS
     kind: Literal["run_handoff"] = "run_handoff"
 
 
@@ -273,7 +273,7 @@ class OffloadItems:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
-class HoldLine:
+class KeepLineOpen:
     """Keep a realtime line open, which makes the model calls meanwhile.
 
     Attributes:
@@ -396,7 +396,7 @@ Effect: TypeAlias = (
     | FinalizeAnswer
     | SaveSession
     | OffloadItems
-    | HoldLine
+    | KeepLineOpen
     | NotifyPeople
 )
 EffectEvent: TypeAlias = EffectAnswered[Result] | EffectFailed

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from outlast.loop import effect_factory, ledger, line_tokens, phrases
-from outlast.loop.effects import HoldLine
+from outlast.loop.effects import KeepLineOpen
 from outlast.loop.events import LineAttached, LineReplied
 from outlast.loop.items import Message
 from outlast.loop.problems import line_problem
@@ -25,7 +25,7 @@ def line_attached(state: LoopState, event: LineAttached) -> LoopState:
     if line_problem(state) or (before is not None and before.line == event.line):
         return state
     pending = tuple(one for one in state.pending if one is not before)
-    line = HoldLine(effect=state.next_effect, line=event.line, label=event.label)
+    line = KeepLineOpen(effect=state.next_effect, line=event.line, label=event.label)
     state = revised(state, line_token=event.owner, pending=pending)
     return reroute_model_call(effect_factory.issue(state, line))
 

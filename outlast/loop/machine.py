@@ -41,7 +41,7 @@ The life of a run, one phase after the other. An effect stands for its result:
 `turned`, `finalizing` and `closing` need no further event: `_rest` leaves them, unless input
 guardrails still run beside the model, or the session is still being saved.
 
-While a realtime line is attached (`HoldLine` is pending), it makes the model calls: a `CallModel`
+While a realtime line is attached (`KeepLineOpen` is pending), it makes the model calls: a `CallModel`
 stays pending until the line replies. What is said while calls run belongs to the same turn.
 
 Time is an event, and every event tells the time: what is due by then happens before it, such as the

@@ -21,7 +21,7 @@ from outlast.loop.effects import (
     Command,
     Effect,
     FinalizeAnswer,
-    HoldLine,
+    KeepLineOpen,
     RunHandoff,
     SaveSession,
 )
@@ -507,9 +507,9 @@ def waits_for_people(state: LoopState) -> bool:
     )
 
 
-def line_of(state: LoopState) -> HoldLine | None:
+def line_of(state: LoopState) -> KeepLineOpen | None:
     """Return the realtime line that makes the model calls now, if there is one."""
-    return next((effect for effect in state.pending if isinstance(effect, HoldLine)), None)
+    return next((effect for effect in state.pending if isinstance(effect, KeepLineOpen)), None)
 
 
 def line_call(state: LoopState) -> CallModel | None:

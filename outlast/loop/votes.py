@@ -87,7 +87,7 @@ def refusal(
         settled_problem(request)
         or _other_than_seen(request, decision)
         or _not_allowed(request, decision)
-        or _not_theirs(request, decision.person, sender)
+        or _person_problem_now(request, decision.person, sender)
         or _not_taken_over(request, decision, sender)
         or _voted_already(request, decision)
         or _does_not_fit(request, decision)
@@ -134,7 +134,7 @@ def claim_refusal(
     problem = (
         settled_problem(request)
         or nameless
-        or _not_theirs(request, person, sender, force=force)
+        or _person_problem_now(request, person, sender, force=force)
         or (_not_handed_over(request, person, to, sender, force=force) if to else None)
     )
     return f"Approval {request.id}{problem}" if problem else None
@@ -198,7 +198,7 @@ def _not_allowed(request: ApprovalRequest, decision: Decision) -> str | None:
     return None
 
 
-def _not_theirs(
+def _person_problem_now(
     request: ApprovalRequest, person: Person, sender: Sender, *, force: bool = False
 ) -> str | None:
     """Return why this person may not decide, or not now."""

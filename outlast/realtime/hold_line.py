@@ -1,14 +1,16 @@
-"""Carries out `HoldLine`: the activity stays open until the process with the line ends it."""
+"""Carries out `KeepLineOpen`: the activity stays open until the process with the line ends it."""
 
 from temporalio import activity
 
 from outlast.activities.attempt import Attempt
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.contract.effects import EffectRequest
-from outlast.loop.effects import HoldLine
+from outlast.loop.effects import KeepLineOpen
 
 
-async def hold_line(worker: WorkerDeps, request: EffectRequest[HoldLine], attempt: Attempt) -> None:
+async def hold_line(
+    worker: WorkerDeps, request: EffectRequest[KeepLineOpen], attempt: Attempt
+) -> None:
     """Leave the activity open: the line heartbeats and completes it from its own process.
 
     If the line's heartbeats stop, Temporal times the activity out, and a worker makes the model

@@ -18,7 +18,7 @@ from temporalio.exceptions import ApplicationError
 from outlast.contract import history, names
 from outlast.contract.failures import USER_ERROR
 from outlast.contract.records import LARGEST_BYTES, Unreadable, UnreadableRecordError, too_large
-from outlast.loop.calls import Policy
+from outlast.loop.calls import ExecutionOptions
 from outlast.loop.events import Event
 from outlast.loop.values import Json, JsonObject
 from outlast.payloads.readable import sent_bytes
@@ -74,7 +74,7 @@ def end_as_cancelled() -> NoReturn:
     raise asyncio.CancelledError
 
 
-def retry_policy(policy: Policy) -> RetryPolicy:
+def retry_policy(policy: ExecutionOptions) -> RetryPolicy:
     """Return how an activity is retried."""
     return RetryPolicy(
         initial_interval=timedelta(milliseconds=policy.initial_interval_ms),

@@ -33,7 +33,7 @@ from outlast.loop.effects import (
     EffectFailed,
     FinalizeAnswer,
     Finish,
-    HoldLine,
+    KeepLineOpen,
     LendBudget,
     NotifyAfterEnd,
     NotifyParent,
@@ -473,7 +473,7 @@ class Play:
     def hung_up(self) -> tuple[Command, ...]:
         """The realtime line ends."""
         return self.take(
-            EffectAnswered(at_ms=self.now_ms, effect=self.only(HoldLine).effect, result=None)
+            EffectAnswered(at_ms=self.now_ms, effect=self.only(KeepLineOpen).effect, result=None)
         )
 
     def speaks(

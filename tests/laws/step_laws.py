@@ -23,7 +23,7 @@ from outlast.loop.effects import (
     EffectAnswered,
     EffectFailed,
     FinalizeAnswer,
-    HoldLine,
+    KeepLineOpen,
     NotifyAfterEnd,
     NotifyParent,
     NotifyPeople,
@@ -71,7 +71,7 @@ RESULT_OF: dict[type, type] = {
     FinalizeAnswer: FinalizedAnswer,
     SaveSession: NoneType,
     OffloadItems: Offload,
-    HoldLine: NoneType,
+    KeepLineOpen: NoneType,
     NotifyPeople: NoticeReceipt,
 }
 
@@ -97,7 +97,7 @@ def was_taken(
         case LineReplied():
             return len(after.responses) > len(before.responses)
         case LineAttached():
-            return any(isinstance(one, HoldLine) for one in commands)
+            return any(isinstance(one, KeepLineOpen) for one in commands)
         case _:
             stopped = [one.effect for one in commands if isinstance(one, CancelEffect)]
             pending = {one.effect: one for one in before.pending}
@@ -154,7 +154,7 @@ def is_inert(  # noqa: C901, PLR0911, PLR0912  a row for each event
         case BudgetLent():
             return all(one.lent != event.index for one in state.start.budgets)
         case LineAttached():
-            lines = [one.line for one in outstanding.values() if isinstance(one, HoldLine)]
+            lines = [one.line for one in outstanding.values() if isinstance(one, KeepLineOpen)]
             return lines == [event.line] or line_problem(state) is not None
         case LineReplied():
             return not takes_reply(state, outstanding, accepted, event)
@@ -176,7 +176,7 @@ def takes_reply(
     event: LineReplied,
 ) -> bool:
     """Whether a reply comes from the line of the run, and for the first time."""
-    lines = [one.line for one in outstanding.values() if isinstance(one, HoldLine)]
+    lines = [one.line for one in outstanding.values() if isinstance(one, KeepLineOpen)]
     is_new = all(one.response_id != event.result.response_id for one in state.responses)
     is_unsaid = all(one.id != event.message.id for one in accepted)
     is_open = state.phase not in {"preparing", "closing", "closed"}

@@ -21,9 +21,9 @@ from outlast.contract.names import SCHEMA_VERSION
 from outlast.loop.approvals import ApprovalRequest, ApprovalTerms, Decision
 from outlast.loop.calls import (
     AgentResult,
+    ExecutionOptions,
     HandoffResult,
     ModelReply,
-    Policy,
     PreparedRun,
     ToolResult,
 )
@@ -36,7 +36,7 @@ from outlast.loop.effects import (
     EffectAnswered,
     EffectFailed,
     FinalizeAnswer,
-    HoldLine,
+    KeepLineOpen,
     NotifyPeople,
     OffloadItems,
     PrepareRun,
@@ -222,7 +222,7 @@ def _part(kind: str, at: int, which: int, terms: ApprovalTerms) -> Part:
     parts: dict[str, Part] = {
         "text": said(f"text {which}"),
         "tool": tool(f"tool{which % 3}", call_id),
-        "brief": tool("look_up", call_id, policy=Policy(fast=True, defers=True)),
+        "brief": tool("look_up", call_id, policy=ExecutionOptions(fast=True, defers=True)),
         "gated": tool("refund", call_id, f'{{"n": {which}}}', needs_approval=True),
         "fatal": tool("careful", call_id, fatal=True, needs_approval=even),
         "patch": patch(
@@ -247,7 +247,7 @@ def _part(kind: str, at: int, which: int, terms: ApprovalTerms) -> Part:
             terms=terms,
             schema=people.SCHEMA,
             reason="It costs money.",
-            policy=Policy(fast=even, defers=even),
+            policy=ExecutionOptions(fast=even, defers=even),
         ),
         "asked agent": nested("Orders", call_id, needs_approval=True, terms=terms),
         "asked handoff": transfer(
@@ -417,7 +417,7 @@ def _means_something(play: Play, kind: str) -> bool:
         case "report":
             return any(isinstance(one, RunAgent) for one in effects)
         case "speak":
-            return any(isinstance(one, HoldLine) for one in effects)
+            return any(isinstance(one, KeepLineOpen) for one in effects)
         case "retry":
             return play.state.phase == "idle" and play.state.failure is not None
         case "decide":
@@ -428,7 +428,7 @@ def _means_something(play: Play, kind: str) -> bool:
 
 def _spoken(play: Play, script: Script, a: int, b: int) -> LineReplied:
     """Return a random reply on a line: mostly the run's; new, repeated, or unprompted."""
-    lines = [one.line for one in play.outstanding.values() if isinstance(one, HoldLine)]
+    lines = [one.line for one in play.outstanding.values() if isinstance(one, KeepLineOpen)]
     line = lines[0] if lines and b % 8 else "l9"
     reply_id = f"spoken-{len(play.events) if a % 6 else 0}"
     content = ({"role": "user", "content": f"heard {b}"},) if a % 3 else ()
@@ -570,7 +570,7 @@ def answer_to_side_effect(effect: Effect, b: int, at_ms: int) -> Event:
             usage = Usage(requests=1, total_tokens=b)
             done = AgentResult(status=status, final_output="done", usage=usage, context={"n": b})
             return EffectAnswered(at_ms=at_ms, effect=number, result=done)
-        case HoldLine():
+        case KeepLineOpen():
             return EffectAnswered(at_ms=at_ms, effect=number, result=None)
         case NotifyPeople():
             return EffectAnswered(at_ms=at_ms, effect=number, result=ALL_DELIVERED)

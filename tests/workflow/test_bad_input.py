@@ -34,7 +34,7 @@ from outlast.client.start.runner import Runner
 from outlast.client.transport.connection import connect
 from outlast.contract import policies
 from outlast.contract.names import SCHEMA_VERSION
-from outlast.loop.calls import Policy
+from outlast.loop.calls import ExecutionOptions
 from outlast.models.openai.provider import OpenAIProvider
 from outlast.testing import ScriptedModel, call, say
 from tests.servers import TemporalServer
@@ -526,7 +526,9 @@ def openai(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """An environment without a key or an address, and two attempts in quick succession."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    quick = Policy(timeout_ms=20_000, attempts=2, initial_interval_ms=50, maximum_interval_ms=50)
+    quick = ExecutionOptions(
+        timeout_ms=20_000, attempts=2, initial_interval_ms=50, maximum_interval_ms=50
+    )
     monkeypatch.setattr(policies, "MODEL", quick)
     return monkeypatch
 

@@ -12,7 +12,7 @@ from outlast.agents.agent import Agent
 from outlast.agents.errors import AgentsException
 from outlast.agents.tools.function_tool import function_tool
 from outlast.contract import names, policies
-from outlast.loop.calls import Policy
+from outlast.loop.calls import ExecutionOptions
 from outlast.loop.items import text_of
 from outlast.loop.values import JsonObject
 from outlast.testing import ScriptedModel, call, say
@@ -263,7 +263,7 @@ class Failing(outlast.SQLiteSession):
 async def test_a_conversation_keeps_what_its_session_does_not_take(
     desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(policies, "SAVE", Policy(attempts=1))
+    monkeypatch.setattr(policies, "SAVE", ExecutionOptions(attempts=1))
     session = Failing("s", tmp_path / "s.db")
     agent = Agent[Any](name="A")
     await desk.open(agent, model=ScriptedModel("One.", "Two.", "Three."))

@@ -55,7 +55,7 @@ from outlast.agents.tools.use_behavior import final_call
 from outlast.contract import failures
 from outlast.loop.approvals import DEFAULT_TERMS
 from outlast.loop.call_forms import FUNCTION, MCP_APPROVAL, arguments_of, form_of, name_of
-from outlast.loop.calls import FinalKind, PlannedCall, Policy
+from outlast.loop.calls import ExecutionOptions, FinalKind, PlannedCall
 from outlast.loop.checks import GuardrailRecord
 from outlast.loop.items import Item, program_of, refusal_of, text_of
 from outlast.loop.phrases import REJECTED
@@ -321,7 +321,9 @@ async def _disabled_meanwhile(
     return None
 
 
-def policy_of_tool(tool: FunctionTool, *, is_short: bool = False, waits: bool = False) -> Policy:
+def policy_of_tool(
+    tool: FunctionTool, *, is_short: bool = False, waits: bool = False
+) -> ExecutionOptions:
     """Return the time-out and retries of a tool's calls.
 
     A fast tool blocks the run's workflow task, so its time-out is a few seconds at most. A call
@@ -330,7 +332,7 @@ def policy_of_tool(tool: FunctionTool, *, is_short: bool = False, waits: bool = 
     is_fast = tool.fast is True and not waits
     timeout = min(tool.timeout, LONGEST_FAST) if is_fast else tool.timeout
     defers = tool.fast is None and tool.effect == "read" and is_short
-    return Policy(
+    return ExecutionOptions(
         timeout_ms=int(timeout.total_seconds() * 1000),
         attempts=tool.retry.attempts,
         initial_interval_ms=int(tool.retry.initial_interval.total_seconds() * 1000),

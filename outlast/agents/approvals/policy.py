@@ -456,7 +456,7 @@ def argument_names(schema: JsonObject | None) -> set[str] | None:
 NeedsApproval: TypeAlias = bool | ApprovalPredicate | ApprovalPolicy
 """Whether a person decides before a call: yes, no, a predicate, or a policy."""
 
-DEFAULT_POLICY: Final = ApprovalPolicy()
+DEFAULT_OPTIONS: Final = ApprovalPolicy()
 
 
 def policy_of(setting: NeedsApproval) -> ApprovalPolicy | None:
@@ -464,7 +464,7 @@ def policy_of(setting: NeedsApproval) -> ApprovalPolicy | None:
     if isinstance(setting, ApprovalPolicy):
         return setting
     if isinstance(setting, bool):
-        return DEFAULT_POLICY if setting else None
+        return DEFAULT_OPTIONS if setting else None
     return ApprovalPolicy(when=setting)
 
 

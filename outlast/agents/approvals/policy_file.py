@@ -33,7 +33,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 from outlast.agents.approvals.conditions import Condition, ConditionError, type_problem
 from outlast.agents.approvals.loosening import loosened
 from outlast.agents.approvals.policy import (
-    DEFAULT_POLICY,
+    DEFAULT_OPTIONS,
     ApprovalPolicy,
     Audience,
     Escalation,
@@ -236,7 +236,7 @@ class ApprovalFile:
     def changes(self, point: ApprovalPoint) -> tuple[Change, ...]:
         """Return what each table changes, in order; see `needs_approval`."""
         asks = point.setting is not False
-        policy = self._with_people(policy_of(point.setting) or DEFAULT_POLICY)
+        policy = self._with_people(policy_of(point.setting) or DEFAULT_OPTIONS)
         changes: list[Change] = []
         for table in self.tables(point.kind, point.agent, point.name):
             change = self._change(table, policy, point.effect, asks=asks)

@@ -34,7 +34,7 @@ from outlast.agents.handoffs.handoff import handoff
 from outlast.agents.tools.function_tool import function_tool
 from outlast.contract import names, policies, records
 from outlast.contract.effects import EffectRequest
-from outlast.loop.calls import Policy
+from outlast.loop.calls import ExecutionOptions
 from outlast.loop.checks import Candidate
 from outlast.loop.effects import PrepareRun
 from outlast.loop.items import Item
@@ -622,4 +622,4 @@ async def test_an_answer_is_written_as_the_loop_reads_it() -> None:
             "problem": "There is no tool 'look_up'. Available: none.",
         }
     ]
-    assert Policy() == Policy(**answer["calls"][0].get("policy", {}))
+    assert ExecutionOptions() == ExecutionOptions(**answer["calls"][0].get("policy", {}))

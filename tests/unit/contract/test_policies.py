@@ -6,7 +6,7 @@ import pytest
 
 from outlast.contract import policies
 from outlast.contract.effects import kind_of
-from outlast.loop.calls import Policy
+from outlast.loop.calls import ExecutionOptions
 from outlast.loop.effects import (
     CallModel,
     CheckInput,
@@ -20,7 +20,7 @@ from outlast.loop.start import Start
 from outlast.loop.state import LoopState
 from tests.laws.driver import BUSY, Play, play_in, tool, transfer
 
-OWN = Policy(timeout_ms=7, attempts=1, queue="gpu")
+OWN = ExecutionOptions(timeout_ms=7, attempts=1, queue="gpu")
 
 
 def policy_of(effect: Any) -> Any:
@@ -188,14 +188,19 @@ def test_the_default_policies_are_those_of_the_reference() -> None:
     assert {
         name: (value.timeout_ms, value.attempts, value.maximum_interval_ms, value.fast)
         for name, value in vars(policies).items()
-        if isinstance(value, Policy)
+        if isinstance(value, ExecutionOptions)
     } == {
         "MODEL": (600_000, 10, 60_000, False),
-        "PREPARE": (10_000, 3, Policy().maximum_interval_ms, True),
-        "LOAD": (60_000, 5, Policy().maximum_interval_ms, False),
-        "CHECK": (300_000, Policy().attempts, Policy().maximum_interval_ms, False),
-        "UNTIL_A_WORKER_HAS_IT": (Policy().timeout_ms, 0, 15_000, False),
-        "NESTED": (Policy().timeout_ms, 1, Policy().maximum_interval_ms, False),
+        "PREPARE": (10_000, 3, ExecutionOptions().maximum_interval_ms, True),
+        "LOAD": (60_000, 5, ExecutionOptions().maximum_interval_ms, False),
+        "CHECK": (
+            300_000,
+            ExecutionOptions().attempts,
+            ExecutionOptions().maximum_interval_ms,
+            False,
+        ),
+        "UNTIL_A_WORKER_HAS_IT": (ExecutionOptions().timeout_ms, 0, 15_000, False),
+        "NESTED": (ExecutionOptions().timeout_ms, 1, ExecutionOptions().maximum_interval_ms, False),
         "SAVE": (60_000, 10, 60_000, False),
         "OFFLOAD": (120_000, 5, 60_000, False),
         "NOTIFY": (120_000, 20, 600_000, False),

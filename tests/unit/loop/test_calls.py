@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from outlast.loop.calls import ModelReply, NestedPlan, PlannedCall, Policy
+from outlast.loop.calls import ExecutionOptions, ModelReply, NestedPlan, PlannedCall
 from outlast.loop.values import JsonObject
 
 CALL: JsonObject = {"type": "function_call", "name": "f", "call_id": "c", "arguments": "{}"}
@@ -75,7 +75,7 @@ def test_a_handoff_may_need_a_person() -> None:
 
 
 def test_an_effect_is_bounded_unless_its_plan_says_otherwise() -> None:
-    policy = Policy()
+    policy = ExecutionOptions()
     assert 0 < policy.timeout_ms < 3_600_000
     assert policy.timeout_seconds == policy.timeout_ms / 1_000
     assert 1 <= policy.attempts < 100

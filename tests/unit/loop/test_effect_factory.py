@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from outlast.loop.approvals import digest
-from outlast.loop.calls import Policy
+from outlast.loop.calls import ExecutionOptions
 from outlast.loop.changes import Change
 from outlast.loop.effect_factory import finish, issue, preparation
 from outlast.loop.effects import (
@@ -85,7 +85,7 @@ def test_a_model_call_knows_the_usage_and_context_of_the_turns_before() -> None:
 
 
 def test_a_tool_run_carries_the_call_and_its_policy() -> None:
-    policy = Policy(timeout_ms=5, attempts=1, fast=True, queue="gpu")
+    policy = ExecutionOptions(timeout_ms=5, attempts=1, fast=True, queue="gpu")
     play = started()
     play.replies(tool("look_up", "c1", '{"id": 1}', policy=policy), usage=Usage(requests=1))
     run = play.running("c1")
@@ -101,7 +101,7 @@ def test_a_tool_run_carries_the_call_and_its_policy() -> None:
 
 
 def test_a_handoff_run_carries_where_it_leads_and_the_context_after_the_tools() -> None:
-    policy = Policy(timeout_ms=9)
+    policy = ExecutionOptions(timeout_ms=9)
     play = started()
     play.replies(tool("f", "c1"), transfer("Billing", "h1", callback=True, policy=policy))
     play.returns("c1", "ok", Change("set", ("n",), 5))

@@ -3,7 +3,7 @@
 import pytest
 
 from outlast.loop import phrases
-from outlast.loop.effects import CallModel, CancelEffect, HoldLine, RunTool
+from outlast.loop.effects import CallModel, CancelEffect, KeepLineOpen, RunTool
 from outlast.loop.problems import line_problem
 from outlast.loop.state import line_of
 from tests.laws.driver import BUSY, Play, gated, play_in, said, tool, transfer
@@ -20,7 +20,7 @@ def call_at_rest(**start: object) -> Play:
 def test_a_conversation_without_a_message_is_idle_until_somebody_speaks() -> None:
     play = call_at_rest()
     assert play.state.phase == "idle"
-    assert line_of(play.state) == play.only(HoldLine)
+    assert line_of(play.state) == play.only(KeepLineOpen)
     play.speaks(said("Hello, how can I help?"))
     assert play.answers() == [(("said:spoken-3",), None)]
     assert play.state.final_output == "Hello, how can I help?"
@@ -118,7 +118,7 @@ def test_a_model_call_that_the_line_did_not_make_goes_to_a_worker() -> None:
 def test_a_line_that_is_silent_for_too_long_is_given_up() -> None:
     play = call_at_rest()
     play.hears("m1")
-    play.fails(play.only(HoldLine), "timeout")
+    play.fails(play.only(KeepLineOpen), "timeout")
     assert play.only(CallModel).line == ""
     assert line_of(play.state) is None
     assert play.state.failure is None
@@ -127,7 +127,7 @@ def test_a_line_that_is_silent_for_too_long_is_given_up() -> None:
 def test_the_newest_line_takes_over() -> None:
     play = call_at_rest()
     play.hears("m1")
-    hold = play.only(HoldLine)
+    hold = play.only(KeepLineOpen)
     commands = play.attached("l2")
     assert CancelEffect(effect=hold.effect) in commands
     assert play.only(CallModel).line == "l2"

@@ -6,7 +6,7 @@ from outlast.loop.effects import (
     CallModel,
     CheckInput,
     FinalizeAnswer,
-    HoldLine,
+    KeepLineOpen,
     NotifyPeople,
     OffloadItems,
     PrepareRun,
@@ -40,7 +40,7 @@ def finish_turn(play: Play) -> None:  # noqa: C901  a row for each effect
                 play.worked(final_output="done")
             case FinalizeAnswer():
                 play.concluded(final=False)
-            case HoldLine():
+            case KeepLineOpen():
                 play.hung_up()
             case NotifyPeople():
                 play.notified()

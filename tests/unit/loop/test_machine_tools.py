@@ -6,7 +6,7 @@ from itertools import permutations
 import pytest
 
 from outlast.loop import phrases
-from outlast.loop.calls import Policy
+from outlast.loop.calls import ExecutionOptions
 from outlast.loop.changes import Change, diff
 from outlast.loop.effects import CallModel
 from outlast.loop.values import Json
@@ -38,7 +38,7 @@ def test_the_model_sees_the_outputs_when_all_are_there() -> None:
 
 def test_a_deferred_call_runs_again_as_an_activity_in_its_place() -> None:
     play = Play.ready()
-    brief = Policy(fast=True, defers=True)
+    brief = ExecutionOptions(fast=True, defers=True)
     play.replies(tool("f", "c1", policy=brief), tool("g", "c2", policy=brief), parallel=2)
     first = play.running("c1")
     commands = play.returns("c1", None, deferred=True)

@@ -11,7 +11,7 @@ from outlast.contract import records
 from outlast.loop import line_tokens
 from outlast.loop.approvals import Decision
 from outlast.loop.calls import ModelReply
-from outlast.loop.effects import CallModel, Command, EffectAnswered, HoldLine
+from outlast.loop.effects import CallModel, Command, EffectAnswered, KeepLineOpen
 from outlast.loop.events import Event, LineAttached, LineReplied, MessageReceived, PersonActed
 from outlast.loop.items import Message
 from outlast.loop.state import LoopState, line_of
@@ -40,7 +40,7 @@ class LineMemoryRun(MemoryRun):
 
     def _dispatch(self, command: Command) -> None:
         is_lines = isinstance(command, CallModel) and bool(command.line)
-        if not is_lines and not isinstance(command, HoldLine):
+        if not is_lines and not isinstance(command, KeepLineOpen):
             super()._dispatch(command)
 
     def _cancel(self, effect: int) -> None:

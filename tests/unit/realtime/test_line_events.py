@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.calls import Call, CallStatus, PlannedCall
-from outlast.loop.effects import CallModel, HoldLine
+from outlast.loop.effects import CallModel, KeepLineOpen
 from outlast.loop.items import Item
 from outlast.loop.state import Answer, LoopState, Question
 from outlast.loop.values import Failure
@@ -28,7 +28,7 @@ CALL = Item(
     1,
 )
 OUTPUT = Item("tool_output", {"type": "function_call_output", "call_id": "c1", "output": "sent"})
-HELD = HoldLine(effect=1, line="ours")
+HELD = KeepLineOpen(effect=1, line="ours")
 IDLE = LoopState(phase="idle", agent="Desk", handoff_path=("Desk",), pending=(HELD,))
 
 
@@ -137,7 +137,7 @@ def test_a_rejected_call_ends_once_without_having_begun() -> None:
 
 
 def test_a_line_is_lost_to_another_one_or_to_silence() -> None:
-    theirs = replace(IDLE, pending=(HoldLine(effect=7, line="theirs"),))
+    theirs = replace(IDLE, pending=(KeepLineOpen(effect=7, line="theirs"),))
     assert followed().read(theirs) == [LineLost(replaced=True)]
     progress = followed()
     assert progress.read(replace(IDLE, pending=())) == [LineLost(replaced=False)]

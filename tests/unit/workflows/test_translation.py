@@ -21,7 +21,7 @@ from temporalio.exceptions import TimeoutError as EngineTimeoutError
 
 from outlast.contract import names
 from outlast.contract.failures import EngineFailure
-from outlast.loop.calls import Policy
+from outlast.loop.calls import ExecutionOptions
 from outlast.payloads.attributes import first_attributes
 from outlast.payloads.failures import engine_failure
 from outlast.workflows.translation import (
@@ -126,7 +126,9 @@ def test_a_failure_without_a_cause_says_what_it_can() -> None:
 
 
 def test_retries_are_those_of_the_policy() -> None:
-    policy = Policy(attempts=4, initial_interval_ms=250, backoff=1.5, maximum_interval_ms=9_000)
+    policy = ExecutionOptions(
+        attempts=4, initial_interval_ms=250, backoff=1.5, maximum_interval_ms=9_000
+    )
     retry = retry_policy(policy)
     assert (retry.maximum_attempts, retry.backoff_coefficient) == (4, 1.5)
     assert retry.initial_interval == timedelta(milliseconds=250)

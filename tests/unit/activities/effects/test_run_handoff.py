@@ -19,7 +19,7 @@ from outlast.agents.hooks import AgentHooks, RunHooks
 from outlast.agents.references import register
 from outlast.extensions.handoff_filters import remove_all_tools
 from outlast.loop.call_forms import output_item
-from outlast.loop.calls import HandoffResult, Policy
+from outlast.loop.calls import ExecutionOptions, HandoffResult
 from outlast.loop.changes import Change
 from outlast.loop.items import Item
 from outlast.loop.values import JsonObject, Usage
@@ -35,7 +35,7 @@ from tests.unit.activities.desk import (
     worker_of,
 )
 
-SHORT = Policy(timeout_ms=30, attempts=1)
+SHORT = ExecutionOptions(timeout_ms=30, attempts=1)
 
 LOOKED = (
     Item("tool_call", call("look_up", "c1"), "A", 1),

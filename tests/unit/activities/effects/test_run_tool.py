@@ -41,7 +41,7 @@ from outlast.agents.tools.definition import (
 from outlast.agents.tools.function_tool import function_tool
 from outlast.agents.tools.search import tool_namespace
 from outlast.agents.usage import plain_usage
-from outlast.loop.calls import Policy, ToolResult
+from outlast.loop.calls import ExecutionOptions, ToolResult
 from outlast.loop.changes import Change
 from outlast.loop.values import Failure, Json, Usage
 from outlast.machine.shell import ShellTool
@@ -60,8 +60,8 @@ from tests.unit.activities.desk import (
 SHELL = ShellTool(lambda _request: "ran", name="bash")
 LS = '{"action":{"commands":["ls"]}}'
 
-LAST = Policy(attempts=1)
-SHORT = Policy(timeout_ms=30, attempts=1)
+LAST = ExecutionOptions(attempts=1)
+SHORT = ExecutionOptions(timeout_ms=30, attempts=1)
 
 
 def failing(error: Exception, **options: Any) -> FunctionTool:
@@ -185,9 +185,9 @@ async def test_a_failure_is_tried_again_where_that_has_no_further_effect(
 ) -> None:
     tool = failing(error, **options)
     with pytest.raises(EffectError, match=f"fail raised {type(error).__name__}: down") as caught:
-        await attempt(tool, 2, policy=Policy(attempts=3))
+        await attempt(tool, 2, policy=ExecutionOptions(attempts=3))
     assert (caught.value.code, caught.value.retryable) == ("tool_failed", True)
-    result = await attempt(tool, 3, policy=Policy(attempts=3))
+    result = await attempt(tool, 3, policy=ExecutionOptions(attempts=3))
     assert result.failed
     assert (
         result.output == "The tool fail failed and returned no result. It may have had an effect."
@@ -199,7 +199,9 @@ async def test_a_failure_is_tried_again_where_that_has_no_further_effect(
     "options", [{}, {"fast": True}, {"effect": "reversible"}, {"retry": ToolRetry(errors=False)}]
 )
 async def test_a_failure_is_not_tried_again_by_default(options: dict[str, Any]) -> None:
-    assert (await attempt(failing(OSError("down"), **options), policy=Policy(attempts=3))).failed
+    assert (
+        await attempt(failing(OSError("down"), **options), policy=ExecutionOptions(attempts=3))
+    ).failed
 
 
 async def test_a_failure_that_the_model_reads_about_is_logged_and_in_the_trace(
@@ -219,7 +221,7 @@ async def test_a_failure_that_the_model_reads_about_is_logged_and_in_the_trace(
 
 async def test_an_attempt_beyond_the_last_is_the_last() -> None:
     """A worker that died used one up."""
-    assert (await attempt(failing(ValueError()), 9, policy=Policy(attempts=3))).failed
+    assert (await attempt(failing(ValueError()), 9, policy=ExecutionOptions(attempts=3))).failed
 
 
 @pytest.mark.parametrize("error", [TypeError("x"), UserError("x"), NotImplementedError()])
@@ -314,7 +316,7 @@ async def test_a_tool_that_hangs_is_stopped_and_the_model_is_told() -> None:
 
 async def test_a_late_attempt_is_repeated_while_there_are_attempts() -> None:
     with pytest.raises(EffectError, match=r"The tool hang timed out after 0\.03 s") as caught:
-        await attempt(hang, policy=Policy(timeout_ms=30, attempts=2))
+        await attempt(hang, policy=ExecutionOptions(timeout_ms=30, attempts=2))
     assert (caught.value.code, caught.value.retryable) == ("tool_timeout", True)
     with pytest.raises(EffectError) as fatal:
         await attempt(hang_fatally, policy=SHORT)
@@ -374,7 +376,7 @@ async def test_an_output_of_a_fast_tool_is_too_long_sooner() -> None:
     assert "of 100,002 bytes is too long to read: at most 100,000 bytes" in result.output
 
 
-BRIEF = Policy(fast=True, defers=True)
+BRIEF = ExecutionOptions(fast=True, defers=True)
 
 
 async def test_a_short_tool_is_found_by_its_latest_calls() -> None:
@@ -940,7 +942,7 @@ async def test_a_tool_may_have_words_of_its_own_for_a_time_out(*, is_async: bool
     result = await attempt(tool, policy=SHORT)
     assert (result.output, result.failed) == ("pay pay 0.03", True)
     with pytest.raises(EffectError, match="timed out"):
-        await attempt(tool, policy=Policy(timeout_ms=30, attempts=2))
+        await attempt(tool, policy=ExecutionOptions(timeout_ms=30, attempts=2))
 
 
 async def test_words_for_a_time_out_that_fail_are_named() -> None:
@@ -1014,7 +1016,7 @@ async def test_a_tool_of_an_mcp_server_is_called_where_it_was_not_listed() -> No
 
 async def test_a_tool_that_an_mcp_server_has_lost_is_told_in_the_end() -> None:
     worker = worker_of(Agent[Any](name="A", mcp_servers=[Shelf()]))
-    request = tool_request("tear", policy=Policy(attempts=2), final=True)
+    request = tool_request("tear", policy=ExecutionOptions(attempts=2), final=True)
     with pytest.raises(EffectError, match="tear no longer exists") as caught:
         await run_tool(worker, request, FIRST)
     assert caught.value.retryable
@@ -1030,7 +1032,7 @@ async def test_what_an_mcp_server_refuses_is_not_tried_again() -> None:
 
     shelf = Shelf(answer=refuse)
     worker = worker_of(Agent[Any](name="A", mcp_servers=[shelf]))
-    request = tool_request("find", policy=Policy(attempts=3))
+    request = tool_request("find", policy=ExecutionOptions(attempts=3))
     assert (await run_tool(worker, request, FIRST)).failed
     assert len(shelf.calls) == 1
 
@@ -1063,7 +1065,7 @@ async def test_an_output_that_says_several_things_is_taken_as_it_is() -> None:
 async def test_a_call_in_another_form_than_the_tools_is_not_carried_out(
     number: int, attempts: int
 ) -> None:
-    policy = Policy(attempts=attempts)
+    policy = ExecutionOptions(attempts=attempts)
     fields: dict[str, Any] = {"name": "shell", "arguments": LS, "policy": policy}
     if number < attempts:
         with pytest.raises(EffectError, match="no longer exists"):

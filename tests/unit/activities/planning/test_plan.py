@@ -39,11 +39,11 @@ from outlast.agents.tools.definition import (
 from outlast.agents.tools.function_tool import function_tool
 from outlast.agents.tools.use_behavior import ToolExecutionConfig
 from outlast.loop.calls import (
-    DEFAULT_POLICY,
+    DEFAULT_OPTIONS,
+    ExecutionOptions,
     ModelReply,
     NestedPlan,
     PlannedCall,
-    Policy,
     ToolResult,
 )
 from outlast.loop.items import Item
@@ -356,7 +356,7 @@ async def test_no_argument_is_given_to_a_rule_as_an_empty_object() -> None:
 
 
 def test_an_ordinary_tool_needs_no_policy_of_its_own_in_history() -> None:
-    assert policy_of_tool(look_up) == DEFAULT_POLICY
+    assert policy_of_tool(look_up) == DEFAULT_OPTIONS
 
 
 def test_a_tools_bounds_are_in_the_plan() -> None:
@@ -369,7 +369,7 @@ def test_a_tools_bounds_are_in_the_plan() -> None:
             maximum_interval=timedelta(seconds=4),
         ),
     )
-    assert policy_of_tool(tool) == Policy(
+    assert policy_of_tool(tool) == ExecutionOptions(
         timeout_ms=2500, attempts=7, initial_interval_ms=10, backoff=1.5, maximum_interval_ms=4000
     )
 
@@ -519,7 +519,7 @@ async def test_an_agent_as_a_tool_is_planned_with_how_it_is_run() -> None:
         kind="agent",
         target="Billing",
         nested=NestedPlan(max_turns=3),
-        policy=Policy(attempts=1),
+        policy=ExecutionOptions(attempts=1),
     )
 
 
@@ -897,7 +897,7 @@ def shell_offer(**options: Any) -> OfferedTools:
 
 async def test_a_command_is_planned_like_a_function_and_tried_once() -> None:
     planned = await only_call(shell_offer(), shell_call("c1", "ls"))
-    assert planned == PlannedCall(item=0, kind="tool", policy=Policy(attempts=1))
+    assert planned == PlannedCall(item=0, kind="tool", policy=ExecutionOptions(attempts=1))
 
 
 async def test_what_a_command_lacks_is_told_to_the_model() -> None:
