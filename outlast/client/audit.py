@@ -3,7 +3,6 @@
 Read from the runs' own histories, so there is no other record that could differ. Needs no worker.
 """
 
-import asyncio
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,6 +17,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.errors import AgentsException, RunNotFound
 from outlast.client.read.history import RunReader
+from outlast.client.read.in_turn import read_each
 from outlast.client.read.undelivered import notices_after_end
 from outlast.client.transport.run_address import RunAddress
 from outlast.contract import names
@@ -78,9 +78,6 @@ AuditEvent: TypeAlias = Literal[
     "notified",
     "undelivered",
 ]
-
-READ_AT_ONCE: Final = 8
-"""How many runs are read at a time."""
 
 LONGEST_TEXT: Final = 1_000
 """The most characters of a text in a record: anybody may send a signal of any length."""
@@ -517,13 +514,7 @@ async def audit_since(client: Client, since: datetime, *, limit: int = MOST_RUNS
         client, f"(ExecutionStatus = 'Running' OR CloseTime >= '{at}')", limit
     )
     log = _Reading(client)
-    turn = asyncio.Semaphore(READ_AT_ONCE)
-
-    async def read(execution: _Execution) -> None:
-        async with turn:
-            await log.read(execution)
-
-    await asyncio.gather(*map(read, found))
+    await read_each(found, log.read)
     whole = log.result(is_cut=is_cut)
     since_ms = since.timestamp() * 1_000
     return replace(whole, records=tuple(one for one in whole.records if one.at_ms >= since_ms))

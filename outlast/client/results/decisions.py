@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from outlast.agents.items.run_items import ToolApprovalItem
 from outlast.client.results.run_state import RunState
 from outlast.loop import state as loop
 from outlast.loop.approvals import ApprovalStatus
@@ -25,21 +24,8 @@ class ResultDecisions:
 
     def __init__(self, waiting: RunState, snapshot: loop.LoopState) -> None:
         self.waiting = waiting
+        self.approve, self.reject = waiting.approve, waiting.reject
         self._snapshot = snapshot
-
-    def approve(self, approval_item: ToolApprovalItem, always_approve: bool = False) -> None:  # noqa: FBT001, FBT002  as `RunState`
-        """Approve a call for when the run resumes; see `RunState.approve`."""
-        self.waiting.approve(approval_item, always_approve)
-
-    def reject(
-        self,
-        approval_item: ToolApprovalItem,
-        always_reject: bool = False,  # noqa: FBT001, FBT002  as `RunState`
-        *,
-        rejection_message: str | None = None,
-    ) -> None:
-        """Reject a call for when the run resumes; see `RunState.reject`."""
-        self.waiting.reject(approval_item, always_reject, rejection_message=rejection_message)
 
     def is_approved(self, tool_name: str, call_id: str) -> bool | None:
         """Return the decision about a call, or the remembered one for its tool; or None."""
