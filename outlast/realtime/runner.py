@@ -86,7 +86,7 @@ class RealtimeRunner(Placed):
         *,
         context: Any = None,
         model_config: RealtimeModelConfig | None = None,
-        id: str | None = None,  # noqa: A002  as in `Runner`
+        id: str | None = None,
         hooks: RealtimeRunHooks[Any] | str | None = None,
         run_config: RunConfig | Mapping[str, Any] | None = None,
         max_turns: int | None = DEFAULT_MAX_TURNS,
@@ -173,12 +173,7 @@ class RealtimeRunner(Placed):
         )
 
     @classmethod
-    async def attach(
-        cls,
-        id: str,  # noqa: A002  as in `Runner`
-        *,
-        agent: RealtimeAgent[Any] | None = None,
-    ) -> RunHandle:
+    async def attach(cls, id: str, *, agent: RealtimeAgent[Any] | None = None) -> RunHandle:
         """Return a handle on the run of a call, from any process, during the call or after it.
 
         The handle reads the conversation, decides about tool calls and sends messages. To speak, run a

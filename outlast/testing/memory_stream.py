@@ -19,7 +19,7 @@ from outlast.testing.run import definitions_of, execute, resumed, started
 
 def run_in_memory_streamed(
     agent: Agent[Any],
-    input: str | list[JsonObject] | RunState,  # noqa: A002  the name that Runner has
+    input: str | list[JsonObject] | RunState,
     *,
     model: Model,
     run_id: str = "in-memory",

@@ -44,7 +44,7 @@ _waiting: OrderedDict[int, tuple[LoopState, MemoryRun]] = OrderedDict()
 
 async def run_in_memory(
     agent: Agent[Any],
-    input: str | list[JsonObject] | RunState,  # noqa: A002  the name that Runner has
+    input: str | list[JsonObject] | RunState,
     *,
     model: Model,
     decide: Decide | None = None,
@@ -75,7 +75,7 @@ async def run_in_memory(
 
 def definitions_of(
     agent: Agent[Any],
-    input: str | list[JsonObject] | RunState,  # noqa: A002  the name that Runner has
+    input: str | list[JsonObject] | RunState,
     options: StartOptions,
     *,
     caller: str,
@@ -92,7 +92,7 @@ def definitions_of(
 
 def started(
     agent: Agent[Any],
-    input: str | list[JsonObject],  # noqa: A002  the name that Runner has
+    input: str | list[JsonObject],
     *,
     model: Model,
     run_id: str = "in-memory",

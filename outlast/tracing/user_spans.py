@@ -60,7 +60,7 @@ def turn_span(
 
 def function_span(
     name: str,
-    input: str | None = None,  # noqa: A002  the name users know
+    input: str | None = None,
     output: str | None = None,
     span_id: str | None = None,
     parent: Parent = None,
@@ -71,7 +71,7 @@ def function_span(
 
 
 def generation_span(
-    input: Sequence[Mapping[str, Any]] | None = None,  # noqa: A002  the name users know
+    input: Sequence[Mapping[str, Any]] | None = None,
     output: Sequence[Mapping[str, Any]] | None = None,
     model: str | None = None,
     model_config: Mapping[str, Any] | None = None,

@@ -35,7 +35,7 @@ class RealtimePlaybackTracker:
         self._audio: tuple[str, int] | None = None
         self._elapsed_ms = 0.0
 
-    def on_play_bytes(self, item_id: str, item_content_index: int, bytes: bytes) -> None:  # noqa: A002  (the parameter's known name)
+    def on_play_bytes(self, item_id: str, item_content_index: int, bytes: bytes) -> None:
         """Record audio that was played."""
         self.on_play_ms(item_id, item_content_index, audio_ms(self._format, bytes))
 
@@ -51,7 +51,7 @@ class RealtimePlaybackTracker:
         self._audio = None
         self._elapsed_ms = 0.0
 
-    def set_audio_format(self, format: RealtimeAudioFormat) -> None:  # noqa: A002  (the parameter's known name)
+    def set_audio_format(self, format: RealtimeAudioFormat) -> None:
         """Set the format of the audio. The model calls this when the session starts."""
         self._format = format
 
