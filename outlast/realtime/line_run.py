@@ -16,11 +16,10 @@ from typing import Protocol
 from temporalio.client import AsyncActivityCancelledError, AsyncActivityHandle
 from temporalio.service import RPCError, RPCStatusCode
 
-from outlast.agents.errors import UserError
+from outlast.agents.errors import AgentsException, UserError
 from outlast.agents.logs import get_logger
 from outlast.client.handle import RunHandle
 from outlast.client.identity import sign
-from outlast.client.read.history import RunReader
 from outlast.client.transport.run_address import RunAddress, check_size
 from outlast.contract import blobs, names, policies, records
 from outlast.loop import line_tokens
@@ -174,14 +173,10 @@ class TemporalLineRun:
         """Yield the run's present state, and then the state after each event, until it ends."""
         present, (history, number) = await self._handle.present()
         yield present
-        reader = RunReader(self._client, self.run_id, self._address.patience)
-        try:
-            async with aclosing(reader.follow(from_start=False)) as progress:
-                async for one in progress:
-                    if reader.place[0] != history or reader.place[1] > number:
-                        yield one.state
-        except RPCError as error:
-            raise await self._address.translate(error) from error
+        async with aclosing(self._handle.follow(from_start=False)) as progress:
+            async for one in progress:
+                if one.place[0] != history or one.place[1] > number:
+                    yield one.state
 
     async def hang_up(self) -> None:
         """Close the line: workers make the run's model calls again. Closing twice is once."""
@@ -203,8 +198,8 @@ class TemporalLineRun:
             await asyncio.sleep(CLOSING_WAIT_SECONDS)
 
     async def _is_attached(self) -> bool:
-        with suppress(RPCError):
-            return self.holds(await RunReader(self._client, self.run_id).catch_up())
+        with suppress(AgentsException):
+            return self.holds(await self._handle.state())
         return False
 
     async def _stop_beating(self) -> None:

@@ -11,10 +11,9 @@ from outlast.agents.registry import Registry
 from outlast.client.handle import RunHandle
 from outlast.client.results.local_definitions import LocalDefinitions
 from outlast.client.start.run_host import RunHost
-from outlast.client.start.runner import NewRun, start_workflow
+from outlast.client.start.runner import NewRun, start_run
 from outlast.client.start.same_run import has_other_owner, start_digest
 from outlast.client.start.tenant import Tenant
-from outlast.client.transport.outages import retry_during_outage
 from outlast.contract import names, records
 from outlast.loop.state import LoopState
 from outlast.loop.values import Json
@@ -73,11 +72,8 @@ class SessionRun:
             tenant=self.tenant,
         )
         try:
-            await retry_during_outage(
-                handle.client,
-                lambda: start_workflow(handle.client, new, WorkflowIDReusePolicy.ALLOW_DUPLICATE),
-                self.host.patience,
-            )
+            reuse = WorkflowIDReusePolicy.ALLOW_DUPLICATE
+            await start_run(handle.client, new, reuse, self.host.patience)
         except WorkflowAlreadyStartedError:  # by another process, at the same moment
             await self._is_open(handle)
 

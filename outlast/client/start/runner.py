@@ -445,18 +445,12 @@ class NewRun:
 
 
 async def _start(client: Client, run: NewRun, patience: timedelta) -> bool:
-    async def start(reuse: WorkflowIDReusePolicy) -> None:
-        try:
-            await retry_during_outage(client, lambda: start_workflow(client, run, reuse), patience)
-        except RPCError as error:
-            raise _start_error(client, error) from error
-
     try:
-        await start(WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY)
+        await start_run(client, run, WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY, patience)
     except WorkflowAlreadyStartedError:
         if not await _is_replaced(client, run, patience):
             return False
-        await start(WorkflowIDReusePolicy.ALLOW_DUPLICATE)
+        await start_run(client, run, WorkflowIDReusePolicy.ALLOW_DUPLICATE, patience)
     return True
 
 
@@ -471,6 +465,16 @@ async def _is_replaced(client: Client, run: NewRun, patience: timedelta) -> bool
             f"Use that run with Runner.attach({run.id!r}), or choose another id."
         )
     return bool(other)
+
+
+async def start_run(
+    client: Client, run: NewRun, reuse: WorkflowIDReusePolicy, patience: timedelta
+) -> None:
+    """Start a run's workflow, through outages of the server."""
+    try:
+        await retry_during_outage(client, lambda: start_workflow(client, run, reuse), patience)
+    except RPCError as error:
+        raise _start_error(client, error) from error
 
 
 async def start_workflow(
