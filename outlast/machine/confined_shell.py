@@ -17,8 +17,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import IO, Any, Final
 
+from outlast.agents.checks import duration
 from outlast.agents.context.wrapper import RunContextWrapper
-from outlast.agents.durations import as_duration, is_positive
+from outlast.agents.durations import as_duration
 from outlast.agents.errors import UserError
 from outlast.agents.items.run_items import ToolApprovalItem
 from outlast.machine import confinement
@@ -91,10 +92,9 @@ class ConfinedShell:
         self._root = Path(root).resolve()
         if not self._root.is_dir() or self._root == Path("/"):
             raise UserError(f"ConfinedShell(root={str(root)!r}) must be a folder other than '/'.")
-        limit = as_duration(timeout)
-        if not isinstance(limit, timedelta) or not is_positive(limit):
-            raise UserError(f"ConfinedShell(timeout=...) must be positive, not {timeout!r}.")
-        self._timeout = limit.total_seconds()
+        limit: Any = as_duration(timeout)
+        duration("ConfinedShell(timeout=...)", limit)
+        self._timeout: float = limit.total_seconds()
         self._programs = {name: self._found(name) for name in sorted(_names(programs))}
         _check_machine()
         home = str(self._root)

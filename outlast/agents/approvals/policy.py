@@ -18,11 +18,12 @@ from outlast.agents.checks import (
     check_flag,
     check_list,
     check_name,
+    duration,
     json_problem,
     one_of,
 )
 from outlast.agents.context.wrapper import RunContextWrapper
-from outlast.agents.durations import DurationField, as_duration, duration_field, is_positive
+from outlast.agents.durations import DurationField, as_duration, duration_field
 from outlast.agents.errors import UserError
 from outlast.loop import approvals as records
 from outlast.loop.approvals import ApprovalTerms, DecisionType, EscalationStep, OnExpiry, Risk
@@ -373,8 +374,7 @@ def _audience(place: str, value: object) -> Audience:
 
 
 def _check_duration(place: str, value: object) -> None:
-    if not is_positive(as_duration(value)):
-        raise UserError(f"{place} must be a positive timedelta or seconds, not {value!r}.")
+    duration(place, as_duration(value))
     if cast("timedelta", value) > LONGEST_WAIT:
         raise UserError(f"{place} must be at most ten years, not {value}.")
 

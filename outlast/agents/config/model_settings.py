@@ -32,12 +32,7 @@ class MCPToolChoice:
     name: str
 
     def __post_init__(self) -> None:
-        if not all(
-            isinstance(cast("object", name), str) for name in (self.server_label, self.name)
-        ):
-            raise UserError(
-                f"MCPToolChoice(server_label=..., name=...) must be strings, not {self!r}."
-            )
+        check_fields(self, dict.fromkeys(("server_label", "name"), a(str, "a string")))
 
 
 ToolChoice: TypeAlias = str | MCPToolChoice | None
