@@ -7,16 +7,13 @@ question, ignored input, takeovers, notes to the model, and answers that were no
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from itertools import count
+from operator import itemgetter
 from typing import Any, Final
 
 from outlast.agents.items.call_outputs import output_content
 from outlast.cli.durations import iso_time, rough
-from outlast.client.read.events import (
-    ApprovalStreamEvent,
-    NumberedEvent,
-    item_name,
-    status_event,
-)
+from outlast.client.read.events import InStream, item_name, status_event
 from outlast.contract.blobs import readable
 from outlast.contract.redaction import NOTHING, Redaction, redaction_of
 from outlast.loop.approvals import ApprovalRequest, Claim, RequestKind
@@ -73,6 +70,7 @@ class RunEvent:
         who: the agent or person who did it.
         text: one line for people; empty if the event is only for programs.
         data: the content for programs.
+        place: which of the step's events in the run's stream it is, from 0; None if it is not there.
     """
 
     at_ms: int
@@ -81,7 +79,7 @@ class RunEvent:
     text: str = ""
     data: JsonObject = field(default_factory=dict[str, Any])
     answers: bool = False
-    numbered: bool = False
+    place: int | None = None
 
     def record(self) -> JsonObject:
         """Return the event as a line of JSON lines."""
@@ -107,51 +105,57 @@ def redacted(event: RunEvent, hides: Redaction) -> RunEvent:
     return replace(event, text=hides.text(text), data={**data, **written})
 
 
-def _run_events(at_ms: int, before: LoopState, after: LoopState) -> Iterator[RunEvent]:
-    found = sorted(run_changes(before, None, after), key=_order)
-    answered = {id(change.item) for change in found if isinstance(change, QuestionAnswered)}
-    for change in found:
-        match change:
-            case ItemsShown(items=items):
-                yield from (_item(at_ms, item, answers=id(item) in answered) for item in items)
-            case AgentChanged(agent=agent, by=by):
-                yield _agent_updated(at_ms, by, agent)
-            case RequestUpdated():
-                yield _approval(at_ms, change)
-            case HoldTaken(by=by, before=""):
-                text, data = "takes the conversation over", {"by": by}
-                yield RunEvent(at_ms=at_ms, type="held", who=by, text=text, data=data)
-            case HoldReleased(by=by):
-                text, data = f"gives the conversation back to {after.agent}", {"by": by}
-                data["agent"] = after.agent
-                yield RunEvent(at_ms=at_ms, type="released", who=by, text=text, data=data)
-            case QuestionFailed(agent=agent, failure=failure) | RunFailed(agent, failure):
-                data = {"code": failure.code, "message": failure.message}
-                text = failure.message
-                yield RunEvent(at_ms=at_ms, type="failed", who=agent, text=text, data=data)
-            case StatusChanged():
-                yield _status(at_ms, change, after)
-            case AttemptIgnored(ignored=one):
-                text, data = f"{one.what}: {one.why}", {"what": one.what, "why": one.why}
-                yield RunEvent(at_ms=at_ms, type="ignored", who="outlast", text=text, data=data)
-            case _:
-                pass
+def _run_events(at_ms: int, before: LoopState, after: LoopState) -> list[RunEvent]:
+    changes = list(run_changes(before, None, after))
+    answered = {id(change.item) for change in changes if isinstance(change, QuestionAnswered)}
+    found: list[tuple[tuple[bool, bool], RunEvent]] = []
+    places = count()
+    for change in changes:
+        for event in _events_of(change, at_ms, after, answered):
+            has_number = isinstance(change, InStream) and event.type not in INTERNAL_KINDS
+            place = next(places) if has_number else None
+            found.append((_order(change), replace(event, place=place)))
+    return [event for _, event in sorted(found, key=itemgetter(0))]
 
 
 def _order(change: RunChange) -> tuple[bool, bool]:
-    """Return a sort key that puts takeovers first: what a person does comes before what follows."""
-    return not isinstance(change, HoldTaken | HoldReleased), decisions_first(change)
+    """Return a sort key that puts what a person does before what follows: takeovers, decisions."""
+    is_takeover = isinstance(change, HoldTaken | HoldReleased)
+    is_decision = isinstance(change, RequestUpdated) and change.request.decision is not None
+    return not is_takeover, not is_decision
 
 
-def decisions_first(change: NumberedEvent | RunChange) -> bool:
-    """Return a sort key that puts decisions before their consequences."""
-    is_request = isinstance(change, ApprovalStreamEvent | RequestUpdated)
-    return not (is_request and change.request.decision is not None)
+def _events_of(
+    change: RunChange, at_ms: int, after: LoopState, answered: set[int]
+) -> Iterator[RunEvent]:
+    match change:
+        case ItemsShown(items=items):
+            yield from (_item(at_ms, item, answers=id(item) in answered) for item in items)
+        case AgentChanged(agent=agent, by=by):
+            yield _agent_updated(at_ms, by, agent)
+        case RequestUpdated():
+            yield _approval(at_ms, change)
+        case HoldTaken(by=by, before=""):
+            text, data = "takes the conversation over", {"by": by}
+            yield RunEvent(at_ms=at_ms, type="held", who=by, text=text, data=data)
+        case HoldReleased(by=by):
+            text = f"gives the conversation back to {after.agent}"
+            data = {"by": by, "agent": after.agent}
+            yield RunEvent(at_ms=at_ms, type="released", who=by, text=text, data=data)
+        case QuestionFailed(agent=agent, failure=failure) | RunFailed(agent, failure):
+            text, data = failure.message, {"code": failure.code, "message": failure.message}
+            yield RunEvent(at_ms=at_ms, type="failed", who=agent, text=text, data=data)
+        case StatusChanged():
+            yield _status(at_ms, change, after)
+        case AttemptIgnored(ignored=one):
+            text, data = f"{one.what}: {one.why}", {"what": one.what, "why": one.why}
+            yield RunEvent(at_ms=at_ms, type="ignored", who="outlast", text=text, data=data)
+        case _:
+            pass
 
 
 def _item(at_ms: int, item: Item, *, answers: bool) -> RunEvent:
-    numbered = item.kind not in INTERNAL_KINDS
-    name = item_name(item) if numbered else item.kind
+    name = item.kind if item.kind in INTERNAL_KINDS else item_name(item)
     raw: JsonObject = readable(item.raw)
     text, who = "", item.agent
     data: JsonObject = {"turn": item.turn}
@@ -178,15 +182,7 @@ def _item(at_ms: int, item: Item, *, answers: bool) -> RunEvent:
             data |= {"call_id": call_id_of(raw), "output": output}
         case "history" | "reasoning" | "other":
             data |= {"item_type": raw.get("type")}
-    return RunEvent(
-        at_ms=at_ms,
-        type=name,
-        who=who,
-        text=text,
-        data=data,
-        answers=answers,
-        numbered=numbered,
-    )
+    return RunEvent(at_ms=at_ms, type=name, who=who, text=text, data=data, answers=answers)
 
 
 def _agent_updated(at_ms: int, by: str, agent: str) -> RunEvent:
@@ -196,7 +192,6 @@ def _agent_updated(at_ms: int, by: str, agent: str) -> RunEvent:
         who=by or agent,
         text=f"hands over to {agent}" if by else "",
         data={"agent": agent},
-        numbered=True,
     )
 
 
@@ -212,7 +207,7 @@ def _approval(at_ms: int, update: RequestUpdated) -> RunEvent:
     }
     if decision is None:
         who, text = _undecided(update)
-        return RunEvent(at_ms=at_ms, type="approval", who=who, text=text, data=data, numbered=True)
+        return RunEvent(at_ms=at_ms, type="approval", who=who, text=text, data=data)
     message = f": {decision.message}" if decision.message else ""
     waited_ms = (request.decided_at_ms or at_ms) - request.requested_at_ms
     waited = rough(timedelta(milliseconds=waited_ms))
@@ -222,7 +217,6 @@ def _approval(at_ms: int, update: RequestUpdated) -> RunEvent:
         who=decision.by or "somebody",
         text=f"{request.status} {request.id} after {waited}{message}",
         data={**data, "by": decision.by, "message": decision.message, "waited_ms": waited_ms},
-        numbered=True,
     )
 
 
@@ -280,4 +274,4 @@ def _status(at_ms: int, change: StatusChanged, after: LoopState) -> RunEvent:
         data["blocked"] = steps
     elif change.was_blocked:
         kind, text = "unblocked", "A worker can go on: the run continues."
-    return RunEvent(at_ms=at_ms, type=kind, who="outlast", text=text, data=data, numbered=True)
+    return RunEvent(at_ms=at_ms, type=kind, who="outlast", text=text, data=data)

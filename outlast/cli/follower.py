@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from outlast.cli.events import RunEvent, decisions_first, redacted, run_events
+from outlast.cli.events import RunEvent, redacted, run_events
 from outlast.client.handle import RunHandle
 from outlast.client.read.delta_poller import with_deltas
-from outlast.client.read.events import changes
 from outlast.client.read.history import Progress
 from outlast.client.read.read_range import CaughtUp, HistoryPlace, is_settled
 from outlast.client.read.run_end import result_or_raise
@@ -217,11 +216,9 @@ class Follower:
     def _entries(self, step: Progress, before: LoopState, number: int) -> Iterator[Entry]:
         # The first state of a run whose first history was deleted has no event, and so no time.
         at_ms = step.event.at_ms if step.event is not None else 0
-        numbered = sorted(changes(before, step.state, number), key=decisions_first)
-        numbers = (change.id for change in numbered)
         for event in run_events(at_ms, before, step.state):
-            shown = redacted(event, self._hides)
-            yield Entry(next(numbers) if event.numbered else None, shown)
+            place = None if event.place is None else number + event.place
+            yield Entry(place, redacted(event, self._hides))
 
     async def _retries(self) -> list[tuple[str, Retry]]:
         description = await self._client.get_workflow_handle(self._run_id).describe()

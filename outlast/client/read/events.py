@@ -89,6 +89,9 @@ class StatusStreamEvent:
 NumberedEvent: TypeAlias = (
     RunItemStreamEvent | AgentUpdatedStreamEvent | ApprovalStreamEvent | StatusStreamEvent
 )
+InStream: TypeAlias = ItemsShown | AgentChanged | RequestUpdated | StatusChanged
+"""The changes that a run's stream tells of: the items that users may see, and one event each."""
+
 StreamEvent: TypeAlias = NumberedEvent | RawResponsesStreamEvent
 """An event of `RunHandle.stream_events`."""
 

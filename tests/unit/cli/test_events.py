@@ -5,7 +5,7 @@ from hypothesis import given
 
 from outlast.cli.durations import iso_time
 from outlast.cli.events import RunEvent, run_events
-from outlast.client.read.events import changes
+from outlast.client.read.events import NumberedEvent, changes
 from outlast.loop.approvals import (
     ApprovalRequest,
     ApprovalTerms,
@@ -264,11 +264,20 @@ def test_calls_and_outputs_of_any_form_are_told() -> None:
     assert told[1][1] == "stderr:\nNo such file."
 
 
+def name_in_stream(event: NumberedEvent) -> str:
+    """Return what the command line calls an event of the stream."""
+    return getattr(event, "name", event.type.removesuffix("_stream_event"))
+
+
 @examples(6)
 @given(scripts())
-def test_the_events_with_a_number_are_those_of_the_stream(script: Script) -> None:
+def test_an_event_knows_its_place_in_the_stream(script: Script) -> None:
     state = LoopState()
     for event in play_script(script).events:
         before, (state, _) = state, advance(state, event)
-        numbered = [one for one in events(before, state) if one.numbered]
-        assert len(numbered) == len(list(changes(before, state, 0)))
+        found = [one for one in events(before, state) if one.place is not None]
+        placed = {
+            one.place: one.type.removeprefix("un").replace("blocked", "status") for one in found
+        }
+        stream = [name_in_stream(one) for one in changes(before, state, 0)]
+        assert placed == dict(enumerate(stream))
