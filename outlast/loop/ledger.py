@@ -63,27 +63,48 @@ def block_unchecked(state: LoopState) -> LoopState:
     start = state.question.unchecked_from
     if start is None:
         return state
-    is_saving = any(effect.kind == "save_session" for effect in state.pending)
-    kept = tuple(
-        one
-        for at, one in enumerate(state.saving.to_save)
-        if one.stop <= start or (is_saving and at == 0)
+    kept, late = _split_queue(state, start)
+    skipped = min([state.saving.queued_up_to, *(one.start for one in late)])
+    state = revised(
+        state,
+        to_save=kept,
+        unchecked_from=None,
+        blocked_from=start,
+        skipped_from=skipped if state.start.session else None,
     )
-    state = revised(state, to_save=kept, unchecked_from=None, blocked_from=start)
     return skip(state)
+
+
+def _split_queue(
+    state: LoopState, start: int
+) -> tuple[tuple[ItemsToSave, ...], tuple[ItemsToSave, ...]]:
+    """Return the ranges before an index, and those after it; what is being saved comes before."""
+    is_saving = any(effect.kind == "save_session" for effect in state.pending)
+    ranges = state.saving.to_save
+    first = next((at for at, one in enumerate(ranges) if one.stop > start), len(ranges))
+    first = max(first, 1 if is_saving else 0)
+    return ranges[:first], ranges[first:]
 
 
 def hide_blocked(state: LoopState) -> LoopState:
     """Hide the last question and its replies from the model, if guardrails blocked it."""
     if state.blocked_from is None:
         return state
-    return hide_from(revised(state, blocked_from=None), state.blocked_from)
+    return hide_from(revised(state, blocked_from=None, skipped_from=None), state.blocked_from)
 
 
 def retry_blocked(state: LoopState) -> LoopState:
-    """Let the last question be saved after all, if guardrails pass it this time."""
-    blocked, queued = state.blocked_from, state.saving.queued_up_to
-    state = revised(state, blocked_from=None, queued_up_to=queued if blocked is None else blocked)
+    """Let the last question be saved after all, if guardrails pass it this time.
+
+    What was said since and is saved stays; the question would come after it, so it is left out.
+    """
+    skipped, queued = state.saving.skipped_from, state.saving.queued_up_to
+    state = revised(
+        state,
+        blocked_from=None,
+        queued_up_to=queued if skipped is None else skipped,
+        skipped_from=None,
+    )
     if INPUT_CHECKS.isdisjoint(state.required_steps):
         return await_check(state, None)
     return await_check_of_question(state)
@@ -110,12 +131,12 @@ def answer_unchecked(state: LoopState, stop: int) -> LoopState:
     start, saving = state.question.unchecked_from, state.saving
     if start is None:
         return state
-    late = tuple(one for one in saving.to_save if one.stop > start)
+    kept, late = _split_queue(state, start)
     return revised(
         state,
         unchecked_from=None,
         answered_unchecked=(*state.answered_unchecked, (start, stop)),
-        to_save=saving.to_save[: len(saving.to_save) - len(late)],
+        to_save=kept,
         queued_up_to=min([saving.queued_up_to, *(one.start for one in late)]),
     )
 
@@ -153,11 +174,18 @@ def queue(state: LoopState, stop: int | None = None, withheld: str | None = None
         length = min(length, state.answered_unchecked[0][0])
     if not state.start.session or length <= state.saving.queued_up_to:
         return state
-    dropped = tuple(at for at in state.hidden if state.saving.queued_up_to <= at < length)
+    start = state.saving.queued_up_to
+    hidden = {at for at in state.hidden if start <= at < length}
+    known = {at for at in range(start, length) if state.items[at].kind == "history"}
     newest = ItemsToSave(
-        start=state.saving.queued_up_to, stop=length, dropped=dropped, withheld=withheld
+        start=start, stop=length, dropped=tuple(sorted(hidden | known)), withheld=withheld
     )
-    return revised(state, to_save=(*state.saving.to_save, newest), queued_up_to=length)
+    return _with_range(state, newest)
+
+
+def _with_range(state: LoopState, newest: ItemsToSave) -> LoopState:
+    to_save = (*state.saving.to_save, newest)
+    return revised(state, to_save=to_save, queued_up_to=newest.stop, skipped_from=None)
 
 
 def queue_calls(state: LoopState, call_ids: set[str]) -> LoopState:
@@ -178,7 +206,7 @@ def queue_calls(state: LoopState, call_ids: set[str]) -> LoopState:
             dropped.extend((*reasoning, at))
         reasoning.clear()
     newest = ItemsToSave(start=queued, stop=length, dropped=(*dropped, *reasoning))
-    return revised(state, to_save=(*state.saving.to_save, newest), queued_up_to=length)
+    return _with_range(state, newest)
 
 
 def skip(state: LoopState) -> LoopState:

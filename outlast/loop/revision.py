@@ -111,6 +111,7 @@ class Changes(TypedDict, total=False):
     streams: bool
     to_save: tuple[ItemsToSave, ...]
     queued_up_to: int
+    skipped_from: int | None
     save_failure: SaveFailure | None
     has_saved: bool
     thread: ServerThread | None

@@ -295,12 +295,15 @@ class Saving:
         queued_up_to: the index up to which items are queued or will never be saved.
         save_failure: why saving `to_save` failed; the next question retries.
         has_saved: whether the session has items of the run.
+        skipped_from: where saving goes on if a blocked question is retried; None if nothing is
+            blocked, or something that came later is queued.
     """
 
     to_save: tuple[ItemsToSave, ...] = ()
     queued_up_to: int = 0
     save_failure: SaveFailure | None = None
     has_saved: bool = False
+    skipped_from: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -94,7 +94,7 @@ class PeopleLaws:
             check_decision(timed, event, after)
         check_calls_are_approved(before, after, commands)
         check_answers_are_approved(before, event, after)
-        check_held(before, event, after, commands)
+        check_held(before, timed, event, after, commands)
         self._has_line |= isinstance(event, LineAttached)
         if not self._has_line:
             check_budgets(after, commands)
@@ -438,15 +438,21 @@ def check_answers_are_approved(before: LoopState, event: Event, after: LoopState
 
 
 def check_held(
-    before: LoopState, event: Event, after: LoopState, commands: Sequence[Command]
+    before: LoopState,
+    timed: LoopState,
+    event: Event,
+    after: LoopState,
+    commands: Sequence[Command],
 ) -> None:
     """L17: while a person holds the conversation, no model call begins.
 
-    One under way may move between a line and a worker. A hold that cancels leaves none.
+    One under way may move between a line and a worker, and one that was due before may finish. A
+    hold that cancels leaves none.
     """
     if after.hold is None:
         return
-    earlier = {one.turn for one in before.pending if isinstance(one, CallModel)}
+    under_way = (*before.pending, *timed.pending)
+    earlier = {one.turn for one in under_way if isinstance(one, CallModel)}
     for command in commands:
         begins = isinstance(command, CallModel) and command.turn not in earlier
         assert not begins, "a model call begins while a person has the conversation"
@@ -455,8 +461,8 @@ def check_held(
         calls = [one for one in after.pending if isinstance(one, CallModel)]
         assert all(one.line for one in calls), "a model call goes on"
         stopped = {one.effect for one in commands if isinstance(one, CancelEffect)}
-        under_way = {one.effect for one in before.pending if isinstance(one, CallModel)}
-        assert stopped >= under_way - {one.effect for one in calls}
+        began = {one.effect for one in before.pending if isinstance(one, CallModel)}
+        assert stopped >= began - {one.effect for one in calls}
 
 
 def check_budgets(after: LoopState, commands: Sequence[Command]) -> None:

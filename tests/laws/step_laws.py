@@ -383,9 +383,13 @@ def check_saves(
     assert all(start < stop <= state.saving.queued_up_to for start, stop in ranges)
     assert all(stop <= start for (_, stop), (start, _) in pairwise(ranges)), "saved twice"
     known = set(opened.old) if opened is not None and opened.input is not None else set[int]()
-    is_retried = any(not one.to for one in state.answers)
-    # A retried question is saved from its first item on, with history that stands among them.
-    assert is_retried or all(at not in known for start, stop in ranges for at in range(start, stop))
+    sent = {
+        at
+        for one in (*saves, *state.saving.to_save)
+        for at in range(one.start, one.stop)
+        if at not in one.dropped
+    }
+    assert sent.isdisjoint(known), "the session has it already"
     assert state.saving.queued_up_to <= len(state.items)
     given_up = any(one.failure for one in state.answers[len(before.answers) :])
     is_stopped = "cancelled" in {state.outcome, state.closing}

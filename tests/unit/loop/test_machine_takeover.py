@@ -443,6 +443,24 @@ def guarded(*steps: Any, **start: Any) -> Play:
 BAD = Failure(code="input_guardrail_tripwire", message="The guardrail 'polite' tripped.")
 
 
+def test_what_is_being_saved_is_saved_once_where_a_person_answers_it_after_all() -> None:
+    play = Play(keep_open=True, session=True)
+    play.prepared(required_steps=("check_first",))
+    play.checked()
+    save = play.only(SaveSession)
+    play.fails(play.only(CallModel))
+    play.retried()
+    play.checked()
+    play.fails(play.only(CallModel))
+    play.retried()
+    play.holds()
+    play.checked()
+    play.says("I take care of it.")
+    assert [(one.start, one.stop) for one in play.state.saving.to_save] == [(save.start, save.stop)]
+    play.saved()
+    assert play.state.saving.queued_up_to == save.stop
+
+
 def test_a_message_that_a_person_answered_is_checked_alone_before_the_next_question() -> None:
     play = guarded("check_first")
     play.hears("m2", "bad words")
