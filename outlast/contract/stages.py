@@ -188,8 +188,12 @@ def _under_way(state: LoopState) -> tuple[Stage, ...]:
 
 
 def _interrupted(stages: tuple[Stage, ...], state: LoopState) -> tuple[Stage, ...]:
-    """Return the first turn of a question that a person holds before its model call."""
-    if state.phase != "held" or not state.question.answering or state.question.turn > 0:
+    """Return the first turn of a question that waits for a person before its model call."""
+    if (
+        state.phase not in {"held", "asking"}
+        or not state.question.answering
+        or state.question.turn > 0
+    ):
         return ()
     first = len(state.answers), len(state.handoff_path) - 1, 1
     return tuple(

@@ -9,6 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from outlast.contract.stages import Stage, StageBegun, StageEnded, resumed
+from outlast.loop.approvals import ApprovalTerms
+from outlast.loop.budgets import Budget
 from outlast.loop.effects import CallModel, FinalizeAnswer, RunAgent, RunHandoff
 from outlast.loop.phrases import STOPPED
 from outlast.loop.values import Failure, Usage, reference
@@ -72,6 +74,26 @@ def test_what_a_question_begins_with_is_checked_in_its_first_turn() -> None:
     assert [one.kind for one in play.stages] == ["question", "agent", "turn"]
     play.checked()
     assert [one.turn for one in play.stages] == [0, 0, 1]
+
+
+def test_a_first_turn_goes_on_when_people_have_extended_the_budget() -> None:
+    limit = Budget(of="model_calls", limit=1, per="run", terms=ApprovalTerms())
+    play = Play(keep_open=True, budgets=(limit,))
+    play.prepared(required_steps=("check_first",))
+    play.checked()
+    play.replies(said("Hello."), required_steps=("check_first",))
+    play.holds()
+    play.hears("m2", "Again")
+    play.says("Later.")
+    play.releases()
+    play.hears("m3", "Now")
+    play.checked()  # what a person has answered is checked first
+    assert play.state.phase == "asking"
+    play.decided(play.state.approvals[0].id)
+    play.checked()
+    assert play.state.phase == "thinking"
+    begun = [one.stage for one in play.changes if isinstance(one, StageBegun)]
+    assert [one.question for one in begun if one.kind == "turn"] == [0, 2]
 
 
 def test_what_is_said_later_is_checked_between_two_turns() -> None:
