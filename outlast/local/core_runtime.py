@@ -5,6 +5,7 @@ runtime, but not the runtime's threads. Creating a client with that copy, or rep
 the process every few times.
 """
 
+import gc
 import os
 from contextlib import suppress
 from dataclasses import dataclass
@@ -46,6 +47,16 @@ def have_runtime() -> None:
             "'spawn' or 'forkserver', or fork before the first run."
         )
     _owner = _Owner(Runtime.default(), pid)
+
+
+def _leave_alone() -> None:
+    """Keep a forked process from destroying what it inherited, which waits for missing threads."""
+    if _owner is not None:
+        gc.freeze()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_alone)
 
 
 def _quiet() -> Runtime:
