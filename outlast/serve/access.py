@@ -1,0 +1,276 @@
+"""Who may see what of a run, and do what in it: one table for every route and every page.
+
+A caller comes from the transport: a login, a proxy's headers or a token. Nothing in the body of a
+request says who somebody is. The run checks people's actions again, so this is never the only door.
+"""
+
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal, TypeAlias, TypeVar, get_args
+
+from outlast.agents.errors import IdentityRefused, UserError
+from outlast.loop.actions import Action as HumanAction
+from outlast.loop.actions import HoldAction, ReleaseAction, SayAction, fields_of
+from outlast.loop.approvals import ApprovalRequest, Person
+from outlast.loop.canonical import canonical_name
+from outlast.loop.events import PersonActed
+from outlast.loop.problems import (
+    hold_problem,
+    release_problem,
+    retry_problem,
+    say_problem,
+    sender_at,
+)
+from outlast.loop.state import LoopState
+from outlast.loop.votes import Sender, aged, claim_refusal
+
+A = TypeVar("A", bound=HumanAction)
+
+# --- Callers ---------------------------------------------------------------------------------------
+
+Role: TypeAlias = Literal["viewer", "decider", "operator"]
+ROLES: Final[tuple[Role, ...]] = get_args(Role)
+
+
+@dataclass(frozen=True, slots=True)
+class Staff:
+    """A member of the team, as the login proved them.
+
+    Attributes:
+        person: the person, with their groups.
+        roles: what they may do; see `RoleRules`.
+    """
+
+    person: Person
+    roles: frozenset[Role] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Customer:
+    """The holder of a token for one conversation.
+
+    Attributes:
+        run_id: the conversation.
+        expires_at_ms: when the token ends, in milliseconds since the epoch: streams end with it.
+    """
+
+    run_id: str
+    expires_at_ms: int
+
+
+Caller: TypeAlias = Staff | Customer | None
+"""Who sent a request; None for nobody who proved who they are."""
+
+
+@dataclass(frozen=True)
+class RoleRules:
+    """Which groups have which roles; the program that starts the desk says it.
+
+    Names of groups are compared as runs compare them: case and invisible characters make no
+    difference.
+
+    Attributes:
+        groups: the roles of each group's members.
+        anybody: the roles of everybody who is logged in.
+    """
+
+    groups: Mapping[str, Collection[Role]] = field(default_factory=dict[str, Collection[Role]])
+    anybody: Collection[Role] = ()
+
+    def __post_init__(self) -> None:
+        named = [*self.groups.items(), ("everybody", self.anybody)]
+        for group, roles in named:
+            if isinstance(roles, str):
+                raise UserError(f"The roles of {group!r:.80} must be a list, such as [{roles!r}].")
+            for role in roles:
+                if role not in ROLES:
+                    raise UserError(
+                        f"{role!r:.40} of {group!r:.80} is no role. Roles: {', '.join(ROLES)}."
+                    )
+            if not canonical_name(group):
+                raise UserError(f"A group with roles needs a name, not {group!r:.80}.")
+
+    def staff(self, person: Person) -> Staff:
+        """Return a person with the roles of their groups.
+
+        Raises:
+            IdentityRefused: the person has no name.
+        """
+        if not canonical_name(person.subject):
+            raise IdentityRefused("The login gave no name, so nobody is signed in.")
+        own = {canonical_name(group) for group in person.groups}
+        roles = set(self.anybody)
+        for group, granted in self.groups.items():
+            if canonical_name(group) in own:
+                roles.update(granted)
+        # A proof is made for one action, by the desk; none comes with a login.
+        return Staff(replace(person, proof=None), frozenset(roles))
+
+
+# --- The table -------------------------------------------------------------------------------------
+
+Action: TypeAlias = Literal[
+    "list_runs",
+    "inbox",
+    "view_run",
+    "view_payloads",
+    "read_messages",
+    "send_message",
+    "decide",
+    "claim",
+    "extend_budget",
+    "hold",
+    "say",
+    "release",
+    "cancel",
+    "retry",
+]
+ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Who may do one thing.
+
+    Attributes:
+        roles: the roles of staff that may do it.
+        words: what it is, after "You cannot".
+        customers: whether customers may do it in their own conversation.
+    """
+
+    roles: frozenset[Role]
+    words: str
+    customers: bool = False
+
+
+_ALL: Final = frozenset(ROLES)
+_DECIDER: Final[frozenset[Role]] = frozenset({"decider"})
+_OPERATOR: Final[frozenset[Role]] = frozenset({"operator"})
+
+RULES: Final[dict[Action, Rule]] = {
+    "list_runs": Rule(_ALL, "see the conversations"),
+    "inbox": Rule(_ALL, "see the inbox"),
+    "view_run": Rule(_ALL, "see what a run did"),
+    # Arguments, outputs and reasoning: not for those who only watch.
+    "view_payloads": Rule(_DECIDER | _OPERATOR, "see arguments and outputs"),
+    "read_messages": Rule(_ALL, "read the conversation", customers=True),
+    # In the customer's place, to try an agent.
+    "send_message": Rule(_OPERATOR, "write as the customer", customers=True),
+    "decide": Rule(_DECIDER, "decide"),
+    "claim": Rule(_DECIDER, "claim a request"),
+    "extend_budget": Rule(_DECIDER | _OPERATOR, "extend a budget"),
+    "hold": Rule(_OPERATOR, "take a conversation over"),
+    "say": Rule(_OPERATOR, "speak for the team"),
+    "release": Rule(_OPERATOR, "give a conversation back"),
+    "cancel": Rule(_OPERATOR, "cancel a run"),
+    "retry": Rule(_OPERATOR, "retry a question"),
+}
+
+NOBODY: Final = "Log in first."
+NOT_OPENED: Final = "This token does not open the conversation. Ask for a new one."
+"""What a customer reads about every other conversation, and with every token that does not count:
+nobody learns which conversations exist, or what is wrong with a token."""
+
+_FOR_THE_TEAM: Final = "Only the team can do this."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What an action is about, as far as it is known.
+
+    Attributes:
+        run_id: the run, as the route names it.
+        state: the run's present state. Without it, only the caller is judged.
+        request: the request to decide, claim or extend; it may be that of a nested run.
+        at_ms: when, in milliseconds since the epoch; now, unless somebody says otherwise.
+        signs: whether the desk has a key that proves who acts.
+    """
+
+    run_id: str = ""
+    state: LoopState | None = None
+    request: ApprovalRequest | None = None
+    at_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
+    signs: bool = True
+
+
+def may(caller: Caller, action: Action, target: Target | None = None) -> str | None:
+    """Return why a caller may not do something, in a sentence for them; None if they may.
+
+    A page shows the same sentence at a button that cannot be used.
+    """
+    rule, target = RULES[action], target or Target()
+    match caller:
+        case Customer():
+            return _customer_problem(caller, rule, target) or _run_problem(None, action, target)
+        case Staff():
+            return _role_problem(caller, rule) or _run_problem(caller.person, action, target)
+        case _:
+            return NOBODY
+
+
+def _customer_problem(customer: Customer, rule: Rule, target: Target) -> str | None:
+    if not rule.customers:
+        return _FOR_THE_TEAM
+    if target.at_ms >= customer.expires_at_ms:
+        return NOT_OPENED
+    named = {target.run_id, customer.run_id}
+    named |= {customer.run_id} if target.state is None else {target.state.run_id}
+    return None if named == {customer.run_id} else NOT_OPENED
+
+
+def _role_problem(staff: Staff, rule: Rule) -> str | None:
+    if rule.roles & staff.roles:
+        return None
+    needed = " or ".join(role for role in ROLES if role in rule.roles)
+    return f"You cannot {rule.words}: that needs the role {needed}."
+
+
+def _run_problem(person: Person | None, action: Action, target: Target) -> str | None:
+    """Return why the run would refuse, by its own rules."""
+    if action in {"decide", "claim", "extend_budget"} and person is not None:
+        return _request_problem(person, action, target)
+    state = target.state
+    if state is None:
+        return None
+    has_ended = state.phase in {"closing", "closed"}
+    if action in {"send_message", "cancel"}:
+        return "The conversation has ended." if has_ended else None
+    if action == "retry":
+        if state.outcome == "failed":
+            return None
+        return retry_problem(state, len(state.answers))
+    return None if person is None else _takeover_problem(person, action, state, target)
+
+
+def _takeover_problem(
+    person: Person, action: Action, state: LoopState, target: Target
+) -> str | None:
+    who = fields_of(person)
+    match action:
+        case "hold":
+            return hold_problem(state, _acted(HoldAction(**who), target))
+        case "say":
+            return say_problem(state, _acted(SayAction(text="…", **who), target))
+        case "release":
+            return release_problem(state, _acted(ReleaseAction(**who), target))
+        case _:
+            return None
+
+
+def _acted(action: A, target: Target) -> PersonActed[A]:
+    return PersonActed(at_ms=target.at_ms, action=action, verified=target.signs)
+
+
+def _request_problem(person: Person, action: Action, target: Target) -> str | None:
+    """Return why a person may not decide a request now: its audience, a claim, its end."""
+    request = target.request
+    if request is None:
+        return None
+    if action == "extend_budget" and request.kind != "budget":
+        return f"The request {request.id} is not about a budget."
+    if target.state is None:
+        sender = Sender(at_ms=target.at_ms, verified=target.signs)
+    else:
+        sender = sender_at(target.state, target.at_ms, verified=target.signs)
+    return claim_refusal([aged(request, target.at_ms)], request.id, person, sender)

@@ -1,0 +1,299 @@
+"""Who may do what: every role with every action, and the run's own rules in the same sentence."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from outlast.agents.errors import IdentityRefused, UserError
+from outlast.loop.approvals import ApprovalRequest, ApprovalTerms, Audience, Claim, Person
+from outlast.loop.state import LoopState
+from outlast.serve.access import (
+    ACTIONS,
+    NOBODY,
+    NOT_OPENED,
+    ROLES,
+    RULES,
+    Action,
+    Customer,
+    Role,
+    RoleRules,
+    Staff,
+    Target,
+    may,
+)
+from tests.laws.driver import SITUATIONS, Play, gated, play_in, said
+
+EVERYBODY = ("viewer", "decider", "operator")
+PERMITTED: dict[Action, tuple[Role, ...]] = {
+    "list_runs": EVERYBODY,
+    "inbox": EVERYBODY,
+    "view_run": EVERYBODY,
+    "view_payloads": ("decider", "operator"),
+    "read_messages": EVERYBODY,
+    "send_message": ("operator",),
+    "decide": ("decider",),
+    "claim": ("decider",),
+    "extend_budget": ("decider", "operator"),
+    "hold": ("operator",),
+    "say": ("operator",),
+    "release": ("operator",),
+    "cancel": ("operator",),
+    "retry": ("operator",),
+}
+OF_CUSTOMERS = {"read_messages", "send_message"}
+ANN = Person(subject="ann", groups=("billing",), method="token")
+CUSTOMER = Customer("support-42", expires_at_ms=2_000_000_000_000)
+THEIRS = Target(run_id="support-42")
+
+
+def staff(*roles: Role, person: Person = ANN) -> Staff:
+    return Staff(person, frozenset(roles))
+
+
+# --- The table -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+@pytest.mark.parametrize("role", ROLES)
+def test_each_role_may_do_its_own_and_nothing_else(role: Role, action: Action) -> None:
+    problem = may(staff(role), action)
+    assert (problem is None) == (role in PERMITTED[action])
+    if problem is not None:
+        assert problem.startswith(f"You cannot {RULES[action].words}: that needs the role ")
+        assert all(one in problem for one in PERMITTED[action])
+
+
+def test_the_table_has_every_action() -> None:
+    assert set(PERMITTED) == set(ACTIONS) == set(RULES)
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_nobody_may_do_anything_without_a_login_or_a_role(action: Action) -> None:
+    assert may(None, action) == NOBODY
+    assert may(None, action, THEIRS) == NOBODY
+    assert may(staff(), action) is not None
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_customer_reads_and_writes_in_one_conversation(action: Action) -> None:
+    problem = may(CUSTOMER, action, THEIRS)
+    assert (problem is None) == (action in OF_CUSTOMERS)
+
+
+@pytest.mark.parametrize("action", sorted(OF_CUSTOMERS))
+@pytest.mark.parametrize(
+    "target",
+    [
+        Target(),
+        Target(run_id="support-43"),
+        Target(run_id="support-42/nested"),
+        Target(run_id="SUPPORT-42"),
+        Target(run_id="support-42", state=LoopState(run_id="support-43")),
+        Target(run_id="support-43", state=LoopState(run_id="support-42")),
+        Target(state=LoopState(run_id="support-42")),
+        Target(run_id="support-42", state=LoopState()),
+        Target(run_id="support-42", at_ms=CUSTOMER.expires_at_ms),
+        Target(run_id="support-42", at_ms=CUSTOMER.expires_at_ms + 1),
+    ],
+)
+def test_no_other_conversation_opens_for_a_customer(action: Any, target: Target) -> None:
+    assert may(CUSTOMER, action, target) == NOT_OPENED
+
+
+def test_a_token_that_has_expired_opens_nothing_also_where_nobody_says_the_time() -> None:
+    assert may(replace(CUSTOMER, expires_at_ms=1), "read_messages", THEIRS) == NOT_OPENED
+
+
+def test_a_customer_reads_a_conversation_that_has_ended_and_does_not_write_to_it() -> None:
+    play = Play.ready()
+    play.replies(said("Bye."))
+    target = Target(run_id=play.run_id, state=play.state)
+    assert play.state.outcome == "completed"
+    assert may(CUSTOMER, "read_messages", target) is None
+    assert may(CUSTOMER, "send_message", target) == "The conversation has ended."
+    assert may(staff("operator"), "cancel", target) == "The conversation has ended."
+
+
+# --- Roles from groups -----------------------------------------------------------------------------
+
+
+def test_roles_come_from_groups() -> None:
+    rules = RoleRules({"billing": ["decider"], "leads": ["decider", "operator"]})
+    assert rules.staff(ANN) == staff("decider")
+    lead = replace(ANN, groups=("leads", "billing"))
+    assert rules.staff(lead) == staff("decider", "operator", person=lead)
+    stranger = replace(ANN, groups=())
+    assert rules.staff(stranger).roles == frozenset()
+    assert RoleRules(anybody=["viewer"]).staff(stranger).roles == {"viewer"}
+
+
+def test_names_of_groups_are_compared_as_runs_compare_them() -> None:
+    rules = RoleRules({"Billing": ["decider"]})
+    assert rules.staff(replace(ANN, groups=("BILLING\u200b",))).roles == {"decider"}
+    assert (
+        rules.staff(
+            replace(ANN, groups=("billings", "")),
+        ).roles
+        == frozenset()
+    )
+
+
+def test_a_login_brings_no_proof() -> None:
+    assert RoleRules().staff(replace(ANN, proof="v2.forged")).person.proof is None
+
+
+@pytest.mark.parametrize("subject", ["", "  ", "\u200b"])
+def test_a_person_without_a_name_is_nobody(subject: str) -> None:
+    with pytest.raises(IdentityRefused, match="no name"):
+        RoleRules(anybody=ROLES).staff(replace(ANN, subject=subject))
+
+
+@pytest.mark.parametrize(
+    ("groups", "anybody", "words"),
+    [
+        ({"billing": ["boss"]}, (), "'boss' of 'billing' is no role"),
+        ({"billing": "decider"}, (), "must be a list"),
+        ({}, "viewer", "must be a list"),
+        ({"": ["viewer"]}, (), "needs a name"),
+        ({}, ["admin"], "'admin' of 'everybody' is no role"),
+    ],
+)
+def test_wrong_rules_are_refused_at_the_start(groups: Any, anybody: Any, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        RoleRules(groups, anybody)
+
+
+# --- The rules of the run --------------------------------------------------------------------------
+
+
+def request_of(**terms: Any) -> ApprovalRequest:
+    return ApprovalRequest(
+        id="a1",
+        call_id="c1",
+        name="refund",
+        agent="Triage",
+        arguments="{}",
+        args_digest="d",
+        requested_at_ms=0,
+        terms=ApprovalTerms(unverified=False, **terms),
+    )
+
+
+def test_only_its_audience_decides_a_request() -> None:
+    request = request_of(audience=Audience(groups=("billing",)))
+    bob = Person(subject="bob", groups=("sales",))
+    for action in ("decide", "claim"):
+        assert may(staff("decider"), action, Target(request=request)) is None
+        assert may(staff("decider", person=bob), action, Target(request=request)) == (
+            "Approval a1: bob may not do this. It is for the group billing."
+        )
+
+
+def test_no_role_opens_a_request_for_others() -> None:
+    request = request_of(audience=Audience(groups=("billing",)))
+    bob = staff(*ROLES, person=Person(subject="bob"))
+    assert may(bob, "decide", Target(request=request)) is not None
+
+
+def test_the_requester_does_not_decide_where_the_policy_says_so() -> None:
+    play = Play.ready(requester="ann")
+    audience = Audience(groups=("billing",), exclude_requester=True)
+    target = Target(state=play.state, request=request_of(audience=audience))
+    assert may(staff("decider"), "decide", target) == (
+        "Approval a1: ann asked for this, so somebody else has to decide."
+    )
+
+
+def test_a_claim_keeps_others_away_until_it_ends() -> None:
+    request = replace(request_of(), claim=Claim(by="bob", until_ms=5_000))
+    during, after = (Target(request=request, at_ms=at) for at in (4_999, 5_000))
+    assert may(staff("decider"), "decide", during) == (
+        "Approval a1: bob is working on it. Claim it with force to take it over."
+    )
+    assert may(staff("decider"), "decide", after) is None
+
+
+def test_a_request_that_has_expired_or_is_settled_is_not_decided() -> None:
+    request = replace(request_of(expires_in_ms=1_000), expires_at_ms=1_000)
+    late = Target(request=request, at_ms=1_000)
+    assert may(staff("decider"), "decide", late) == "Approval a1 is already expired."
+    settled = Target(request=replace(request, status="approved"))
+    assert may(staff("decider"), "decide", settled) == "Approval a1 is already approved."
+
+
+def test_a_desk_without_a_key_decides_nothing_that_needs_proof() -> None:
+    for state in (None, Play.ready().state):
+        target = Target(state=state, request=request_of(), signs=False)
+        problem = may(staff("decider"), "decide", target)
+        assert problem is not None
+        assert problem.startswith("Approval a1 needs proof of who decides.")
+
+
+def test_a_budget_is_extended_by_operators_of_its_audience() -> None:
+    budget = replace(request_of(audience=Audience(groups=("billing",))), kind="budget")
+    assert may(staff("operator"), "extend_budget", Target(request=budget)) is None
+    bob = staff("operator", person=Person(subject="bob"))
+    assert may(bob, "extend_budget", Target(request=budget)) is not None
+    problem = may(staff("operator"), "extend_budget", Target(request=request_of()))
+    assert problem == "The request a1 is not about a budget."
+    assert may(staff("operator"), "decide", Target(request=budget)) is not None
+
+
+def test_only_who_holds_a_conversation_speaks_in_it_and_gives_it_back() -> None:
+    play = Play.ready(keep_open=True)
+    play.replies(said("Hello."))
+    ann, bob = (staff("operator", person=Person(subject=name)) for name in ("ann", "bob"))
+    for action in ("say", "release"):
+        problem = may(ann, action, Target(state=play.state))
+        assert problem == "Nobody has the conversation. Hold it first."
+    assert may(ann, "hold", Target(state=play.state)) is None
+    play.holds("ann")
+    target = Target(state=play.state)
+    for action in ("say", "release"):
+        assert may(ann, action, target) is None
+        problem = may(bob, action, target)
+        assert problem is not None
+        assert problem.startswith("ann has the conversation.")
+    assert str(may(bob, "hold", target)).startswith("ann has the conversation.")
+
+
+def test_a_takeover_is_for_its_audience() -> None:
+    terms = ApprovalTerms(audience=Audience(groups=("leads",)), unverified=False)
+    play = Play.ready(takeover=terms)
+    assert may(staff("operator"), "hold", Target(state=play.state)) == (
+        "Taking over the conversation: ann may not do this. It is for the group leads."
+    )
+
+
+def test_a_question_is_retried_where_it_failed() -> None:
+    play = Play.ready(keep_open=True)
+    operator = staff("operator")
+    assert str(may(operator, "retry", Target(state=play.state))).startswith("The run is running")
+    play.fails(next(iter(play.outstanding.values())))
+    assert play.state.failure is not None
+    assert may(operator, "retry", Target(state=play.state)) is None
+    closed = Play.ready()
+    closed.fails(next(iter(closed.outstanding.values())))
+    assert closed.state.outcome == "failed"
+    assert may(operator, "retry", Target(state=closed.state)) is None
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+@pytest.mark.parametrize("situation", SITUATIONS)
+def test_no_situation_of_a_run_gives_a_right(situation: str, action: Action) -> None:
+    """What the run is doing may take a right away, and never adds one."""
+    play = play_in(situation, keep_open=True)
+    target = Target(run_id=play.run_id, state=play.state)
+    for role in ROLES:
+        if may(staff(role), action) is not None:
+            assert may(staff(role), action, target) is not None
+    if action not in OF_CUSTOMERS:
+        assert may(CUSTOMER, action, target) is not None
+
+
+def test_a_request_of_the_run_is_judged_with_its_circumstances() -> None:
+    play = Play.ready()
+    play.replies(gated("refund", "c1"))
+    (request,) = play.state.pending_approvals
+    assert may(staff("decider"), "decide", Target(state=play.state, request=request)) is None
