@@ -1,0 +1,297 @@
+"""What customers see of their conversation, and what they may write: lists of what is allowed.
+
+Everything else of a run stays with the team: arguments, outputs, reasoning, notes, drafts,
+approvals, names, errors. What is added to a run later is hidden until somebody adds it here.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias, cast
+
+from outlast.agents.errors import UserError
+from outlast.loop.approvals import ApprovalRequest
+from outlast.loop.items import Item, refusal_of, text_of
+from outlast.loop.phrases import as_text
+from outlast.loop.state import (
+    OUTPUT_KINDS,
+    LoopState,
+    is_being_checked,
+    visible_item_count,
+)
+from outlast.loop.values import Json, JsonObject
+from outlast.loop.view import shown
+
+By: TypeAlias = Literal["customer", "assistant", "colleague"]
+"""Who says something: the customer, an agent, or a person of the team, without a name."""
+
+_PREFIX: Final = "customer-"
+"""Begins no other id: see `RunHandle.send` and `outlast.client.people.actions`."""
+
+_MESSAGE_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
+
+MOST_PARTS: Final = 50
+"""The most texts and files in one message of a customer."""
+
+_PARTS: Final[dict[str, tuple[str, ...]]] = {
+    "input_text": ("text",),
+    "input_image": ("image_url", "detail"),
+    "input_file": ("file_data", "filename"),
+}
+"""The parts of customers' messages and their fields, the content first. Ids of a provider's files
+and addresses are not among them: they would be read with the rights of the program."""
+
+_TEXT_DELTAS: Final = frozenset({"response.output_text.delta", "response.refusal.delta"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CustomerMessage:
+    """A message of the conversation, as its customer sees it.
+
+    Attributes:
+        id: tells it from the other messages of the conversation, and stays the same. A message can
+            appear before others that were there already, where guardrails had to pass it first; and
+            what was said before a question failed can disappear, where it is checked again.
+        by: who says it.
+        text: the text. Text in the blob store that was not fetched stands as a placeholder.
+        attachments: the customer's images and files, as parts of Responses input.
+    """
+
+    id: str
+    by: By
+    text: str
+    attachments: tuple[JsonObject, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CustomerView:
+    """A conversation as its customer sees it.
+
+    Attributes:
+        messages: the messages and answers, in order.
+        unread: messages of the customer that the run has not taken yet, in order. Once they are
+            taken, they are among `messages`, with other ids.
+        works: whether an answer is to come, from an agent or a person.
+        has_ended: whether the conversation takes no more messages.
+        waits_for: what the conversation waits for, in words for the customer; None without any.
+    """
+
+    messages: tuple[CustomerMessage, ...]
+    unread: tuple[CustomerMessage, ...] = ()
+    works: bool = False
+    has_ended: bool = False
+    waits_for: str | None = None
+
+
+# --- Reading ---------------------------------------------------------------------------------------
+
+
+def customer_view(state: LoopState) -> CustomerView:
+    """Return what the customer of a run sees of it."""
+    unread = (
+        _of_customer(f"{message.id}.{at}", raw)
+        for message in state.inbox
+        for at, raw in enumerate(message.content)
+    )
+    has_ended = state.phase in {"closing", "closed"}
+    words = (customer_words(request) for request in state.pending_approvals)
+    return CustomerView(
+        messages=tuple(_messages(state)),
+        unread=tuple(one for one in unread if one is not None),
+        works=not has_ended and bool(state.question.answering or state.inbox),
+        has_ended=has_ended,
+        waits_for=next((one for one in words if one is not None), None),
+    )
+
+
+def customer_words(_request: ApprovalRequest) -> str | None:
+    """Return what a customer reads while a request waits; None: nothing.
+
+    Policies have no words for customers yet. This is the only place that would show them.
+    """
+    return None
+
+
+def shows_text_in_progress(state: LoopState, unjudged: Collection[str]) -> bool:
+    """Whether the customer may read the answer while the model writes it.
+
+    Text in progress is sent before any guardrail or person judges it, so it is shown only where
+    nobody does.
+
+    Args:
+        state: the state before the reply.
+        unjudged: the agents of which the program knows that they have no output guardrails and no
+            `output_approval`, in the code and in the operators' file. The run says so too late.
+    """
+    judged = "check_output" in state.required_steps or state.question.answer_terms is not None
+    was_judged = any(one.kind == "output" and one.agent == state.agent for one in state.approvals)
+    is_checked = is_being_checked(state) or state.question.unchecked_from is not None
+    return state.agent in unjudged and not (judged or was_judged or is_checked)
+
+
+def text_delta(raw: JsonObject) -> str | None:
+    """Return the piece of an answer in a model's event; None for every other event.
+
+    Reasoning, arguments and whole responses come in events of their own types.
+    """
+    delta: object = raw.get("delta")
+    return delta if raw.get("type") in _TEXT_DELTAS and isinstance(delta, str) else None
+
+
+def _messages(state: LoopState) -> Iterator[CustomerMessage]:
+    answers = {one.item for one in state.answers if one.failure is None}
+    passed = _passed_items(state)
+    agents = {*state.handoff_path, state.agent}
+    turns_with_output: set[int] = set()
+    for at, item in enumerate(state.items[: visible_item_count(state)]):
+        found = None
+        # A message after an output of its turn is no reply: a handoff's filter made it for the next
+        # agent, and it may quote calls and outputs.
+        is_reply = at in passed and item.turn not in turns_with_output
+        if item.kind == "input":
+            found = _of_customer(f"i{at}", item.raw)
+        elif at in answers or (item.kind == "message" and (item.turn == 0 or is_reply)):
+            is_person = item.turn == 0 and item.agent not in agents
+            found = _said(f"i{at}", "colleague" if is_person else "assistant", _text(item))
+        if found is not None:
+            yield found
+        if item.kind in OUTPUT_KINDS:
+            turns_with_output.add(item.turn)
+    # The state has the newest answer, also without an item.
+    newest = state.answers[-1] if state.answers else None
+    if newest is not None and newest.failure is None and newest.item is None:
+        said = _said(f"a{len(state.answers)}", "assistant", _as_answer(state.final_output))
+        if said is not None:
+            yield said
+
+
+def _passed_items(state: LoopState) -> Collection[int]:
+    """Return the items that input guardrails do not, and did not, keep from the customer.
+
+    A guardrail that runs beside the model may block a question after the reply to it. Of earlier
+    questions without an answer, the state does not say which ones were blocked; but the model does
+    not see these any more, so where a question failed, the model's view decides.
+    """
+    stops = [state.question.unchecked_from, state.blocked_from]
+    length = min((one for one in stops if one is not None), default=len(state.items))
+    in_view = {id(item) for item in shown(state.view, state.items, len(state.items))}
+    passed: set[int] = set()
+    failed, start = False, 0
+    for answer in (*state.answers, None):
+        is_given = answer is not None and answer.failure is None
+        failed = failed or (answer is not None and not is_given)
+        if answer is None or (is_given and answer.item is not None):
+            stop = length if answer is None or answer.item is None else answer.item + 1
+            places = range(start, min(stop, length))
+            passed.update(_in_view(state.items, places, in_view) if failed else places)
+            failed, start = False, stop
+    return passed
+
+
+def _in_view(
+    items: Sequence[Item], places: Iterable[int], in_view: Collection[int]
+) -> Iterator[int]:
+    """Yield the items that the model sees, or whose question it sees."""
+    asked = False
+    for at in places:
+        is_seen = id(items[at]) in in_view
+        asked = is_seen if items[at].kind == "input" else asked
+        if is_seen or asked:
+            yield at
+
+
+def _said(message_id: str, by: By, text: str) -> CustomerMessage | None:
+    return CustomerMessage(id=message_id, by=by, text=text) if text else None
+
+
+def _text(item: Item) -> str:
+    """Return the words of an agent or a person; empty for other items that look like messages.
+
+    The output of a tool has words where it is the answer.
+    """
+    if item.kind in OUTPUT_KINDS:
+        return _as_answer(item.raw.get("output"))
+    if item.raw.get("role") != "assistant":
+        return ""
+    return text_of(item.raw) or refusal_of(item.raw) or ""
+
+
+def _as_answer(output: Json) -> str:
+    return "" if output is None else as_text(output)
+
+
+def _of_customer(message_id: str, raw: JsonObject) -> CustomerMessage | None:
+    """Return the customer's words; None for what the program sent along, such as instructions."""
+    if raw.get("role") != "user" or raw.get("type", "message") != "message":
+        return None
+    attachments = tuple(_shown_parts(raw.get("content")))
+    text = text_of(raw)
+    if not text and not attachments:
+        return None
+    return CustomerMessage(id=message_id, by="customer", text=text, attachments=attachments)
+
+
+def _shown_parts(content: Json) -> Iterator[JsonObject]:
+    for part in cast("list[Any]", content) if isinstance(content, list) else []:
+        fields = cast("JsonObject", part) if isinstance(part, dict) else {}
+        kind = str(fields.get("type"))
+        if kind in _PARTS and kind != "input_text":
+            yield {name: fields[name] for name in ("type", *_PARTS[kind]) if name in fields}
+
+
+# --- Writing ---------------------------------------------------------------------------------------
+
+
+def customer_input(value: object) -> str | list[JsonObject]:
+    """Return what a customer wrote, as the input of a run.
+
+    Customers write messages of the user, with texts, images and files. Instructions, outputs of
+    tools and other items of a conversation are for the program that runs the agents.
+
+    Args:
+        value: a text, or a list of parts of Responses input.
+
+    Raises:
+        UserError: it is something else.
+    """
+    if isinstance(value, str):
+        if not value.strip():
+            raise UserError("The message is empty. Write something.")
+        return value
+    parts = cast("list[object]", value) if isinstance(value, list) else []
+    if not 0 < len(parts) <= MOST_PARTS:
+        raise UserError(f"A message is a text, or a list of 1 to {MOST_PARTS} parts.")
+    content: list[JsonObject] = [_checked_part(part) for part in parts]
+    return [{"role": "user", "content": content}]
+
+
+def customer_message_id(given: object) -> str:
+    """Return the id of a customer's message, from the one that their program chose.
+
+    Messages of programs and of realtime lines, and people's actions, have ids of the same kind, of
+    which a run takes each once: a customer's never take the place of another.
+
+    Raises:
+        UserError: it is no short text of letters, digits and `_.:-`.
+    """
+    if not isinstance(given, str) or _MESSAGE_ID.fullmatch(given) is None:
+        raise UserError("The id of a message is 1 to 100 letters, digits and _.:- characters.")
+    return f"{_PREFIX}{given}"
+
+
+def _checked_part(part: object) -> JsonObject:
+    fields = cast("JsonObject", part) if isinstance(part, dict) else {}
+    kind: object = fields.get("type")
+    allowed = _PARTS.get(str(kind))
+    if allowed is None:
+        raise UserError(f"A part of a message is one of {', '.join(_PARTS)}, not {kind!r:.40}.")
+    for name, text in fields.items():
+        if name not in {"type", *allowed}:
+            raise UserError(f"A part {kind} has {', '.join(allowed)}, not {name!r:.40}.")
+        if not isinstance(text, str):
+            raise UserError(f"{name!r:.40} of a part {kind} must be a text.")
+    if not fields.get(allowed[0]):
+        raise UserError(f"A part {kind} of the message is empty.")
+    if not str(fields.get("image_url", "data:")).startswith("data:"):
+        raise UserError("image_url of a part input_image must be the image itself: data:image/…")
+    return fields
