@@ -17,7 +17,7 @@ from outlast.agents.json_values import as_object
 from outlast.client.read.history import Progress
 from outlast.contract import names
 from outlast.loop.calls import ModelReply
-from outlast.loop.effects import CallModel, EffectAnswered, EffectFailed
+from outlast.loop.effects import CallModel, EffectAnswered
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 from outlast.streams.call_windows import FinishedCall, call_windows
@@ -104,18 +104,20 @@ class DeltaPoller:
     @staticmethod
     def waits_for(state: LoopState) -> bool:
         """Whether a model call is pending, so that there may be something to read."""
-        return any(isinstance(effect, CallModel) for effect in state.pending)
+        return bool(_model_calls(state))
 
     def note(self, step: Progress) -> list[RawEvent]:
         """Note the history's next step; return the events to yield before it."""
-        self.state = step.state
+        before, self.state = _model_calls(self.state), step.state
         if not self.waits_for(self.state):
             self._call_pending.clear()
         elif not self._call_pending.is_set():
             self._quiet_since, self._next_seconds = None, 0.0
             self._call_pending.set()
         match step.event:
-            case EffectAnswered(effect=effect, result=ModelReply() as reply, at_ms=at_ms):
+            case EffectAnswered(effect=effect, result=ModelReply() as reply, at_ms=at_ms) if (
+                effect in before
+            ):
                 reader = self._readers.setdefault(effect, DeltaReader())
                 response = response_object(
                     reply.items,
@@ -128,10 +130,9 @@ class DeltaPoller:
                 last = call_windows.pop(call)
                 pieces = reader.feed(last) if reader.continues(last) else []
                 return [*pieces, *reader.complete(response)]
-            case EffectFailed(effect=effect):
-                self._readers.pop(effect, None)
-                return []
             case _:
+                for effect in before - _model_calls(self.state):  # failed or cancelled
+                    self._readers.pop(effect, None)
                 return []
 
     def pop_events(self) -> list[RawEvent]:
@@ -170,7 +171,17 @@ class DeltaPoller:
             if info.activity_type.name == names.ACTIVITY_MODEL and info.activity_id.isdigit():
                 await self._read(int(info.activity_id), info)
 
+    def _is_pending(self, effect: int) -> bool:
+        """Whether the reader is at a state that waits for a call.
+
+        Where it is not, the call is one that the reader has yet to come to, or one that was given
+        up, and its text does not belong between these events.
+        """
+        return effect in _model_calls(self.state)
+
     def _look_at(self, window: DeltaWindow) -> None:
+        if not self._is_pending(window.effect):
+            return
         if self._looked_at == (looked_at := (window, window.fed_bytes)):
             return
         self._looked_at = looked_at
@@ -178,13 +189,15 @@ class DeltaPoller:
         self._keep(reader.feed(window.details()))
 
     async def _read(self, effect: int, info: Any) -> None:
+        if not self._is_pending(effect):
+            return
         reader = self._readers.setdefault(effect, DeltaReader())
         self._keep(reader.restart(info.attempt))
         try:
             details = await self.client.data_converter.decode(info.heartbeat_details.payloads)
         except Exception:  # noqa: BLE001  a failing codec also fails to read the history
             return
-        if details and (events := reader.feed(details[0])):
+        if details and self._is_pending(effect) and (events := reader.feed(details[0])):
             self._next_seconds = _seconds_to_next(details[0])
             self._keep(events)
 
@@ -194,6 +207,11 @@ class DeltaPoller:
             self._events += events
             self._quiet_since = asyncio.get_running_loop().time()
             self.has_events.set()
+
+
+def _model_calls(state: LoopState) -> set[int]:
+    """Return the numbers of the model calls that a state waits for."""
+    return {effect.effect for effect in state.pending if isinstance(effect, CallModel)}
 
 
 def _wait(overdue_seconds: float) -> float:
