@@ -6,7 +6,7 @@ All reading uses the run's history, so it works without a worker.
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -22,7 +22,12 @@ from outlast.client.people.actions import (
 from outlast.client.people.nested_requests import present_requests
 from outlast.client.read import run_end
 from outlast.client.read.delta_poller import RawEvent, with_deltas
-from outlast.client.read.events import RawResponsesStreamEvent, StreamEvent, changes
+from outlast.client.read.events import (
+    RawResponsesStreamEvent,
+    StreamedState,
+    StreamEvent,
+    changes,
+)
 from outlast.client.read.history import Progress, RunReader
 from outlast.client.read.read_range import (
     CaughtUp,
@@ -309,6 +314,20 @@ class RunHandle(People):
                 if (event.next_id if event.id is None else event.id) >= from_event:
                     yield event
 
+    async def stream_states(self) -> AsyncGenerator[StreamedState | RawResponsesStreamEvent]:
+        """Yield the run's states with the events that led to each, until it is closed.
+
+        The events are those of `stream_events`, with the same numbers, and the models' events come
+        between the states. A state says whether the reader has caught up with the run.
+        """
+        present = CaughtUp((await self.present())[1], from_start=True)
+        async with aclosing(self._states(self.follow(), RunSnapshot())) as states:
+            async for one in states:
+                if isinstance(one, StreamedState):
+                    yield replace(one, is_present=present.is_reached(one.place))
+                else:
+                    yield one
+
     async def stream_answer(self, message_id: str) -> AsyncGenerator[StreamEvent]:
         """Yield the events from a message to its answer; see `SentMessage.stream_events`."""
 
@@ -348,9 +367,21 @@ class RunHandle(People):
         ends: Callable[[RunSnapshot], bool] = lambda _: False,
     ) -> AsyncGenerator[StreamEvent]:
         """Yield the events from `before`, or the first state that `begins` accepts, to one that `ends`."""
+        async with aclosing(self._states(progress, before, begins, ends)) as states:
+            async for one in states:
+                for event in one.events if isinstance(one, StreamedState) else (one,):
+                    yield event
+
+    async def _states(
+        self,
+        progress: AsyncIterator[Progress],
+        before: RunSnapshot | None,
+        begins: Callable[[RunSnapshot], bool] = lambda _: True,
+        ends: Callable[[RunSnapshot], bool] = lambda _: False,
+    ) -> AsyncGenerator[StreamedState | RawResponsesStreamEvent]:
         number = 0
-        async with aclosing(with_deltas(progress, self.client, self.id)) as events:
-            async for one in events:
+        async with aclosing(with_deltas(progress, self.client, self.id)) as steps:
+            async for one in steps:
                 if not isinstance(one, Progress):
                     if before is not None:
                         yield RawResponsesStreamEvent(raw=one, next_id=number)
@@ -366,9 +397,9 @@ class RunHandle(People):
                     for item in change.items
                 )
                 await self._definitions.content.prefetch(recorded)
-                for event in changes(before, one.state, number, self._definitions):
-                    number = event.id + 1
-                    yield event
+                events = tuple(changes(before, one.state, number, self._definitions))
+                number += len(events)
+                yield StreamedState(state=one.state, events=events, place=one.place)
                 before = one.state
                 if ends(before):
                     return

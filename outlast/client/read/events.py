@@ -15,10 +15,12 @@ from outlast.agents.items.stream_events import (
     RunItemStreamEvent,
     item_event,
 )
+from outlast.client.read.read_range import HistoryPlace
 from outlast.client.results.local_definitions import LocalDefinitions
 from outlast.contract.effects import kind_of
 from outlast.loop import phrases
 from outlast.loop.approvals import ApprovalRequest
+from outlast.loop.effects import CallModel
 from outlast.loop.items import INTERNAL_KINDS, Item
 from outlast.loop.run_changes import (
     AgentChanged,
@@ -94,6 +96,29 @@ InStream: TypeAlias = ItemsShown | AgentChanged | RequestUpdated | StatusChanged
 
 StreamEvent: TypeAlias = NumberedEvent | RawResponsesStreamEvent
 """An event of `RunHandle.stream_events`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamedState:
+    """A state of a run, and the events that led to it from the state before.
+
+    Attributes:
+        state: the state.
+        events: the events, numbered as in `RunHandle.stream_events`.
+        place: how far the run's history was read.
+        is_present: whether all was read that was recorded when the stream began.
+    """
+
+    state: LoopState
+    events: tuple[NumberedEvent, ...] = ()
+    place: HistoryPlace = ("", 0)
+    is_present: bool = False
+
+    @property
+    def model_call(self) -> int | None:
+        """The number of the effect that is the pending model call, if there is one."""
+        calls = (one.effect for one in self.state.pending if isinstance(one, CallModel))
+        return next(calls, None)
 
 
 def changes(

@@ -34,7 +34,7 @@ from outlast.agents.errors import (
     UserError,
 )
 from outlast.client.handle import RunHandle, SentMessage
-from outlast.client.read.events import NumberedEvent
+from outlast.client.read.events import NumberedEvent, StreamedState
 from outlast.client.read.read_range import ReadRange
 from outlast.loop.state import LoopState
 from tests.unit.client.recorded import FakeClient, Kind, Recording, application_failure, refused
@@ -83,12 +83,13 @@ async def test_a_run_that_exists_is_found() -> None:
 
 
 @pytest.mark.parametrize(
-    "ask", ["check", "state", "approvals", "wait_for_people", "follow", "stream_events"]
+    "ask",
+    ["check", "state", "approvals", "wait_for_people", "follow", "stream_events", "stream_states"],
 )
 async def test_a_run_that_does_not_exist_is_not_found_whatever_is_asked(ask: str) -> None:
     answer = getattr(handle_on(FakeClient()), ask)()
     with pytest.raises(RunNotFound, match=r"no run 'support-42' in the namespace 'default'"):
-        await (anext(answer) if ask in {"follow", "stream_events"} else answer)
+        await (anext(answer) if ask in {"follow", "stream_events", "stream_states"} else answer)
 
 
 async def test_the_result_of_a_run_is_read_from_its_history() -> None:
@@ -211,6 +212,21 @@ async def test_the_events_of_a_run_can_be_read_from_any_number_on() -> None:
     assert [event.id for event in everything] == list(range(len(everything)))
     for start in range(len(everything) + 2):
         assert await events(start) == everything[start:]
+
+
+async def test_the_states_of_a_run_have_its_events_and_say_when_they_are_present() -> None:
+    handle = handle_on(FakeClient(completed().events))
+    streamed = [one async for one in handle.stream_states()]
+    events = [event async for event in handle.stream_events()]
+    assert [
+        event
+        for one in streamed
+        for event in (one.events if isinstance(one, StreamedState) else [one])
+    ] == events
+    states = [one for one in streamed if isinstance(one, StreamedState)]
+    assert [one.state for one in states] == [step.state async for step in handle.follow()]
+    assert [one.is_present for one in states] == [*[False] * (len(states) - 1), True]
+    assert [one.model_call for one in states if one.model_call] == [2]
 
 
 # --- Saying something more ------------------------------------------------------------------------------------
