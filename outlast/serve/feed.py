@@ -1,0 +1,494 @@
+"""The live streams of runs: one follower for each run, however many readers it has.
+
+A reader is a position in what its follower has read, so a slow reader holds nobody up and needs no
+queue: it gets more text at once. Nothing is stored, and any process continues any reader.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final, Self, TypeAlias
+
+from outlast.client.read.events import (
+    NumberedEvent,
+    RawResponsesStreamEvent,
+    StreamedState,
+)
+from outlast.client.results.result_members import RunSnapshot
+from outlast.loop.state import Status
+from outlast.serve.cursor import Cursor, checksum, cursor_at
+from outlast.streams.delta_reader import GAP, RESTARTED
+
+_TEXT_DELTAS: Final = {"response.output_text.delta", "response.refusal.delta"}
+_BETWEEN_MESSAGES: Final = "\n\n"
+
+Source: TypeAlias = Callable[[str], AsyncGenerator[StreamedState | RawResponsesStreamEvent]]
+"""Streams the run with an id: see `RunHandle.stream_states`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The state from which a reader goes on; it replaces all that the reader has.
+
+    Attributes:
+        cursor: the position.
+        state: the state of the run.
+        text: the text in progress so far.
+    """
+
+    cursor: Cursor
+    state: RunSnapshot
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """An event of the run.
+
+    The text in progress ends with it if the cursor has no offset: items have the text from now on,
+    or the answer was not approved.
+    """
+
+    cursor: Cursor
+    event: NumberedEvent
+
+
+@dataclass(frozen=True, slots=True)
+class TextAdded:
+    """More of the text in progress: of what the model writes to people."""
+
+    cursor: Cursor
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextReset:
+    """The text in progress is void: the model call starts over, has failed or was cancelled."""
+
+    cursor: Cursor
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The run has ended; nothing follows."""
+
+    cursor: Cursor
+    status: Status
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The reader is cut off, and nothing follows; it may come back with the cursor.
+
+    It took nothing for too long, or this process is shutting down.
+    """
+
+    cursor: Cursor
+
+
+FeedEntry: TypeAlias = Snapshot | Happened | TextAdded | TextReset | Ended | Cut
+"""What a reader gets."""
+
+
+class TooManyReaders(Exception):
+    """A run or a person has as many readers as are allowed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedLimits:
+    """The bounds of a feed.
+
+    Attributes:
+        readers_per_run: how many readers a run may have in this process.
+        readers_per_person: how many readers a person may have in this process, over all runs.
+        stalled_after: how long a reader may take nothing, although there is something for it.
+        grace: how long a follower without readers waits for another one.
+        lag: how long a reader that is ahead of this process waits for it to catch up; then its
+            position counts as one that does not exist.
+    """
+
+    readers_per_run: int = 100
+    readers_per_person: int = 50
+    stalled_after: timedelta = timedelta(seconds=30)
+    grace: timedelta = timedelta(seconds=10)
+    lag: timedelta = timedelta(seconds=5)
+
+
+class Feed:
+    """The streams of runs for the readers in this process.
+
+    Close it with `async with` or `close`; readers that are left get a `Cut`.
+    """
+
+    def __init__(self, source: Source, limits: FeedLimits | None = None) -> None:
+        self._source = source
+        self._limits = limits or FeedLimits()
+        self._runs: dict[str, _Run] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.close()
+
+    @property
+    def followed(self) -> frozenset[str]:
+        """The ids of the runs that are followed at the moment."""
+        return frozenset(self._runs)
+
+    @asynccontextmanager
+    async def reader(
+        self, run_id: str, after: Cursor | None = None, *, person: str = ""
+    ) -> "AsyncGenerator[FeedReader]":
+        """Read a run along.
+
+        With a cursor, exactly what follows it comes. Without one, and if what was before the cursor
+        is not what is there now, a `Snapshot` comes first.
+
+        Args:
+            run_id: the run.
+            after: the cursor of the last thing that the reader got; `Cursor()` for everything.
+            person: who reads, for the limit; empty for nobody in particular.
+
+        Raises:
+            TooManyReaders: the run or the person has too many readers.
+        """
+        self._check_person(person)
+        run = self._followed(run_id)
+        if len(run.readers) >= self._limits.readers_per_run:
+            raise TooManyReaders(
+                f"{len(run.readers)} readers follow the run {run_id!r} already. Try again later."
+            )
+        reader = FeedReader(run, after, person, self._limits.lag.total_seconds())
+        run.readers.add(reader)
+        if run.idle is not None:
+            run.idle.cancel()
+            run.idle = None
+        try:
+            yield reader
+        finally:
+            run.readers.discard(reader)
+            self._end_later(run)
+
+    async def close(self) -> None:
+        """Stop following, and cut all readers."""
+        runs = list(self._runs.values())
+        for run in runs:
+            run.cut_all()
+            self._end(run)
+        await asyncio.gather(*(run.task for run in runs if run.task), return_exceptions=True)
+
+    def _check_person(self, person: str) -> None:
+        count = sum(one.person == person for run in self._runs.values() for one in run.readers)
+        if person and count >= self._limits.readers_per_person:
+            raise TooManyReaders(
+                f"{person!r} has {count} readers already. Close a page, or try again later."
+            )
+
+    def _followed(self, run_id: str) -> "_Run":
+        run = self._runs.get(run_id)
+        if run is None:
+            run = self._runs[run_id] = _Run(run_id, self._limits.stalled_after.total_seconds())
+            run.task = asyncio.create_task(self._follow(run))
+        return run
+
+    async def _follow(self, run: "_Run") -> None:
+        try:
+            async with aclosing(self._source(run.id)) as stream:
+                async for one in stream:
+                    run.take(one)
+                    self._end_later(run)  # its readers may have been cut
+            run.end()
+        except Exception as error:  # noqa: BLE001  its readers raise it
+            run.end(error)
+        finally:
+            self._forget(run)
+
+    def _end_later(self, run: "_Run") -> None:
+        """End a follower after the grace, unless a reader comes."""
+        if run.readers or self._runs.get(run.id) is not run or run.idle is not None:
+            return
+        grace = self._limits.grace.total_seconds()
+        run.idle = asyncio.get_running_loop().call_later(grace, self._end, run)
+
+    def _end(self, run: "_Run") -> None:
+        self._forget(run)
+        if run.task is not None:
+            run.task.cancel()
+
+    def _forget(self, run: "_Run") -> None:
+        """Forget a follower that ends: the next reader looks whether the run was reset."""
+        if self._runs.get(run.id) is run:
+            del self._runs[run.id]
+        if run.idle is not None:
+            run.idle.cancel()
+
+
+@dataclass(frozen=True, slots=True)
+class _LoggedEvent:
+    """An event, and the reply that ended with it."""
+
+    event: NumberedEvent
+    reply: str | None
+    """The whole text of the reply; None if the text in progress goes on after the event."""
+
+    text_number: int
+    """The number of the text in progress before the event."""
+
+    check: int
+    """The checksum of all events up to this one."""
+
+
+@dataclass(eq=False)
+class _Run:
+    """What a follower has read of a run.
+
+    Attributes:
+        log: the events from the first one on.
+        text: the text in progress.
+        text_number: a number for each text in progress; it grows when one ends or is void.
+        is_whole: whether the reply is recorded; the next event ends the text.
+        has_gap: whether a part of the text is missing until then.
+        is_present: whether the follower has caught up with the run.
+        news: set when something is new, and then replaced.
+    """
+
+    id: str
+    stalled_after: float
+    log: list[_LoggedEvent] = field(default_factory=list[_LoggedEvent])
+    state: RunSnapshot = field(default_factory=RunSnapshot)
+    text: str = ""
+    text_number: int = 0
+    is_whole: bool = False
+    has_gap: bool = False
+    is_present: bool = False
+    is_ended: bool = False
+    is_cut: bool = False
+    failure: Exception | None = None
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    readers: "set[FeedReader]" = field(default_factory=set["FeedReader"])
+    task: asyncio.Task[None] | None = None
+    idle: asyncio.TimerHandle | None = None
+    _call: int | None = None
+    _message: object = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing follows in this process."""
+        return self.is_ended or self.is_cut or self.failure is not None
+
+    def take(self, one: StreamedState | RawResponsesStreamEvent) -> None:
+        """Take the next thing of the stream."""
+        if isinstance(one, StreamedState):
+            self._take_state(one)
+        elif not self._take_raw(one):
+            return
+        self._publish()
+
+    def end(self, failure: Exception | None = None) -> None:
+        """Record that the stream has ended."""
+        self.failure = failure
+        self.is_ended = failure is None
+        self._publish()
+
+    def cut_all(self) -> None:
+        """Cut all readers."""
+        self.is_cut = True
+        self._publish()
+
+    def check_before(self, event: int) -> int:
+        """Return the checksum of all events before one."""
+        return self.log[event - 1].check if event else 0
+
+    def text_from(self, event: int) -> tuple[str, int, bool]:
+        """Return the text in progress at an event, its number, and whether it stays like that."""
+        for at in range(event, len(self.log)):
+            entry = self.log[at]
+            if entry.reply is not None:
+                return entry.reply, entry.text_number, True
+        return self.text, self.text_number, self.is_over or (self.is_whole and self.is_present)
+
+    def _take_state(self, one: StreamedState) -> None:
+        is_same_call = one.model_call == self._call
+        if not is_same_call and not self.is_whole:
+            self._new_text()
+        for event in one.events:
+            reply = self.text if self.is_whole else None
+            check = checksum(f"{one.state.at_ms} ", self.check_before(len(self.log)))
+            self.log.append(_LoggedEvent(event, reply, self.text_number, check))
+            if reply is not None:
+                self._new_text()
+        if not is_same_call and one.model_call is not None:
+            self._new_text()
+        self.state, self._call = one.state, one.model_call
+        self.is_present = self.is_present or one.is_present
+
+    def _take_raw(self, one: RawResponsesStreamEvent) -> bool:
+        """Take an event of the model; return whether it means anything to readers."""
+        match one.raw.get("type"):
+            case kind if kind in _TEXT_DELTAS:
+                message = one.raw.get("output_index")
+                if self.text and message != self._message:
+                    self.text += _BETWEEN_MESSAGES
+                self._message = message
+                self.text += str(one.raw.get("delta", ""))
+            case kind if kind == RESTARTED:
+                self._new_text()
+            case "response.completed":
+                self.is_whole = True
+            case kind if kind == GAP:
+                self.has_gap = True
+            case _:
+                return False
+        return True
+
+    def _new_text(self) -> None:
+        self.text_number += 1
+        self.text, self._message = "", None
+        self.is_whole = self.has_gap = False
+
+    def _publish(self) -> None:
+        self.news.set()
+        self.news = asyncio.Event()
+        now = asyncio.get_running_loop().time()
+        for reader in list(self.readers):
+            if reader.busy_since is not None and now - reader.busy_since > self.stalled_after:
+                reader.is_cut = True
+                self.readers.discard(reader)
+
+
+class FeedReader:
+    """One reader of a run: an asynchronous iterator.
+
+    Attributes:
+        cursor: the position.
+        busy_since: since when the reader has not come for the next thing, in the event loop's time.
+        is_cut: whether it was too slow.
+        person: who reads; empty for nobody in particular.
+    """
+
+    def __init__(self, run: _Run, after: Cursor | None, person: str, lag: float) -> None:
+        self.cursor = after or Cursor()
+        self.busy_since: float | None = asyncio.get_running_loop().time()
+        self.is_cut = False
+        self.person = person
+        self._run = run
+        self._begins_at = after
+        self._lag = lag
+        self._has_begun = self._is_over = False
+        self._event = self._offset = 0
+        self._text_number = 0
+        self._text_check = 0
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> FeedEntry:
+        """Wait for the next thing.
+
+        Raises:
+            AgentsException: the run cannot be read.
+        """
+        if self._is_over:
+            raise StopAsyncIteration
+        self.busy_since = None
+        try:
+            entry = await self._next()
+        finally:
+            self.busy_since = asyncio.get_running_loop().time()
+        self.cursor = entry.cursor
+        self._is_over = isinstance(entry, Ended | Cut)
+        return entry
+
+    async def _next(self) -> FeedEntry:
+        if not self._has_begun and (begun := await self._begin()) is not None:
+            return begun
+        while True:
+            news = self._run.news
+            if self.is_cut or self._run.is_cut:
+                return Cut(self.cursor)
+            if (entry := self._step()) is not None:
+                return entry
+            if self._run.failure is not None:
+                raise self._run.failure
+            await news.wait()
+
+    async def _begin(self) -> FeedEntry | None:
+        """Find the reader's position; without one, return what it begins with instead."""
+        run, at = self._run, self._begins_at
+        if at is not None and await self._resume(at):
+            self._has_begun = True
+            return None
+        while not (run.is_present or run.is_over):
+            await run.news.wait()
+        if run.is_cut:
+            return Cut(self.cursor)
+        if run.failure is not None:
+            raise run.failure
+        self._has_begun = True
+        return self._snapshot()
+
+    async def _resume(self, at: Cursor) -> bool:
+        """Go to a position, once the follower is there; return whether there is such a position."""
+        run = self._run
+        deadline: float | None = None
+        while (found := self._go_to(at)) is None:
+            if run.is_over:
+                return False
+            if not run.is_present or run.has_gap:
+                deadline = None
+            elif deadline is None:
+                deadline = asyncio.get_running_loop().time() + self._lag
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await run.news.wait()
+            except TimeoutError:
+                return False
+        return found
+
+    def _go_to(self, at: Cursor) -> bool | None:
+        """Go to a position, and return whether it exists; None as long as nobody knows."""
+        run = self._run
+        if at.event > len(run.log):
+            return None
+        begun, number, is_final = run.text_from(at.event) if at.offset else ("", 0, True)
+        begun, has_all = begun[: at.offset], len(begun) >= at.offset
+        if at == cursor_at(at.event, len(begun), run.check_before(at.event), checksum(begun)):
+            self._event, self._offset, self._text_number = at.event, at.offset, number
+            self._text_check = checksum(begun)
+            return True
+        return False if is_final or (has_all and run.is_present) else None
+
+    def _snapshot(self) -> Snapshot:
+        run = self._run
+        self._event, self._offset, self._text_number = len(run.log), len(run.text), run.text_number
+        self._text_check = checksum(run.text)
+        return Snapshot(self._cursor(), run.state, run.text)
+
+    def _step(self) -> FeedEntry | None:
+        """Return the next thing there is, and go behind it."""
+        run = self._run
+        logged = run.log[self._event] if self._event < len(run.log) else None
+        text = run.text if logged is None else logged.reply or ""
+        number = run.text_number if logged is None else logged.text_number
+        if number != self._text_number:
+            self._text_number = number
+            if self._offset:
+                self._offset = self._text_check = 0
+                return TextReset(self._cursor())
+        if added := text[self._offset :]:
+            self._offset = len(text)
+            self._text_check = checksum(added, self._text_check)
+            return TextAdded(self._cursor(), added)
+        if logged is not None:
+            self._event += 1
+            if logged.reply is not None:
+                self._offset = self._text_check = 0
+            return Happened(self._cursor(), logged.event)
+        return Ended(self._cursor(), run.state.status) if run.is_ended else None
+
+    def _cursor(self) -> Cursor:
+        before = self._run.check_before(self._event)
+        return cursor_at(self._event, self._offset, before, self._text_check)
