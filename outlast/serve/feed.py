@@ -19,9 +19,9 @@ from outlast.client.read.events import (
 from outlast.client.results.result_members import RunSnapshot
 from outlast.loop.state import Status
 from outlast.serve.cursor import Cursor, checksum, cursor_at
+from outlast.serve.customer_view import text_delta
 from outlast.streams.delta_reader import GAP, RESTARTED
 
-_TEXT_DELTAS: Final = {"response.output_text.delta", "response.refusal.delta"}
 _BETWEEN_MESSAGES: Final = "\n\n"
 
 Source: TypeAlias = Callable[[str], AsyncGenerator[StreamedState | RawResponsesStreamEvent]]
@@ -327,13 +327,14 @@ class _Run:
 
     def _take_raw(self, one: RawResponsesStreamEvent) -> bool:
         """Take an event of the model; return whether it means anything to readers."""
+        if piece := text_delta(one.raw):
+            message = one.raw.get("output_index")
+            if self.text and message != self._message:
+                self.text += _BETWEEN_MESSAGES
+            self._message = message
+            self.text += piece
+            return True
         match one.raw.get("type"):
-            case kind if kind in _TEXT_DELTAS:
-                message = one.raw.get("output_index")
-                if self.text and message != self._message:
-                    self.text += _BETWEEN_MESSAGES
-                self._message = message
-                self.text += str(one.raw.get("delta", ""))
             case kind if kind == RESTARTED:
                 self._new_text()
             case "response.completed":
@@ -381,6 +382,11 @@ class FeedReader:
         self._event = self._offset = 0
         self._text_number = 0
         self._text_check = 0
+
+    @property
+    def state(self) -> RunSnapshot:
+        """The newest state of the run that was read here; it may be ahead of the cursor."""
+        return self._run.state
 
     def __aiter__(self) -> Self:
         return self

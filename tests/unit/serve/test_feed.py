@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from outlast.agents.errors import RunNotFound
+from outlast.client.read.events import StreamedState
 from outlast.serve.cursor import Cursor
 from outlast.serve.feed import (
     Cut,
@@ -112,10 +113,15 @@ async def test_a_reader_that_comes_late_goes_on_from_the_present(source: Scripte
         await take(first, 3)
         async with feed.reader("run") as late:
             [snapshot] = await take(late, 1)
+            present = source.shown[1]
             assert isinstance(snapshot, Snapshot)
-            assert (snapshot.state, snapshot.text) == (source.shown[1].state, "Hel")  # type: ignore[union-attr]
+            assert isinstance(present, StreamedState)
+            assert (snapshot.state, snapshot.text) == (present.state, "Hel")
             source.put(delta("lo"), COMPLETED, state(2))
             assert await take(late, 2) == await take(first, 2)
+            newest = source.shown[-1]
+            assert isinstance(newest, StreamedState)
+            assert late.state == newest.state
     assert source.opened == 1, "one follower for both"
 
 
