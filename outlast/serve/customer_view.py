@@ -169,13 +169,15 @@ def _passed_items(state: LoopState) -> Collection[int]:
     """Return the items that input guardrails do not, and did not, keep from the customer.
 
     A guardrail that runs beside the model may block a question after the reply to it. Of earlier
-    questions without an answer, the state does not say which ones were blocked; but the model does
-    not see these any more, so where a question failed, the model's view decides.
+    questions, the state does not say which ones were blocked; but the model does not see these any
+    more, so where a question failed, or a handler may have answered in its place, the model's view
+    decides.
     """
     stops = [state.question.unchecked_from, state.blocked_from]
     length = min((one for one in stops if one is not None), default=len(state.items))
     in_view = {id(item) for item in shown(state.view, state.items, len(state.items))}
     passed: set[int] = set()
+    has_handlers = bool(state.start.handled)
     failed, start = False, 0
     for answer in (*state.answers, None):
         is_given = answer is not None and answer.failure is None
@@ -183,7 +185,8 @@ def _passed_items(state: LoopState) -> Collection[int]:
         if answer is None or (is_given and answer.item is not None):
             stop = length if answer is None or answer.item is None else answer.item + 1
             places = range(start, min(stop, length))
-            passed.update(_in_view(state.items, places, in_view) if failed else places)
+            doubtful = failed or has_handlers
+            passed.update(_in_view(state.items, places, in_view) if doubtful else places)
             failed, start = False, stop
     return passed
 
