@@ -41,6 +41,8 @@ def model_span(
                 data.model_config = _config(request.settings)
 
         def record_response(response: ModelResponse) -> None:
+            if not span.is_recorded:
+                return
             output: object = response.output  # a user's model may return anything
             items = list(response.output) if isinstance(output, list | tuple) else None
             tokens = asdict(request_usage(response.usage))

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from typing import Any, Final, TypeAlias
 
 from outlast.loop import values
@@ -91,7 +92,10 @@ class Usage:
         if entries:
             self.request_usage_entries.extend(deepcopy(entries))
         elif other.requests == 1 and other.total_tokens > 0:
-            self.request_usage_entries.append(deepcopy(request_usage(other)))
+            entry = request_usage(other)
+            entry.input_tokens_details = replace(entry.input_tokens_details)
+            entry.output_tokens_details = replace(entry.output_tokens_details)
+            self.request_usage_entries.append(entry)
 
 
 AnyUsage: TypeAlias = Usage | values.Usage
@@ -127,10 +131,8 @@ def _convert_details(usage: Usage | RequestUsage) -> None:
         details: Any = getattr(usage, name)
         is_mapping = isinstance(details, Mapping)
         counts: dict[str, Any] = {
-            field.name: details.get(field.name)
-            if is_mapping
-            else getattr(details, field.name, None)
-            for field in fields(kind)
+            field: details.get(field) if is_mapping else getattr(details, field, None)
+            for field in _names_of(kind)
         }
         if is_mapping or None in counts.values():
             setattr(usage, name, kind(**{name: count or 0 for name, count in counts.items()}))
@@ -150,4 +152,9 @@ def request_usage(usage: AnyUsage) -> RequestUsage:
 
 def _counts(kind: type[RequestUsage | values.Usage], usage: AnyUsage) -> dict[str, Any]:
     """Return the fields of a record that a usage has as well."""
-    return {field.name: getattr(usage, field.name) for field in fields(kind)}
+    return {name: getattr(usage, name) for name in _names_of(kind)}
+
+
+@cache
+def _names_of(kind: type[Any]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
