@@ -16,7 +16,6 @@ from outlast.loop.phrases import as_text
 from outlast.loop.state import (
     OUTPUT_KINDS,
     LoopState,
-    is_being_checked,
     visible_item_count,
 )
 from outlast.loop.values import Json, JsonObject
@@ -125,8 +124,8 @@ def shows_text_in_progress(state: LoopState, unjudged: Collection[str]) -> bool:
     """
     judged = "check_output" in state.required_steps or state.question.answer_terms is not None
     was_judged = any(one.kind == "output" and one.agent == state.agent for one in state.approvals)
-    is_checked = is_being_checked(state) or state.question.unchecked_from is not None
-    return state.agent in unjudged and not (judged or was_judged or is_checked)
+    unchecked = state.question.unchecked_from is not None
+    return state.agent in unjudged and not (judged or was_judged or unchecked)
 
 
 def text_delta(raw: JsonObject) -> str | None:
