@@ -94,7 +94,8 @@ async def test_a_reader_that_comes_back_in_mid_answer_has_the_text_once(desk: De
         rest = await take_all(one, handle.id, middle[-1].cursor)
         goes = [*begin, *middle, *rest]
         stayed = await stays
-        late = await take_all(other, handle.id, None)
+    async with processes(desk) as (one, other):
+        late = await take_all(one, handle.id, None)
         whole = await take_all(other, handle.id, Cursor())
     assert texts(goes) == texts(stayed) == texts(whole) == [WORDS]
     assert not [item for item in goes if isinstance(item, Snapshot | TextReset)]
