@@ -406,7 +406,7 @@ def _of_takeover(event: Event | None, blank: AuditRecord) -> Iterator[AuditRecor
         yield replace(
             _with_person(_with_action(blank, event), event.person),
             event=row.told_as,
-            note=row.note(event.action),
+            note=row.note(event),
             text=row.text(event.action),
             verified=event.verified,
         )

@@ -141,11 +141,9 @@ def signalled(
             return replace(event, arrived_at_ms=arrived_at_ms)
     except UnreadableRecordError as error:
         return SignalUnreadable(at_ms=at_ms, name=f"signal {name}", problem=str(error))
-    return SignalUnreadable(
-        at_ms=at_ms,
-        name=f"signal {name}",
-        problem=f"There is no such signal. Signals: {', '.join((*ACTION_NAMED, names.WITHDRAW, names.SIGNAL_CANCEL))}.",
-    )
+    known = ", ".join((*ACTION_NAMED, names.WITHDRAW, names.SIGNAL_CANCEL))
+    problem = f"There is no such signal. Signals: {known}."
+    return SignalUnreadable(at_ms=at_ms, name=f"signal {name}", problem=problem)
 
 
 def _line_replied(record: LineReplyRecord, at_ms: int) -> LineReplied:

@@ -62,7 +62,7 @@ class HumanAction(Generic[A]):
     attempt: Callable[[A], str]
     receipt: Callable[[LoopState, A], JsonObject]
     told_as: Literal["held", "said", "released"] | None = None
-    note: Callable[[A], str] = lambda action: ""
+    note: Callable[[PersonActed[A]], str] = lambda event: ""
     text: Callable[[A], str] = lambda action: ""
 
 
@@ -96,10 +96,10 @@ def _takeover_receipt(state: LoopState, _action: Action) -> JsonObject:
     }
 
 
-def _hold_note(action: HoldAction) -> str:
-    if action.to:
-        return f"handed over to {action.to}"
-    return "by force" if action.force else ""
+def _hold_note(event: PersonActed[HoldAction]) -> str:
+    if event.action.to:
+        return f"handed over to {event.action.to}"
+    return "by force" if event.action.force else ""
 
 
 HUMAN_ACTIONS: Final[tuple[HumanAction[Any], ...]] = (
@@ -147,7 +147,7 @@ HUMAN_ACTIONS: Final[tuple[HumanAction[Any], ...]] = (
         attempt=lambda _: "say",
         receipt=_takeover_receipt,
         told_as="said",
-        note=lambda one: f"message {one.message_id}",
+        note=lambda event: f"message {people.message_id_of(event)}",
         text=lambda one: one.text,
     ),
     HumanAction[ReleaseAction](
@@ -160,7 +160,7 @@ HUMAN_ACTIONS: Final[tuple[HumanAction[Any], ...]] = (
         attempt=lambda _: "release",
         receipt=_takeover_receipt,
         told_as="released",
-        note=lambda one: one.note,
+        note=lambda event: event.action.note,
     ),
 )
 

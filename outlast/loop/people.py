@@ -240,7 +240,7 @@ def say_to_user(state: LoopState, event: PersonActed[SayAction]) -> LoopState:
 
     Where output guardrails judge them, they wait for that, and for the end of the turn.
     """
-    hold, message_id = state.hold, event.action.message_id or f"said at {event.at_ms}"
+    hold, message_id = state.hold, message_id_of(event)
     if hold is None or message_id in hold.said:
         return state
     state = revised(state, hold=replace(hold, said=(*hold.said, message_id)))
@@ -249,6 +249,11 @@ def say_to_user(state: LoopState, event: PersonActed[SayAction]) -> LoopState:
         return _say(state, words)
     phase = "turned" if state.phase == "held" else state.phase
     return revised(state, unsaid=(*state.unsaid, words), phase=phase)
+
+
+def message_id_of(event: PersonActed[SayAction]) -> str:
+    """Return the id of a person's message; one that has none is named by its time."""
+    return event.action.message_id or f"said at {event.at_ms}"
 
 
 def _say(state: LoopState, words: Words) -> LoopState:

@@ -15,7 +15,7 @@ _FORM: Final = re.compile(r"(0|[1-9][0-9]{0,9})-(0|[1-9][0-9]{0,9})-([0-9a-f]{4}
 
 
 class InvalidCursor(ValueError):
-    """A text or a number is no cursor, or a cursor cannot be packed."""
+    """A text or a number is not a cursor, or a cursor is too large for one number."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -66,13 +66,15 @@ def test_who_takes_over_speaks_and_releases_hears_who_has_the_conversation() -> 
         (HoldAction(force=True), "held", "by force", ""),
         (HoldAction(force=True, to="bob"), "held", "handed over to bob", ""),
         (SayAction(text="Hi", message_id="m1"), "said", "message m1", "Hi"),
+        (SayAction(text="Hi"), "said", "message said at 7", "Hi"),
         (ReleaseAction(note="refunded"), "released", "refunded", ""),
         (ClaimAction(request_id="a1"), None, "", ""),
     ],
 )
 def test_the_audit_says_what_was_done(action: Action, told: str, note: str, text: str) -> None:
     row = row_of(action)
-    assert (row.told_as, row.note(action), row.text(action)) == (told, note, text)
+    event = PersonActed(at_ms=7, action=action)
+    assert (row.told_as, row.note(event), row.text(action)) == (told, note, text)
 
 
 def test_words_without_a_text_are_no_words() -> None:
