@@ -175,12 +175,16 @@ def queue(state: LoopState, stop: int | None = None, withheld: str | None = None
     if not state.start.session or length <= state.saving.queued_up_to:
         return state
     start = state.saving.queued_up_to
-    hidden = {at for at in state.hidden if start <= at < length}
-    known = {at for at in range(start, length) if state.items[at].kind == "history"}
-    newest = ItemsToSave(
-        start=start, stop=length, dropped=tuple(sorted(hidden | known)), withheld=withheld
-    )
+    dropped = _left_out(state, start, length)
+    newest = ItemsToSave(start=start, stop=length, dropped=dropped, withheld=withheld)
     return _with_range(state, newest)
+
+
+def _left_out(state: LoopState, start: int, stop: int) -> tuple[int, ...]:
+    """Return the items of a range that the session does not get: hidden ones and its own history."""
+    hidden = {at for at in state.hidden if start <= at < stop}
+    known = {at for at in range(start, stop) if state.items[at].kind == "history"}
+    return tuple(sorted(hidden | known))
 
 
 def _with_range(state: LoopState, newest: ItemsToSave) -> LoopState:
@@ -195,7 +199,7 @@ def queue_calls(state: LoopState, call_ids: set[str]) -> LoopState:
     """
     queued = state.saving.queued_up_to
     first, length = max(queued, turn_start(state)), len(state.items)
-    dropped = [at for at in state.hidden if queued <= at < first]
+    dropped = [*_left_out(state, queued, first)]
     reasoning: list[int] = []
     for at in range(first, length):
         item = state.items[at]
