@@ -160,29 +160,45 @@ def settle_answered(state: LoopState, *, passed: bool) -> LoopState:
     if passed:
         return state
     view = without_places(state.view, len(state.items), frozenset(inputs))
-    state = queue(revised(state, view=view), inputs[0])
-    return revised(state, queued_up_to=max(state.saving.queued_up_to, inputs[-1] + 1))
+    return queue(revised(state, view=view), inputs[-1] + 1, without=inputs)
 
 
 # --- What the session gets -----------------------------------------------------------------------
 
 
-def queue(state: LoopState, stop: int | None = None, withheld: str | None = None) -> LoopState:
-    """Queue the transcript for the session, up to an index and up to what is not checked yet."""
+def queue(
+    state: LoopState,
+    stop: int | None = None,
+    *,
+    withheld: str | None = None,
+    without: tuple[int, ...] = (),
+) -> LoopState:
+    """Queue the transcript for the session, up to an index and up to what is not checked yet.
+
+    Args:
+        state: the state.
+        stop: the index after the last item; None for the whole transcript.
+        withheld: what the session gets in place of the newest tool output.
+        without: items that the session does not get.
+    """
     length = len(state.items) if stop is None else stop
     if state.answered_unchecked:
         length = min(length, state.answered_unchecked[0][0])
     if not state.start.session or length <= state.saving.queued_up_to:
         return state
     start = state.saving.queued_up_to
-    dropped = _left_out(state, start, length)
+    dropped = _left_out(state, start, length, without)
+    if len(dropped) == length - start:
+        return revised(state, queued_up_to=length, skipped_from=None)
     newest = ItemsToSave(start=start, stop=length, dropped=dropped, withheld=withheld)
     return _with_range(state, newest)
 
 
-def _left_out(state: LoopState, start: int, stop: int) -> tuple[int, ...]:
+def _left_out(
+    state: LoopState, start: int, stop: int, without: tuple[int, ...] = ()
+) -> tuple[int, ...]:
     """Return the items of a range that the session does not get: hidden ones and its own history."""
-    hidden = {at for at in state.hidden if start <= at < stop}
+    hidden = {at for at in (*state.hidden, *without) if start <= at < stop}
     known = {at for at in range(start, stop) if state.items[at].kind == "history"}
     return tuple(sorted(hidden | known))
 

@@ -547,6 +547,25 @@ def test_the_session_gets_what_was_said_once_it_is_checked(passes: bool) -> None
     assert [one for one in saved if one in {"bad words", *expected}] == everything
 
 
+def test_the_session_gets_what_a_person_said_between_messages_that_are_not_passed() -> None:
+    play = Play(keep_open=True, session=True)
+    play.prepared(required_steps=("check_first",))
+    play.holds()
+    play.says("One moment.")
+    play.hears("m2", "bad words")
+    play.checked()
+    play.says("Please do not.")
+    play.releases()
+    play.hears("m3", "Sorry.")
+    play.checked(failure=BAD)
+    play.checked()
+    got = [
+        text_of(item.raw) for effect in _saves(play) for item in items_to_save(play.state, effect)
+    ]
+    spoken = [one for one in got if one in {"One moment.", "bad words", "Please do not.", "Sorry."}]
+    assert spoken == ["One moment.", "Please do not.", "Sorry."]
+
+
 def _saves(play: Play) -> list[SaveSession]:
     while any(isinstance(one, SaveSession) for one in play.outstanding.values()):
         play.saved()
