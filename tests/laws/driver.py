@@ -316,6 +316,7 @@ class Play:
         self.outstanding: dict[int, Effect] = {}
         self.accepted: list[Message] = []
         self.heard_before: list[Message] = []
+        self.timed = LoopState()
         self.opened: PreparedRun | None = None
         self.requests: dict[int, EffectRequest[Any]] = {}
         self.stored: dict[int, Item] = {}
@@ -364,6 +365,10 @@ class Play:
         self.changes.extend(changes)
         self.commands.extend(commands)
         due = bool(self.events[:-1]) and is_due(before, event.at_ms)
+        counts = event
+        if isinstance(event, PersonActed):
+            counts = replace(event, at_ms=judged_at_ms(before, event))
+        timed = self.timed = at_time_of(before, counts) if due else before
         if was_taken(before, self.state, commands, event) if due else not inert:
             self._book(event)
         for command in commands:
@@ -371,10 +376,6 @@ class Play:
         if inert:
             check_nothing_happened(before, self.state, commands, event)
         self._check_step(before, commands)
-        counts = event
-        if isinstance(event, PersonActed):
-            counts = replace(event, at_ms=judged_at_ms(before, event))
-        timed = at_time_of(before, counts) if due else before
         self._people_laws.check(before, timed, event, self.state, commands)
         self._stage_laws.check(self.state, self.stages, changes)
         return commands
@@ -608,7 +609,7 @@ class Play:
             case MessageReceived():
                 self.accepted.append(event.message)
             case LineReplied():
-                if event.message.content or not self.before.question.answering:
+                if event.message.content or not self.timed.question.answering:
                     self.accepted.append(event.message)
             case EffectAnswered(result=Offload(moved=all_moved)):
                 moved = {one.item for one in all_moved}
@@ -686,7 +687,7 @@ class Play:
         assert numbers == sorted(numbers), "effects are not asked for in order"
         models = [one for one in commands if isinstance(one, CallModel)]
         moved = [one for one in models if self._has_moved(one, before)]
-        spoken = before.phase == "idle" and isinstance(self.events[-1], LineReplied)
+        spoken = self.timed.phase == "idle" and isinstance(self.events[-1], LineReplied)
         turns = len(models) - len(moved) + (spoken and self.accepted != self.heard_before)
         counted = after.turns - before.turns
         assert turns <= counted <= turns + len(stopped), "a turn is not a model call"

@@ -102,8 +102,10 @@ def was_taken(
             stopped = [one.effect for one in commands if isinstance(one, CancelEffect)]
             pending = {one.effect: one for one in before.pending}
             number = getattr(event, "effect", None)
+            # A result of the wrong kind counts as late, if what was due has stopped its effect.
+            has_ended = all(one.effect != number for one in after.pending)
             answers = number in pending and (
-                isinstance(event, EffectFailed) or is_answer(event, pending[number])
+                isinstance(event, EffectFailed) or is_answer(event, pending[number]) or has_ended
             )
             return answers and number not in stopped
 
@@ -279,7 +281,9 @@ def check_items(before: LoopState, after: LoopState) -> None:
     for at, old, new in changed:
         waits = before.gate is not None and before.gate.item == at  # a handler's is of no turn
         assert waits or old.turn == before.turns, "an item of an earlier turn has changed"
-        becomes_draft = before.phase == "asking" and (old.kind, new.kind) == ("message", "draft")
+        # An answer that nobody approves; nobody is asked any more while the run is to stop.
+        gated = before.phase == "asking" or before.cancel is not None
+        becomes_draft = gated and (old.kind, new.kind) == ("message", "draft")
         assert old.kind == new.kind or becomes_draft
         assert (old.agent, old.turn) == (new.agent, new.turn if not waits else old.turn)
         assert old.raw.get("call_id") == new.raw.get("call_id")
@@ -395,6 +399,7 @@ def check_saves(
     is_stopped = "cancelled" in {state.outcome, state.closing}
     if state.start.session and not given_up and not is_stopped:
         got = {at for start, stop in ranges for at in range(start, stop)} | known
+        got |= set(state.hidden)
         if state.blocked_from is not None:  # guardrails did not pass it
             got |= set(range(state.blocked_from, len(state.items)))
         for first, stop in before.answered_unchecked:  # or may not pass it any more
