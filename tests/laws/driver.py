@@ -603,6 +603,7 @@ class Play:
     # The shell --------------------------------------------------------------------------------
 
     def _book(self, event: Event) -> None:
+        answered = self.outstanding.get(getattr(event, "effect", 0))
         match event:
             case RunStarted(message=Message() as first):
                 self.accepted.append(first)
@@ -611,11 +612,13 @@ class Play:
             case LineReplied():
                 if event.message.content or not self.timed.question.answering:
                     self.accepted.append(event.message)
-            case EffectAnswered(result=Offload(moved=all_moved)):
+            case EffectAnswered(result=Offload(moved=all_moved)) if isinstance(
+                answered, OffloadItems
+            ):
                 moved = {one.item for one in all_moved}
                 self.stored = {at: self.before.items[at] for at in moved} | self.stored
                 del self.outstanding[event.effect]
-            case EffectAnswered(result=PreparedRun() as opened):
+            case EffectAnswered(result=PreparedRun() as opened) if isinstance(answered, PrepareRun):
                 self.opened = opened
                 del self.outstanding[event.effect]
             case MessageWithdrawn():
