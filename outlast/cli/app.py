@@ -34,6 +34,7 @@ from outlast.cli.inbox import inbox, inbox_show
 from outlast.cli.init import init
 from outlast.cli.list_runs import list_runs
 from outlast.cli.run import retry, run, send
+from outlast.cli.serve import serve
 from outlast.cli.show import cancel, show
 from outlast.cli.tail import tail
 from outlast.cli.worker import worker
@@ -118,7 +119,7 @@ def _add(to: typer.Typer, panel: str, *commands: Callable[..., None], **named: A
 
 
 _add(app, "Start here", demo, init, doctor)
-_add(app, "Processes", dev, worker)
+_add(app, "Processes", dev, worker, serve)
 _add(app, "Runs", run, send, retry, list=list_runs)
 _add(app, "Runs", show, tail, cancel)
 _add(app, "Approvals", approve, reject, hold, say, release, audit)

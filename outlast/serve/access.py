@@ -59,7 +59,18 @@ class Customer:
     expires_at_ms: int
 
 
-Caller: TypeAlias = Staff | Customer | None
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program with an API key, such as the backend of a shop: it acts for its customers.
+
+    Attributes:
+        name: the name of its key.
+    """
+
+    name: str
+
+
+Caller: TypeAlias = Staff | Customer | Program | None
 """Who sent a request; None for nobody who proved who they are."""
 
 
@@ -111,6 +122,8 @@ class RoleRules:
 # --- The table -------------------------------------------------------------------------------------
 
 Action: TypeAlias = Literal[
+    "start_run",
+    "mint_token",
     "list_runs",
     "inbox",
     "view_run",
@@ -137,11 +150,13 @@ class Rule:
         roles: the roles of staff that may do it.
         words: what it is, after "You cannot".
         customers: whether customers may do it in their own conversation.
+        programs: whether programs with an API key may do it.
     """
 
     roles: frozenset[Role]
     words: str
     customers: bool = False
+    programs: bool = False
 
 
 _ALL: Final = frozenset(ROLES)
@@ -149,25 +164,28 @@ _DECIDER: Final[frozenset[Role]] = frozenset({"decider"})
 _OPERATOR: Final[frozenset[Role]] = frozenset({"operator"})
 
 RULES: Final[dict[Action, Rule]] = {
+    # A customer's token names a conversation that need not have begun: the first message begins it.
+    "start_run": Rule(_OPERATOR, "start a conversation", customers=True, programs=True),
+    "mint_token": Rule(_OPERATOR, "let a customer in", programs=True),
     "list_runs": Rule(_ALL, "see the conversations"),
     "inbox": Rule(_ALL, "see the inbox"),
-    "view_run": Rule(_ALL, "see what a run did"),
+    "view_run": Rule(_ALL, "see what a run did", programs=True),
     # Arguments, outputs and reasoning: not for those who only watch.
     "view_payloads": Rule(_DECIDER | _OPERATOR, "see arguments and outputs"),
-    "read_messages": Rule(_ALL, "read the conversation", customers=True),
+    "read_messages": Rule(_ALL, "read the conversation", customers=True, programs=True),
     # In the customer's place, to try an agent.
-    "send_message": Rule(_OPERATOR, "write as the customer", customers=True),
+    "send_message": Rule(_OPERATOR, "write as the customer", customers=True, programs=True),
     "decide": Rule(_DECIDER, "decide"),
     "claim": Rule(_DECIDER, "claim a request"),
     "extend_budget": Rule(_DECIDER | _OPERATOR, "extend a budget"),
     "hold": Rule(_OPERATOR, "take a conversation over"),
     "say": Rule(_OPERATOR, "speak for the team"),
     "release": Rule(_OPERATOR, "give a conversation back"),
-    "cancel": Rule(_OPERATOR, "cancel a run"),
+    "cancel": Rule(_OPERATOR, "cancel a run", programs=True),
     "retry": Rule(_OPERATOR, "retry a question"),
 }
 
-NOBODY: Final = "Log in first."
+NOBODY: Final = "Log in first, or send a token or an API key as `Authorization: Bearer ...`."
 NOT_OPENED: Final = "This token does not open the conversation. Ask for a new one."
 """What a customer reads about every other conversation, and with every token that does not count:
 nobody learns which conversations exist, or what is wrong with a token."""
@@ -203,6 +221,8 @@ def may(caller: Caller, action: Action, target: Target | None = None) -> str | N
     match caller:
         case Customer():
             return _customer_problem(caller, rule, target) or _run_problem(None, action, target)
+        case Program():
+            return _program_problem(rule) or _run_problem(None, action, target)
         case Staff():
             return _role_problem(caller, rule) or _run_problem(caller.person, action, target)
         case _:
@@ -217,6 +237,10 @@ def _customer_problem(customer: Customer, rule: Rule, target: Target) -> str | N
     named = {target.run_id, customer.run_id}
     named |= {customer.run_id} if target.state is None else {target.state.run_id}
     return None if named == {customer.run_id} else NOT_OPENED
+
+
+def _program_problem(rule: Rule) -> str | None:
+    return None if rule.programs else f"An API key cannot {rule.words}: that takes a person."
 
 
 def _role_problem(staff: Staff, rule: Rule) -> str | None:

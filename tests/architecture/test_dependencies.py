@@ -30,7 +30,7 @@ NOT_INSTALLED = {"litellm": "litellm", "bson": "pymongo"}
 
 ROOMS = {
     "outlast/blobs": ["blobs"],
-    "outlast/cli": ["cli", "dev", "speed"],
+    "outlast/cli": ["cli", "dev", "serve", "speed"],
     "outlast/client/identity.py": ["identity"],
     "outlast/contract/identity.py": ["identity"],
     "outlast/dev": ["dev"],
@@ -40,6 +40,7 @@ ROOMS = {
     "outlast/notifications/slack": ["slack"],
     "outlast/realtime": ["realtime"],
     "outlast/testing": ["realtime"],
+    "outlast/serve": ["serve"],
     "outlast/sessions/encrypted.py": ["encrypt"],
     "outlast/sessions/mongodb.py": ["mongodb"],
     "outlast/sessions/redis.py": ["redis"],

@@ -16,6 +16,7 @@ from outlast.serve.access import (
     RULES,
     Action,
     Customer,
+    Program,
     Role,
     RoleRules,
     Staff,
@@ -26,6 +27,8 @@ from tests.laws.driver import SITUATIONS, Play, gated, play_in, said
 
 EVERYBODY = ("viewer", "decider", "operator")
 PERMITTED: dict[Action, tuple[Role, ...]] = {
+    "start_run": ("operator",),
+    "mint_token": ("operator",),
     "list_runs": EVERYBODY,
     "inbox": EVERYBODY,
     "view_run": EVERYBODY,
@@ -41,7 +44,8 @@ PERMITTED: dict[Action, tuple[Role, ...]] = {
     "cancel": ("operator",),
     "retry": ("operator",),
 }
-OF_CUSTOMERS = {"read_messages", "send_message"}
+OF_CUSTOMERS = {"start_run", "read_messages", "send_message"}
+OF_PROGRAMS = {*OF_CUSTOMERS, "mint_token", "view_run", "cancel"}
 ANN = Person(subject="ann", groups=("billing",), method="token")
 CUSTOMER = Customer("support-42", expires_at_ms=2_000_000_000_000)
 THEIRS = Target(run_id="support-42")
@@ -79,6 +83,14 @@ def test_nobody_may_do_anything_without_a_login_or_a_role(action: Action) -> Non
 def test_a_customer_reads_and_writes_in_one_conversation(action: Action) -> None:
     problem = may(CUSTOMER, action, THEIRS)
     assert (problem is None) == (action in OF_CUSTOMERS)
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_program_acts_for_customers_and_not_for_people_of_the_team(action: Action) -> None:
+    problem = may(Program("shop"), action, THEIRS)
+    assert (problem is None) == (action in OF_PROGRAMS)
+    if problem is not None:
+        assert problem == f"An API key cannot {RULES[action].words}: that takes a person."
 
 
 @pytest.mark.parametrize("action", sorted(OF_CUSTOMERS))

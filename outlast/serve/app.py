@@ -1,0 +1,221 @@
+"""The desk as an ASGI application."""
+
+import os
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final, TypedDict, Unpack
+from urllib.parse import urlsplit
+
+from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from temporalio.client import Client
+
+from outlast.agents.agent import Agent
+from outlast.agents.errors import UserError
+from outlast.client.handle import RunHandle
+from outlast.client.identity import os_user
+from outlast.client.start.options import check_names
+from outlast.contract.identity import IdentityKeyError, IdentityKeys, read_keys
+from outlast.hosts import is_this_machine
+from outlast.ports.engine import check_client
+from outlast.serve.access import ROLES, RoleRules
+from outlast.serve.feed import Feed, FeedLimits
+from outlast.serve.login import ThisMachine
+from outlast.serve.problems import problem_of
+from outlast.serve.routing import (
+    LARGEST_BODY,
+    Desk,
+    DeskRequest,
+    EscapedPaths,
+    Login,
+    as_json,
+    route,
+)
+from outlast.serve.tokens import ConversationTokens
+
+CONVERSATION_KEY_VARIABLE: Final = "OUTLAST_CONVERSATION_KEY"
+"""The variable with the keys of customers' tokens."""
+
+SHORTEST_API_KEY: Final = 24
+"""The fewest characters of an API key: such a key cannot be guessed."""
+
+_HEADERS: Final = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "X-Frame-Options": "DENY",
+    "Content-Security-Policy": (
+        "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; "
+        "form-action 'self'; frame-ancestors 'none'"
+    ),
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+"""The headers of every answer that does not have its own."""
+
+
+class DeskOptions(TypedDict, total=False):
+    """The options of `desk`.
+
+    Attributes:
+        agents: the agents that customers and programs may start.
+        login: how the team logs in; without one, the desk is for the user of its machine alone.
+        roles: which groups may do what; by default, everybody who logs in may do everything.
+        tokens: checks customers' tokens; default: those of the keys in OUTLAST_CONVERSATION_KEY, or
+            of no customer if it is not set.
+        api_keys: the keys of programs, by a name for each.
+        url: the address of the desk, such as `https://desk.example.com`; needed behind a proxy, and
+            with any login but the default.
+        origins: addresses of other sites whose pages may call the API with a customer's token.
+        unjudged: the names of agents whose text customers may read while the model writes it,
+            because neither output guardrails nor a person judge it.
+        task_queue: the task queue of the workers that host the runs.
+        temporal_ui: the address of Temporal's web UI, for links to runs.
+        limits: the bounds of live streams.
+    """
+
+    agents: Sequence[Agent[Any]]
+    login: Login | None
+    roles: RoleRules | None
+    tokens: ConversationTokens | None
+    api_keys: Mapping[str, str]
+    url: str
+    origins: Collection[str]
+    unjudged: Collection[str]
+    task_queue: str | None
+    temporal_ui: str
+    limits: FeedLimits | None
+
+
+def desk(client: Client, **options: Unpack[DeskOptions]) -> Starlette:
+    """Return the desk: an HTTP API, the wires of front ends, and pages.
+
+    Run it by `outlast serve`, or mount it into a program: `app.mount("/desk", desk(client))`.
+
+    Args:
+        client: connected to the runs' server.
+        **options: see `DeskOptions`.
+
+    Raises:
+        UserError: an argument does not fit.
+    """
+    check_client(client, what="desk(client)")
+    check_names(options, DeskOptions, caller="desk")
+    shared = _shared(client, options)
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncGenerator[None]:
+        async with shared.feed:  # readers get a position to come back with
+            yield
+
+    app = Starlette(
+        routes=[*_routes(), *shared.login.routes],
+        middleware=[Middleware(_SecurityHeaders), Middleware(EscapedPaths)],
+        exception_handlers={HTTPException: _show, Exception: _show},
+        lifespan=lifespan,
+        max_body_size=LARGEST_BODY,
+    )
+    app.state.desk = shared
+    return app
+
+
+def _shared(client: Client, options: DeskOptions) -> Desk:
+    url = options.get("url", "").rstrip("/")
+    login, keys = options.get("login"), options.get("api_keys", {})
+    _check_url(url)
+    _check_login(login, url)
+    _check_keys(keys)
+    limits = options.get("limits")
+    return Desk(
+        client=client,
+        feed=Feed(lambda run_id: RunHandle(client, run_id).stream_states(), limits),
+        login=login or ThisMachine(os_user()),
+        roles=options.get("roles") or RoleRules(anybody=ROLES),
+        tokens=options.get("tokens") or _tokens_from_environment(client, url),
+        api_keys=dict(keys),
+        agents=tuple(options.get("agents", ())),
+        task_queue=options.get("task_queue"),
+        url=url,
+        origins=frozenset(options.get("origins", ())),
+        unjudged=frozenset(options.get("unjudged", ())),
+        temporal_ui=options.get("temporal_ui", "").rstrip("/"),
+    )
+
+
+def _routes() -> list[BaseRoute]:
+    return [route("/health", _health, action=None)]
+
+
+async def _health(_asked: DeskRequest) -> Response:
+    """Answer load balancers: this process serves. It says nothing about Temporal."""
+    return JSONResponse({"status": "ok"})
+
+
+async def _show(request: Request, error: Exception) -> Response:
+    return as_json(request, problem_of(error))
+
+
+class _SecurityHeaders:
+    """Adds the headers that keep pages of others away from those of the desk."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, and add what its answer lacks."""
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers if scope["type"] == "http" else send)
+
+
+# --- Arguments -----------------------------------------------------------------------------------
+
+
+def _check_url(url: str) -> None:
+    parts = urlsplit(url)
+    is_address = parts.scheme in {"http", "https"} and parts.netloc and "@" not in parts.netloc
+    if url and (not is_address or parts.query or parts.fragment):
+        raise UserError(
+            f"url= must be an address such as https://desk.example.com, not {url!r:.80}."
+        )
+
+
+def _check_login(login: Login | None, url: str) -> None:
+    if login is None and url and not is_this_machine(urlsplit(url).hostname or ""):
+        raise UserError(
+            f"A desk at {url} needs a login: pass login=. Without one, a desk is for the user of "
+            "its machine, at an address such as http://127.0.0.1:8090."
+        )
+
+
+def _check_keys(keys: Mapping[str, str]) -> None:
+    for name, key in keys.items():
+        if len(key) < SHORTEST_API_KEY or not key.isascii() or not key.isprintable():
+            raise UserError(
+                f"The API key {name!r:.80} must have at least {SHORTEST_API_KEY} letters and "
+                "digits. Make one with `openssl rand -hex 32`."
+            )
+
+
+def _tokens_from_environment(client: Client, url: str) -> ConversationTokens | None:
+    try:
+        keys = IdentityKeys(
+            read_keys(os.environ.get(CONVERSATION_KEY_VARIABLE, "")), CONVERSATION_KEY_VARIABLE
+        )
+    except IdentityKeyError as error:
+        raise UserError(str(error)) from None
+    if not keys:
+        return None
+    place = urlsplit(url).netloc or "localhost"
+    return ConversationTokens(keys, audience=f"{place}/{client.namespace}")

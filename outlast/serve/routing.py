@@ -1,0 +1,296 @@
+"""Routes that know who asks: every route names the action that it is, and `access.may` decides.
+
+    request -> path with its ids -> caller -> may the caller do this? -> handler -> response
+
+A handler gets the caller and the id of the run. What depends on the state of the run, it asks `may`
+again, with the state.
+"""
+
+import hmac
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeAlias
+from urllib.parse import unquote, urlsplit
+
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+from temporalio.client import Client
+
+from outlast.agents.agent import Agent
+from outlast.client.handle import RunHandle
+from outlast.hosts import is_this_machine
+from outlast.loop.approvals import Person
+from outlast.proofs import identity_keys
+from outlast.serve.access import (
+    NOT_OPENED,
+    Action,
+    Caller,
+    Customer,
+    Program,
+    RoleRules,
+    Staff,
+    Target,
+    may,
+)
+from outlast.serve.feed import Feed
+from outlast.serve.problems import Problem, Refused, problem_of
+from outlast.serve.tokens import ConversationTokens, bearer_of
+
+SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+LARGEST_BODY: Final = 30_000_000
+"""The largest body of a request, in bytes: a message with a photo in it."""
+
+
+class Login(Protocol):
+    """Says which member of the team sends a request."""
+
+    @property
+    def routes(self) -> Sequence[Route]:
+        """The routes of the login itself, which anybody may use."""
+        ...
+
+    @property
+    def path(self) -> str | None:
+        """Where a page sends people who are not logged in; None if they cannot log in there."""
+        ...
+
+    async def person(self, connection: HTTPConnection) -> Person | None:
+        """Return who sends a request; None for nobody.
+
+        Raises:
+            IdentityRefused: the request claims to be somebody's, and is not.
+        """
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Desk:
+    """What the routes of one application share.
+
+    Nothing in it has to outlive the process, and any number of processes may have the same.
+
+    Attributes:
+        client: connected to the runs' server.
+        feed: the live streams of runs.
+        login: how the team logs in.
+        roles: what members of the team may do.
+        tokens: checks customers' tokens; None if no customer may come in.
+        api_keys: the keys of programs, by the names of the programs.
+        agents: the agents that customers and programs may start.
+        task_queue: the task queue of the workers that host the runs.
+        url: the address of the desk, such as `https://desk.example.com`; empty for this machine.
+        origins: other addresses whose pages may call the API with a token.
+        unjudged: the agents whose text customers may read while the model writes it.
+        temporal_ui: the address of Temporal's web UI; empty for none.
+    """
+
+    client: Client
+    feed: Feed
+    login: Login
+    roles: RoleRules
+    tokens: ConversationTokens | None = None
+    api_keys: dict[str, str]
+    agents: tuple[Agent, ...] = ()
+    task_queue: str | None = None
+    url: str = ""
+    origins: frozenset[str] = frozenset()
+    unjudged: frozenset[str] = frozenset()
+    temporal_ui: str = ""
+
+    def handle(self, run_id: str) -> RunHandle:
+        """Return a handle on a run."""
+        return RunHandle(self.client, run_id)
+
+    async def signs(self) -> bool:
+        """Whether people's actions are signed, so that runs take the login for a proof."""
+        return (await identity_keys(self.client)).signing is not None
+
+
+@dataclass(frozen=True, slots=True)
+class DeskRequest:
+    """A request, and who sends it.
+
+    Attributes:
+        http: the request.
+        desk: the desk.
+        caller: who sends it.
+        run_id: the run that the path names; empty for none.
+    """
+
+    http: Request
+    desk: Desk
+    caller: Caller
+    run_id: str = ""
+
+    @property
+    def person(self) -> Person:
+        """The member of the team who sends it.
+
+        Raises:
+            Refused: somebody else does.
+        """
+        if isinstance(self.caller, Staff):
+            return self.caller.person
+        raise Refused(403, "forbidden", "Only the team can do this.")
+
+    @property
+    def handle(self) -> RunHandle:
+        """The run that the path names."""
+        return self.desk.handle(self.run_id)
+
+    def parameter(self, name: str) -> str:
+        """Return a part of the path, whatever characters it has."""
+        return unquote(self.http.path_params[name])
+
+    def check(self, action: Action, target: Target | None = None) -> None:
+        """Refuse what the caller may not do, with the sentence that says why.
+
+        Raises:
+            Refused: the caller may not do it.
+        """
+        problem = may(self.caller, action, target or Target(run_id=self.run_id))
+        if problem is None:
+            return
+        if self.caller is None or problem == NOT_OPENED:
+            raise Refused(401, "not_logged_in" if self.caller is None else "not_opened", problem)
+        raise Refused(403, "forbidden", problem)
+
+
+Handler: TypeAlias = Callable[[DeskRequest], Awaitable[Response]]
+ShowProblem: TypeAlias = Callable[[Request, Problem], Response]
+"""Turns a problem into the answer of a route: JSON, a page, or a wire's own form."""
+
+
+def as_json(_request: Request, problem: Problem) -> Response:
+    """Return a problem as our API has it."""
+    content = {"error": {"code": problem.code, "message": problem.message}}
+    return JSONResponse(content, problem.status, problem.headers)
+
+
+def route(
+    path: str,
+    handler: Handler,
+    *,
+    action: Action | None,
+    methods: Sequence[str] = ("GET",),
+    name: str | None = None,
+    show: ShowProblem = as_json,
+) -> Route:
+    """Return a route that is guarded.
+
+    Args:
+        path: the path; `{run_id}` in it is the id of the run, of which each character that is no
+            letter, digit or one of `_.-~` is escaped.
+        handler: answers the request.
+        action: what it is, in the table of `access`; None for what anybody may do.
+        methods: the HTTP methods.
+        name: names the route in pages.
+        show: shows problems.
+    """
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            return await _answer(request, handler, action)
+        except Exception as error:  # noqa: BLE001  every problem gets an answer
+            return show(request, problem_of(error))
+
+    return Route(path, endpoint, methods=methods, name=name or path)
+
+
+async def _answer(request: Request, handler: Handler, action: Action | None) -> Response:
+    desk: Desk = request.app.state.desk
+    check_host(desk, request)
+    caller = await caller_of(desk, request)
+    run_id = unquote(request.path_params.get("run_id", ""))
+    asked = DeskRequest(request, desk, caller, run_id)
+    if isinstance(caller, Staff) and request.method not in SAFE_METHODS:
+        check_origin(desk, request)
+    if action is not None:
+        asked.check(action)
+    return await handler(asked)
+
+
+async def caller_of(desk: Desk, connection: HTTPConnection) -> Caller:
+    """Return who sends a request. What it says about itself in `Authorization` goes first.
+
+    Raises:
+        TokenRefused: the token of a customer does not count.
+        Refused: customers cannot come in, or the API key is unknown.
+        IdentityRefused: the login refuses the request.
+    """
+    bearer = bearer_of(connection.scope["headers"])
+    if bearer is None:
+        person = await desk.login.person(connection)
+        return None if person is None else desk.roles.staff(person)
+    if bearer.startswith("oc1."):
+        return _customer(desk, bearer)
+    for name, key in desk.api_keys.items():
+        if hmac.compare_digest(bearer.encode(), key.encode()):
+            return Program(name)
+    raise Refused(401, "unknown_key", "The API key is unknown.")
+
+
+def _customer(desk: Desk, token: str) -> Customer:
+    if desk.tokens is None:
+        raise Refused(401, "not_opened", NOT_OPENED)
+    return desk.tokens.customer(token)
+
+
+# --- Where a request comes from ------------------------------------------------------------------
+
+
+def check_host(desk: Desk, connection: HTTPConnection) -> None:
+    """Refuse a request that reached the desk under another name.
+
+    A name of somebody else that leads here would make their page one of the desk's own.
+
+    Raises:
+        Refused: the name is another one.
+    """
+    host = connection.headers.get("Host", "")
+    if desk.url:
+        expected = urlsplit(desk.url).netloc.lower()
+        known = host.lower() == expected
+    else:
+        known, expected = is_this_machine(urlsplit(f"//{host}").hostname or ""), "localhost"
+    if not known:
+        message = f"This desk is at {expected}, and not at the address of this request."
+        raise Refused(421, "other_host", message)
+
+
+def check_origin(desk: Desk, request: Request) -> None:
+    """Refuse a change that a page of somebody else asks for in the name of a member of the team.
+
+    Raises:
+        Refused: the change does not come from a page of this desk.
+    """
+    if request.headers.get("Origin", "") != own_origin(desk, request):
+        message = "Changes need the header `Origin` with the address of this desk."
+        raise Refused(403, "other_origin", message)
+
+
+def own_origin(desk: Desk, connection: HTTPConnection) -> str:
+    """Return the origin of the desk's own pages."""
+    if desk.url:
+        parts = urlsplit(desk.url)
+        return f"{parts.scheme}://{parts.netloc}"
+    return f"{connection.url.scheme}://{connection.headers.get('Host', '')}"
+
+
+class EscapedPaths:
+    """Matches routes with escaped paths, so that an id may have slashes.
+
+    Servers unescape a path before an application sees it. A part of an id is then no part of it.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on with its path as it was sent."""
+        raw = scope.get("raw_path")
+        if scope["type"] == "http" and raw:
+            scope = {**scope, "path": raw.decode("latin-1").partition("?")[0]}
+        await self._app(scope, receive, send)
