@@ -61,7 +61,7 @@ def serve(
         )
 
     def on_ready(bound: int) -> None:
-        url = f"http://{'localhost' if host == LOOPBACK else host}:{bound}"
+        url = f"http://[{host}]:{bound}" if ":" in host else f"http://{host}:{bound}"
         if as_json:
             terminal.print_json_line({"url": url})
         else:

@@ -24,9 +24,11 @@ from outlast.client.start.options import check_names
 from outlast.contract.identity import IdentityKeyError, IdentityKeys, read_keys
 from outlast.hosts import is_this_machine
 from outlast.ports.engine import check_client
+from outlast.serve import api
 from outlast.serve.access import ROLES, RoleRules
 from outlast.serve.feed import Feed, FeedLimits
 from outlast.serve.login import ThisMachine
+from outlast.serve.pages import agents, chat, conversation, conversations, inbox, request
 from outlast.serve.problems import problem_of
 from outlast.serve.routing import (
     LARGEST_BODY,
@@ -38,6 +40,21 @@ from outlast.serve.routing import (
     route,
 )
 from outlast.serve.tokens import ConversationTokens
+from outlast.serve.wires import ag_ui, responses, vercel
+
+_ROOMS: Final = (
+    api,
+    inbox,
+    request,
+    conversations,
+    conversation,
+    agents,
+    chat,
+    ag_ui,
+    vercel,
+    responses,
+)
+"""The modules with routes: each has a list `ROUTES`."""
 
 CONVERSATION_KEY_VARIABLE: Final = "OUTLAST_CONVERSATION_KEY"
 """The variable with the keys of customers' tokens."""
@@ -148,7 +165,8 @@ def _shared(client: Client, options: DeskOptions) -> Desk:
 
 
 def _routes() -> list[BaseRoute]:
-    return [route("/health", _health, action=None)]
+    health = route("/health", _health, action=None)
+    return [health, *(one for room in _ROOMS for one in room.ROUTES)]
 
 
 async def _health(_asked: DeskRequest) -> Response:

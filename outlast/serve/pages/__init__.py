@@ -1,0 +1,1 @@
+"""Internal. The pages of the desk: a module for each."""

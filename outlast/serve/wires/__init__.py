@@ -1,0 +1,1 @@
+"""Internal. Protocols that front ends speak already: a module for each."""

@@ -1,0 +1,7 @@
+"""The UI message stream of the Vercel AI SDK."""
+
+from typing import Final
+
+from starlette.routing import BaseRoute
+
+ROUTES: Final[list[BaseRoute]] = []
