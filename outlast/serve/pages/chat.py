@@ -1,4 +1,4 @@
-"""The customer's page."""
+"""The chat: the customer's page, to try an agent and as an example to copy."""
 
 from typing import Final
 
