@@ -15,7 +15,6 @@ from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server
 from outlast.cli.decide import ApprovalId, find_requests
 from outlast.cli.durations import now_ms, rough
-from outlast.cli.list_runs import READ_SECONDS
 from outlast.contract.wording import request_line
 from outlast.loop.values import JsonObject
 from outlast.rendering import command, counted, excerpt, joined, named
@@ -290,6 +289,8 @@ def _row_of_run(entry: "InboxEntry") -> InboxRow:
 
 
 async def _read(entry: "InboxEntry", wanted: _Wanted) -> _Listed:
+    from outlast.client.runs import READ_SECONDS
+
     try:
         async with asyncio.timeout(READ_SECONDS):
             held = entry.status == "held"

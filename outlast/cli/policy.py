@@ -13,7 +13,6 @@ from outlast.agents.approvals.policy_file import ApprovalFile, FilePolicy, FileR
 from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server
 from outlast.cli.durations import past_time
-from outlast.cli.list_runs import state_of
 from outlast.contract import names
 from outlast.visibility.queries import search_error
 
@@ -199,6 +198,7 @@ async def try_policies(
 ) -> tuple[DryRun, int]:
     """Read runs and apply the policies, and return the counts and the number of unread runs."""
     from outlast.client.read.in_turn import read_each
+    from outlast.client.runs import state_of
 
     tried = DryRun(policies)
 

@@ -6,33 +6,35 @@ the requests themselves are read from the run's history.
 
 import asyncio
 import heapq
-import json
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack, cast, get_args
+from typing import Final, Literal, TypedDict, Unpack, cast, get_args
 
 from temporalio.api.workflow.v1 import WorkflowExecutionInfo
-from temporalio.api.workflowservice.v1 import ListWorkflowExecutionsRequest
 from temporalio.client import Client
-from temporalio.service import RPCError
 
 from outlast.agents.errors import AgentsException, UserError
 from outlast.client.handle import RunHandle
 from outlast.client.people.actions import By, DecisionReceipt, person_of
 from outlast.client.read.in_turn import read_each
-from outlast.client.transport.outages import patience_of, retry_during_outage
+from outlast.client.runs import (
+    LARGEST_PAGE,
+    PAGE,
+    Attributes,
+    attributes_of,
+    check_page,
+    is_nested,
+    list_executions,
+)
+from outlast.client.transport.outages import patience_of
 from outlast.contract import names
 from outlast.contract.searchability import searchable
 from outlast.loop.approvals import ApprovalRequest, Person, Risk
 from outlast.loop.state import LoopState
 from outlast.ports.engine import check_client
-from outlast.visibility.queries import equals, is_any_of, search_error
-
-PAGE: Final = 100
-LARGEST_PAGE: Final = 1_000
-"""Servers answer with at most this many runs at a time."""
+from outlast.visibility.queries import equals, is_any_of
 
 SHORTEST_POLL: Final = timedelta(seconds=0.1)  # visibility lags behind by more
 
@@ -301,14 +303,16 @@ class Inbox:
             ServerUnavailable: the server does not answer.
         """
         wanted = _Filter(**criteria)
-        _check_limit(limit)
+        check_page(limit)
         while True:
-            listed, page = await self._fetch(wanted.query(), limit, page)
+            listed, page = await list_executions(
+                self._client, wanted.query(), limit, page, self._patience
+            )
             found = (
                 (_entry(execution, attributes, self._client), _texts(attributes))
                 for execution in listed
-                if not _is_nested(execution)
-                for attributes in (_attributes(execution),)
+                if not is_nested(execution)
+                for attributes in (attributes_of(execution),)
             )
             entries = tuple(entry for entry, texts in found if wanted.accepts(entry, texts))
             if entries or page is None:
@@ -332,7 +336,7 @@ class Inbox:
         Entries without a deadline follow by risk, and then by age. Every entry is listed for that,
         but no history is read. Arguments and errors are those of `list`.
         """
-        _check_limit(limit)
+        check_page(limit)
         async with aclosing(self.all(**criteria)) as found:
             every = [entry async for entry in found]
         return tuple(heapq.nsmallest(limit, every, key=_urgency))
@@ -397,29 +401,6 @@ class Inbox:
         person = person_of(by)
         return tuple(await read_each(plan, lambda step: _vote(step, decision, person, message)))
 
-    async def _fetch(
-        self, query: str, limit: int, page: bytes | None
-    ) -> tuple[Sequence[WorkflowExecutionInfo], bytes | None]:
-        """Return one page of a search, and the token of the next one.
-
-        The SDK's own listing converts every attribute of every run, which takes ten times as long.
-        """
-        request = ListWorkflowExecutionsRequest(
-            namespace=self._client.namespace,
-            page_size=limit,
-            next_page_token=page or b"",
-            query=query,
-        )
-        try:
-            found = await retry_during_outage(
-                self._client,
-                lambda: self._client.workflow_service.list_workflow_executions(request),
-                self._patience,
-            )
-        except RPCError as error:
-            raise search_error(self._client.namespace, error) from error
-        return found.executions, found.next_page_token or None
-
 
 def bulk_problem(request: ApprovalRequest) -> str | None:
     """Return why a request cannot be decided together with others, or None if it can."""
@@ -456,37 +437,12 @@ def _urgency(entry: InboxEntry) -> tuple[bool, float, bool, int, datetime]:
     return entry.due is None, due, entry.status != "held", harm, entry.started
 
 
-def _check_limit(limit: object) -> None:
-    is_number = isinstance(limit, int) and not isinstance(limit, bool)
-    if not is_number or not 0 < cast("int", limit) <= LARGEST_PAGE:
-        raise UserError(f"limit={limit!r:.80} must be a number from 1 to {LARGEST_PAGE:,}.")
-
-
-_Attributes: TypeAlias = dict[str, Any]
-
-
-def _attributes(execution: WorkflowExecutionInfo) -> _Attributes:
-    fields = execution.search_attributes.indexed_fields
-    found: _Attributes = {
-        name: json.loads(fields[name].data) for name in names.SEARCH_ATTRIBUTES if name in fields
-    }
-    if (due := found.get(names.ATTRIBUTE_DUE)) is not None:
-        found[names.ATTRIBUTE_DUE] = datetime.fromisoformat(due)
-    return found
-
-
-def _texts(attributes: _Attributes) -> Sequence[str]:
+def _texts(attributes: Attributes) -> Sequence[str]:
     listed: str | list[str] = attributes.get(names.ATTRIBUTE_GROUPS) or []
     return [listed] if isinstance(listed, str) else listed  # some stores unpack a list of one
 
 
-def _is_nested(execution: WorkflowExecutionInfo) -> bool:
-    """Whether a run is nested; the entry of its root has its requests."""
-    parent = execution.parent_execution.workflow_id
-    return bool(parent) and execution.execution.workflow_id.startswith(f"{parent}/")
-
-
-def _entry(execution: WorkflowExecutionInfo, found: _Attributes, client: Client) -> InboxEntry:
+def _entry(execution: WorkflowExecutionInfo, found: Attributes, client: Client) -> InboxEntry:
     listed = _texts(found)
     waits_for: str = found.get(names.ATTRIBUTE_WAITS_FOR) or ""
     asked = waits_for.removeprefix(_APPROVAL_OF) if waits_for.startswith(_APPROVAL_OF) else ""

@@ -1,6 +1,6 @@
 """The names that operators see and that recorded histories hold. Never change one."""
 
-from typing import Final, cast
+from typing import Final, Literal, TypeAlias, cast
 
 from outlast.loop.human_actions import ACTION_NAMED
 from outlast.loop.values import Json, JsonObject
@@ -70,6 +70,20 @@ SEARCH_ATTRIBUTES: Final = {
 A namespace of a server on SQL has room for 10 attributes of the type Keyword, and for 3 of each
 other type, so a new one has to be worth its place.
 """
+
+ListedStatus: TypeAlias = Literal[
+    "running",
+    "waiting",
+    "held",
+    "blocked",
+    "idle",
+    "on_call",
+    "completed",
+    "failed",
+    "cancelled",
+    "terminated",
+]
+"""The status of a run in lists; `on_call` while people speak with its agent."""
 
 ANYBODY_MAY: Final = "*"
 """In `ATTRIBUTE_GROUPS`: a pending request is not only for some people."""

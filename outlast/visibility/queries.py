@@ -31,6 +31,14 @@ def equals(attribute: str, text: str) -> str | None:
     """
     if is_findable(text):
         return f"{attribute} = {_quoted(text)}"
+    return starts_with(attribute, text)
+
+
+def starts_with(attribute: str, text: str) -> str | None:
+    """Return a condition that every run with a value that begins so meets, or None.
+
+    The condition may match further runs, so the caller must compare the results.
+    """
     if text.startswith(QUOTE):
         return None
     beginning = "".join(takewhile(_is_findable_sign, text)).rstrip(QUOTE)

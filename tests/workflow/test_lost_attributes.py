@@ -12,8 +12,8 @@ from temporalio.client import Client
 
 from outlast.agents.agent import Agent
 from outlast.agents.tools.function_tool import function_tool
-from outlast.cli.list_runs import Filter, find_runs
 from outlast.client.handle import RunHandle
+from outlast.client.runs import RunFilter, find_runs
 from outlast.contract import names
 from outlast.ports.model import ModelRequest
 from outlast.testing import ScriptedModel, call, say
@@ -123,7 +123,7 @@ async def test_runs_continue_without_their_attributes_and_write_them_when_they_a
         await answered(desk, handle, number)
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
-            if await find_runs(desk.client, Filter(agent="Helper", status="idle"), limit=5):
+            if await find_runs(desk.client, RunFilter(agent="Helper", status="idle"), limit=5):
                 break
             await asyncio.sleep(0.2)
     assert (await markers(desk, handle))[-1] == 0
@@ -162,7 +162,7 @@ async def test_names_of_any_kind_and_length_are_found(desk: Desk):
     for agent, run_id in zip(agents, desk.ids, strict=True):
         async with asyncio.timeout(PATIENCE_SECONDS):
             while True:
-                rows = await find_runs(desk.client, Filter(agent=agent.name), limit=5)
+                rows = await find_runs(desk.client, RunFilter(agent=agent.name), limit=5)
                 if [row.run_id for row in rows] == [run_id]:
                     break
                 await asyncio.sleep(0.2)

@@ -10,48 +10,23 @@ from temporalio.client import Client
 from outlast.agents.approvals.policy_file import ApprovalFile
 from outlast.agents.errors import UserError
 from outlast.cli.durations import rough
-from outlast.cli.list_runs import Filter, Row, find_runs, with_tokens
 from outlast.cli.policy import try_policies
 from outlast.client.handle import RunHandle
+from outlast.client.runs import ListedRun, RunFilter, find_runs, list_runs, with_tokens
 from outlast.client.start.runner import Runner
 from outlast.dev import EmbeddedServer
 from outlast.testing import ScriptedModel, call
 from tests.servers import server_for_tests
 from tests.unit.cli.conftest import Invoke, Open
 
-BASE = "WorkflowType = 'AgentRun' AND ExecutionStatus != 'ContinuedAsNew'"
 
-
-async def row_of(client: Client, run_id: str, wanted: Filter, status: str) -> Row:
+async def row_of(client: Client, run_id: str, wanted: RunFilter, status: str) -> ListedRun:
     """Return a run's row once it has this status: visibility is a moment behind."""
     async with asyncio.timeout(20):
         while True:
             for row in await find_runs(client, wanted, limit=1_000):
                 if row.run_id == run_id and row.status == status:
                     return row
-
-
-@pytest.mark.parametrize(
-    ("wanted", "terms"),
-    [
-        (Filter(), ""),
-        (
-            Filter(status="running"),
-            " AND ExecutionStatus = 'Running' AND OutlastStatus IS NULL",
-        ),
-        (Filter(status="idle"), " AND ExecutionStatus = 'Running' AND OutlastStatus = 'idle'"),
-        (
-            Filter(status="failed"),
-            " AND (ExecutionStatus = 'Failed' OR ExecutionStatus = 'TimedOut')",
-        ),
-        (Filter(agent="O'Neill"), " AND OutlastAgent = 'O''Neill'"),
-        (Filter(agent='say "x"'), " AND OutlastAgent STARTS_WITH 'say '"),
-        (Filter(agent="\n"), ""),
-        (Filter(waiting=True), " AND ExecutionStatus = 'Running' AND OutlastPendingApprovals > 0"),
-    ],
-)
-def test_a_filter_is_a_query(wanted: Filter, terms: str) -> None:
-    assert wanted.query() == BASE + terms
 
 
 @pytest.mark.parametrize(
@@ -62,22 +37,6 @@ def test_a_duration_is_rough(length: int, said: str) -> None:
     assert rough(timedelta(seconds=length)) == said
 
 
-def test_a_row_that_is_over_took_until_its_end() -> None:
-    start = datetime(2026, 1, 1, tzinfo=UTC)
-    row = Row(
-        run_id="r",
-        status="completed",
-        agent="",
-        approvals=0,
-        started=start,
-        closed=start + timedelta(seconds=5),
-    )
-
-    assert row.took == "5 s"
-    assert row.record()["agent"] is None
-    assert row.record()["closed"] == "2026-01-01T00:00:05+00:00"
-
-
 async def test_runs_are_found_by_what_they_wait_for(
     client: Client, open_desk: Open, run_id: str
 ) -> None:
@@ -86,27 +45,31 @@ async def test_runs_are_found_by_what_they_wait_for(
     await handle.wait(lambda state: state.status == "waiting")
 
     for wanted in (
-        Filter(),
-        Filter(status="waiting"),
-        Filter(waiting=True),
-        Filter(agent="Helper", status="waiting"),
+        RunFilter(),
+        RunFilter(status="waiting"),
+        RunFilter(waiting=True),
+        RunFilter(agent="Helper", status="waiting"),
     ):
         row = await row_of(client, run_id, wanted, "waiting")
         assert row.approvals == 1
         assert row.closed is None
-    for wanted in (Filter(status="idle"), Filter(agent="Nobody"), Filter(status="completed")):
+    for wanted in (
+        RunFilter(status="idle"),
+        RunFilter(agent="Nobody"),
+        RunFilter(status="completed"),
+    ):
         assert run_id not in {row.run_id for row in await find_runs(client, wanted, limit=100)}
 
     await handle.approve("a1")
     await handle.result()
-    row = await row_of(client, run_id, Filter(), "completed")
+    row = await row_of(client, run_id, RunFilter(), "completed")
     assert row.approvals == 0
     assert row.closed is not None
 
 
 async def test_a_run_that_works_is_found_as_running(client: Client, run_id: str) -> None:
     await Runner.start("Helper", "Hi", id=run_id, client=client, task_queue=f"{run_id}-nobody")
-    await row_of(client, run_id, Filter(status="running"), "running")
+    await row_of(client, run_id, RunFilter(status="running"), "running")
     await client.get_workflow_handle(run_id).terminate()
 
 
@@ -124,13 +87,13 @@ async def test_each_way_to_end_is_a_status(client: Client, open_desk: Open, run_
     failing = await Runner.start("Nobody", "Hi", id=ids["failed"], client=client, task_queue=queue)
     await failing.wait(lambda state: state.phase == "closed")
 
-    for wanted in (Filter(), Filter(status="cancelled")):
+    for wanted in (RunFilter(), RunFilter(status="cancelled")):
         await row_of(client, ids["cancelled"], wanted, "cancelled")
-    for wanted in (Filter(), Filter(status="terminated")):
+    for wanted in (RunFilter(), RunFilter(status="terminated")):
         await row_of(client, ids["terminated"], wanted, "terminated")
-    for wanted in (Filter(), Filter(status="failed")):
+    for wanted in (RunFilter(), RunFilter(status="failed")):
         await row_of(client, ids["failed"], wanted, "failed")
-    cancelled = await find_runs(client, Filter(status="cancelled"), limit=1_000)
+    cancelled = await find_runs(client, RunFilter(status="cancelled"), limit=1_000)
     assert all(row.status == "cancelled" for row in cancelled)
 
 
@@ -141,8 +104,8 @@ async def test_no_more_runs_than_wanted_are_returned_and_the_newest_first(
     for number in range(3):
         await Runner.run("Helper", "Hi", id=f"{run_id}-{number}", client=client, task_queue=queue)
 
-    await row_of(client, f"{run_id}-2", Filter(), "completed")
-    rows = await find_runs(client, Filter(status="completed"), limit=2)
+    await row_of(client, f"{run_id}-2", RunFilter(), "completed")
+    rows = await find_runs(client, RunFilter(status="completed"), limit=2)
 
     assert [row.run_id for row in rows] == [f"{run_id}-2", f"{run_id}-1"]
 
@@ -156,9 +119,9 @@ async def test_an_id_that_was_used_again_has_a_row_with_its_own_tokens_for_each_
         await Runner.run("Helper", asked, id=run_id, client=client, task_queue=queue)
 
     async with asyncio.timeout(20):  # visibility is a moment behind
-        rows: list[Row] = []
+        rows: list[ListedRun] = []
         while len(rows) < 2:
-            found = await find_runs(client, Filter(status="completed"), limit=1_000)
+            found = await find_runs(client, RunFilter(status="completed"), limit=1_000)
             rows = [row for row in found if row.run_id == run_id]
     second, first = await with_tokens(client, rows)
     assert first.tokens is not None
@@ -169,20 +132,43 @@ async def test_an_id_that_was_used_again_has_a_row_with_its_own_tokens_for_each_
     assert any(one.name == "look_up" for one in tried.tallies)  # of the first run only
 
 
+async def test_runs_are_listed_page_by_page_and_by_the_beginning_of_their_ids(
+    client: Client, open_desk: Open, run_id: str
+) -> None:
+    queue = await open_desk(ScriptedModel(always="Hi."))
+    ids = [f"{run_id}-{number}" for number in range(3)]
+    for one in ids:
+        await Runner.run("Helper", "Hi", id=one, client=client, task_queue=queue)
+    wanted = RunFilter(id_prefix=run_id)
+    await row_of(client, ids[-1], wanted, "completed")
+
+    seen: list[str] = []
+    page = await list_runs(client, wanted, limit=2)
+    while True:
+        seen += [run.run_id for run in page]
+        if page.next is None:
+            break
+        page = await list_runs(client, wanted, limit=2, page=page.next)
+
+    assert seen == ids[::-1]
+    assert await find_runs(client, RunFilter(id_prefix=f"{run_id}-1"), limit=5) != []
+    assert await find_runs(client, RunFilter(id_prefix=f"{run_id}?"), limit=5) == []
+
+
 async def test_a_namespace_that_is_not_there_is_said(server: EmbeddedServer) -> None:
     elsewhere = await Client.connect(server.address, namespace="elsewhere")
 
     with pytest.raises(UserError, match="elsewhere"):
-        await find_runs(elsewhere, Filter(), limit=1)
+        await find_runs(elsewhere, RunFilter(), limit=1)
 
 
 async def test_missing_search_attributes_are_said() -> None:
     async with server_for_tests({}, shared=False) as bare:
         client = await bare.connect()
 
-        assert await find_runs(client, Filter(), limit=1) == []
+        assert await find_runs(client, RunFilter(), limit=1) == []
         with pytest.raises(UserError, match="outlast doctor --fix"):
-            await find_runs(client, Filter(waiting=True), limit=1)
+            await find_runs(client, RunFilter(waiting=True), limit=1)
 
 
 @pytest.mark.smoke
@@ -237,7 +223,7 @@ async def test_a_status_that_there_is_not_is_a_wrong_argument(cli: Invoke) -> No
 async def test_a_narrow_terminal_has_fewer_columns_and_whole_ids(
     cli: Invoke, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = Row(
+    one = ListedRun(
         run_id="support-42/ask_billing-3",
         status="waiting",
         agent="Billing",
@@ -248,7 +234,7 @@ async def test_a_narrow_terminal_has_fewer_columns_and_whole_ids(
         tokens=15,
     )
 
-    async def find_runs(*_: Any, **_options: Any) -> list[Row]:
+    async def find_runs(*_: Any, **_options: Any) -> list[ListedRun]:
         return [one]
 
     async def listed(width: int) -> tuple[str, list[str]]:
@@ -256,12 +242,11 @@ async def test_a_narrow_terminal_has_fewer_columns_and_whole_ids(
         header, *lines = (await cli("list")).stdout.splitlines()
         return header, lines
 
-    async def with_tokens(_client: Client, rows: list[Row]) -> list[Row]:
+    async def with_tokens(_client: Client, rows: list[ListedRun]) -> list[ListedRun]:
         return rows
 
-    monkeypatch.setattr("outlast.cli.list_runs.find_runs", find_runs)
-    monkeypatch.setattr("outlast.cli.list_runs.with_tokens", with_tokens)
-    monkeypatch.setattr(Row, "age", "1 d")
+    monkeypatch.setattr("outlast.client.runs.find_runs", find_runs)
+    monkeypatch.setattr("outlast.client.runs.with_tokens", with_tokens)
     header, (row,) = await listed(66)
     assert header.split() == ["ID", "STATUS", "AGENT", "WAITS", "FOR"]
     assert row.split() == [one.run_id, "waiting", "Billing", "approval", "of", "refund"]
@@ -278,9 +263,9 @@ async def test_the_histories_of_a_long_list_are_only_read_on_request(
     moment = datetime(2026, 1, 1, tzinfo=UTC)
     read: list[str] = []
 
-    async def find_runs(*_: Any, limit: int) -> list[Row]:
+    async def find_runs(*_: Any, limit: int) -> list[ListedRun]:
         return [
-            Row(
+            ListedRun(
                 run_id=f"run-{number}",
                 status="completed",
                 agent="Desk",
@@ -291,12 +276,12 @@ async def test_the_histories_of_a_long_list_are_only_read_on_request(
             for number in range(limit)
         ]
 
-    async def with_tokens(_client: Client, rows: list[Row]) -> list[Row]:
+    async def with_tokens(_client: Client, rows: list[ListedRun]) -> list[ListedRun]:
         read.extend(row.run_id for row in rows)
         return [replace(row, tokens=15) for row in rows]
 
-    monkeypatch.setattr("outlast.cli.list_runs.find_runs", find_runs)
-    monkeypatch.setattr("outlast.cli.list_runs.with_tokens", with_tokens)
+    monkeypatch.setattr("outlast.client.runs.find_runs", find_runs)
+    monkeypatch.setattr("outlast.client.runs.with_tokens", with_tokens)
 
     async def tokens(*options: str) -> tuple[set[int | None], str]:
         done = await cli("list", "--json", *options)

@@ -1,0 +1,312 @@
+"""Lists the runs of a namespace: their status, agent, and what they wait for.
+
+Temporal's visibility is the only store, and it is a moment behind.
+"""
+
+import asyncio
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeAlias, cast, get_args
+
+from temporalio.api.enums.v1 import WorkflowExecutionStatus
+from temporalio.api.workflow.v1 import WorkflowExecutionInfo
+from temporalio.api.workflowservice.v1 import ListWorkflowExecutionsRequest
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from outlast.agents.errors import AgentsException, UserError
+from outlast.client.read.history import RunReader
+from outlast.client.read.in_turn import read_each
+from outlast.client.transport.outages import patience_of, retry_during_outage
+from outlast.contract import names
+from outlast.contract.names import ListedStatus
+from outlast.contract.searchability import searchable
+from outlast.loop.state import LoopState
+from outlast.loop.values import JsonObject
+from outlast.visibility.queries import equals, search_error, starts_with
+
+PAGE: Final = 100
+LARGEST_PAGE: Final = 1_000
+"""Servers answer with at most this many runs at a time."""
+
+READ_SECONDS: Final = 10
+"""The time limit for reading the history of one run."""
+
+_WAITING: Final = {"waiting", "held", "blocked", "idle", "on_call"}
+_CLOSED: Final = {
+    "completed": ("Completed",),
+    "cancelled": ("Canceled",),
+    "terminated": ("Terminated",),
+    "failed": ("Failed", "TimedOut"),
+}
+_STATUS_OF: Final[dict[Any, ListedStatus]] = {
+    WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_COMPLETED: "completed",
+    WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_CANCELED: "cancelled",
+    WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_TERMINATED: "terminated",
+}
+_RUNNING: Final = WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_RUNNING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFilter:
+    """The runs to list; None, False and an empty text mean any.
+
+    Attributes:
+        status: the status of the run.
+        agent: the name of the active agent.
+        waiting: whether the run waits for a person's decision.
+        id_prefix: the beginning of the run's id.
+        nested: whether runs nested in others are listed, too.
+
+    Raises:
+        UserError: there is no such status.
+    """
+
+    status: ListedStatus | None = None
+    agent: str | None = None
+    waiting: bool = False
+    id_prefix: str = ""
+    nested: bool = True
+
+    def __post_init__(self) -> None:
+        if self.status is not None and self.status not in get_args(ListedStatus):
+            raise UserError(
+                f"{self.status!r:.40} is no status of a run. Statuses: "
+                f"{', '.join(get_args(ListedStatus))}."
+            )
+
+    def accepts(self, run: "ListedRun") -> bool:
+        """Whether a run, as the server lists it, fits the filter."""
+        return (
+            (self.agent is None or run.agent == searchable(self.agent))
+            and run.run_id.startswith(self.id_prefix)
+            and (self.nested or not run.is_nested)
+        )
+
+    def query(self) -> str:
+        """Return the filter in Temporal's query language; `accepts` is stricter."""
+        # A run that continued as new is listed once, by its newest history.
+        terms: list[str | None] = [
+            f"WorkflowType = '{names.WORKFLOW}'",
+            "ExecutionStatus != 'ContinuedAsNew'",
+        ]
+        if self.status in _WAITING:
+            terms.append("ExecutionStatus = 'Running'")
+            terms.append(f"{names.ATTRIBUTE_STATUS} = '{self.status}'")
+        elif self.status == "running":
+            terms.append("ExecutionStatus = 'Running'")
+            terms.append(f"{names.ATTRIBUTE_STATUS} IS NULL")
+        elif self.status is not None:
+            closed = " OR ".join(f"ExecutionStatus = '{one}'" for one in _CLOSED[self.status])
+            terms.append(f"({closed})")
+        if self.agent is not None:
+            terms.append(equals(names.ATTRIBUTE_AGENT, searchable(self.agent)))
+        if self.waiting:
+            terms.append("ExecutionStatus = 'Running'")
+            terms.append(f"{names.ATTRIBUTE_APPROVALS} > 0")
+        if self.id_prefix:
+            terms.append(starts_with("WorkflowId", self.id_prefix))
+        return " AND ".join(term for term in terms if term is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedRun:
+    """One run, as visibility lists it.
+
+    Attributes:
+        run_id: the workflow id.
+        execution_id: Temporal's run id: two runs have the same id where it was used again.
+        status: the status of the run.
+        agent: the active agent.
+        approvals: how many requests wait for a person's decision.
+        started: the start time, of its newest history where it has several.
+        closed: the end time; None for an open run.
+        waits_for: what an open run waits for; empty if nothing, or if the server does not have it.
+        tokens: the tokens of the run's model calls; None if nobody read its history for them, or if
+            it cannot be read.
+        is_nested: whether it is the run of an agent that works as a tool of another run.
+    """
+
+    run_id: str
+    execution_id: str = ""
+    status: ListedStatus
+    agent: str
+    approvals: int
+    started: datetime
+    closed: datetime | None
+    waits_for: str = ""
+    tokens: int | None = None
+    is_nested: bool = False
+
+    def record(self) -> JsonObject:
+        """Return the run for programs."""
+        return {
+            "run_id": self.run_id,
+            "execution_id": self.execution_id,
+            "status": self.status,
+            "agent": self.agent or None,
+            "pending_approvals": self.approvals,
+            "waits_for": self.waits_for or None,
+            "tokens": self.tokens,
+            "started": self.started.isoformat(),
+            "closed": self.closed.isoformat() if self.closed else None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RunPage:
+    """Some runs of a list, and where the next page begins.
+
+    Attributes:
+        runs: the runs.
+        next: the argument `page` of the next page; None after the last one.
+    """
+
+    runs: tuple[ListedRun, ...]
+    next: bytes | None = None
+
+    def __iter__(self) -> Iterator[ListedRun]:
+        return iter(self.runs)
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+
+async def list_runs(
+    client: Client,
+    criteria: RunFilter | None = None,
+    *,
+    limit: int = PAGE,
+    page: bytes | None = None,
+    patience: timedelta | None = None,
+) -> RunPage:
+    """Return a page of the runs that match: open runs first, then closed ones, newest first.
+
+    Args:
+        client: connected to the runs' server.
+        criteria: which runs; default: all.
+        limit: the most runs of a page, up to 1,000.
+        page: `RunPage.next` of the page before.
+        patience: how long to wait for a server that does not answer.
+
+    Raises:
+        UserError: the limit does not fit, or the namespace lacks the search attributes.
+        ServerUnavailable: the server does not answer.
+    """
+    wanted = criteria or RunFilter()
+    check_page(limit)
+    while True:
+        listed, page = await list_executions(client, wanted.query(), limit, page, patience)
+        runs = tuple(run for run in map(_listed, listed) if wanted.accepts(run))
+        if runs or page is None:
+            return RunPage(runs, page)
+
+
+async def find_runs(
+    client: Client, criteria: RunFilter, *, limit: int, patience: timedelta | None = None
+) -> list[ListedRun]:
+    """Return the first runs that match, in the order of `list_runs`."""
+    found: list[ListedRun] = []
+    page: bytes | None = None
+    while True:
+        size = min(limit, LARGEST_PAGE)
+        listed = await list_runs(client, criteria, limit=size, page=page, patience=patience)
+        found += listed.runs
+        page = listed.next
+        if page is None or len(found) >= limit:
+            return found[:limit]
+
+
+async def with_tokens(client: Client, runs: Sequence[ListedRun]) -> list[ListedRun]:
+    """Return runs with the tokens of their model calls, read from the histories."""
+
+    async def read(run: ListedRun) -> ListedRun:
+        state = await state_of(client, run.run_id, run.execution_id)
+        return run if state is None else replace(run, tokens=state.usage.total_tokens)
+
+    return await read_each(runs, read)
+
+
+async def state_of(client: Client, run_id: str, execution_id: str) -> LoopState | None:
+    """Return the state of a listed execution; None if it is encrypted, deleted or slow to read."""
+    try:
+        async with asyncio.timeout(READ_SECONDS):
+            return await RunReader(client, run_id).catch_up(execution_id)
+    except (AgentsException, RPCError, TimeoutError):
+        return None
+
+
+# --- Visibility ----------------------------------------------------------------------------------
+
+
+def check_page(limit: object) -> None:
+    """Refuse a page that no server answers with."""
+    is_number = isinstance(limit, int) and not isinstance(limit, bool)
+    if not is_number or not 0 < cast("int", limit) <= LARGEST_PAGE:
+        raise UserError(f"limit={limit!r:.80} must be a number from 1 to {LARGEST_PAGE:,}.")
+
+
+async def list_executions(
+    client: Client, query: str, limit: int, page: bytes | None, patience: timedelta | None
+) -> tuple[Sequence[WorkflowExecutionInfo], bytes | None]:
+    """Return one page of a search, and the token of the next one.
+
+    The SDK's own listing converts every attribute of every run, which takes ten times as long.
+    """
+    request = ListWorkflowExecutionsRequest(
+        namespace=client.namespace,
+        page_size=limit,
+        next_page_token=page or b"",
+        query=query,
+    )
+    try:
+        found = await retry_during_outage(
+            client,
+            lambda: client.workflow_service.list_workflow_executions(request),
+            patience_of(patience),
+        )
+    except RPCError as error:
+        raise search_error(client.namespace, error) from error
+    return found.executions, found.next_page_token or None
+
+
+Attributes: TypeAlias = dict[str, Any]
+
+
+def attributes_of(execution: WorkflowExecutionInfo) -> Attributes:
+    """Return the search attributes of a run, by name."""
+    fields = execution.search_attributes.indexed_fields
+    found: Attributes = {
+        name: json.loads(fields[name].data) for name in names.SEARCH_ATTRIBUTES if name in fields
+    }
+    if (due := found.get(names.ATTRIBUTE_DUE)) is not None:
+        found[names.ATTRIBUTE_DUE] = datetime.fromisoformat(due)
+    return found
+
+
+def is_nested(execution: WorkflowExecutionInfo) -> bool:
+    """Whether a run is the run of an agent that works as a tool of another run."""
+    parent = execution.parent_execution.workflow_id
+    return bool(parent) and execution.execution.workflow_id.startswith(f"{parent}/")
+
+
+def _listed(execution: WorkflowExecutionInfo) -> ListedRun:
+    found, is_open = attributes_of(execution), execution.status == _RUNNING
+    status: ListedStatus = "running"
+    if is_open:
+        status = found.get(names.ATTRIBUTE_STATUS) or "running"
+    else:
+        status = _STATUS_OF.get(execution.status, "failed")
+    return ListedRun(
+        run_id=execution.execution.workflow_id,
+        execution_id=execution.execution.run_id,
+        status=status,
+        agent=found.get(names.ATTRIBUTE_AGENT) or "",
+        approvals=(found.get(names.ATTRIBUTE_APPROVALS) or 0) if is_open else 0,
+        waits_for=(found.get(names.ATTRIBUTE_WAITS_FOR) or "") if is_open else "",
+        started=execution.start_time.ToDatetime(UTC),
+        closed=None if is_open else execution.close_time.ToDatetime(UTC),
+        is_nested=is_nested(execution),
+    )

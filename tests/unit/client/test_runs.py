@@ -1,0 +1,80 @@
+"""Which runs a list asks the server for."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from outlast.agents.errors import UserError
+from outlast.client.runs import LARGEST_PAGE, ListedRun, RunFilter, list_runs
+
+BASE = "WorkflowType = 'AgentRun' AND ExecutionStatus != 'ContinuedAsNew'"
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "terms"),
+    [
+        (RunFilter(), ""),
+        (
+            RunFilter(status="running"),
+            " AND ExecutionStatus = 'Running' AND OutlastStatus IS NULL",
+        ),
+        (RunFilter(status="idle"), " AND ExecutionStatus = 'Running' AND OutlastStatus = 'idle'"),
+        (
+            RunFilter(status="failed"),
+            " AND (ExecutionStatus = 'Failed' OR ExecutionStatus = 'TimedOut')",
+        ),
+        (RunFilter(agent="O'Neill"), " AND OutlastAgent = 'O''Neill'"),
+        (RunFilter(agent='say "x"'), " AND OutlastAgent STARTS_WITH 'say '"),
+        (RunFilter(agent="\n"), ""),
+        (
+            RunFilter(waiting=True),
+            " AND ExecutionStatus = 'Running' AND OutlastPendingApprovals > 0",
+        ),
+        (RunFilter(id_prefix="case-4"), " AND WorkflowId STARTS_WITH 'case-4'"),
+        (RunFilter(id_prefix="what?s"), " AND WorkflowId STARTS_WITH 'what'"),
+        (RunFilter(id_prefix="?"), ""),
+    ],
+)
+def test_a_filter_is_a_query(wanted: RunFilter, terms: str) -> None:
+    assert wanted.query() == BASE + terms
+
+
+def _run(**fields: Any) -> ListedRun:
+    settings: dict[str, Any] = {
+        "run_id": "case-42",
+        "status": "completed",
+        "agent": "Desk",
+        "approvals": 0,
+        "started": START,
+        "closed": START + timedelta(seconds=5),
+    }
+    return ListedRun(**(settings | fields))
+
+
+def test_a_filter_looks_again_at_what_a_server_cannot_search_for() -> None:
+    assert RunFilter(id_prefix="what?s").accepts(_run(run_id="what?s up"))
+    assert not RunFilter(id_prefix="what?s").accepts(_run(run_id="what is up"))
+    assert not RunFilter(agent='say "x"').accepts(_run(agent="say y"))
+    assert RunFilter().accepts(_run(is_nested=True))
+    assert not RunFilter(nested=False).accepts(_run(is_nested=True))
+
+
+def test_a_status_that_there_is_not_is_refused() -> None:
+    with pytest.raises(UserError, match=r"'sleeping' is no status of a run\. Statuses: running"):
+        RunFilter(status="sleeping")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("limit", [0, -1, LARGEST_PAGE + 1, True, "5"])
+async def test_a_page_that_no_server_answers_with_is_refused(limit: Any) -> None:
+    client: Any = None
+    with pytest.raises(UserError, match="must be a number from 1 to 1,000"):
+        await list_runs(client, limit=limit)
+
+
+def test_a_run_that_has_ended_has_a_record_for_programs() -> None:
+    record = _run(agent="").record()
+
+    assert record["agent"] is None
+    assert record["closed"] == "2026-01-01T00:00:05+00:00"
