@@ -89,8 +89,6 @@ class DeskOptions(TypedDict, total=False):
         url: the address of the desk, such as `https://desk.example.com`; needed behind a proxy, and
             with any login but the default.
         origins: addresses of other sites whose pages may call the API with a customer's token.
-        unjudged: the names of agents whose text customers may read while the model writes it,
-            because neither output guardrails nor a person judge it.
         task_queue: the task queue of the workers that host the runs.
         temporal_ui: the address of Temporal's web UI, for links to runs.
         limits: the bounds of live streams.
@@ -103,7 +101,6 @@ class DeskOptions(TypedDict, total=False):
     api_keys: Mapping[str, str]
     url: str
     origins: Collection[str]
-    unjudged: Collection[str]
     task_queue: str | None
     temporal_ui: str
     limits: FeedLimits | None
@@ -159,7 +156,6 @@ def _shared(client: Client, options: DeskOptions) -> Desk:
         task_queue=options.get("task_queue"),
         url=url,
         origins=frozenset(options.get("origins", ())),
-        unjudged=frozenset(options.get("unjudged", ())),
         temporal_ui=options.get("temporal_ui", "").rstrip("/"),
     )
 

@@ -111,7 +111,7 @@ def customer_words(_request: ApprovalRequest) -> str | None:
     return None
 
 
-def shows_text_in_progress(state: LoopState, unjudged: Collection[str]) -> bool:
+def shows_text_in_progress(state: LoopState, *, is_unjudged: bool) -> bool:
     """Whether the customer may read the answer while the model writes it.
 
     Text in progress is sent before any guardrail or person judges it, so it is shown only where
@@ -119,13 +119,10 @@ def shows_text_in_progress(state: LoopState, unjudged: Collection[str]) -> bool:
 
     Args:
         state: the state before the reply.
-        unjudged: the agents of which the program knows that they have no output guardrails and no
-            `output_approval`, in the code and in the operators' file. The run says so too late.
+        is_unjudged: whether the worker that makes the call says so, as entries of a feed have it.
     """
     judged = "check_output" in state.required_steps or state.question.answer_terms is not None
-    was_judged = any(one.kind == "output" and one.agent == state.agent for one in state.approvals)
-    unchecked = state.question.unchecked_from is not None
-    return state.agent in unjudged and not (judged or was_judged or unchecked)
+    return is_unjudged and not judged and state.question.unchecked_from is None
 
 
 def text_delta(raw: JsonObject) -> str | None:

@@ -20,7 +20,7 @@ from outlast.client.results.result_members import RunSnapshot
 from outlast.loop.state import Status
 from outlast.serve.cursor import Cursor, checksum, cursor_at
 from outlast.serve.customer_view import text_delta
-from outlast.streams.delta_reader import GAP, RESTARTED
+from outlast.streams.delta_reader import GAP, RESTARTED, UNJUDGED
 
 _BETWEEN_MESSAGES: Final = "\n\n"
 
@@ -36,11 +36,13 @@ class Snapshot:
         cursor: the position.
         state: the state of the run.
         text: the text in progress so far.
+        is_unjudged: whether no guardrail and no person will judge that text.
     """
 
     cursor: Cursor
     state: RunSnapshot
     text: str
+    is_unjudged: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +59,17 @@ class Happened:
 
 @dataclass(frozen=True, slots=True)
 class TextAdded:
-    """More of the text in progress: of what the model writes to people."""
+    """More of the text in progress: of what the model writes to people.
+
+    Attributes:
+        cursor: the position.
+        text: the characters that are added.
+        is_unjudged: whether no guardrail and no person will judge the text.
+    """
 
     cursor: Cursor
     text: str
+    is_unjudged: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +246,9 @@ class _LoggedEvent:
     text_number: int
     """The number of the text in progress before the event."""
 
+    is_unjudged: bool
+    """Whether nobody judges that text."""
+
     check: int
     """The checksum of all events up to this one."""
 
@@ -250,6 +262,7 @@ class _Run:
         text: the text in progress.
         text_number: a number for each text in progress; it grows when one ends or is void.
         is_whole: whether the reply is recorded; the next event ends the text.
+        is_unjudged: whether nobody judges the text, as the worker says that makes the call.
         has_gap: whether a part of the text is missing until then.
         is_present: whether the follower has caught up with the run.
         news: set when something is new, and then replaced.
@@ -262,6 +275,7 @@ class _Run:
     text: str = ""
     text_number: int = 0
     is_whole: bool = False
+    is_unjudged: bool = False
     has_gap: bool = False
     is_present: bool = False
     is_ended: bool = False
@@ -317,7 +331,8 @@ class _Run:
         for event in one.events:
             reply = self.text if self.is_whole else None
             check = checksum(f"{one.state.at_ms} ", self.check_before(len(self.log)))
-            self.log.append(_LoggedEvent(event, reply, self.text_number, check))
+            logged = _LoggedEvent(event, reply, self.text_number, self.is_unjudged, check)
+            self.log.append(logged)
             if reply is not None:
                 self._new_text()
         if not is_same_call and one.model_call is not None:
@@ -327,6 +342,7 @@ class _Run:
 
     def _take_raw(self, one: RawResponsesStreamEvent) -> bool:
         """Take an event of the model; return whether it means anything to readers."""
+        self.is_unjudged = self.is_unjudged or one.raw.get(UNJUDGED) is True
         if piece := text_delta(one.raw):
             message = one.raw.get("output_index")
             if self.text and message != self._message:
@@ -348,7 +364,7 @@ class _Run:
     def _new_text(self) -> None:
         self.text_number += 1
         self.text, self._message = "", None
-        self.is_whole = self.has_gap = False
+        self.is_whole = self.has_gap = self.is_unjudged = False
 
     def _publish(self) -> None:
         self.news.set()
@@ -471,7 +487,7 @@ class FeedReader:
         run = self._run
         self._event, self._offset, self._text_number = len(run.log), len(run.text), run.text_number
         self._text_check = checksum(run.text)
-        return Snapshot(self._cursor(), run.state, run.text)
+        return Snapshot(self._cursor(), run.state, run.text, run.is_unjudged)
 
     def _step(self) -> FeedEntry | None:
         """Return the next thing there is, and go behind it."""
@@ -487,7 +503,8 @@ class FeedReader:
         if added := text[self._offset :]:
             self._offset = len(text)
             self._text_check = checksum(added, self._text_check)
-            return TextAdded(self._cursor(), added)
+            is_unjudged = run.is_unjudged if logged is None else logged.is_unjudged
+            return TextAdded(self._cursor(), added, is_unjudged)
         if logged is not None:
             self._event += 1
             if logged.reply is not None:

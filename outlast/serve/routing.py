@@ -82,7 +82,6 @@ class Desk:
         task_queue: the task queue of the workers that host the runs.
         url: the address of the desk, such as `https://desk.example.com`; empty for this machine.
         origins: other addresses whose pages may call the API with a token.
-        unjudged: the agents whose text customers may read while the model writes it.
         temporal_ui: the address of Temporal's web UI; empty for none.
     """
 
@@ -96,7 +95,6 @@ class Desk:
     task_queue: str | None = None
     url: str = ""
     origins: frozenset[str] = frozenset()
-    unjudged: frozenset[str] = frozenset()
     temporal_ui: str = ""
 
     def handle(self, run_id: str) -> RunHandle:

@@ -17,6 +17,11 @@ GAP: Final = "outlast.gap"
 FILLED: Final = "outlast.filled"
 """A key, with the value True, of events that fill a gap from the recorded reply."""
 
+UNJUDGED: Final = "outlast.unjudged"
+"""A key, with the value True, of the first event of an attempt whose text nobody judges: the agent,
+as the worker that makes the call knows it, has no output guardrails, and no person approves its
+answers."""
+
 _ITEM_DONE: Final = "response.output_item.done"
 
 _Begun: TypeAlias = int | tuple[int, str, int]

@@ -66,6 +66,7 @@ from outlast.ports.model import (
 from outlast.ports.model_arguments import CallObjects, ModelTracing, output_spec
 from outlast.ports.run_response import RunResponse
 from outlast.pricing import ModelPrice, Pricing
+from outlast.streams.delta_reader import UNJUDGED
 from outlast.tracing.provider import get_current_span
 
 
@@ -133,7 +134,7 @@ async def _call_model(
                 of = invocation.agent_name
                 return ask(model, sent, on_event, stream, of=of, objects=objects)
 
-            on_event = attempt.on_event if _has_readers(invocation) else None
+            on_event = _to_readers(invocation, attempt)
             if not streams and on_event is not None and attempt.is_watched():
                 response = await _answered_to_watchers(answered, model_request, on_event)
             else:
@@ -178,14 +179,27 @@ async def _answered_to_watchers(
     return await answered(request, None)
 
 
-def _has_readers(invocation: Invocation) -> bool:
-    """Whether readers of the run get the text while the model writes it.
+def _to_readers(invocation: Invocation, attempt: Attempt) -> OnEvent | None:
+    """Return what gives readers of the run the text while the model writes it; None if none may.
 
     Not that of a nested run, which a callback reads, nor an answer that a person has to approve.
+    Its first event says whether output guardrails judge the text later, so that customers do not
+    read it before.
     """
-    approval = invocation.agent.output_approval
+    on_event, approval = attempt.on_event, invocation.agent.output_approval
     is_approved_later = invocation.approval_policy("answer", "", approval) is not None
-    return invocation.parent_call is None and not is_approved_later
+    if on_event is None or invocation.parent_call is not None or is_approved_later:
+        return None
+    if invocation.output_guardrails():
+        return on_event
+    first = True
+
+    def forward(event: JsonObject) -> None:
+        nonlocal first
+        on_event({**event, UNJUDGED: True} if first else event)
+        first = False
+
+    return forward
 
 
 async def _call_start_hooks(invocation: Invocation, request: ModelRequest) -> None:

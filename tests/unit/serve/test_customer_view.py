@@ -353,40 +353,26 @@ def test_the_end_of_a_conversation_is_shown() -> None:
 
 # --- Text in progress ------------------------------------------------------------------------------
 
-AGENTS = {"Triage", "Billing"}
 
-
-def test_text_in_progress_is_shown_where_nobody_judges_it() -> None:
-    assert shows_text_in_progress(Play.ready().state, AGENTS)
-
-
-def test_text_in_progress_is_not_shown_of_an_agent_that_the_program_does_not_name() -> None:
-    assert not shows_text_in_progress(Play.ready().state, {"Billing"})
-    assert not shows_text_in_progress(Play.ready().state, ())
+def test_text_in_progress_is_shown_where_the_worker_says_that_nobody_judges_it() -> None:
+    state = Play.ready().state
+    assert shows_text_in_progress(state, is_unjudged=True)
+    assert not shows_text_in_progress(state, is_unjudged=False)
 
 
 def test_text_in_progress_is_not_shown_while_somebody_judges_it() -> None:
     judged = Play()
     judged.prepared(required_steps=("finalize_answer", "check_output"))
-    assert not shows_text_in_progress(judged.state, AGENTS)
+    assert not shows_text_in_progress(judged.state, is_unjudged=True)
     checked = checked_play()
-    assert not shows_text_in_progress(checked.state, AGENTS)
+    assert not shows_text_in_progress(checked.state, is_unjudged=True)
     checked.checked()
-    assert shows_text_in_progress(checked.state, AGENTS)
+    assert shows_text_in_progress(checked.state, is_unjudged=True)
     works = Play.ready()
     works.replies(tool("look_up", "c1"), answer_terms=ApprovalTerms())
     works.returns("c1")
     assert works.only(CallModel)
-    assert not shows_text_in_progress(works.state, AGENTS)
-    approved = Play.ready(keep_open=True)
-    approved.replies(said("It ships."), answer_terms=ApprovalTerms())
-    assert not shows_text_in_progress(approved.state, AGENTS)
-    approved.decided("a1")
-    approved.hears("m2")
-    assert not shows_text_in_progress(approved.state, AGENTS)
-    approved.replies(said("Yes."))
-    approved.hears("m3")
-    assert not shows_text_in_progress(approved.state, AGENTS)
+    assert not shows_text_in_progress(works.state, is_unjudged=True)
 
 
 def test_only_texts_of_messages_are_pieces_of_an_answer() -> None:

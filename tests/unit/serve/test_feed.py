@@ -24,6 +24,7 @@ from outlast.serve.feed import (
     TextReset,
     TooManyReaders,
 )
+from outlast.streams.delta_reader import UNJUDGED
 from tests.eventually import eventually
 from tests.unit.serve.scripted_source import (
     COMPLETED,
@@ -104,6 +105,30 @@ async def test_a_reader_from_the_start_gets_events_and_texts_and_the_end(
         (2, 0),
         (3, 0),
         (3, 0),
+    ]
+
+
+async def test_text_is_unjudged_only_where_the_attempt_that_writes_it_says_so(
+    source: ScriptedSource,
+) -> None:
+    source.put(state(0, call=2), raw("response.created", **{UNJUDGED: True}), delta("One"))
+    async with Feed(source) as feed, feed.reader("run", Cursor()) as reader:
+        _, first = await take(reader, 2)
+        async with feed.reader("run") as late:
+            [snapshot] = await take(late, 1)
+        source.put(RESTART, raw("response.created"), delta("Two"))
+        void, again = await take(reader, 2)
+        source.put(COMPLETED, state(1, call=3), delta("Three"))
+        _, third = await take(reader, 2)
+    assert isinstance(void, TextReset)
+    shown = [
+        one for one in (first, snapshot, again, third) if isinstance(one, TextAdded | Snapshot)
+    ]
+    assert [(one.text, one.is_unjudged) for one in shown] == [
+        ("One", True),
+        ("One", True),
+        ("Two", False),
+        ("Three", False),
     ]
 
 

@@ -46,6 +46,7 @@ from outlast.loop.values import JsonObject, Usage
 from outlast.machine.shell import ShellTool
 from outlast.ports.model import Model, ModelError, ModelProvider, ModelRequest, ModelResponse
 from outlast.ports.model_arguments import ModelTracing
+from outlast.streams.delta_reader import UNJUDGED
 from outlast.testing import ScriptedModel, SpanCollector, call, custom_call, say, shell_call
 from outlast.testing.scripted_model import fail_after
 from outlast.tracing.effect_spans import around_effect, scope_of
@@ -1124,6 +1125,22 @@ async def test_an_answer_that_a_person_approves_later_is_not_streamed() -> None:
     reply = await call_model(worker, model_request(settings={"stream": True}), attempt)
     assert text_of(reply.items[0]) == "One two."
     assert events == []
+
+
+async def test_the_first_event_says_whether_nobody_judges_the_text() -> None:
+    def check(*_arguments: Any) -> GuardrailFunctionOutput:
+        raise AssertionError
+
+    told: dict[bool, list[Any]] = {}
+    for is_judged in (False, True):
+        told[is_judged] = []
+        guardrails = [OutputGuardrail[Any](check)] if is_judged else []
+        agent = Agent[Any](name="A", output_guardrails=guardrails)
+        attempt = Attempt(on_event=told[is_judged].append)
+        worker = worker_of(agent, model=ScriptedModel("One two."))
+        await call_model(worker, model_request(settings={"stream": True}), attempt)
+    assert [one.get(UNJUDGED) for one in told[False]] == [True, *[None] * (len(told[False]) - 1)]
+    assert [one.get(UNJUDGED) for one in told[True]] == [None] * len(told[False])
 
 
 async def test_a_stream_that_breaks_off_is_the_calls_failure() -> None:
