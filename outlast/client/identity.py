@@ -146,7 +146,7 @@ def from_proxy_headers(
             one user and at most one list of groups.
         UserError: `trusted` is no list of networks, or trusts every address.
     """
-    networks = _networks(trusted)
+    networks = proxy_networks(trusted)
     address = _address(peer)
     if address is None or not any(address in one for one in networks):
         where = "an unknown address" if address is None else str(address)
@@ -168,7 +168,18 @@ def from_proxy_headers(
     return _checked(user, None, filter(None, groups), "proxy")
 
 
-def _networks(trusted: Iterable[Network]) -> list[IPv4Network | IPv6Network]:
+def has_header(headers: Headers, name: str) -> bool:
+    """Whether a request has a header, or another spelling of it that servers take for the same."""
+    wanted = _spelled(name)
+    return any(_spelled(_text_of(one)) == wanted for one, _ in _pairs(headers))
+
+
+def proxy_networks(trusted: Iterable[Network]) -> list[IPv4Network | IPv6Network]:
+    """Return the networks of a trusted proxy.
+
+    Raises:
+        UserError: it is no list of networks, or has every address.
+    """
     if isinstance(trusted, str):
         raise UserError(f"trusted={trusted!r:.80} must be a list: trusted=[{trusted!r:.80}].")
     networks: list[IPv4Network | IPv6Network] = []
