@@ -110,6 +110,11 @@ def visible_lines(text: str) -> list[Shown]:
     return [visible(line) for line in ([text] if isinstance(text, Shown) else text.split("\n"))]
 
 
+def visible_text(text: str) -> Shown:
+    """Return a text with every character visible and its line breaks as they are."""
+    return Shown("\n".join(visible_lines(text))) if "\n" in text else visible(text)
+
+
 def joined(*parts: str) -> Shown:
     """Return the concatenation of parts, each made visible."""
     return Shown("".join(visible(part) for part in parts))

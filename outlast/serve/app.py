@@ -28,7 +28,7 @@ from outlast.serve import api
 from outlast.serve.access import ROLES, RoleRules
 from outlast.serve.feed import Feed, FeedLimits
 from outlast.serve.login import ThisMachine
-from outlast.serve.pages import agents, chat, conversation, conversations, inbox, request
+from outlast.serve.pages import agents, chat, conversation, conversations, inbox, page, request
 from outlast.serve.problems import problem_of
 from outlast.serve.routing import (
     LARGEST_BODY,
@@ -43,6 +43,7 @@ from outlast.serve.tokens import ConversationTokens
 from outlast.serve.wires import ag_ui, responses, vercel
 
 _ROOMS: Final = (
+    page,
     api,
     inbox,
     request,

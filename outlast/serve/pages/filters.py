@@ -1,0 +1,245 @@
+"""What templates do with values: text made visible, Markdown, times, money.
+
+Everything that models, tools, customers and colleagues wrote is hostile. A filter returns HTML only
+where it made it itself.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from functools import cache
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+import nh3
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from markupsafe import Markup, escape
+
+from outlast import rendering
+
+LONGEST_MARKDOWN: Final = 20_000
+"""The most characters that are read as Markdown: some texts of 20,000 take half a second."""
+
+LONGEST_SHOWN: Final = 50_000
+"""The most characters of a text that a page shows."""
+
+
+NONE: Final = "\u2013"
+"""Stands for what is not known."""
+
+# --- Text ----------------------------------------------------------------------------------------
+
+
+def shown(value: Any) -> Any:
+    """Return a value for a template, with every character visible; line breaks stay.
+
+    The environment calls it for each value, so that no template has to.
+    """
+    if isinstance(value, Markup | rendering.Shown) or not isinstance(value, str):
+        return value
+    return rendering.visible_text(value)
+
+
+def whole(text: str) -> rendering.Shown:
+    """Return a text for a block that keeps its lines, cut if it is very long."""
+    return rendering.visible_text(rendering.cut(text, LONGEST_SHOWN))
+
+
+def written(text: str) -> rendering.Shown:
+    """Return a text for a field of a form; `read_back` returns it as it was."""
+    return rendering.visible_text(text)
+
+
+def read_back(text: str) -> str:
+    """Return what a field of a form has: forms send other line ends, and escapes stay escapes."""
+    return rendering.original(text.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def excerpt(text: str, limit: int = rendering.LONGEST_EXCERPT) -> rendering.Shown:
+    """Return the beginning of a text in one line."""
+    return rendering.excerpt(" ".join(text.split()), limit)
+
+
+def _json_text(value: Any) -> rendering.Shown:
+    return rendering.json_text(value, indent=2)
+
+
+def initials(name: str) -> str:
+    """Return one or two letters for a person."""
+    words = [
+        word for word in name.replace("@", " ").replace(".", " ").split() if word[:1].isalnum()
+    ]
+    return "".join(word[0] for word in words[:2]).upper() or "?"
+
+
+# --- Markdown ------------------------------------------------------------------------------------
+
+_TAGS: Final = {
+    *("p", "br", "hr", "strong", "em", "s", "code", "pre", "blockquote", "ul", "ol", "li"),
+    *("h1", "h2", "h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td"),
+    *("a", "span"),
+}
+_SCHEMES: Final = {"http", "https", "mailto"}
+
+
+@cache
+def _markdown() -> MarkdownIt:
+    # No HTML; images would tell their server who reads, so they stay text with a link.
+    reader = MarkdownIt("commonmark", {"html": False, "typographer": False})
+    return reader.enable(["table", "strikethrough"]).disable(["image"])
+
+
+def markdown(text: str) -> Markup:
+    """Return Markdown as HTML: no images and no HTML of its own; links show where they lead."""
+    if len(text) > LONGEST_MARKDOWN:
+        return Markup('<p class="text">{}</p>').format(whole(text))
+    reader = _markdown()
+    tokens = reader.parse(text.replace("\0", "\\u0000"))
+    _make_visible(tokens)
+    html: str = reader.renderer.render(tokens, reader.options, {})
+    clean = nh3.clean(
+        html,
+        tags=_TAGS,
+        attributes={"a": {"href"}, "ol": {"start"}},
+        allowed_classes={"span": {"host"}},
+        url_schemes=_SCHEMES,
+        link_rel="noopener noreferrer nofollow",
+        set_tag_attribute_values={"a": {"target": "_blank"}},
+    )
+    return Markup(clean)  # noqa: S704  cleaned above
+
+
+def _make_visible(tokens: Sequence[Token]) -> None:
+    """Make the text of a parsed document visible, and let each link show its host.
+
+    It happens after parsing: Markdown has escapes of its own, such as `&#x202e;`.
+    """
+    for token in tokens:
+        if token.content and token.type != "inline":
+            token.content = whole(token.content)
+        if token.children is not None:
+            _make_visible(token.children)
+            token.children = _with_hosts(token.children)
+
+
+def _with_hosts(tokens: Sequence[Token]) -> list[Token]:
+    found: list[Token] = []
+    host = ""
+    for token in tokens:
+        if token.type == "link_open":
+            host = _host_of(str(token.attrGet("href") or ""))
+            if not host:
+                token.attrs = {}
+        found.append(token)
+        if token.type == "link_close":
+            remark = Token("html_inline", "", 0)
+            label = host or "not a link"
+            remark.content = f' <span class="host">({escape(rendering.visible(label))})</span>'
+            found.append(remark)
+    return found
+
+
+def _host_of(address: str) -> str:
+    """Return where a link leads, for people; empty if the desk does not follow it."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return ""
+    if parts.scheme == "mailto":
+        return unquote(parts.path).rpartition("@")[2]
+    return (parts.hostname or "") if parts.scheme in {"http", "https"} else ""
+
+
+# --- Times and money -----------------------------------------------------------------------------
+
+
+def now_ms() -> int:
+    """Return the time, in milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+def rough(length: timedelta) -> str:
+    """Return a duration in its largest unit, such as `3 min`."""
+    seconds = max(0, int(length.total_seconds()))
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
+def _moment(at: datetime | int) -> datetime:
+    return at if isinstance(at, datetime) else datetime.fromtimestamp(at / 1000, UTC)
+
+
+def _time(at: datetime, words: str, kind: str) -> Markup:
+    iso = at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    html = Markup('<time datetime="{}" data-time="{}" title="{}">{}</time>')
+    return html.format(iso, kind, at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"), words)
+
+
+def age(at: datetime | int | None) -> Markup:
+    """Return how long ago something was, such as `3 min`; pages keep it up to date."""
+    if at is None:
+        return Markup("")
+    moment = _moment(at)
+    return _time(moment, rough(datetime.fromtimestamp(time.time(), UTC) - moment), "age")
+
+
+def deadline(at: datetime | int | None) -> Markup:
+    """Return when something is due, such as `in 12 min` or `overdue`."""
+    if at is None:
+        return Markup("")
+    moment = _moment(at)
+    left = moment - datetime.fromtimestamp(time.time(), UTC)
+    return _time(moment, f"in {rough(left)}" if left > timedelta() else "overdue", "deadline")
+
+
+def clock(at: datetime | int | None) -> Markup:
+    """Return a time of day; browsers show it in their own time zone."""
+    if at is None:
+        return Markup("")
+    moment = _moment(at)
+    return _time(moment, moment.astimezone(UTC).strftime("%H:%M:%S UTC"), "clock")
+
+
+def date_time(at: datetime | int | None) -> Markup:
+    """Return a date and time; browsers show it in their own time zone."""
+    if at is None:
+        return Markup("")
+    moment = _moment(at)
+    return _time(moment, moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC"), "date")
+
+
+def money(amount: Decimal | float | None) -> str:
+    """Return an amount in US dollars; small ones with four places."""
+    if amount is None:
+        return NONE
+    if amount == 0:
+        return "$0"
+    return f"${amount:,.2f}" if abs(amount) >= 1 else f"${amount:.4f}"
+
+
+def number(value: int | None) -> str:
+    """Return a number with separators."""
+    return NONE if value is None else f"{value:,}"
+
+
+FILTERS: Final[dict[str, Callable[..., Any]]] = {
+    "age": age,
+    "clock": clock,
+    "date_time": date_time,
+    "deadline": deadline,
+    "duration": rough,
+    "excerpt": excerpt,
+    "initials": initials,
+    "json_text": _json_text,
+    "markdown": markdown,
+    "money": money,
+    "named": rendering.named,
+    "number": number,
+    "whole": whole,
+    "written": written,
+}
+"""The filters of templates, by name."""

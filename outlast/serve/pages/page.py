@@ -1,0 +1,224 @@
+"""What all pages share: the template environment, static files, and problems as pages.
+
+Every value in a template is made visible and escaped, unless a function here made it HTML. So no
+page can forget either.
+"""
+
+import hashlib
+import mimetypes
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+from urllib.parse import quote, urlencode, urlsplit
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
+from jinja2.runtime import Context
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute
+
+from outlast.serve.access import Caller, Staff
+from outlast.serve.pages import filters
+from outlast.serve.problems import Problem, Refused
+from outlast.serve.routing import Desk, DeskRequest, route
+
+_STATIC: Final = files("outlast.serve.pages") / "static"
+_A_YEAR: Final = "public, max-age=31536000, immutable"
+
+STATIC_FILES: Final = (
+    "desk.css",
+    "desk.js",
+    "icon.svg",
+    "htmx-2.0.11.min.js",
+    "htmx-sse-2.2.4.min.js",
+)
+"""The files that pages load. htmx and its extension are vendored, under the licence beside them."""
+
+_PAGE_HEADERS: Final = {
+    "Cache-Control": "no-store",  # what was shown to one person stays theirs
+    "Vary": "Cookie, HX-Request",
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+        "img-src 'self' data: blob:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+}
+
+
+# --- Addresses -----------------------------------------------------------------------------------
+
+
+def link(asked: DeskRequest | Request, *parts: str, **query: str | None) -> str:
+    """Return the address of a page of the desk, whatever characters its parts have.
+
+    `link(asked, "conversations", run_id)` is the address of a run, also if the desk is mounted
+    below another path.
+
+    Args:
+        asked: the request that is being answered.
+        *parts: the parts of the path, each of which is escaped.
+        **query: the query; values that are empty or None are left out.
+    """
+    request = asked.http if isinstance(asked, DeskRequest) else asked
+    path = "".join(f"/{quote(part, safe='')}" for part in parts) or "/"
+    given = {name: value for name, value in query.items() if value}
+    return f"{_root(request)}{path}{'?' if given else ''}{urlencode(given)}"
+
+
+def _root(request: Request) -> str:
+    desk: Desk = request.app.state.desk
+    return urlsplit(desk.url).path.rstrip("/") or request.scope.get("root_path", "").rstrip("/")
+
+
+# --- Pages ---------------------------------------------------------------------------------------
+
+
+def page(
+    asked: DeskRequest,
+    template: str,
+    title: str,
+    *,
+    status: int = 200,
+    headers: dict[str, str] | None = None,
+    **values: Any,
+) -> Response:
+    """Return a page.
+
+    Args:
+        asked: the request; the template has it as `asked`.
+        template: the file in `templates/`, which extends `base.html`.
+        title: the title of the window. Everything in it is shown as text.
+        status: the HTTP status.
+        headers: further headers.
+        **values: the names that the template has.
+    """
+    shared = _shared(asked.http, asked.desk, asked.caller)
+    text = (
+        _environment()
+        .get_template(template)
+        .render(shared | {"asked": asked, "title": title} | values)
+    )
+    return HTMLResponse(text, status, {**_PAGE_HEADERS, **(headers or {})})
+
+
+def fragment(asked: DeskRequest, template: str, **values: Any) -> str:
+    """Return a piece of a page, such as one that a live stream sends.
+
+    Arguments are those of `page`.
+    """
+    shared = _shared(asked.http, asked.desk, asked.caller)
+    return _environment().get_template(template).render(shared | {"asked": asked} | values)
+
+
+def see_other(asked: DeskRequest, *parts: str, **query: str | None) -> Response:
+    """Return a redirect to a page, as after a form: reloading that page sends nothing again."""
+    address = link(asked, *parts, **query)
+    return RedirectResponse(address, 303, {"Cache-Control": "no-store"})
+
+
+def show_page(request: Request, problem: Problem) -> Response:
+    """Show a problem as a page; send people who are not logged in to the login.
+
+    Pass it to `route` as `show=`.
+    """
+    desk: Desk = request.app.state.desk
+    if problem.code == "not_logged_in" and desk.login.path is not None:
+        return _to_login(request, desk.login.path)
+    text = (
+        _environment()
+        .get_template("problem.html")
+        .render(_shared(request, desk, None) | {"title": "Not possible", "problem": problem})
+    )
+    return HTMLResponse(text, problem.status, {**problem.headers, **_PAGE_HEADERS})
+
+
+def _to_login(request: Request, path: str) -> Response:
+    address = _root(request) + path
+    if request.headers.get("HX-Request"):
+        # A part of a page cannot log in: the whole page goes.
+        return Response(None, 401, {"HX-Redirect": address, "Cache-Control": "no-store"})
+    if request.method == "GET":
+        after = _root(request) + request.url.path.removeprefix(_root(request))
+        query = request.url.query
+        address += "?" + urlencode({"next": f"{after}?{query}" if query else after})
+    return RedirectResponse(address, 303, {"Cache-Control": "no-store"})
+
+
+def _shared(request: Request, desk: Desk, caller: Caller) -> dict[str, Any]:
+    """Return what every template has."""
+
+    def address(*parts: str, **query: str | None) -> str:
+        return link(request, *parts, **query)
+
+    def static(name: str) -> str:
+        return _static_address(request, name)
+
+    logout: str | None = getattr(desk.login, "logout_path", None)
+    return {
+        "link": address,
+        "static": static,
+        "person": caller.person if isinstance(caller, Staff) else None,
+        "roles": sorted(caller.roles) if isinstance(caller, Staff) else [],
+        "logout": None if logout is None else _root(request) + logout,
+        "here": request.url.path.removeprefix(_root(request)),
+        "now_ms": filters.now_ms(),
+    }
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("outlast.serve.pages"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=filters.shown,
+        auto_reload=False,
+    )
+    environment.filters.update(filters.FILTERS)
+    shared: dict[str, Any] = {"nav_class": _nav_class}
+    environment.globals.update(shared)
+    return environment
+
+
+@pass_context
+def _nav_class(context: Context, *prefixes: str) -> Markup:
+    """Return the attribute that marks the link to the present page."""
+    here: str = context["here"]
+    is_here = any(here == one or (one != "/" and here.startswith(one)) for one in prefixes)
+    return Markup('aria-current="page"') if is_here else Markup("")
+
+
+# --- Static files --------------------------------------------------------------------------------
+
+
+@cache
+def _content(name: str) -> bytes:
+    return _STATIC.joinpath(*name.split("/")).read_bytes()
+
+
+@cache
+def _version(name: str) -> str:
+    return hashlib.sha256(_content(name)).hexdigest()[:12]
+
+
+def _static_address(request: Request, name: str) -> str:
+    """Return the address of a file, which changes with its content: caches keep it for ever."""
+    return link(request, "static", _version(name), name)
+
+
+async def _static_file(asked: DeskRequest) -> Response:
+    name = asked.parameter("name")
+    if name not in STATIC_FILES:
+        raise Refused(404, "not_found", "There is no such file.")
+    kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
+    # A page of the version before may ask while a new one is rolled out.
+    is_present = asked.parameter("version") == _version(name)
+    headers = {"Cache-Control": _A_YEAR if is_present else "no-store"}
+    return Response(_content(name), media_type=kind, headers=headers)
+
+
+ROUTES: Final[list[BaseRoute]] = [
+    route("/static/{version}/{name}", _static_file, action=None),
+]

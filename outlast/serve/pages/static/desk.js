@@ -1,0 +1,198 @@
+// What pages do beyond htmx: keys, times in the reader's own zone, focus, and forms that are kept.
+(() => {
+  "use strict";
+
+  const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+  const isWriting = (element) => element.matches("input:not([type=checkbox]):not([type=radio]), textarea, select, [contenteditable]");
+
+  // --- Times ----------------------------------------------------------------------------------
+
+  const UNITS = [["d", 86400], ["h", 3600], ["min", 60]];
+
+  function rough(seconds) {
+    for (const [unit, size] of UNITS) if (seconds >= 2 * size) return `${Math.floor(seconds / size)} ${unit}`;
+    return `${Math.max(0, Math.floor(seconds))} s`;
+  }
+
+  const DATE = { dateStyle: "medium", timeStyle: "short" };
+  const CLOCK = { hour: "2-digit", minute: "2-digit", second: "2-digit" };
+
+  function showTime(element, now) {
+    const at = new Date(element.dateTime);
+    const seconds = (now - at) / 1000;
+    let words;
+    if (element.dataset.time === "age") words = rough(seconds);
+    else if (element.dataset.time === "deadline") {
+      words = seconds < 0 ? `in ${rough(-seconds)}` : "overdue";
+      element.classList.toggle("is-over", seconds >= 0);
+    } else words = at.toLocaleString([], element.dataset.time === "clock" ? CLOCK : DATE);
+    if (element.textContent !== words) element.textContent = words;
+    if (!element.dataset.local) {
+      element.title = at.toLocaleString([], { dateStyle: "full", timeStyle: "long" });
+      element.dataset.local = "1";
+    }
+  }
+
+  function showTimes(root = document) {
+    const now = Date.now();
+    for (const element of all("time[data-time]", root)) showTime(element, now);
+  }
+
+  // --- The title, and what is said aloud --------------------------------------------------------
+
+  let saying;
+
+  function announce(words) {
+    const toast = document.getElementById("announcement");
+    clearTimeout(saying);
+    toast.textContent = words;
+    toast.hidden = false;
+    saying = setTimeout(() => { toast.hidden = true; }, 6000);
+  }
+
+  function showState(root = document) {
+    showTimes(root);
+    const titled = document.querySelector("[data-title]");
+    if (titled && document.title !== titled.dataset.title) document.title = titled.dataset.title;
+    const said = document.querySelector("[data-announce]");
+    if (said) {
+      announce(said.dataset.announce);
+      delete said.dataset.announce;
+    }
+  }
+
+  // --- Forms that somebody is filling in stay as they are ----------------------------------------
+
+  const dirty = new WeakSet();
+  addEventListener("input", (event) => { if (event.target.form) dirty.add(event.target.form); });
+  addEventListener("reset", (event) => dirty.delete(event.target));
+  addEventListener("submit", (event) => dirty.delete(event.target));
+
+  const isBusy = (region) => all("form", region).some(
+    (form) => dirty.has(form) || (form.contains(document.activeElement) && isWriting(document.activeElement)));
+
+  addEventListener("htmx:sseBeforeMessage", (event) => {
+    const region = event.target;
+    if (!region.matches("[data-keeps-forms]") || !isBusy(region)) return;
+    event.preventDefault();
+    const notice = document.getElementById(region.dataset.keepsForms);
+    if (notice) notice.hidden = false;
+  });
+
+  // --- Live regions ------------------------------------------------------------------------------
+
+  function showConnection(isOn) {
+    for (const element of all(".live")) {
+      element.classList.toggle("is-off", !isOn);
+      element.textContent = isOn ? "Live" : "Reconnecting";
+    }
+  }
+
+  addEventListener("htmx:sseOpen", () => showConnection(true));
+  addEventListener("htmx:sseError", () => showConnection(false));
+
+  // The focused row may leave with a swap: then the row that takes its place has the focus.
+  let kept = null;
+
+  function keepFocus() {
+    const row = document.activeElement?.closest?.("[data-row]");
+    kept = row ? { id: row.id, at: rows().indexOf(row), inner: document.activeElement.id } : null;
+  }
+
+  function restoreFocus() {
+    if (!kept || (document.activeElement && document.activeElement !== document.body)) return;
+    const same = document.getElementById(kept.inner) || document.getElementById(kept.id);
+    const list = rows();
+    const row = same || list[Math.min(kept.at, list.length - 1)];
+    if (row) focusRow(row);
+    kept = null;
+  }
+
+  addEventListener("htmx:beforeSwap", keepFocus);
+  addEventListener("htmx:sseBeforeMessage", keepFocus);
+  addEventListener("htmx:afterSwap", (event) => { showState(event.target); restoreFocus(); });
+  addEventListener("htmx:sseMessage", (event) => { showState(event.target); restoreFocus(); });
+  addEventListener("htmx:sendError", () => announce("The desk does not answer. Nothing was sent; try again."));
+
+  // --- Keys ----------------------------------------------------------------------------------------
+
+  const rows = () => all("[data-row]").filter((row) => row.offsetParent !== null);
+  const mainLink = (row) => (row.matches("a") ? row : row.querySelector("a[data-open-row], a"));
+
+  function focusRow(row) {
+    const target = row.matches("a, button, input") ? row : mainLink(row) || row;
+    target.focus({ preventScroll: true });
+    target.scrollIntoView({ block: "nearest" });
+  }
+
+  function move(step) {
+    const list = rows();
+    if (!list.length) return false;
+    const at = list.indexOf(document.activeElement?.closest("[data-row]"));
+    focusRow(list[at < 0 ? (step > 0 ? 0 : list.length - 1) : Math.max(0, Math.min(list.length - 1, at + step))]);
+    return true;
+  }
+
+  let first = "";
+  let firstAt = 0;
+
+  function press(key) {
+    const row = document.activeElement?.closest("[data-row]");
+    const find = (root) => all(`[data-key="${CSS.escape(key)}"]`, root).find((one) => one.offsetParent !== null);
+    const found = (row && find(row)) || all(`[data-key="${CSS.escape(key)}"]`).find(
+      (one) => one.offsetParent !== null && !one.closest("[data-row]"));
+    if (!found) return false;
+    if (found.matches("details")) {
+      found.open = true;
+      found.querySelector("input:not([type=hidden]), textarea, select, button")?.focus();
+    } else if (found.disabled || found.getAttribute("aria-disabled") === "true") {
+      announce(document.getElementById(found.getAttribute("aria-describedby"))?.textContent || "Not possible now.");
+    } else if (isWriting(found)) {
+      found.focus();
+    } else {
+      found.focus();
+      found.click();
+    }
+    return true;
+  }
+
+  addEventListener("keydown", (event) => {
+    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "Escape" && isWriting(event.target)) return void event.target.blur();
+    if (isWriting(event.target) || document.querySelector("dialog[open]")) return;
+    const both = Date.now() - firstAt < 1200 && first ? `${first} ${event.key}` : "";
+    first = "";
+    let done = both !== "" && press(both);
+    if (!done && event.key === "?") done = open("keys");
+    if (!done && (event.key === "j" || event.key === "k")) done = move(event.key === "j" ? 1 : -1);
+    if (!done && event.key.length === 1) done = press(event.key);
+    if (!done && event.key === "g") [first, firstAt, done] = ["g", Date.now(), true];
+    if (done) event.preventDefault();
+  });
+
+  function open(id) {
+    const dialog = document.getElementById(id);
+    if (dialog && !dialog.open) dialog.showModal();
+    return Boolean(dialog);
+  }
+
+  addEventListener("click", (event) => {
+    const opener = event.target.closest?.("[data-open]");
+    if (opener) open(opener.dataset.open);
+    const blocked = event.target.closest?.("button[aria-disabled=true]");
+    if (blocked) event.preventDefault();
+  });
+
+  // Filters apply when they are chosen; without scripts, a button applies them.
+  addEventListener("change", (event) => {
+    const form = event.target.closest?.("form[data-apply]");
+    if (form) form.requestSubmit();
+    const every = event.target.closest?.("[data-checks]");
+    if (every) {
+      for (const box of all(`input[name="${CSS.escape(every.dataset.checks)}"]`)) box.checked = every.checked;
+    }
+  });
+
+  showState();
+  setInterval(() => showTimes(), 20000);
+})();
