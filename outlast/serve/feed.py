@@ -17,7 +17,7 @@ from outlast.client.read.events import (
     StreamedState,
 )
 from outlast.client.results.result_members import RunSnapshot
-from outlast.loop.state import Status
+from outlast.loop.state import LoopState, Status
 from outlast.serve.cursor import Cursor, checksum, cursor_at
 from outlast.serve.customer_view import text_delta
 from outlast.streams.delta_reader import GAP, RESTARTED, UNJUDGED
@@ -95,6 +95,20 @@ class Cut:
     """
 
     cursor: Cursor
+
+
+@dataclass(slots=True)
+class AnswerRange:
+    """Which events of a run belong to a message, the same in every process.
+
+    Attributes:
+        begins: the number of the first event since the message arrived.
+        ends: the number of the first event after its answer, or after the failure to answer it; None
+            without one so far, and while the question is retried.
+    """
+
+    begins: int
+    ends: int | None = None
 
 
 FeedEntry: TypeAlias = Snapshot | Happened | TextAdded | TextReset | Ended | Cut
@@ -285,6 +299,8 @@ class _Run:
     readers: "set[FeedReader]" = field(default_factory=set["FeedReader"])
     task: asyncio.Task[None] | None = None
     idle: asyncio.TimerHandle | None = None
+    ranges: dict[str, AnswerRange] = field(default_factory=dict[str, AnswerRange])
+    _answered: int = 0
     _call: int | None = None
     _message: object = None
 
@@ -328,6 +344,7 @@ class _Run:
         is_same_call = one.model_call == self._call
         if not is_same_call and not self.is_whole:
             self._new_text()
+        self._note_messages(one.state)
         for event in one.events:
             reply = self.text if self.is_whole else None
             check = checksum(f"{one.state.at_ms} ", self.check_before(len(self.log)))
@@ -335,10 +352,27 @@ class _Run:
             self.log.append(logged)
             if reply is not None:
                 self._new_text()
+        self._note_answers(one.state)
         if not is_same_call and one.model_call is not None:
             self._new_text()
         self.state, self._call = one.state, one.model_call
         self.is_present = self.is_present or one.is_present
+
+    def _note_messages(self, state: LoopState) -> None:
+        """Record where messages arrive, and which of them have no answer yet or again."""
+        new = state.answers[self._answered :]
+        open_ids = [*(message.id for message in state.inbox), *state.question.answering]
+        for message_id in (*open_ids, *(one for answer in new for one in answer.to)):
+            self.ranges.setdefault(message_id, AnswerRange(len(self.log)))
+        for message_id in open_ids:
+            self.ranges[message_id].ends = None
+
+    def _note_answers(self, state: LoopState) -> None:
+        """Record where answers end."""
+        for answer in state.answers[self._answered :]:
+            for message_id in answer.to:
+                self.ranges[message_id].ends = len(self.log)
+        self._answered = len(state.answers)
 
     def _take_raw(self, one: RawResponsesStreamEvent) -> bool:
         """Take an event of the model; return whether it means anything to readers."""
@@ -403,6 +437,30 @@ class FeedReader:
     def state(self) -> RunSnapshot:
         """The newest state of the run that was read here; it may be ahead of the cursor."""
         return self._run.state
+
+    @property
+    def recorded(self) -> int:
+        """The number of events that were read here; text after all of them is of a call under way."""
+        return len(self._run.log)
+
+    @property
+    def has_more(self) -> bool:
+        """Whether the next thing is there already, or the reader is over or about to fail."""
+        run = self._run
+        if self._event < len(run.log) or run.is_over or self.is_cut:
+            return True
+        if run.text_number != self._text_number:
+            return bool(self._offset or run.text)
+        return self._offset < len(run.text)
+
+    def answer_range(self, message_id: str) -> AnswerRange | None:
+        """Return which events belong to a message; None for one that was not read here."""
+        return self._run.ranges.get(message_id)
+
+    async def until_present(self) -> None:
+        """Wait until this process has read all that was recorded when it began to follow."""
+        while not (self._run.is_present or self._run.is_over):
+            await self._run.news.wait()
 
     def __aiter__(self) -> Self:
         return self

@@ -236,6 +236,7 @@ class Runner(Placed):
         *,
         keep_open: bool = False,
         stream: bool = False,
+        message_id: str | None = None,
         **options: Unpack[RunOptions],
     ) -> RunHandle:
         """Start a run and return at once.
@@ -246,6 +247,8 @@ class Runner(Placed):
             keep_open: stay open after the answer and accept further messages; `max_turns` then
                 applies to each answer.
             stream: stream all model calls, so that readers get the text while it is written.
+            message_id: the id of the first message, for `RunHandle.send` to know it; default:
+                `start`. It does not tell runs apart.
             **options: as for `run`. If a run of the same agent with the same input already uses the
             id, that run is returned.
 
@@ -256,7 +259,7 @@ class Runner(Placed):
             ServerUnavailable: no Temporal server answers.
         """
         options = cls._with_defaults(options)
-        call = _Call(agent, input, options, keep_open=keep_open, stream=stream)
+        call = _Call(agent, input, options, keep_open, stream, message_id)
         with call.host() as host:
             return await call.begin(host, input)
 
@@ -348,6 +351,7 @@ class _Call:
     options: RunOptions
     keep_open: bool = False
     stream: bool = False
+    message_id: str | None = None
 
     @cached_property
     def definitions(self) -> LocalDefinitions:
@@ -413,6 +417,8 @@ class _Call:
             **start_options(self.options),
         )
         record = replace(record, settings=join_current_trace(record.settings))
+        if self.message_id is not None:
+            record = replace(record, message_id=self.message_id)
         run_id = self.options.get("id") or f"run-{secrets.token_hex(6)}"
         handle = await host.handle(run_id, definitions)
         new = NewRun(

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -10,8 +11,11 @@ import pytest
 
 from outlast.agents.errors import RunNotFound
 from outlast.client.read.events import StreamedState
+from outlast.loop.state import Answer, Question
+from outlast.loop.values import Failure
 from outlast.serve.cursor import Cursor
 from outlast.serve.feed import (
+    AnswerRange,
     Cut,
     Ended,
     Feed,
@@ -544,3 +548,54 @@ async def test_a_source_is_closed_where_its_follower_is_stopped() -> None:
     assert closed == ["run"]
     async with aclosing(source("unused")):
         pass
+
+
+# --- Which events answer a message ----------------------------------------------------------------
+
+
+def asking(streamed: StreamedState, *open_ids: str, answers: tuple[Answer, ...] = ()) -> Any:
+    """The state while messages are being answered, or have been."""
+    question = Question(answering=open_ids)
+    reached = replace(streamed.state, question=question, answers=answers)
+    return replace(streamed, state=reached)
+
+
+async def test_a_reader_knows_which_events_answer_a_message(source: ScriptedSource) -> None:
+    async with Feed(source) as feed, feed.reader("run", Cursor()) as reader:
+        source.put(asking(state(0), "m1"), asking(state(1), "m1", "m2"))
+        await take(reader, 2)
+        assert reader.answer_range("m1") == AnswerRange(0)
+        assert reader.answer_range("m2") == AnswerRange(1)
+        assert reader.answer_range("m3") is None
+        given = Answer(
+            to=("m1", "m2"), item=None, agent="A", failure=Failure(code="x", message="y")
+        )
+        source.put(asking(state(2, 3), answers=(given,)), asking(state(4), answers=(given,)))
+        await take(reader, 3)
+        assert reader.answer_range("m1") == AnswerRange(0, 4)
+        assert reader.answer_range("m2") == AnswerRange(1, 4)
+        retried = replace(given, to=())
+        source.put(asking(state(5), "m2", answers=(retried,)))
+        await take(reader, 1)
+        assert reader.answer_range("m2") == AnswerRange(1)
+
+
+async def test_a_reader_knows_whether_there_is_more(source: ScriptedSource) -> None:
+    async with Feed(source) as feed, feed.reader("run", Cursor()) as reader:
+        waiting = asyncio.create_task(reader.until_present())
+        await settle()
+        assert not waiting.done()
+        source.put(state(0, call=1), delta("abc"))
+        await waiting
+        await settle()
+        assert reader.has_more
+        await take(reader, 2)
+        assert (reader.has_more, reader.recorded) == (False, 1)
+        source.put(RESTART)
+        await settle()
+        assert reader.has_more
+        assert isinstance((await take(reader, 1))[0], TextReset)
+        assert not reader.has_more
+        source.end()
+        await settle()
+        assert reader.has_more

@@ -372,6 +372,14 @@ async def test_a_run_belongs_to_a_tenant_with_a_weight() -> None:
     assert len(client.started) == 3
 
 
+async def test_the_first_message_has_the_id_that_its_sender_chose() -> None:
+    started = await start(StartClient(), message_id="m1")
+    assert started["payload"]["message_id"] == "m1"
+    other = await start(StartClient())
+    assert other["memo"] == started["memo"], "the id does not tell runs apart"
+    assert other["payload"].get("message_id", "start") == "start"
+
+
 async def test_a_runner_for_no_place_is_refused() -> None:
     with pytest.raises(UserError, match="task_queue= must be"):
         Runner.using(task_queue=" ")
