@@ -85,6 +85,7 @@ class ApprovalTerms:
         takeover: whether taking the conversation over is the approval: only who holds it approves.
         response_schema: JSON Schema of the answer of a `respond` decision; None for a text.
         policy: the name of the policy in the operators' file, if it comes from there.
+        customer_text: what the customer reads while the request waits; None for nothing.
     """
 
     effect: str | None = None
@@ -102,6 +103,7 @@ class ApprovalTerms:
     takeover: bool = False
     response_schema: JsonObject | None = None
     policy: str = ""
+    customer_text: str | None = None
 
 
 DEFAULT_TERMS: Final = ApprovalTerms()

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from outlast.agents.errors import UserError
-from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.items import Item, refusal_of, text_of
 from outlast.loop.phrases import as_text
 from outlast.loop.state import (
@@ -72,7 +71,8 @@ class CustomerView:
             taken, they are among `messages`, with other ids.
         works: whether an answer is to come, from an agent or a person.
         has_ended: whether the conversation takes no more messages.
-        waits_for: what the conversation waits for, in words for the customer; None without any.
+        waits_for: what the conversation waits for, in the words that a policy has for the customer;
+            None without any.
     """
 
     messages: tuple[CustomerMessage, ...]
@@ -93,22 +93,14 @@ def customer_view(state: LoopState) -> CustomerView:
         for at, raw in enumerate(message.content)
     )
     has_ended = state.phase in {"closing", "closed"}
-    words = (customer_words(request) for request in state.pending_approvals)
+    texts = (request.terms.customer_text for request in state.pending_approvals)
     return CustomerView(
         messages=tuple(_messages(state)),
         unread=tuple(one for one in unread if one is not None),
         works=not has_ended and bool(state.question.answering or state.inbox),
         has_ended=has_ended,
-        waits_for=next((one for one in words if one is not None), None),
+        waits_for=next((one for one in texts if one is not None), None),
     )
-
-
-def customer_words(_request: ApprovalRequest) -> str | None:
-    """Return what a customer reads while a request waits; None: nothing.
-
-    Policies have no words for customers yet. This is the only place that would show them.
-    """
-    return None
 
 
 def shows_text_in_progress(state: LoopState, *, is_unjudged: bool) -> bool:

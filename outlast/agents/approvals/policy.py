@@ -56,6 +56,8 @@ WITHOUT_ARGUMENTS: Final[tuple[DecisionType, ...]] = ("approve", "reject")
 ANSWER_DECISIONS: Final[tuple[DecisionType, ...]] = ("approve", "reject", "respond")
 """The decisions about an answer; `respond` puts a person's own answer in its place."""
 
+LONGEST_CUSTOMER_TEXT: Final = 500
+
 LONGEST_WAIT: Final = timedelta(days=3650)  # more is a mistake
 
 
@@ -159,6 +161,8 @@ class ApprovalPolicy:
         when: which calls need approval: a predicate called with (context, arguments, call id), as
             `needs_approval` is; None: every call. If it fails, the call needs approval.
         reason: why a person decides, for the reviewer.
+        customer_text: what the customer reads on the desk's pages and in front ends while a request
+            waits, such as "A colleague checks this."; None: nothing.
         response_schema: JSON Schema of the answer of a `respond` decision; None: a text.
         name: a name of the policy, for reviewers and audits.
         tiers: other policies for some calls, the strictest first: the first one whose `when`
@@ -180,6 +184,7 @@ class ApprovalPolicy:
     unverified: Unverified | None = None
     when: Callable[[RunContextWrapper[Any], Any, str], bool | Awaitable[bool]] | None = None
     reason: str | None = None
+    customer_text: str | None = None
     response_schema: JsonObject | None = None
     name: str = ""
     tiers: Sequence["ApprovalPolicy"] = ()
@@ -308,6 +313,7 @@ class ApprovalPolicy:
             takeover=self.takeover,
             response_schema=self.response_schema,
             policy=self.name,
+            customer_text=self.customer_text,
         )
 
     def check_fits(
@@ -400,6 +406,12 @@ def _tiers(place: str, value: object) -> tuple[ApprovalPolicy, ...]:
     return tuple(cast("Sequence[ApprovalPolicy]", value))
 
 
+def _check_customer_text(place: str, value: object) -> None:
+    check_name(place, value)
+    if len(cast("str", value)) > LONGEST_CUSTOMER_TEXT:
+        raise UserError(f"{place} must have at most {LONGEST_CUSTOMER_TEXT} characters.")
+
+
 def _check_schema(place: str, value: Any) -> None:
     if not isinstance(value, dict) or json_problem(cast("object", value)) is not None:
         raise UserError(f"{place} must be a JSON Schema: a dict of data.")
@@ -426,6 +438,7 @@ _FIELD_CHECKS: Final[dict[str, Rule]] = {
     "unverified": one_of(*get_args(Unverified)),
     "when": called_with("context", "arguments", "call_id"),
     "reason": check_name,
+    "customer_text": _check_customer_text,
     "response_schema": _check_schema,
     "name": a(str, "a string"),
     "tiers": _tiers,

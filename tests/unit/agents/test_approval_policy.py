@@ -259,3 +259,12 @@ def test_a_policy_may_declare_what_the_tool_does_not() -> None:
     policy = ApprovalPolicy(effect="irreversible")
     tool = tool_with("pay", None, needs_approval=policy)
     assert worst_effect(Agent[Any](name="A", tools=[tool]), own_policy) == "irreversible"
+
+
+def test_what_the_customer_reads_is_part_of_the_terms_and_short() -> None:
+    policy = ApprovalPolicy(customer_text="A colleague checks this.")
+    assert policy.terms().customer_text == "A colleague checks this."
+    assert ApprovalPolicy().terms().customer_text is None
+    for wrong in ("", 7, "x" * 501):
+        with pytest.raises(UserError, match="customer_text"):
+            ApprovalPolicy(customer_text=wrong)  # pyright: ignore[reportArgumentType]

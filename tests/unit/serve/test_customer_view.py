@@ -344,6 +344,18 @@ def test_a_customer_does_not_learn_what_a_run_waits_for(status: str) -> None:
     assert view == CustomerView(messages=view.messages, works=True)
 
 
+def test_a_customer_reads_the_words_that_the_policy_has_for_them_while_a_request_waits() -> None:
+    play = Play.ready(keep_open=True)
+    words = "A colleague checks this."
+    play.replies(
+        gated("refund", "c1"),
+        gated("refund", "c2", terms=ApprovalTerms(customer_text=words)),
+    )
+    assert customer_view(play.state).waits_for == words
+    play.decided("a2")
+    assert customer_view(play.state).waits_for is None
+
+
 def test_the_end_of_a_conversation_is_shown() -> None:
     play = Play.ready()
     play.replies(said("Bye."))
