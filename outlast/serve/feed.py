@@ -17,6 +17,7 @@ from outlast.client.read.events import (
     StreamedState,
 )
 from outlast.client.results.result_members import RunSnapshot
+from outlast.loop.effects import CallModel
 from outlast.loop.state import LoopState, Status
 from outlast.serve.cursor import Cursor, checksum, cursor_at
 from outlast.serve.customer_view import text_delta
@@ -37,12 +38,14 @@ class Snapshot:
         state: the state of the run.
         text: the text in progress so far.
         is_unjudged: whether no guardrail and no person will judge that text.
+        turn: the number of the model call that writes it; 0 without a text.
     """
 
     cursor: Cursor
     state: RunSnapshot
     text: str
     is_unjudged: bool
+    turn: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +68,13 @@ class TextAdded:
         cursor: the position.
         text: the characters that are added.
         is_unjudged: whether no guardrail and no person will judge the text.
+        turn: the number of the model call that writes it, as the items of its reply have it.
     """
 
     cursor: Cursor
     text: str
     is_unjudged: bool
+    turn: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +268,9 @@ class _LoggedEvent:
     is_unjudged: bool
     """Whether nobody judges that text."""
 
+    turn: int
+    """The model call that writes that text."""
+
     check: int
     """The checksum of all events up to this one."""
 
@@ -275,6 +283,7 @@ class _Run:
         log: the events from the first one on.
         text: the text in progress.
         text_number: a number for each text in progress; it grows when one ends or is void.
+        turn: the model call that writes the text in progress.
         is_whole: whether the reply is recorded; the next event ends the text.
         is_unjudged: whether nobody judges the text, as the worker says that makes the call.
         has_gap: whether a part of the text is missing until then.
@@ -288,6 +297,7 @@ class _Run:
     state: RunSnapshot = field(default_factory=RunSnapshot)
     text: str = ""
     text_number: int = 0
+    turn: int = 0
     is_whole: bool = False
     is_unjudged: bool = False
     has_gap: bool = False
@@ -348,7 +358,9 @@ class _Run:
         for event in one.events:
             reply = self.text if self.is_whole else None
             check = checksum(f"{one.state.at_ms} ", self.check_before(len(self.log)))
-            logged = _LoggedEvent(event, reply, self.text_number, self.is_unjudged, check)
+            logged = _LoggedEvent(
+                event, reply, self.text_number, self.is_unjudged, self.turn, check
+            )
             self.log.append(logged)
             if reply is not None:
                 self._new_text()
@@ -382,6 +394,7 @@ class _Run:
             if self.text and message != self._message:
                 self.text += _BETWEEN_MESSAGES
             self._message = message
+            self.turn = turn_in_progress(self.state) or self.turn
             self.text += piece
             return True
         match one.raw.get("type"):
@@ -408,6 +421,12 @@ class _Run:
             if reader.busy_since is not None and now - reader.busy_since > self.stalled_after:
                 reader.is_cut = True
                 self.readers.discard(reader)
+
+
+def turn_in_progress(state: LoopState) -> int:
+    """Return the number of the model call that is pending; 0 if none is."""
+    calls = (one.turn for one in state.pending if isinstance(one, CallModel))
+    return next(calls, 0)
 
 
 class FeedReader:
@@ -545,7 +564,8 @@ class FeedReader:
         run = self._run
         self._event, self._offset, self._text_number = len(run.log), len(run.text), run.text_number
         self._text_check = checksum(run.text)
-        return Snapshot(self._cursor(), run.state, run.text, run.is_unjudged)
+        turn = run.turn if run.text else 0
+        return Snapshot(self._cursor(), run.state, run.text, run.is_unjudged, turn)
 
     def _step(self) -> FeedEntry | None:
         """Return the next thing there is, and go behind it."""
@@ -561,8 +581,8 @@ class FeedReader:
         if added := text[self._offset :]:
             self._offset = len(text)
             self._text_check = checksum(added, self._text_check)
-            is_unjudged = run.is_unjudged if logged is None else logged.is_unjudged
-            return TextAdded(self._cursor(), added, is_unjudged)
+            call = run if logged is None else logged
+            return TextAdded(self._cursor(), added, call.is_unjudged, call.turn)
         if logged is not None:
             self._event += 1
             if logged.reply is not None:

@@ -11,7 +11,7 @@ import pytest
 
 from outlast.agents.errors import RunNotFound
 from outlast.client.read.events import StreamedState
-from outlast.loop.state import Answer, Question
+from outlast.loop.state import Answer, LoopState, Question
 from outlast.loop.values import Failure
 from outlast.serve.cursor import Cursor
 from outlast.serve.feed import (
@@ -37,6 +37,7 @@ from tests.unit.serve.scripted_source import (
     ScriptedSource,
     Streamed,
     delta,
+    model_call,
     raw,
     state,
 )
@@ -134,6 +135,18 @@ async def test_text_is_unjudged_only_where_the_attempt_that_writes_it_says_so(
         ("Two", False),
         ("Three", False),
     ]
+
+
+async def test_text_says_which_model_call_writes_it(source: ScriptedSource) -> None:
+    second = replace(model_call(4), turn=2)
+    later = replace(state(1, call=4), state=LoopState(pending=(second,)))
+    source.put(state(0, call=2), delta("One"), COMPLETED, later, delta("Two"))
+    async with Feed(source) as feed, feed.reader("run", Cursor()) as reader:
+        items = await take(reader, 4)
+        async with feed.reader("run") as late:
+            items += await take(late, 1)
+    texts = [one for one in items if isinstance(one, TextAdded | Snapshot)]
+    assert [(one.text, one.turn) for one in texts] == [("One", 1), ("Two", 2), ("Two", 2)]
 
 
 async def test_a_reader_that_comes_late_goes_on_from_the_present(source: ScriptedSource) -> None:
