@@ -399,7 +399,9 @@ class RunHandle(People):
                 await self._definitions.content.prefetch(recorded)
                 events = tuple(changes(before, one.state, number, self._definitions))
                 number += len(events)
-                yield StreamedState(state=one.state, events=events, place=one.place)
+                yield StreamedState(
+                    state=one.state, events=events, place=one.place, event=one.event
+                )
                 before = one.state
                 if ends(before):
                     return

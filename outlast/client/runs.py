@@ -127,6 +127,7 @@ class ListedRun:
         tokens: the tokens of the run's model calls; None if nobody read its history for them, or if
             it cannot be read.
         is_nested: whether it is the run of an agent that works as a tool of another run.
+        tenant: the tenant that the run belongs to; empty for none.
     """
 
     run_id: str
@@ -139,6 +140,7 @@ class ListedRun:
     waits_for: str = ""
     tokens: int | None = None
     is_nested: bool = False
+    tenant: str = ""
 
     def record(self) -> JsonObject:
         """Return the run for programs."""
@@ -149,6 +151,7 @@ class ListedRun:
             "agent": self.agent or None,
             "pending_approvals": self.approvals,
             "waits_for": self.waits_for or None,
+            "tenant": self.tenant or None,
             "tokens": self.tokens,
             "started": self.started.isoformat(),
             "closed": self.closed.isoformat() if self.closed else None,
@@ -309,4 +312,5 @@ def _listed(execution: WorkflowExecutionInfo) -> ListedRun:
         started=execution.start_time.ToDatetime(UTC),
         closed=None if is_open else execution.close_time.ToDatetime(UTC),
         is_nested=is_nested(execution),
+        tenant=execution.priority.fairness_key,
     )

@@ -5,7 +5,7 @@ queue: it gets more text at once. Nothing is stored, and any process continues a
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -17,6 +17,7 @@ from outlast.client.read.events import (
     StreamedState,
 )
 from outlast.client.results.result_members import RunSnapshot
+from outlast.client.timeline import Step, Timeline
 from outlast.loop.effects import CallModel
 from outlast.loop.state import LoopState, Status
 from outlast.serve.cursor import Cursor, checksum, cursor_at
@@ -281,6 +282,7 @@ class _Run:
 
     Attributes:
         log: the events from the first one on.
+        timeline: what the run did.
         text: the text in progress.
         text_number: a number for each text in progress; it grows when one ends or is void.
         turn: the model call that writes the text in progress.
@@ -295,6 +297,7 @@ class _Run:
     stalled_after: float
     log: list[_LoggedEvent] = field(default_factory=list[_LoggedEvent])
     state: RunSnapshot = field(default_factory=RunSnapshot)
+    timeline: Timeline = field(default_factory=Timeline)
     text: str = ""
     text_number: int = 0
     turn: int = 0
@@ -367,6 +370,7 @@ class _Run:
         self._note_answers(one.state)
         if not is_same_call and one.model_call is not None:
             self._new_text()
+        self.timeline.take(one.event, one.state)
         self.state, self._call = one.state, one.model_call
         self.is_present = self.is_present or one.is_present
 
@@ -458,6 +462,11 @@ class FeedReader:
         return self._run.state
 
     @property
+    def steps(self) -> Sequence[Step]:
+        """What the run did up to that state."""
+        return self._run.timeline.steps
+
+    @property
     def recorded(self) -> int:
         """The number of events that were read here; text after all of them is of a call under way."""
         return len(self._run.log)
@@ -480,6 +489,10 @@ class FeedReader:
         """Wait until this process has read all that was recorded when it began to follow."""
         while not (self._run.is_present or self._run.is_over):
             await self._run.news.wait()
+
+    async def news(self) -> None:
+        """Wait until more is read of the run: the next thing, or a state that no event tells of."""
+        await self._run.news.wait()
 
     def __aiter__(self) -> Self:
         return self

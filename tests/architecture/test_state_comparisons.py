@@ -19,6 +19,7 @@ from tests.architecture.source import functions_of, modules
 COMPARERS = {
     "loop/run_changes.py": "what changed, for all readers",
     "loop/machine.py": "what to start, to cancel and to report follows from what is pending",
+    "client/timeline.py": "which steps began and ended follows from what is pending",
     "contract/stages.py": "which stages are over; the state does not say when they began",
 }
 """Modules that compare two states, with what they derive."""

@@ -21,6 +21,7 @@ from outlast.contract.effects import kind_of
 from outlast.loop import phrases
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.effects import CallModel
+from outlast.loop.events import Event
 from outlast.loop.items import INTERNAL_KINDS, Item
 from outlast.loop.run_changes import (
     AgentChanged,
@@ -107,12 +108,14 @@ class StreamedState:
         events: the events, numbered as in `RunHandle.stream_events`.
         place: how far the run's history was read.
         is_present: whether all was read that was recorded when the stream began.
+        event: what led to the state; None where a history begins.
     """
 
     state: LoopState
     events: tuple[NumberedEvent, ...] = ()
     place: HistoryPlace = ("", 0)
     is_present: bool = False
+    event: Event | None = None
 
     @property
     def model_call(self) -> int | None:

@@ -1,0 +1,508 @@
+"""The timeline of a run: what it did, step by step, for people who watch it.
+
+    timeline = Timeline()
+    async for progress in handle.past():
+        timeline.take(progress.event, progress.state)
+    for step in timeline.steps:
+        print(step.kind, step.name, step.took_ms)
+
+A timeline is made from the run's events alone, so every reader has the same steps with the same
+numbers. Steps hold no arguments, outputs or reasoning: they name the transcript items that do. Only
+requests for a decision come whole.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias
+
+from outlast.contract import failures
+from outlast.loop.actions import SayAction
+from outlast.loop.approvals import ApprovalRequest
+from outlast.loop.call_forms import name_of
+from outlast.loop.calls import AgentResult, HandoffResult, ModelReply, ToolResult
+from outlast.loop.checks import CheckResult, FinalizedAnswer, GuardrailRecord
+from outlast.loop.effects import (
+    CallModel,
+    CheckInput,
+    Effect,
+    EffectAnswered,
+    EffectFailed,
+    FinalizeAnswer,
+    KeepLineOpen,
+    RunAgent,
+    RunHandoff,
+    RunTool,
+)
+from outlast.loop.events import (
+    CancelRequested,
+    Event,
+    LineReplied,
+    MessageReceived,
+    PersonActed,
+    RetryRequested,
+    RunStarted,
+)
+from outlast.loop.items import Item, Message, call_id_of, text_of
+from outlast.loop.run_changes import (
+    AgentChanged,
+    AttemptIgnored,
+    HoldReleased,
+    HoldTaken,
+    ItemsRecorded,
+    NoticeUndelivered,
+    QuestionAnswered,
+    QuestionFailed,
+    RequestUpdated,
+    RunChange,
+    RunFailed,
+    run_changes,
+)
+from outlast.loop.state import CALL_KINDS, OUTPUT_KINDS, LoopState
+from outlast.loop.values import NO_USAGE, Failure, Json, Usage
+
+StepKind: TypeAlias = Literal[
+    "message",
+    "model",
+    "tool",
+    "agent",
+    "handoff",
+    "guardrails",
+    "line",
+    "request",
+    "takeover",
+    "said",
+    "release",
+    "retry",
+    "cancel",
+    "answer",
+    "failure",
+    "ignored",
+    "unheard",
+    "end",
+]
+"""What a step is. `agent` is the run of an agent that works as a tool, `guardrails` a check of the
+input or of the answer, `line` a realtime line, `unheard` a notice that reached nobody, and `ignored`
+an attempt of somebody that had no effect."""
+
+StepStatus: TypeAlias = Literal["running", "waiting", "blocked", "done", "failed", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """The verdict of one guardrail.
+
+    Attributes:
+        stage: what it checked: the input, the answer, or the input or output of a tool.
+        name: the guardrail.
+        tripped: whether it stopped what it checked.
+        behavior: the behavior that a tool guardrail chose; empty for others.
+        info: what the guardrail reports.
+    """
+
+    stage: str
+    name: str
+    tripped: bool = False
+    behavior: str = ""
+    info: Json = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One step of a run.
+
+    Attributes:
+        number: its place in the timeline; it stays the same.
+        kind: what it is.
+        status: how far it is.
+        at_ms: when it began, in milliseconds since the epoch.
+        ended_ms: when it ended; None while it goes on. Moments end when they begin.
+        agent: the agent that did it; empty for what people do.
+        by: the person who did it; empty if nobody says.
+        verified: whether that person proved who they are.
+        name: the name of a tool; of a handoff and a release, the agent that goes on.
+        text: the words of a person or the customer, a note, or why something had no effect.
+        turn: the number of the model call for the answer.
+        model: the model that replied.
+        usage: the tokens of the model call, or of the nested run.
+        cost_micros: the cost as the worker knew it, in millionths of a US dollar.
+        calls: the names of the calls in a model's reply.
+        checks: the verdicts of guardrails.
+        request: a request for a person's decision, with its votes and its outcome so far.
+        failure: why the step failed.
+        lacks: what every worker lacks that could carry the step out; empty if one can.
+        nested_id: the run of an agent that works as a tool.
+        effect: the number of the step's effect, which its record in the history has; 0 for none.
+        items: the transcript items of the step: those of a reply, or a call and its output.
+    """
+
+    number: int
+    kind: StepKind
+    status: StepStatus = "done"
+    at_ms: int
+    ended_ms: int | None = None
+    agent: str = ""
+    by: str = ""
+    verified: bool = False
+    name: str = ""
+    text: str = ""
+    turn: int = 0
+    model: str = ""
+    usage: Usage = NO_USAGE
+    cost_micros: int = 0
+    calls: tuple[str, ...] = ()
+    checks: tuple[Check, ...] = ()
+    request: ApprovalRequest | None = None
+    failure: Failure | None = None
+    lacks: str = ""
+    nested_id: str = ""
+    effect: int = 0
+    items: tuple[int, ...] = ()
+
+    @property
+    def took_ms(self) -> int | None:
+        """How long it took, in milliseconds; None while it goes on."""
+        return None if self.ended_ms is None else max(self.ended_ms - self.at_ms, 0)
+
+
+@dataclass
+class Timeline:
+    """Makes the timeline of a run from its events.
+
+    Attributes:
+        steps: the steps so far, in the order in which they began. The list is changed in place:
+            steps are replaced when they go on, and never removed.
+    """
+
+    steps: list[Step] = field(default_factory=list[Step])
+    _state: LoopState = field(default_factory=LoopState)
+    _effects: dict[int, int] = field(default_factory=dict[int, int])
+    _calls: dict[str, tuple[int, int | None]] = field(
+        default_factory=dict[str, tuple[int, int | None]]
+    )
+    _requests: dict[str, int] = field(default_factory=dict[str, int])
+    _takeover: int | None = None
+
+    def take(self, event: Event | None, after: LoopState) -> None:
+        """Take the next event of the run, and the state after it.
+
+        Args:
+            event: the event; None where a history begins.
+            after: the state after it.
+        """
+        before, self._state = self._state, after
+        at_ms = after.at_ms if event is None else event.at_ms
+        self._take_words(event, before, after)
+        if isinstance(event, EffectAnswered | EffectFailed) and event.effect in self._effects:
+            pending = {effect.effect for effect in after.pending}
+            if event.effect not in pending:  # a result of the wrong kind answers nothing
+                self._end_effect(event, before, after)
+        for change in run_changes(before, event, after):
+            self._take_change(change, event, at_ms)
+        self._take_effects(before, after, at_ms)
+        if before.blocked is not after.blocked:
+            self._take_blocked(after)
+        self._take_end(before, after, at_ms)
+
+    # --- Words and attempts of people -------------------------------------------------------------
+
+    def _take_words(self, event: Event | None, before: LoopState, after: LoopState) -> None:
+        match event:
+            case RunStarted(message=Message() as message) | MessageReceived(message=message):
+                self._take_message(message, event.at_ms, before, after)
+            case LineReplied(message=message) if after is not before:
+                self._take_message(message, event.at_ms, before, after)
+                self._take_reply(event, before, after)
+            case RetryRequested(at_ms=at_ms) if after is not before:
+                self._add(kind="retry", at_ms=at_ms)
+            case CancelRequested(at_ms=at_ms, mode=mode) if before.outcome is None:
+                self._add(kind="cancel", at_ms=at_ms, name=mode)
+            case PersonActed(action=SayAction(text=text)) if _said(after) > _said(before):
+                self._add(
+                    kind="said",
+                    at_ms=event.at_ms,
+                    by=event.person.subject,
+                    verified=event.verified,
+                    text=text,
+                )
+            case _:
+                pass
+
+    def _take_message(
+        self, message: Message, at_ms: int, before: LoopState, after: LoopState
+    ) -> None:
+        if after is before:
+            return  # it was sent twice
+        words = [text_of(raw) for raw in message.content if raw.get("role") == "user"]
+        if message.content:
+            self._add(kind="message", at_ms=at_ms, text="\n".join(filter(None, words)))
+
+    def _take_reply(self, event: LineReplied, before: LoopState, after: LoopState) -> None:
+        """Take a reply on a realtime line, which need not be the result of an effect."""
+        if len(after.responses) > len(before.responses):
+            number = self._add(kind="model", at_ms=event.at_ms, agent=before.agent or after.agent)
+            self._put(number, turn=after.question.turn, **_of_reply(event.result, before, after))
+
+    # --- Effects ----------------------------------------------------------------------------------
+
+    def _take_effects(self, before: LoopState, after: LoopState, at_ms: int) -> None:
+        if after.pending is before.pending:
+            return
+        known = {effect.effect for effect in before.pending}
+        for effect in after.pending:
+            if effect.effect not in known:
+                self._begin_effect(effect, after, at_ms)
+        pending = {effect.effect for effect in after.pending}
+        for gone in [number for number in self._effects if number not in pending]:
+            self._put(self._effects.pop(gone), status="cancelled", ended_ms=at_ms)
+
+    def _begin_effect(self, effect: Effect, after: LoopState, at_ms: int) -> None:
+        fields: dict[str, Any] = {"at_ms": at_ms, "status": "running", "effect": effect.effect}
+        match effect:
+            case CallModel(agent=agent, turn=turn):
+                number = self._add(
+                    kind="model", agent=agent, turn=turn, model=after.model, **fields
+                )
+            case RunTool(agent=agent, name=name):
+                number = self._add(kind="tool", agent=agent, name=name, **fields)
+            case RunAgent(agent=agent, target=target, nested_id=nested_id):
+                number = self._add(
+                    kind="agent", agent=agent, name=target, nested_id=nested_id, **fields
+                )
+            case RunHandoff(agent=agent, target=target):
+                number = self._add(kind="handoff", agent=agent, name=target, **fields)
+            case CheckInput(agent=agent) as check:
+                name = "answer" if check.stage == "said" else "input"
+                number = self._add(kind="guardrails", agent=agent, name=name, **fields)
+            case FinalizeAnswer(agent=agent):
+                number = self._add(kind="guardrails", agent=agent, name="answer", **fields)
+            case KeepLineOpen(label=label, line=line):
+                number = self._add(kind="line", name=label or line, **fields)
+            case _:
+                return  # looking up the agent, saving, storing, notifying: not the run's work
+        self._effects[effect.effect] = number
+        if isinstance(effect, RunTool | RunAgent | RunHandoff):
+            call, _ = self._calls.get(effect.call_id, (None, None))
+            if call is not None:
+                self._calls[effect.call_id] = (call, number)
+                self._put(number, items=(call,))
+
+    def _end_effect(
+        self, event: EffectAnswered[Any] | EffectFailed, before: LoopState, after: LoopState
+    ) -> None:
+        number = self._effects.pop(event.effect)
+        self._put(number, status="done", ended_ms=event.at_ms, lacks="")
+        if isinstance(event, EffectFailed):
+            was_cancelled = event.failure.code == failures.CANCELLED
+            status = "cancelled" if was_cancelled else "failed"
+            self._put(number, status=status, failure=None if was_cancelled else event.failure)
+            return
+        match event.result:
+            case ModelReply() as reply:
+                self._put(number, **_of_reply(reply, before, after))
+            case CheckResult(results=results, failure=failure):
+                self._put(number, checks=_checks(results))
+                self._fail(number, failure)
+            case FinalizedAnswer(results=results, failure=failure):
+                self._put(number, checks=_checks(results))
+                self._fail(number, failure)
+            case ToolResult(failed=failed, failure=failure, checks=checks, required=required):
+                self._put(number, checks=_checks(checks))
+                self._fail(number, failure)
+                if required is not None:
+                    self._put(number, status="cancelled", text=required.reason or "")
+                elif failed:
+                    self._put(number, status="failed")
+            case AgentResult(status=status, failure=failure, usage=usage):
+                self._put(number, usage=usage)
+                self._fail(number, failure)
+                if status == "cancelled":
+                    self._put(number, status="cancelled")
+            case HandoffResult(target=target) if target:
+                self._put(number, name=target)
+            case _:
+                pass
+
+    def _fail(self, number: int, failure: Failure | None) -> None:
+        if failure is not None:
+            self._put(number, status="failed", failure=failure)
+
+    def _take_blocked(self, after: LoopState) -> None:
+        lacking = {one.effect: one.lacks for one in after.blocked}
+        for effect, number in self._effects.items():
+            lacks = lacking.get(effect, "")
+            if lacks != self.steps[number].lacks:
+                self._put(number, lacks=lacks, status="blocked" if lacks else "running")
+
+    # --- Changes ----------------------------------------------------------------------------------
+
+    def _take_change(self, change: RunChange, event: Event | None, at_ms: int) -> None:
+        match change:
+            case ItemsRecorded(start=start, items=items):
+                self._take_items(start, items, at_ms)
+            case AgentChanged():
+                self._take_agent(change, event, at_ms)
+            case RequestUpdated(request=request):
+                self._take_request(request, at_ms)
+            case HoldTaken(by=by):
+                self._end_takeover(at_ms)
+                verified = isinstance(event, PersonActed) and event.verified
+                self._takeover = self._add(
+                    kind="takeover", at_ms=at_ms, status="running", by=by, verified=verified
+                )
+            case HoldReleased(by=by):
+                self._end_takeover(at_ms)
+                self._take_release(by, event, at_ms)
+            case QuestionAnswered(answer=answer):
+                self._add(kind="answer", at_ms=at_ms, agent=answer.agent)
+            case QuestionFailed(agent=agent, failure=failure) | RunFailed(agent, failure):
+                self._add(
+                    kind="failure", at_ms=at_ms, agent=agent, failure=failure, status="failed"
+                )
+            case AttemptIgnored(ignored=one):
+                self._add(kind="ignored", at_ms=one.at_ms, name=one.what, text=one.why)
+            case NoticeUndelivered(notice=one):
+                self._add(kind="unheard", at_ms=at_ms, name=one.event, text=one.why)
+            case _:
+                pass
+
+    def _take_items(self, start: int, items: Sequence[Item], at_ms: int) -> None:
+        for at, item in enumerate(items, start):
+            if item.kind in CALL_KINDS:
+                self._calls[call_id_of(item.raw)] = (at, None)
+            elif item.kind in OUTPUT_KINDS:
+                self._take_output(at, item, at_ms)
+            elif item.kind == "other" and str(item.raw.get("type", "")).endswith("_call"):
+                kind = str(item.raw["type"]).removesuffix("_call")
+                self._add(kind="tool", at_ms=at_ms, agent=item.agent, name=kind, items=(at,))
+
+    def _take_output(self, at: int, item: Item, at_ms: int) -> None:
+        call, step = self._calls.pop(call_id_of(item.raw), (None, None))
+        if call is None:
+            return
+        if step is not None:
+            self._put(step, items=(call, at))
+        elif item.kind == "tool_output":
+            # Nothing carried it out: a person or a guardrail rejected it, or there is no such tool.
+            self._add(
+                kind="tool",
+                at_ms=at_ms,
+                agent=item.agent,
+                name=name_of(self._state.items[call].raw),
+                status="cancelled",
+                items=(call, at),
+            )
+
+    def _take_agent(self, change: AgentChanged, event: Event | None, at_ms: int) -> None:
+        is_release = isinstance(event, PersonActed)
+        if not change.before or is_release:
+            return
+        if isinstance(event, EffectAnswered) and isinstance(event.result, HandoffResult):
+            return  # its effect is a step
+        self._add(kind="handoff", at_ms=at_ms, agent=change.before, name=change.agent)
+
+    def _take_request(self, request: ApprovalRequest, at_ms: int) -> None:
+        number = self._requests.get(request.id)
+        if number is None:
+            number = self._requests[request.id] = self._add(
+                kind="request",
+                at_ms=request.requested_at_ms or at_ms,
+                agent=request.agent,
+                name=request.name,
+            )
+        is_pending = request.status == "pending"
+        self._put(
+            number,
+            request=request,
+            status="waiting" if is_pending else "done",
+            ended_ms=None if is_pending else request.decided_at_ms or at_ms,
+            by=request.settled_by or "",
+        )
+
+    def _end_takeover(self, at_ms: int) -> None:
+        if self._takeover is not None:
+            self._put(self._takeover, status="done", ended_ms=at_ms)
+            self._takeover = None
+
+    def _take_release(self, by: str, event: Event | None, at_ms: int) -> None:
+        note, verified, to = "", False, self._state.agent
+        if isinstance(event, PersonActed):
+            note, verified = getattr(event.action, "note", ""), event.verified
+        if self._state.outcome is None:
+            self._add(kind="release", at_ms=at_ms, by=by, verified=verified, text=note, name=to)
+
+    def _take_end(self, before: LoopState, after: LoopState, at_ms: int) -> None:
+        if after.outcome is None or before.outcome is not None:
+            return
+        self._end_takeover(at_ms)
+        for number in self._effects.values():
+            self._put(number, status="cancelled", ended_ms=at_ms)
+        self._effects.clear()
+        is_failure = after.outcome in {"failed", "terminated"}
+        self._add(
+            kind="end",
+            at_ms=at_ms,
+            name=after.outcome,
+            status="failed" if is_failure else "done",
+            failure=after.failure if is_failure else None,
+        )
+
+    # --- Steps ------------------------------------------------------------------------------------
+
+    def _add(self, *, status: StepStatus = "done", at_ms: int, **fields: Any) -> int:
+        number = len(self.steps)
+        is_moment = status not in {"running", "waiting", "blocked"}
+        ended_ms = at_ms if is_moment else None
+        self.steps.append(
+            Step(number=number, status=status, at_ms=at_ms, ended_ms=ended_ms, **fields)
+        )
+        return number
+
+    def _put(self, number: int, **fields: Any) -> None:
+        self.steps[number] = replace(self.steps[number], **fields)
+
+
+def timeline_of(progress: Iterable[tuple[Event | None, LoopState]]) -> tuple[Step, ...]:
+    """Return the steps of a run.
+
+    Args:
+        progress: each event of the run with the state after it, as `RunHandle.past` yields them.
+    """
+    timeline = Timeline()
+    for event, state in progress:
+        timeline.take(event, state)
+    return tuple(timeline.steps)
+
+
+def _said(state: LoopState) -> int:
+    return 0 if state.hold is None else len(state.hold.said)
+
+
+def _checks(results: Iterable[GuardrailRecord]) -> tuple[Check, ...]:
+    return tuple(
+        Check(
+            stage=one.stage,
+            name=one.name,
+            tripped=one.tripped,
+            behavior=str((one.behavior or {}).get("type", "")),
+            info=one.info,
+        )
+        for one in results
+    )
+
+
+def _of_reply(reply: ModelReply, before: LoopState, after: LoopState) -> dict[str, Any]:
+    """Return what a reply says about its step."""
+    recorded = range(len(before.items), len(after.items))
+    of_reply = [at for at in recorded if after.items[at].turn]
+    calls = (name_of(after.items[at].raw) for at in of_reply if after.items[at].kind in CALL_KINDS)
+    found: dict[str, Any] = {
+        "model": reply.model or before.model,
+        "usage": reply.usage,
+        "cost_micros": reply.cost_micros,
+        "calls": tuple(calls),
+        "checks": _checks(reply.checks),
+        "items": tuple(of_reply),
+    }
+    if reply.failure is not None:
+        found |= {"status": "failed", "failure": reply.failure}
+    return found

@@ -1,0 +1,273 @@
+"""What a run did, step by step."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from outlast.client.timeline import Step, Timeline, timeline_of
+from outlast.loop.checks import GuardrailRecord
+from outlast.loop.effects import BACKGROUND, CallModel, PrepareRun
+from outlast.loop.events import RunEnded
+from outlast.loop.machine import advance
+from outlast.loop.state import LoopState
+from outlast.loop.values import Failure, Usage
+from tests.laws.driver import (
+    SITUATIONS,
+    Play,
+    gated,
+    play_in,
+    play_with_everything,
+    said,
+    thought,
+    tool,
+    transfer,
+    unknown,
+)
+from tests.laws.strategies import Script, play_script, scripts
+
+HIDDEN = BACKGROUND - {"hold_line"} | {"prepare_run"}
+"""Kinds of effects that are no steps."""
+
+
+def steps_of(play: Play) -> tuple[Step, ...]:
+    """Return the timeline of a run, and check what has to hold after each event."""
+    timeline, state, known = Timeline(), LoopState(), list[Step]()
+    for event in play.events:
+        before = timeline.steps[:]
+        state, _ = advance(state, event)
+        timeline.take(event, state)
+        check(timeline.steps, before, state)
+        known = timeline.steps
+    return tuple(known)
+
+
+def check(steps: list[Step], before: list[Step], state: LoopState) -> None:
+    """Check a timeline against the state after the same events."""
+    assert [step.number for step in steps] == list(range(len(steps)))
+    for old, new in zip(before, steps, strict=False):
+        assert (old.kind, old.at_ms) == (new.kind, new.at_ms), "a step became another one"
+    goes_on = [step for step in steps if step.status in {"running", "waiting", "blocked"}]
+    assert [step for step in steps if step.ended_ms is None] == goes_on
+    effects = {one.effect for one in state.pending if one.kind not in HIDDEN}
+    ended = state.outcome is not None
+    assert {step.effect for step in goes_on if step.effect} == (set() if ended else effects)
+    waiting = {step.request.id for step in goes_on if step.request is not None}
+    pending = {one.id for one in state.approvals if one.status == "pending"}
+    assert waiting == pending
+    held = [step.by for step in goes_on if step.kind == "takeover"]
+    assert held == ([] if state.hold is None or ended else [state.hold.by])
+    assert sum(step.kind == "model" and step.status == "done" for step in steps) <= len(
+        state.responses
+    )
+    assert sum(step.kind == "answer" for step in steps) == sum(
+        one.failure is None for one in state.answers
+    )
+    assert all(0 <= at < len(state.items) for step in steps for at in step.items)
+
+
+def kinds(steps: tuple[Step, ...], **fields: Any) -> list[str]:
+    """Return the kinds of the steps with these fields."""
+    return [
+        step.kind
+        for step in steps
+        if all(getattr(step, name) == value for name, value in fields.items())
+    ]
+
+
+OPEN_IN: dict[str, list[tuple[str, str]]] = {
+    "preparing": [],
+    "thinking": [("model", "")],
+    "running": [("tool", "look_up"), ("tool", "count")],
+    "waiting": [("request", "refund")],
+    "mixed": [("request", "refund"), ("tool", "look_up")],
+    "held": [("tool", "look_up")],
+    "transferring": [("handoff", "Billing")],
+    "idle": [],
+    "checking": [("guardrails", "input")],
+    "held up": [("model", ""), ("guardrails", "input")],
+    "finalizing": [("guardrails", "answer")],
+    "nested": [("agent", "Billing")],
+    "saving": [("model", "")],
+}
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+def test_what_goes_on_is_open(situation: str) -> None:
+    play = play_in(situation, keep_open=situation == "idle")
+    steps = steps_of(play)
+    found = [(step.kind, step.name) for step in steps if step.ended_ms is None]
+    assert sorted(found) == sorted(OPEN_IN[situation])
+    assert steps[0].kind == "message"
+    assert steps[0].text == "Hello"
+
+
+@settings(max_examples=40)
+@given(scripts())
+def test_any_run_has_a_timeline(script: Script) -> None:
+    steps_of(play_script(script))
+
+
+def test_every_kind_of_effect_is_a_step_or_no_work_of_the_run() -> None:
+    found = set(kinds(steps_of(play_with_everything())))
+    assert {"model", "tool", "agent", "handoff", "guardrails", "line", "takeover"} <= found
+
+
+def test_a_model_call_has_its_model_tokens_calls_and_duration() -> None:
+    play = Play.ready()
+    spent = Usage(requests=1, input_tokens=30, output_tokens=4, total_tokens=34)
+    play.replies(thought(), tool("look_up", "c1"), model="gpt-test", usage=spent, cost_micros=120)
+    [step] = [one for one in steps_of(play) if one.kind == "model"]
+    assert (step.agent, step.model, step.turn, step.usage) == ("Triage", "gpt-test", 1, spent)
+    assert (step.calls, step.cost_micros, step.took_ms) == (("look_up",), 120, 1_000)
+    assert [play.state.items[at].kind for at in step.items] == ["reasoning", "tool_call"]
+
+
+def test_a_tool_has_its_call_and_its_output() -> None:
+    play = play_in("running")
+    play.returns("c2", "2 orders")
+    play.returns("c1", "lost", failed=True)
+    first, second = [one for one in steps_of(play) if one.kind == "tool"]
+    assert (first.name, first.status, second.status) == ("look_up", "failed", "done")
+    raws = [[play.state.items[at].raw for at in step.items] for step in (first, second)]
+    assert [[raw["type"] for raw in pair] for pair in raws] == [
+        ["function_call", "function_call_output"]
+    ] * 2
+    assert raws[1][1]["output"] == "2 orders"
+
+
+def test_the_same_call_id_twice_keeps_its_outputs_apart() -> None:
+    play = Play.ready()
+    for output in ("first", "second"):
+        play.replies(tool("look_up", "c1"))
+        play.returns("c1", output)
+    tools = [one for one in steps_of(play) if one.kind == "tool"]
+    assert [play.state.items[one.items[1]].raw["output"] for one in tools] == ["first", "second"]
+
+
+def test_calls_that_nothing_carries_out_are_steps_too() -> None:
+    play = Play.ready()
+    play.replies(unknown("fly", "c1"), gated("refund", "c2"))
+    play.decided("a1", "reject", by="ann", message="Not this one.")
+    tools = [one for one in steps_of(play) if one.kind == "tool"]
+    assert [(one.name, one.status) for one in tools] == [
+        ("fly", "cancelled"),
+        ("refund", "cancelled"),
+    ]
+
+
+def test_a_request_says_who_decided_and_when() -> None:
+    play = play_in("waiting")
+    play.claimed("a1", by="bob")
+    play.decided("a1", by="bob", verified=True)
+    [step] = [one for one in steps_of(play) if one.kind == "request"]
+    assert step.request is not None
+    assert (step.by, step.status, step.request.status) == ("bob", "done", "approved")
+    assert step.ended_ms == step.request.decided_at_ms
+    assert step.took_ms == 2_000
+
+
+def test_a_takeover_is_one_step_with_the_words_after_it() -> None:
+    play = play_in("idle", keep_open=True)
+    play.holds("ann")
+    play.hears("m1", "Is somebody there?")
+    play.says("Ann here.", by="ann")
+    play.releases("ann", note="Refund agreed.", to="Billing")
+    steps = steps_of(play)
+    at = kinds(steps).index("takeover")
+    found = [(one.kind, one.by, one.text, one.name) for one in steps[at:]]
+    assert found[:3] == [
+        ("takeover", "ann", "", ""),
+        ("message", "", "Is somebody there?", ""),
+        ("said", "ann", "Ann here.", ""),
+    ]
+    assert ("release", "ann", "Refund agreed.", "Billing") in found
+    assert "handoff" not in kinds(steps)
+    assert (steps[at].status, steps[at].took_ms) == ("done", 3_000)
+
+
+def test_who_takes_the_conversation_from_another_has_a_step_of_their_own() -> None:
+    play = play_in("idle", keep_open=True)
+    play.holds("ann")
+    play.holds("bob")  # refused
+    play.holds("bob", force=True)
+    found = [one for one in steps_of(play) if one.kind in {"takeover", "ignored", "release"}]
+    assert [(one.kind, one.by, one.status) for one in found] == [
+        ("takeover", "ann", "done"),
+        ("ignored", "", "done"),
+        ("takeover", "bob", "running"),
+    ]
+    assert "ann" in found[1].text
+
+
+def test_handoffs_with_and_without_user_code_are_steps() -> None:
+    for callback in (False, True):
+        play = Play.ready()
+        play.replies(transfer("Billing", "h1", callback=callback))
+        if callback:
+            play.called_back()
+        [step] = [one for one in steps_of(play) if one.kind == "handoff"]
+        assert (step.agent, step.name, step.status) == ("Triage", "Billing", "done")
+
+
+def test_guardrails_tell_their_verdicts() -> None:
+    play = play_in("checking")
+    record = GuardrailRecord(stage="input", name="no_insults", tripped=True)
+    play.checked(results=(record,), failure=Failure(code="tripwire", message="Blocked."))
+    [step] = [one for one in steps_of(play) if one.kind == "guardrails"]
+    assert [(one.name, one.tripped) for one in step.checks] == [("no_insults", True)]
+    assert (step.status, step.failure) == ("failed", Failure(code="tripwire", message="Blocked."))
+
+
+def test_a_failed_question_and_its_retry_are_steps() -> None:
+    play = Play.ready(keep_open=True)
+    failure = play.fails(play.only(CallModel))
+    play.retried()
+    play.replies(said("Now it works."))
+    steps = steps_of(play)
+    assert kinds(steps) == ["message", "model", "failure", "retry", "model", "answer"]
+    assert steps[1].failure == steps[2].failure == failure
+
+
+def test_a_cancelled_run_ends_what_goes_on() -> None:
+    play = play_in("running")
+    play.cancelled()
+    steps = steps_of(play)
+    assert kinds(steps, status="cancelled") == ["tool", "tool"]
+    assert "cancel" in kinds(steps)
+
+
+def test_a_run_that_the_engine_ends_has_an_end() -> None:
+    play = play_in("running")
+    why = Failure(code="terminated", message="The run was terminated: test")
+    play.events.append(RunEnded(at_ms=play.now_ms, outcome="terminated", failure=why))
+    last = steps_of(play)[-1]
+    assert (last.kind, last.name, last.failure) == ("end", "terminated", why)
+
+
+def test_a_reader_that_has_a_part_of_the_history_begins_there() -> None:
+    play = play_in("waiting")
+    [step] = timeline_of([(None, play.state)])[-1:]
+    assert step.request is not None
+    assert step.request.id == "a1"
+
+
+def test_a_message_that_comes_twice_is_one_step() -> None:
+    play = play_in("idle", keep_open=True)
+    play.hears("m1", "Again")
+    play.hears("m1", "Again")
+    assert [one.text for one in steps_of(play) if one.kind == "message"] == ["Hello", "Again"]
+
+
+def test_steps_hold_no_arguments_and_no_outputs() -> None:
+    play = Play.ready()
+    secret = "DE89-3704"
+    play.replies(tool("pay", "c1", f'{{"iban": "{secret}"}}'))
+    play.returns("c1", f"paid to {secret}")
+    assert secret not in repr(steps_of(play))
+
+
+def test_looking_up_the_agent_is_no_step() -> None:
+    play = play_in("preparing")
+    assert isinstance(play.only(PrepareRun), PrepareRun)
+    assert kinds(steps_of(play)) == ["message"]
