@@ -19,6 +19,9 @@ LITELLM := $(CURDIR)/.venv-litellm
 # The environments of the frameworks that benchmarks/peers compares with, which it makes itself.
 PEERS := $(CURDIR)/.venv-peers
 LITELLM_TOOL := litellm[proxy]==1.106.2
+# The package with the checks of accessibility that run in the browser.
+AXE := $(CURDIR)/$(VENV)/npm
+AXE_TOOL := axe-core@4.14.1
 
 # Workers, servers and commands are processes of their own in many tests: each would compile the
 # packages again if nothing kept what was compiled.
@@ -28,7 +31,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # are taken in the order of tests/conftest.py, not by their number of tests.
 PYTEST := $(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test test-full test-others older-server named-server litellm-proxy mongo lowest compiled-tests check lint types layers fmt coverage fuzz crash mutate bench bench-peers docs site compose clean
+.PHONY: help demo test test-full test-others browser chromium older-server named-server litellm-proxy mongo lowest compiled-tests check lint types layers fmt coverage fuzz crash mutate bench bench-peers docs site compose clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -52,6 +55,16 @@ named-server: $(VENV)/.test ## the same on the server at OUTLAST_TEST_ADDRESS, w
 
 litellm-proxy: $(VENV)/.test $(LITELLM)/.installed ## models behind a real LiteLLM proxy
 	@OUTLAST_LITELLM=$(LITELLM)/bin/litellm $(BIN)/pytest -q tests/litellm_proxy
+
+browser: $(VENV)/.browser chromium ## the desk in a real browser; installs Debian's Chromium
+	@OUTLAST_BROWSER="$$(command -v chromium)" OUTLAST_AXE=$(AXE)/node_modules/axe-core/axe.min.js \
+		$(BIN)/pytest -q tests/browser
+
+# A browser that is missing is a failure: these tests never pass without having run.
+chromium:
+	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update --quiet=2 \
+		&& DEBIAN_FRONTEND=noninteractive apt-get install --quiet=2 --no-install-recommends chromium fonts-dejavu-core >/dev/null; } \
+		|| { echo "make browser: there is no chromium, and it cannot be installed here. Install Debian's package: apt-get install chromium"; exit 1; }
 
 # What is quick and touches every dependency: its own environment, so that the usual one stays.
 # Slow tests of the same packages find what these do; but for a run on a server, and a reload on save.
@@ -77,9 +90,9 @@ compiled-tests: $(VENV)/.test
 	@$(BIN)/pytest -q --collect-only >/dev/null
 
 # What is quick runs two at a time; the environment is complete before.
-check: $(VENV)/.lint $(VENV)/.site ## everything that CI runs
+check: $(VENV)/.lint $(VENV)/.site $(VENV)/.browser ## everything that CI runs
 	@mvn -v >/dev/null 2>&1 && $(MAKE) --no-print-directory mongo || echo "without Maven, the tests of sessions in MongoDB are skipped"
-	@$(MAKE) --no-print-directory -j 2 lint compiled-tests layers types coverage site older-server litellm-proxy lowest
+	@$(MAKE) --no-print-directory -j 2 lint compiled-tests layers types coverage site older-server litellm-proxy browser lowest
 	@$(MAKE) --no-print-directory test-others
 
 lint: $(VENV)/.lint ## style
@@ -171,6 +184,12 @@ $(VENV)/.mutation: $(VENV)/.test
 	@$(SYNC) --group test --group mutation
 	@touch $@
 
+$(VENV)/.browser: $(VENV)/.test Makefile
+	@$(SYNC) --group test --group browser
+	@npm install --silent --no-audit --no-fund --prefix $(AXE) $(AXE_TOOL) \
+		|| { echo "make browser: npm cannot install $(AXE_TOOL). It needs npm, and the package index."; exit 1; }
+	@touch $@
+
 $(VENV)/.site: $(LOCK) | $(BIN)/uv
 	@$(SYNC) --group docs
 	@touch $@
@@ -181,5 +200,5 @@ $(VENV)/.older-server: $(VENV)/.test Makefile
 	@touch $@
 
 $(VENV)/.lint: $(LOCK) | $(BIN)/uv
-	@$(SYNC) --extra blobs --extra cli --extra dev --extra encrypt --extra identity --extra mcp --extra mongodb --extra realtime --extra redis --extra serve --extra slack --extra speed --extra sqlalchemy --extra viz --group test --group lint --compile-bytecode
+	@$(SYNC) --extra blobs --extra cli --extra dev --extra encrypt --extra identity --extra mcp --extra mongodb --extra realtime --extra redis --extra serve --extra slack --extra speed --extra sqlalchemy --extra viz --group test --group lint --group browser --compile-bytecode
 	@touch $@ $(VENV)/.demo $(VENV)/.test

@@ -4,7 +4,7 @@ python docs/pictures.py ui      docs/pictures/waiting-run.png: the tutorial's ru
 python docs/pictures.py demo    docs/pictures/demo.svg: what `outlast demo` prints
 
 The first needs Chromium and the package playwright: `apt-get install chromium`, and
-`uv sync --inexact --group pictures`.
+`uv sync --inexact --group browser`.
 """
 
 # pyright: reportMissingImports=false, reportUnknownVariableType=false, reportUnknownMemberType=false

@@ -6,10 +6,12 @@
 import asyncio
 import os
 import secrets
+import signal
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, Final
 
 from google.protobuf.duration_pb2 import Duration
@@ -18,7 +20,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.contract import names
-from outlast.dev import EmbeddedServer
+from outlast.dev import EmbeddedServer, running_server
 from outlast.visibility.search_attributes import ensure_search_attributes, lacks_search_attributes
 
 NAMED_ADDRESS: Final = os.environ.get("OUTLAST_TEST_ADDRESS")
@@ -65,6 +67,18 @@ async def server_for_tests(
     await _register(client)
     await until_searchable(client, search_attributes)
     yield server
+
+
+async def kill_and_start_again(server: EmbeddedServer, data_dir: Path) -> EmbeddedServer:
+    """Kill a server with SIGKILL, and return another one on its database and at its address."""
+    port = int(server.address.rpartition(":")[2])
+    os.kill(server.info.pid, signal.SIGKILL)
+    while running_server(data_dir) is not None:  # noqa: ASYNC110  another process makes it true
+        await asyncio.sleep(0.02)
+    await server.stop()
+    again = EmbeddedServer(data_dir=data_dir, port=port, ui_port=None)
+    await again.start()
+    return again
 
 
 async def until_searchable(client: Client, search_attributes: Mapping[str, str]) -> None:

@@ -61,6 +61,13 @@ class ResponsesServer:
 
     with ResponsesServer(lambda body: [message("Hello!")]) as server:
         client = AsyncOpenAI(base_url=server.base_url, api_key="none")
+
+    Args:
+        answer: returns the output items of a response.
+        host: the address to listen at.
+        port: the port; 0 for a free one.
+        delay: how long each response takes.
+        pace: how long each word takes besides, where the response is streamed.
     """
 
     def __init__(
@@ -70,6 +77,7 @@ class ResponsesServer:
         host: str = LOOPBACK,
         port: int = 0,
         delay: timedelta = timedelta(0),
+        pace: timedelta = timedelta(0),
     ) -> None:
         check_port(port, "port")
         try:
@@ -81,6 +89,7 @@ class ResponsesServer:
             ) from error
         self._server.answer = answer
         self._server.delay_seconds = delay.total_seconds()
+        self._server.pace_seconds = pace.total_seconds()
         self._thread = Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
 
     @property
@@ -102,6 +111,7 @@ class ResponsesServer:
 class _Server(ThreadingHTTPServer):
     answer: Responder
     delay_seconds: float
+    pace_seconds: float
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore clients that disconnect, such as killed workers."""
@@ -130,7 +140,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         response = _response(body, items)
         if body.get("stream"):
-            self._stream(response, server.delay_seconds)
+            self._stream(response, server.delay_seconds, server.pace_seconds)
         else:
             time.sleep(server.delay_seconds)
             self._send_json(200, response)
@@ -138,11 +148,12 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *_arguments: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Log nothing."""
 
-    def _stream(self, response: JsonObject, delay_seconds: float) -> None:
+    def _stream(self, response: JsonObject, delay_seconds: float, pace_seconds: float) -> None:
         self._send_head(200, "text/event-stream")
         events = list(reply_events(response, _WORDS.findall))
         for number, event in enumerate(events):
-            time.sleep(delay_seconds / len(events))
+            is_word = event["type"] == "response.output_text.delta"
+            time.sleep(delay_seconds / len(events) + (pace_seconds if is_word else 0))
             data = json.dumps({**event, "sequence_number": number}, ensure_ascii=False)
             self.wfile.write(f"event: {event['type']}\ndata: {data}\n\n".encode())
 

@@ -1,8 +1,6 @@
 """Worker and server are killed with SIGKILL in mid-answer, and every reader has the text once."""
 
 import asyncio
-import os
-import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -17,10 +15,11 @@ from outlast.agents.agent import Agent
 from outlast.client.handle import RunHandle
 from outlast.client.start.runner import Runner
 from outlast.contract import names
-from outlast.dev import EmbeddedServer, running_server
+from outlast.dev import EmbeddedServer
 from outlast.serve.cursor import Cursor
 from outlast.serve.feed import Ended, Feed
 from tests.crash.desk_worker import READY, DeskSettings, DeskWorker
+from tests.servers import kill_and_start_again
 from tests.workflow.desk import QUICK
 from tests.workflow.test_feeds import events, take_all, take_pieces, texts
 from tests.workflow.test_streams import WORDS
@@ -56,17 +55,6 @@ async def writer(address: str, folder: Path) -> AsyncGenerator[DeskWorker]:
     )
     async with DeskWorker(settings, serve_writer) as worker:
         yield worker
-
-
-async def kill_and_start_again(server: EmbeddedServer, data_dir: Path) -> EmbeddedServer:
-    port = int(server.address.rpartition(":")[2])
-    os.kill(server.info.pid, signal.SIGKILL)
-    while running_server(data_dir) is not None:  # noqa: ASYNC110  another process makes it true
-        await asyncio.sleep(0.02)
-    await server.stop()
-    again = EmbeddedServer(data_dir=data_dir, port=port, ui_port=None)
-    await again.start()
-    return again
 
 
 @pytest.mark.full

@@ -1,0 +1,69 @@
+"""Every page, in both themes and at both widths: it fits, nothing is refused, everybody can use it."""
+
+import httpx2
+import pytest
+
+from tests.browser.routes import filled, is_page, page_routes
+from tests.browser.stage import Stage
+from tests.browser.window import DESKTOP, PHONE, THEMES, Windows, accessibility_faults, overflow
+
+
+async def test_the_desk_answers(stage: Stage, windows: Windows) -> None:
+    window = await windows.open()
+    for desk in stage.desks.values():
+        answer = await window.request.get(f"{desk.url}/health")
+        assert await answer.json() == {"status": "ok"}
+
+
+@pytest.fixture(scope="session")
+async def pages(stage: Stage) -> list[str]:
+    """The paths of all pages, of a conversation that waits for a person."""
+    refund = await stage.start_run(
+        "Triage", "Please refund order A-42, it arrived broken.", "a refund"
+    )
+    waiting = await refund.wait_for_people()
+    [item] = waiting.interruptions
+    values = {"run_id": refund.id, "request_id": item.request.id, "agent": "Triage"}
+    async with httpx2.AsyncClient(trust_env=False, base_url=stage.url()) as http:
+        paths = [filled(path, values) for path in page_routes()]
+        return [path for path in paths if await is_page(http, path)]
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("width", [DESKTOP, PHONE])
+async def test_every_page_fits_and_has_no_serious_fault(
+    stage: Stage, windows: Windows, pages: list[str], width: int, theme: str
+) -> None:
+    faults: dict[str, list[str]] = {}
+    window = await windows.open(width, "dark" if theme == "dark" else "light")
+    for path in pages:
+        await window.goto(stage.url() + path)
+        found = await accessibility_faults(window)
+        if (wide := await overflow(window)) > 0:
+            found.append(f"it is {wide} pixels wider than the window")
+        if found:
+            faults[path] = found
+    assert faults == {}
+
+
+PLANTED = """<!doctype html><html lang="en"><title>Planted</title><main><h1>Planted</h1>
+<button></button><p style="width: 900px">wide</p><script>document.title = "ran"</script></main>"""
+
+
+async def test_the_checks_find_what_they_look_for(stage: Stage, windows: Windows) -> None:
+    window = await windows.open(PHONE)
+    headers = (await window.request.get(f"{stage.url()}/health")).headers
+    policy = {"Content-Security-Policy": headers["content-security-policy"]}
+    await window.route(
+        "**/planted",
+        lambda route: route.fulfill(body=PLANTED, content_type="text/html", headers=policy),
+    )
+    await window.goto(f"{stage.url()}/planted")
+    assert await window.title() == "Planted"
+    refused = [one for one in windows.problems if "Content Security Policy" in one]
+    assert len(refused) == len(windows.problems) == 2, "an inline style and an inline script"
+    windows.problems.clear()
+    [fault] = await accessibility_faults(window)
+    assert fault.startswith("button-name (critical)")
+    await window.evaluate("() => { document.querySelector('p').style.width = '900px' }")
+    assert await overflow(window) > 500
