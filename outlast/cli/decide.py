@@ -375,6 +375,7 @@ async def _choose(
     caller: PersonCaller, approval: str | None, verb: str, consent: Consent | None = None
 ) -> _Chosen:
     from outlast.cli import review
+    from outlast.client.people.words import read_words
 
     handle = await caller.handle()
     await handle.check()
@@ -392,7 +393,7 @@ async def _choose(
             f"(--digest {consent.digest:.80}). Look at it again and decide again."
         )
     if not caller.as_json or (consent is not None and not consent.yes):
-        words = await review.read_words(handle, state, [request])
+        words = await read_words(handle.client, state, [request])
         run_id = request.run_id or caller.run_id
         review.show_approval(terminal.err(), request, run_id, words[request.id])
     return _Chosen(caller, handle, state, request)

@@ -94,13 +94,14 @@ async def inbox_show(caller: Caller, run_id: options.RunId, approval: ApprovalId
     """
     from outlast.cli import review
     from outlast.client.handle import RunHandle
+    from outlast.client.people.words import read_words
     from outlast.workflows.presentation import approval_view
 
     handle = RunHandle((await caller.connect()).client, run_id)
     await handle.check()
     state = await handle.state()
     requests = await find_requests(handle, state, approval)
-    words = await review.read_words(handle, state, requests)
+    words = await read_words(handle.client, state, requests)
     if caller.as_json:
         views = [
             {**approval_view(run_id, one), "status": one.status, "model_words": words[one.id]}

@@ -14,6 +14,7 @@ from outlast.cli.follower import Follower
 from outlast.cli.server import Connection
 from outlast.client.handle import RunHandle
 from outlast.client.people.nested_requests import present_requests
+from outlast.client.people.words import read_words
 from outlast.client.transport.content import reader_of
 from outlast.contract.redaction import redaction_of
 from outlast.loop.approvals import ApprovalRequest, Remembered
@@ -94,7 +95,7 @@ async def read_report(connection: Connection, run_id: str) -> Report:
         entries=entries,
         cost=Pricing.load().cost_of(state),
         requests=requests,
-        words=await review.read_words(handle, state, requests),
+        words=await read_words(handle.client, state, requests),
         undelivered=await handle.undelivered() if state.notifies else (),
         lost=tuple(await reader_of(connection.client).lost(state.items)),
     )

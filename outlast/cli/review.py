@@ -6,14 +6,12 @@ The words of the model come last and are marked: they may deceive, the arguments
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from outlast import rendering
 from outlast.cli import terminal
 from outlast.cli.durations import now_ms, rough, shown_time
 from outlast.cli.view import WHO_WIDTH, say_facts
-from outlast.contract.blobs import readable
-from outlast.contract.redaction import redaction_of
 from outlast.contract.wording import ON_EXPIRY, budget_line, who_may_decide
 from outlast.loop.approvals import (
     ALL_DECISIONS,
@@ -23,13 +21,8 @@ from outlast.loop.approvals import (
     Vote,
     VoteType,
 )
-from outlast.loop.items import call_id_of, text_of
-from outlast.loop.state import CALL_KINDS, LoopState, visible_item_count
 from outlast.loop.votes import audience_text
 from outlast.rendering import counted, joined, named
-
-if TYPE_CHECKING:
-    from outlast.client.handle import RunHandle
 
 LONGEST_ARGUMENTS = 20_000
 """The maximum number of characters of a call's arguments in an approval request."""
@@ -102,51 +95,6 @@ def _shown_decisions(request: ApprovalRequest) -> Iterator[DecisionType]:
 
 
 # --- The model's own words ------------------------------------------------------------------------
-
-
-def model_words(state: LoopState, request: ApprovalRequest) -> str:
-    """Return what the agent wrote before its call, of the question that led to it; or nothing.
-
-    Only what readers may see counts.
-    """
-    if request.kind == "output":
-        return ""
-    items = state.items[: visible_item_count(state)]
-    turn = next(
-        (
-            item.turn
-            for item in reversed(items)
-            if item.kind in CALL_KINDS and call_id_of(item.raw) == request.call_id
-        ),
-        state.turns,
-    )
-    last = max((at for at, item in enumerate(items) if 0 < item.turn <= turn), default=-1)
-    for item in reversed(items[: last + 1]):
-        if item.kind == "input":
-            break
-        if item.kind == "message" and item.turn and item.agent == request.agent:
-            return redaction_of(state).text(text_of(readable(item.raw)).strip())
-    return ""
-
-
-async def read_words(
-    handle: "RunHandle", state: LoopState, requests: Iterable[ApprovalRequest]
-) -> dict[str, str]:
-    """Return the model's words about requests by id; those of nested runs are read there."""
-    from outlast.agents.errors import AgentsException
-    from outlast.client.handle import RunHandle
-
-    states: dict[str, LoopState] = {"": state, state.run_id: state}
-    found: dict[str, str] = {}
-    for request in requests:
-        if request.run_id not in states:
-            try:
-                nested = await RunHandle(handle.client, request.run_id).state()
-            except AgentsException:  # ended and deleted: the request is shown without words
-                nested = LoopState()
-            states[request.run_id] = nested
-        found[request.id] = model_words(states[request.run_id], request)
-    return found
 
 
 def _say_words(console: terminal.Screen, words: str) -> None:

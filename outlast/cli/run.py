@@ -166,6 +166,7 @@ async def _wait_for_answer(
 ) -> ExitCode:
     from outlast.cli import review, view
     from outlast.cli.follower import Follower
+    from outlast.client.people.words import read_words
 
     console = terminal.err()
     follower = Follower(connection.client, handle.id)
@@ -193,7 +194,7 @@ async def _wait_for_answer(
         terminal.print_json_line(view.result_record(result))
     elif result.status == "waiting":
         requests = [interruption.request for interruption in result.interruptions]
-        words = await review.read_words(handle, follower.state, requests)
+        words = await read_words(handle.client, follower.state, requests)
         review.show_how_to_decide(console, handle.id, requests, words)
     elif result.status == "held":
         terminal.say(console, f"A person has the conversation {handle.id}.")

@@ -69,7 +69,7 @@ def attributes(state: LoopState) -> Attributes:
         names.ATTRIBUTE_AGENT: searchable(state.agent),
         names.ATTRIBUTE_STATUS: _status(state),
         names.ATTRIBUTE_APPROVALS: len(state.pending_approvals),
-        names.ATTRIBUTE_WAITS_FOR: searchable(_waits_for(state)) or None,
+        names.ATTRIBUTE_WAITS_FOR: searchable(waits_for(state)) or None,
         **_attributes_of(state.pending_approvals),
     }
 
@@ -111,7 +111,7 @@ def _is_on_line(state: LoopState) -> bool:
     return line_of(state) is not None and state.status in {"running", "idle"}
 
 
-def _waits_for(state: LoopState) -> str:
+def waits_for(state: LoopState) -> str:
     """Return the reason why an open run waits; empty if it works."""
     if _is_on_line(state):
         return "caller"

@@ -3,7 +3,7 @@
 A run forgets the requests of a nested run that has ended; the request's id leads to that run.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
@@ -16,23 +16,63 @@ from outlast.loop.effects import RunAgent
 from outlast.loop.state import LoopState
 
 
-async def present_requests(root: LoopState, client: Client) -> tuple[ApprovalRequest, ...]:
+@dataclass(frozen=True, slots=True)
+class FoundRequest:
+    """A request, and the state of the run that made it, which decides it.
+
+    Attributes:
+        request: the request; its `run_id` is the nested run, or empty for the root run's own.
+        state: the state of that run.
+    """
+
+    request: ApprovalRequest
+    state: LoopState
+
+
+async def found_requests(root: LoopState, client: Client) -> tuple[FoundRequest, ...]:
     """Return the pending requests of a run and of its nested runs, as they are now.
 
     Reports of nested runs are not read: one may be late, and anybody who reaches the server may
     send one. The nested runs are those that the run waits for, if the server says that they are
     nested in it.
     """
-    found = list(root.own_requests)
+    found = [FoundRequest(one, root) for one in root.own_requests]
     waiting = _nested_ids(root)
     while waiting:
         run_id = waiting.pop(0)
         nested = await state_of(run_id, client)
         if nested is None or not await is_nested_in(run_id, root.run_id, client):
             continue
-        found += [replace(one, run_id=run_id) for one in nested.own_requests]
+        found += [FoundRequest(replace(one, run_id=run_id), nested) for one in nested.own_requests]
         waiting += _nested_ids(nested)
     return tuple(found)
+
+
+async def present_requests(root: LoopState, client: Client) -> tuple[ApprovalRequest, ...]:
+    """Return the requests that `found_requests` finds."""
+    return tuple(one.request for one in await found_requests(root, client))
+
+
+async def find_request(request_id: str, root: LoopState, client: Client) -> FoundRequest | None:
+    """Return a request of a run, or of a run nested in it, by its id, also if it is settled.
+
+    Returns:
+        The request, or None if there is none with this id.
+    """
+    own = (*root.own_requests, *root.approvals)
+    if (request := next((one for one in own if one.id == request_id), None)) is not None:
+        return FoundRequest(request, root)
+    for found in await found_requests(root, client):
+        if found.request.id == request_id:
+            return found
+    own_prefix = root.start.parent.prefix if root.start.parent else ""
+    if "." not in request_id.removeprefix(own_prefix):
+        return None
+    nested = await _requesting_run(request_id, root, client)
+    request = None if nested is None else request_in(nested, request_id)
+    if nested is None or request is None:
+        return None
+    return FoundRequest(replace(request, run_id=nested.run_id), nested)
 
 
 def _nested_ids(run: LoopState) -> list[str]:

@@ -14,6 +14,7 @@ from rich.console import Console
 from outlast.cli import review, terminal
 from outlast.cli.inbox import _row_of_request, _row_of_run
 from outlast.client.inbox import InboxEntry
+from outlast.client.people.words import model_words
 from outlast.loop.approvals import (
     ApprovalRequest,
     ApprovalTerms,
@@ -332,15 +333,15 @@ def test_the_words_are_the_newest_of_the_agent_about_its_call() -> None:
     )
     state = LoopState(agent="Billing", items=items, turns=3)
 
-    assert review.model_words(state, REQUEST) == "I refund it."
-    assert review.model_words(state, replace(REQUEST, kind="output")) == ""
+    assert model_words(state, REQUEST) == "I refund it."
+    assert model_words(state, replace(REQUEST, kind="output")) == ""
 
 
 def test_words_about_an_earlier_question_are_not_shown() -> None:
     items = (asks("Hi."), words("The boss agreed.", turn=1), asks("Refund."), calls("c1", 2))
     state = LoopState(agent="Billing", items=items, turns=2)
 
-    assert review.model_words(state, REQUEST) == ""
+    assert model_words(state, REQUEST) == ""
 
 
 def test_a_budget_has_the_words_of_the_newest_turn() -> None:
@@ -348,4 +349,4 @@ def test_a_budget_has_the_words_of_the_newest_turn() -> None:
     state = LoopState(agent="Billing", items=items, turns=1)
     request = replace(REQUEST, kind="budget", call_id="")
 
-    assert review.model_words(state, request) == "I go on."
+    assert model_words(state, request) == "I go on."

@@ -9,7 +9,12 @@ from temporalio.service import RPCStatusCode
 
 from outlast.agents.errors import DecisionRefused, ServerUnavailable
 from outlast.client.handle import RunHandle
-from outlast.client.people.nested_requests import request_in, run_of_request, state_of
+from outlast.client.people.nested_requests import (
+    find_request,
+    request_in,
+    run_of_request,
+    state_of,
+)
 from outlast.loop.state import LoopState
 from tests.unit.client.recorded import FakeClient, Kind, Recording, refused
 
@@ -115,3 +120,16 @@ async def test_a_request_is_found_in_the_run_that_made_it(client: FakeClient) ->
     assert request is not None
     assert request.status == "rejected"
     assert request_in(inner, "a1") is None
+
+
+async def test_a_request_is_found_by_its_id_wherever_it_was_made(client: FakeClient) -> None:
+    root = await root_of(client)
+    found = await find_request("e3.e3.a1", root, cast("Client", client))
+    assert found is not None
+    assert (found.request.run_id, found.state.run_id) == ("support-42/ask-3/inner-3",) * 2
+    assert found.request.status == "rejected"
+    inner = await find_request("e3.e3.a1", found.state, cast("Client", client))
+    assert inner is not None
+    assert inner.request.run_id == ""
+    for request_id in ("e3.e3.a2", "e9.a1", "a1", ""):
+        assert await find_request(request_id, root, cast("Client", client)) is None

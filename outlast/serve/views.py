@@ -1,0 +1,758 @@
+"""What callers see of runs: the one projection that the API and the pages share.
+
+A view has no field for what its caller may not see. Text that others wrote is as they wrote it;
+only lines for people, such as headlines, are made visible here.
+"""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any, Final, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from outlast.agents.items.call_outputs import output_content
+from outlast.client.inbox import InboxEntry
+from outlast.client.people.nested_requests import FoundRequest
+from outlast.client.runs import ListedRun
+from outlast.client.steps import RunStep, StepKind, StepStatus
+from outlast.contract.blobs import readable
+from outlast.contract.names import ListedStatus
+from outlast.contract.redaction import Redaction, redaction_of
+from outlast.contract.wording import ON_EXPIRY, budget_line, request_line, who_may_decide
+from outlast.loop.approvals import (
+    ApprovalRequest,
+    ApprovalStatus,
+    Decision,
+    RequestKind,
+    Risk,
+    Vote,
+    VoteType,
+)
+from outlast.loop.call_forms import arguments_of, name_of
+from outlast.loop.canonical import digest_of
+from outlast.loop.checks import GuardrailRecord
+from outlast.loop.items import Item, ItemKind, call_id_of, text_of
+from outlast.loop.problems import sender_at
+from outlast.loop.state import LoopState, Status, visible_item_count
+from outlast.loop.values import Failure, Json, JsonObject, Usage
+from outlast.loop.votes import aged, deadline_ms, refusal
+from outlast.pricing import ModelPrice, Pricing
+from outlast.rendering import named
+from outlast.serve.access import Action, Caller, Staff, Target, may
+from outlast.serve.customer_view import CustomerMessage, customer_view
+from outlast.workflows.presentation import waits_for
+
+
+class View(BaseModel):
+    """A part of an answer. A field that the caller may not see is absent."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def record(self) -> JsonObject:
+        """Return the view as JSON, without absent fields."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
+
+# --- Parts ---------------------------------------------------------------------------------------
+
+
+class UsageView(View):
+    """Tokens and requests of model calls."""
+
+    requests: int
+    input_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    reasoning_tokens: int
+    total_tokens: int
+
+
+class CostView(View):
+    """The cost of model calls."""
+
+    usd: str = Field(description="US dollars, of the model calls whose price is known.")
+    unknown_models: list[str] = Field(description="The models without a price.")
+
+
+class FailureView(View):
+    """Why something failed."""
+
+    code: str
+    message: str | None = Field(
+        default=None, description="For those who may see arguments and outputs."
+    )
+
+
+class ActionView(View):
+    """Something that people can do, and why this caller cannot do it now."""
+
+    name: str
+    problem: str | None = Field(description="Why the caller cannot do it, or null if they can.")
+
+
+class VoteView(View):
+    """A person's decision about a request."""
+
+    type: VoteType
+    by: str | None
+    verified: bool = Field(description="Whether the person proved who they are.")
+    counts: bool = Field(description="Whether the vote is for the present arguments.")
+    at: datetime
+    message: str | None
+
+
+class ClaimView(View):
+    """A person works on a request, and nobody else decides it until then."""
+
+    by: str
+    until: datetime
+
+
+class HoldView(View):
+    """A person has the conversation."""
+
+    by: str
+    since: datetime
+
+
+# --- Requests ------------------------------------------------------------------------------------
+
+
+class RequestView(View):
+    """A request for a person's decision."""
+
+    id: str
+    run_id: str = Field(description="The run that made it: the conversation, or one nested in it.")
+    kind: RequestKind
+    status: ApprovalStatus
+    name: str = Field(description="The tool or handoff; `answer` or `budget` for the others.")
+    agent: str
+    handoff_path: list[str]
+    headline: str = Field(description="One line for people, in which every character is visible.")
+    arguments: str | None = Field(
+        default=None, description="As JSON text; hidden values are `[redacted]`."
+    )
+    arguments_schema: JsonObject | None = Field(default=None, description="For an edit.")
+    model_words: str | None = Field(
+        default=None,
+        description="What the agent wrote before its call. Nobody has checked it; it may deceive.",
+    )
+    digest: str = Field(
+        description="Of everything that the request shows. A decision names it, and then counts "
+        "for nothing else."
+    )
+    args_digest: str
+    edited: bool = Field(description="Whether a person has changed the model's arguments.")
+    redacted: list[str] = Field(description="The arguments whose values nobody sees.")
+    reason: str | None
+    effect: str | None
+    risk: Risk
+    policy: str
+    audience: str = Field(description="Who may decide now, in words.")
+    groups: list[str]
+    people: list[str]
+    votes: list[VoteView]
+    votes_counted: int
+    votes_needed: int
+    requested_at: datetime
+    due_at: datetime | None = Field(description="When it expires or goes to further people.")
+    expires_at: datetime | None
+    on_expiry: str = Field(description="What happens when nobody has decided in time, in words.")
+    paused: bool = Field(description="Whether no time passes, as a person has the conversation.")
+    claim: ClaimView | None
+    settled_by: str | None
+    settled_at: datetime | None
+    takeover: bool = Field(description="Whether taking the conversation over is the approval.")
+    response_schema: JsonObject | None = Field(description="Of the answer of a `respond`.")
+    decisions: list[ActionView] = Field(
+        description="What its terms allow, and why the caller cannot do it."
+    )
+
+
+def request_digest(request: ApprovalRequest) -> str:
+    """Return the digest of what a person sees of a request, which a decision has to name."""
+    seen = request.seen
+    return digest_of(
+        {
+            "id": request.id,
+            "call_id": seen.call_id,
+            "arguments": seen.arguments,
+            "shown": seen.shown,
+            "tool": seen.tool,
+            "policy": seen.policy,
+        }
+    )
+
+
+def request_view(
+    found: FoundRequest,
+    caller: Caller,
+    *,
+    words: str = "",
+    signs: bool = True,
+    at_ms: int | None = None,
+) -> RequestView:
+    """Return a request as a caller sees it.
+
+    Args:
+        found: the request, with the state of the run that made it.
+        caller: who asks.
+        words: the model's own words about it.
+        signs: whether the desk has a key that proves who acts.
+        at_ms: the time; None for now.
+    """
+    request, state = found.request, found.state
+    now_ms = _now_ms() if at_ms is None else at_ms
+    request_now, terms, claim = aged(request, now_ms), request.terms, request.claim
+    target = Target(run_id=state.run_id, state=state, request=request, at_ms=now_ms, signs=signs)
+    payloads: dict[str, Any] = {}
+    if sees_payloads(caller):
+        payloads = {
+            "arguments": request.arguments,
+            "arguments_schema": request.schema,
+            "model_words": words,
+        }
+    standing, audiences = request.standing_votes, request.audiences
+    return RequestView(
+        id=request.id,
+        run_id=request.run_id or state.run_id,
+        kind=request.kind,
+        status=request.status,
+        name=request.name,
+        agent=request.agent,
+        handoff_path=list(request.handoff_path),
+        headline=_headline(request, shows_arguments=bool(payloads)),
+        digest=request_digest(request),
+        args_digest=request.args_digest,
+        edited=request.edited is not None,
+        redacted=list(terms.redact),
+        reason=request.reason,
+        effect=terms.effect,
+        risk=terms.risk,
+        policy=terms.policy,
+        audience=who_may_decide(request_now),
+        groups=list(dict.fromkeys(name for one in audiences for name in one.groups)),
+        people=list(dict.fromkeys(name for one in audiences for name in one.subjects)),
+        votes=[_vote_view(vote, counts=vote in standing) for vote in request.votes],
+        votes_counted=len(standing),
+        votes_needed=terms.quorum,
+        requested_at=_time(request.requested_at_ms),
+        due_at=_time_or_none(deadline_ms(request)),
+        expires_at=_time_or_none(request.expires_at_ms),
+        on_expiry="" if request.expires_at_ms is None else ON_EXPIRY[terms.on_expiry],
+        paused=request.paused_at_ms is not None,
+        claim=ClaimView(by=claim.by, until=_time(claim.until_ms))
+        if claim is not None and claim.until_ms > now_ms
+        else None,
+        settled_by=request.settled_by,
+        settled_at=_time_or_none(request.decided_at_ms),
+        takeover=terms.takeover,
+        response_schema=terms.response_schema,
+        decisions=list(_decisions(request, caller, target)),
+        **payloads,
+    )
+
+
+def _headline(request: ApprovalRequest, *, shows_arguments: bool) -> str:
+    if request.kind == "budget":
+        return named(budget_line(request.arguments) or request.name)
+    return named(request_line(request)) if shows_arguments else named(request.name)
+
+
+def _vote_view(vote: Vote, *, counts: bool) -> VoteView:
+    return VoteView(
+        type=vote.decision.type,
+        by=vote.decision.by,
+        verified=vote.verified,
+        counts=counts,
+        at=_time(vote.at_ms),
+        message=vote.decision.message,
+    )
+
+
+def _decisions(request: ApprovalRequest, caller: Caller, target: Target) -> Iterable[ActionView]:
+    votes: list[tuple[str, VoteType]] = [(kind, kind) for kind in request.terms.allow]
+    if "reject" in request.terms.allow and request.kind != "budget":
+        votes.append(("ask_back", "reject"))
+    votes.append(("withdraw", "withdraw"))
+    for name, vote in votes:
+        problem = may(caller, action_of(request, vote), target)
+        problem = problem or _vote_problem(request, vote, caller, target)
+        yield ActionView(name=name, problem=problem)
+    yield ActionView(name="claim", problem=may(caller, "claim", target))
+    nobody = f"Nobody works on {request.id}." if request.claim is None else None
+    yield ActionView(name="unclaim", problem=may(caller, "claim", target) or nobody)
+
+
+def action_of(request: ApprovalRequest, kind: str) -> Action:
+    """Return which action a decision is: some give a run more of a budget."""
+    extends = request.kind == "budget" and kind in {"approve", "edit"}
+    return "extend_budget" if extends else "decide"
+
+
+def _vote_problem(
+    request: ApprovalRequest, kind: VoteType, caller: Caller, target: Target
+) -> str | None:
+    """Return why the run would refuse a decision of this type, whatever else it says."""
+    if not isinstance(caller, Staff) or target.state is None or kind == "respond":
+        return None
+    if kind == "edit":  # who has voted may change the arguments
+        kind, request = "approve", replace(request, votes=())
+    if kind not in {*request.terms.allow, "withdraw"}:
+        return None
+    person = caller.person
+    decision = Decision(
+        request_id=request.id, type=kind, by=person.subject, groups=person.groups, seen=request.seen
+    )
+    sender = sender_at(target.state, target.at_ms, verified=target.signs)
+    return refusal([aged(request, target.at_ms)], decision, sender)
+
+
+# --- What a run did ------------------------------------------------------------------------------
+
+Who: TypeAlias = Literal["customer", "agent", "colleague", "run"]
+"""Who an item is from; `run` for what the run tells the model."""
+
+_CONVERSATION: Final[frozenset[ItemKind]] = frozenset({"input", "message"})
+"""Kinds of items whose content everybody in the team may see."""
+
+
+class ItemView(View):
+    """An entry of the transcript."""
+
+    index: int | None = Field(description="Its place in the transcript, if that is known.")
+    kind: ItemKind
+    by: Who
+    agent: str = Field(description="The agent or the colleague; empty for the customer.")
+    turn: int = Field(description="The model call that made it, from 1; 0 for none.")
+    text: str | None = Field(default=None, description="What was said; absent for calls.")
+    name: str | None = Field(default=None, description="The tool of a call.")
+    call_id: str | None = None
+    arguments: str | None = Field(default=None, description="Of a call, as JSON text.")
+    output: Json = Field(default=None, description="Of a call.")
+
+
+def item_view(
+    item: Item, state: LoopState, caller: Caller, *, index: int | None = None
+) -> ItemView:
+    """Return an item as a caller sees it."""
+    return _item_view(item, state, redaction_of(state), index, sees_payloads=sees_payloads(caller))
+
+
+def _item_view(
+    item: Item, state: LoopState, hides: Redaction, index: int | None, *, sees_payloads: bool
+) -> ItemView:
+    raw: JsonObject = readable(item.raw)
+    content: dict[str, Any] = {}
+    shows = sees_payloads or item.kind in _CONVERSATION
+    match item.kind:
+        case "tool_call" | "handoff_call":
+            content = {"name": name_of(raw), "call_id": call_id_of(raw)}
+            if shows:
+                arguments = arguments_of(raw)
+                content["arguments"] = hides.call(item.agent, name_of(raw), arguments)
+        case "tool_output" | "handoff_output":
+            content = {"call_id": call_id_of(raw)}
+            if shows:
+                content["output"] = hides.json(f"{output_content(raw)}")
+        case _ if shows:
+            content = {"text": hides.text(text_of(raw))}
+        case _:
+            pass
+    return ItemView(
+        index=index,
+        kind=item.kind,
+        by=_who(item, state),
+        agent=item.agent,
+        turn=item.turn,
+        **content,
+    )
+
+
+def _who(item: Item, state: LoopState) -> Who:
+    if item.kind == "input":
+        return "customer" if item.raw.get("role") == "user" else "run"
+    if item.kind in {"note", "history"}:
+        return "run"
+    is_person = item.turn == 0 and item.agent not in {*state.handoff_path, state.agent}
+    return "colleague" if is_person else "agent"
+
+
+class GuardrailView(View):
+    """The result of a guardrail."""
+
+    name: str
+    stage: str
+    tripped: bool
+    info: Json = None
+
+
+class StepView(View):
+    """One step of a run."""
+
+    id: str
+    kind: StepKind
+    status: StepStatus
+    name: str
+    agent: str
+    turn: int
+    began_at: datetime | None
+    ended_at: datetime | None = Field(description="null while it runs, or waits for a person.")
+    seconds: float | None
+    model: str
+    usage: UsageView | None = Field(description="Of model calls and nested runs.")
+    cost: CostView | None = Field(description="Of model calls.")
+    target: str = Field(description="The agent of a handoff or a nested run.")
+    nested_id: str
+    request_id: str
+    by: str = Field(description="The person of an approval or a takeover.")
+    outcome: str = Field(description="The status of an approval request.")
+    guardrails: list[GuardrailView]
+    failure: FailureView | None
+    lacks: str = Field(description="What no worker has that it needs; empty if it has a worker.")
+    arguments: str | None = None
+    output: Json = None
+
+
+def step_view(step: RunStep, state: LoopState, caller: Caller) -> StepView:
+    """Return a step as a caller sees it; `state` is the newest state of its run."""
+    return _step_view(step, redaction_of(state), sees_payloads=sees_payloads(caller))
+
+
+def _step_view(step: RunStep, hides: Redaction, *, sees_payloads: bool) -> StepView:
+    ended, has_usage = step.ended_ms, step.usage.total_tokens > 0
+    payloads: dict[str, Any] = {}
+    if sees_payloads:
+        payloads = {"output": hides.json(step.output)}
+        if step.arguments is not None:
+            payloads["arguments"] = hides.call(step.agent, step.name, step.arguments)
+    is_model_call = step.kind == "model_call"
+    return StepView(
+        id=step.id,
+        kind=step.kind,
+        status=step.status,
+        name=step.name,
+        agent=step.agent,
+        turn=step.turn,
+        began_at=_time_or_none(step.began_ms or None),
+        ended_at=_time_or_none(ended),
+        seconds=None if ended is None else max(ended - step.began_ms, 0) / 1000,
+        model=step.model,
+        usage=_usage_view(step.usage) if has_usage else None,
+        cost=_cost_of_call(step.model, step.usage) if has_usage and is_model_call else None,
+        target=step.target,
+        nested_id=step.nested_id,
+        request_id=step.request_id,
+        by=step.by,
+        outcome=step.outcome,
+        guardrails=[
+            _guardrail_view(one, hides, sees_payloads=sees_payloads) for one in step.guardrails
+        ],
+        failure=_failure_view(step.failure, hides, sees_payloads=sees_payloads),
+        lacks=step.lacks,
+        **payloads,
+    )
+
+
+def _guardrail_view(
+    one: GuardrailRecord, hides: Redaction, *, sees_payloads: bool
+) -> GuardrailView:
+    info: dict[str, Any] = {"info": hides.json(one.info)} if sees_payloads else {}
+    return GuardrailView(name=one.name, stage=one.stage, tripped=one.tripped, **info)
+
+
+def _failure_view(
+    failure: Failure | None, hides: Redaction, *, sees_payloads: bool
+) -> FailureView | None:
+    if failure is None:
+        return None
+    message: dict[str, Any] = {"message": hides.text(failure.message)} if sees_payloads else {}
+    return FailureView(code=failure.code, **message)
+
+
+def _usage_view(usage: Usage) -> UsageView:
+    return UsageView(
+        requests=usage.requests,
+        input_tokens=usage.input_tokens,
+        cached_tokens=usage.cached_tokens,
+        output_tokens=usage.output_tokens,
+        reasoning_tokens=usage.reasoning_tokens,
+        total_tokens=usage.total_tokens,
+    )
+
+
+# --- Costs ---------------------------------------------------------------------------------------
+
+
+@cache
+def _pricing() -> Pricing:
+    return Pricing.load()
+
+
+@cache
+def _price(model: str) -> ModelPrice | None:
+    return _pricing().price(model)
+
+
+def _cost_of_call(model: str, usage: Usage) -> CostView:
+    price = _price(model)
+    if price is None:
+        return CostView(usd="0", unknown_models=[model])
+    return CostView(usd=f"{price.cost(usage):f}", unknown_models=[])
+
+
+def _cost_view(state: LoopState) -> CostView:
+    cost = _pricing().cost_of(state)
+    return CostView(usd=f"{cost.usd:f}", unknown_models=list(cost.unknown_models))
+
+
+# --- Runs ----------------------------------------------------------------------------------------
+
+
+class RunView(View):
+    """A run as the team sees it."""
+
+    id: str
+    status: Status
+    agent: str
+    handoff_path: list[str]
+    waits_for: str = Field(description="What an open run waits for, in words; empty if it works.")
+    hold: HoldView | None
+    turns: int
+    usage: UsageView
+    cost: CostView
+    failure: FailureView | None
+    started_at: datetime
+    updated_at: datetime
+    is_open: bool
+    unread: int = Field(description="How many messages the run has not taken yet.")
+    parent: str | None = Field(description="The run that it is nested in.")
+    actions: list[ActionView]
+    requests: list[RequestView]
+    items: list[ItemView]
+    steps: list[StepView] | None = Field(default=None, description="Absent in live streams.")
+
+
+_RUN_ACTIONS: Final[tuple[Action, ...]] = (
+    "send_message",
+    "hold",
+    "say",
+    "release",
+    "cancel",
+    "retry",
+)
+
+
+def run_view(
+    state: LoopState,
+    caller: Caller,
+    *,
+    requests: Iterable[FoundRequest] = (),
+    words: Mapping[str, str] | None = None,
+    steps: Sequence[RunStep] | None = None,
+    signs: bool = True,
+    at_ms: int | None = None,
+) -> RunView:
+    """Return a run as a caller of the team sees it.
+
+    Args:
+        state: its state.
+        caller: who asks.
+        requests: its pending requests, and those of runs nested in it.
+        words: the model's own words about the requests, by their ids.
+        steps: what it did; None if the view is without steps.
+        signs: whether the desk has a key that proves who acts.
+        at_ms: the time; None for now.
+    """
+    hides, shows, hold = redaction_of(state), sees_payloads(caller), state.hold
+    target = Target(
+        run_id=state.run_id,
+        state=state,
+        at_ms=_now_ms() if at_ms is None else at_ms,
+        signs=signs,
+    )
+    done: dict[str, Any] = {}
+    if steps is not None:
+        done = {"steps": [_step_view(one, hides, sees_payloads=shows) for one in steps]}
+    parent = state.start.parent
+    return RunView(
+        id=state.run_id,
+        status=state.status,
+        agent=state.agent,
+        handoff_path=list(state.handoff_path),
+        waits_for=waits_for(state),
+        hold=HoldView(by=hold.by, since=_time(hold.at_ms))
+        if hold is not None and state.outcome is None
+        else None,
+        turns=state.turns,
+        usage=_usage_view(state.usage),
+        cost=_cost_view(state),
+        failure=_failure_view(state.failure, hides, sees_payloads=shows),
+        started_at=_time(state.start.started_at_ms),
+        updated_at=_time(state.at_ms),
+        is_open=state.outcome is None,
+        unread=len(state.inbox),
+        parent=None if parent is None else parent.run_id,
+        actions=[ActionView(name=one, problem=may(caller, one, target)) for one in _RUN_ACTIONS],
+        requests=[
+            request_view(
+                one,
+                caller,
+                words=(words or {}).get(one.request.id, ""),
+                signs=signs,
+                at_ms=target.at_ms,
+            )
+            for one in requests
+        ],
+        items=[
+            _item_view(item, state, hides, index, sees_payloads=shows)
+            for index, item in enumerate(state.items[: visible_item_count(state)])
+        ],
+        **done,
+    )
+
+
+class RunListItem(View):
+    """A run in a list."""
+
+    id: str
+    execution_id: str
+    status: ListedStatus
+    agent: str
+    waits_for: str
+    pending_requests: int
+    started_at: datetime
+    closed_at: datetime | None
+    nested: bool
+
+
+class RunList(View):
+    """A page of the list of runs."""
+
+    conversations: list[RunListItem]
+    next: str | None = Field(description="The parameter `page` of the next page.")
+
+
+def run_list_item(run: ListedRun) -> RunListItem:
+    """Return a listed run."""
+    return RunListItem(
+        id=run.run_id,
+        execution_id=run.execution_id,
+        status=run.status,
+        agent=run.agent,
+        waits_for=run.waits_for,
+        pending_requests=run.approvals,
+        started_at=run.started,
+        closed_at=run.closed,
+        nested=run.is_nested,
+    )
+
+
+# --- Customers -----------------------------------------------------------------------------------
+
+
+class CustomerMessageView(View):
+    """A message of the conversation."""
+
+    id: str
+    by: Literal["customer", "assistant", "colleague"]
+    text: str
+    attachments: list[JsonObject] = Field(description="Images and files of the customer.")
+
+
+class CustomerConversation(View):
+    """A conversation as its customer sees it."""
+
+    id: str
+    messages: list[CustomerMessageView]
+    unread: list[CustomerMessageView] = Field(
+        description="Messages of the customer that nobody has read yet."
+    )
+    works: bool = Field(description="Whether an answer is to come.")
+    has_ended: bool = Field(description="Whether it takes no more messages.")
+    waits_for: str | None = Field(description="What it waits for, in words for the customer.")
+
+
+def customer_conversation(state: LoopState) -> CustomerConversation:
+    """Return what the customer of a run sees of it."""
+    view = customer_view(state)
+    return CustomerConversation(
+        id=state.run_id,
+        messages=list(map(_customer_message, view.messages)),
+        unread=list(map(_customer_message, view.unread)),
+        works=view.works,
+        has_ended=view.has_ended,
+        waits_for=view.waits_for,
+    )
+
+
+def _customer_message(message: CustomerMessage) -> CustomerMessageView:
+    return CustomerMessageView(
+        id=message.id, by=message.by, text=message.text, attachments=list(message.attachments)
+    )
+
+
+# --- The inbox -----------------------------------------------------------------------------------
+
+
+class InboxItem(View):
+    """A run that waits for people."""
+
+    id: str
+    agent: str
+    status: str = Field(description="Such as `waiting` or `held`; empty while it also works.")
+    tools: list[str]
+    pending_requests: int
+    people: list[str] = Field(description="The groups and people who may decide.")
+    for_anybody: bool
+    risk: Risk
+    due_at: datetime | None
+    held_by: str
+    started_at: datetime
+
+
+class InboxList(View):
+    """A page of the inbox."""
+
+    items: list[InboxItem]
+    next: str | None = Field(description="The parameter `page` of the next page.")
+
+
+def inbox_item(entry: InboxEntry) -> InboxItem:
+    """Return an entry of the inbox."""
+    return InboxItem(
+        id=entry.run_id,
+        agent=entry.agent,
+        status=entry.status,
+        tools=list(entry.tools),
+        pending_requests=entry.pending,
+        people=list(entry.people),
+        for_anybody=entry.for_anybody,
+        risk=entry.risk,
+        due_at=entry.due,
+        held_by=entry.held_by,
+        started_at=entry.started,
+    )
+
+
+# --- Rights and times ----------------------------------------------------------------------------
+
+
+def sees_payloads(caller: Caller) -> bool:
+    """Whether a caller may see arguments, outputs and reasoning."""
+    return may(caller, "view_payloads") is None
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _time(at_ms: int) -> datetime:
+    return datetime.fromtimestamp(at_ms / 1000, UTC)
+
+
+def _time_or_none(at_ms: int | None) -> datetime | None:
+    return None if at_ms is None else _time(at_ms)
