@@ -49,6 +49,10 @@ _ALGORITHMS: Final = frozenset(
 ) | {"EdDSA", "ES256K"}
 
 
+class TokenKeyUnknown(IdentityRefused):
+    """A token names a key that the issuer's key set does not have: the set may be old."""
+
+
 def person(
     subject: str,
     *,
@@ -287,8 +291,44 @@ def from_token(
             any part of the token.
         UserError: the key or another argument is wrong, or the package `PyJWT` is missing.
     """
+    claims = token_claims(
+        token,
+        issuer=issuer,
+        audience=audience,
+        key=key,
+        jwks=jwks,
+        algorithms=algorithms,
+        required=("exp", "iss", "aud", subject_claim),
+        leeway_seconds=leeway_seconds,
+    )
+    return person_of_claims(
+        claims,
+        subject_claim=subject_claim,
+        display_claim=display_claim,
+        groups_claim=groups_claim,
+    )
+
+
+def token_claims(
+    token: str,
+    *,
+    issuer: str,
+    audience: str | Sequence[str],
+    key: str | bytes | None = None,
+    jwks: Mapping[str, Any] | None = None,
+    algorithms: Sequence[str] = DEFAULT_ALGORITHMS,
+    required: Sequence[str] = ("exp", "iss", "aud"),
+    leeway_seconds: float = 30,
+) -> dict[str, Any]:
+    """Return the claims of a verified JSON Web Token; see `from_token`.
+
+    Raises:
+        TokenKeyUnknown: the key set does not have the token's key.
+        IdentityRefused: the token is not the issuer's, not for this audience, or not valid now.
+        UserError: the key or another argument is wrong, or the package `PyJWT` is missing.
+    """
     _check_arguments(issuer, audience, key, jwks, algorithms)
-    claims = _verified_claims(
+    return _verified_claims(
         token,
         key,
         jwks,
@@ -296,15 +336,32 @@ def from_token(
         audience=audience,
         algorithms=list(algorithms),
         leeway=leeway_seconds,
-        options={"require": ["exp", "iss", "aud", subject_claim]},
+        options={"require": list(required)},
     )
+
+
+def person_of_claims(
+    claims: Mapping[str, Any],
+    *,
+    subject_claim: str = "sub",
+    display_claim: str = "name",
+    groups_claim: str = "groups",
+    method: str = "token",
+) -> Person:
+    """Return the person whom verified claims name.
+
+    Raises:
+        IdentityRefused: they name nobody, or the groups are no list of names.
+    """
+    if claims.get(subject_claim) is None:
+        raise IdentityRefused(f"The token has no claim {subject_claim!r:.80}.")
     if subject_claim == "email" and claims.get("email_verified") is not True:
         raise IdentityRefused("The token's e-mail address is not verified, so it names nobody.")
     return _checked(
         claims[subject_claim],
         _text_or_none(claims.get(display_claim)),
         _groups_of(claims.get(groups_claim), groups_claim),
-        "token",
+        method,
     )
 
 
@@ -380,7 +437,7 @@ def _key_of(token: str, jwks: Mapping[str, Any], jwt: Any) -> "PyJWK":
     wanted = jwt.get_unverified_header(token).get("kid")
     found = [one for one in keys if one.key_id == wanted] if wanted is not None else keys
     if len(found) != 1:
-        raise IdentityRefused(
+        raise TokenKeyUnknown(
             "The token names no key of the issuer's key set. If the issuer has new keys, fetch the "
             "set again."
         )

@@ -27,7 +27,7 @@ from outlast.ports.engine import check_client
 from outlast.serve import api
 from outlast.serve.access import ROLES, RoleRules
 from outlast.serve.feed import Feed, FeedLimits
-from outlast.serve.login import ThisMachine
+from outlast.serve.login import TeamLogin, ThisMachine
 from outlast.serve.pages import agents, chat, conversation, conversations, inbox, page, request
 from outlast.serve.problems import problem_of
 from outlast.serve.routing import (
@@ -83,7 +83,8 @@ class DeskOptions(TypedDict, total=False):
     Attributes:
         agents: the agents that customers and programs may start.
         login: how the team logs in; without one, the desk is for the user of its machine alone.
-        roles: which groups may do what; by default, everybody who logs in may do everything.
+        roles: which groups may do what; without a login, the user of the machine may do
+            everything.
         tokens: checks customers' tokens; default: those of the keys in OUTLAST_CONVERSATION_KEY, or
             of no customer if it is not set.
         api_keys: the keys of programs, by a name for each.
@@ -143,7 +144,7 @@ def _shared(client: Client, options: DeskOptions) -> Desk:
     url = options.get("url", "").rstrip("/")
     login, keys = options.get("login"), options.get("api_keys", {})
     _check_url(url)
-    _check_login(login, url)
+    _check_login(login, options.get("roles"), url)
     _check_keys(keys)
     limits = options.get("limits")
     return Desk(
@@ -206,7 +207,14 @@ def _check_url(url: str) -> None:
         )
 
 
-def _check_login(login: Login | None, url: str) -> None:
+def _check_login(login: Login | None, roles: RoleRules | None, url: str) -> None:
+    if isinstance(login, TeamLogin):
+        login.check_address(url)
+        if roles is None:
+            raise UserError(
+                "A desk with a login for a team needs roles=: who may do what. "
+                "RoleRules(anybody=['viewer']) lets everybody watch who can log in."
+            )
     if login is None and url and not is_this_machine(urlsplit(url).hostname or ""):
         raise UserError(
             f"A desk at {url} needs a login: pass login=. Without one, a desk is for the user of "

@@ -1,6 +1,9 @@
 """How members of the team log in."""
 
-from collections.abc import Sequence
+import time
+from abc import ABC, abstractmethod
+from collections.abc import MutableMapping, Sequence
+from typing import Any, Final
 
 from starlette.requests import HTTPConnection
 from starlette.routing import Route
@@ -14,6 +17,54 @@ from outlast.client.identity import (
 )
 from outlast.hosts import is_this_machine
 from outlast.loop.approvals import Person
+
+STREAM_SECONDS: Final = 600
+"""How long a live stream lasts behind a proxy: then its reader comes back through the proxy."""
+
+_SET_COOKIES: Final = "outlast.set_cookies"
+_ENDS_AT: Final = "outlast.ends_at"
+
+
+def note_session(
+    scope: MutableMapping[str, Any], *, ends_at: float, set_cookies: Sequence[str] = ()
+) -> None:
+    """Note in the scope of a request what its answer has to do for the session of the login.
+
+    Args:
+        scope: of the request.
+        ends_at: when live streams end, in seconds since the epoch: their readers come back, and
+            are checked again.
+        set_cookies: the headers that renew or delete the session.
+    """
+    scope[_ENDS_AT] = ends_at
+    scope[_SET_COOKIES] = [*set_cookies]
+
+
+def forget_session(scope: MutableMapping[str, Any]) -> None:
+    """Take back what was noted: the answer ends the session."""
+    scope.pop(_SET_COOKIES, None)
+
+
+def cookies_to_set(scope: MutableMapping[str, Any]) -> Sequence[str]:
+    """Return the headers `Set-Cookie` that the login wants in the answer to a request."""
+    return scope.get(_SET_COOKIES, ())
+
+
+def session_end(scope: MutableMapping[str, Any]) -> float | None:
+    """Return when the session of a request has to be checked again, in seconds since the epoch."""
+    return scope.get(_ENDS_AT)
+
+
+class TeamLogin(ABC):
+    """A login for people who are not at this machine."""
+
+    @abstractmethod
+    def check_address(self, url: str) -> None:
+        """Check the address of the desk.
+
+        Raises:
+            UserError: people cannot log in at a desk with this address.
+        """
 
 
 class ThisMachine:
@@ -50,7 +101,7 @@ class ThisMachine:
         return self._person
 
 
-class TrustedProxy:
+class TrustedProxy(TeamLogin):
     """A proxy in front of the desk logs people in, and names each of them in headers.
 
     The proxy has to remove these headers from what its clients send, and nothing but the proxy may
@@ -84,6 +135,14 @@ class TrustedProxy:
         self._groups_header = groups_header
         self._separator = groups_separator
 
+    def check_address(self, url: str) -> None:
+        """Check that the desk knows its address, to tell its own pages from others."""
+        if not url:
+            raise UserError(
+                "A desk behind a proxy needs its own address: pass url='https://desk.example.com', "
+                "as browsers have it."
+            )
+
     @property
     def routes(self) -> Sequence[Route]:
         """None: the proxy has the pages."""
@@ -106,7 +165,7 @@ class TrustedProxy:
         headers: list[tuple[bytes, bytes]] = connection.scope["headers"]
         if not has_header(headers, self._user_header):
             return None
-        return from_proxy_headers(
+        person = from_proxy_headers(
             headers,
             tuple(connection.client or ()) or None,
             self._trusted,
@@ -114,6 +173,8 @@ class TrustedProxy:
             groups_header=self._groups_header,
             groups_separator=self._separator,
         )
+        note_session(connection.scope, ends_at=time.time() + STREAM_SECONDS)
+        return person
 
 
 def _check_header(name: str) -> None:

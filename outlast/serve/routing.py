@@ -35,6 +35,7 @@ from outlast.serve.access import (
     may,
 )
 from outlast.serve.feed import Feed
+from outlast.serve.login import cookies_to_set
 from outlast.serve.problems import Problem, Refused, problem_of
 from outlast.serve.tokens import ConversationTokens, bearer_of
 
@@ -190,9 +191,12 @@ def route(
 
     async def endpoint(request: Request) -> Response:
         try:
-            return await _answer(request, handler, action)
+            response = await _answer(request, handler, action)
         except Exception as error:  # noqa: BLE001  every problem gets an answer
-            return show(request, problem_of(error))
+            response = show(request, problem_of(error))
+        for cookie in cookies_to_set(request.scope):
+            response.headers.append("Set-Cookie", cookie)
+        return response
 
     return Route(path, endpoint, methods=methods, name=name or path)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from outlast.loop.values import Json
+from outlast.serve.login import session_end
 
 HEARTBEAT_SECONDS: Final = 15.0
 """Proxies close a connection on which nothing comes for a minute or less."""
@@ -81,8 +83,11 @@ class EventStream(Response):
         self._until = until
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the stream."""
-        del scope
+        """Send the stream, no longer than the session of its reader lasts."""
+        if (ends_at := session_end(scope)) is not None:
+            now = asyncio.get_running_loop().time()
+            until = now + max(0.0, ends_at - time.time())
+            self._until = until if self._until is None else min(until, self._until)
         reader = asyncio.create_task(_gone(receive))
         sender = asyncio.create_task(self._send(send))
         try:
