@@ -36,8 +36,8 @@ PYTEST := $(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
-demo: $(VENV)/.demo ## watch a support desk survive kill -9
-	@$(BIN)/outlast demo
+demo: $(VENV)/.demo ## watch a support desk survive kill -9, in this terminal and in a browser
+	@$(BIN)/outlast demo $$(test -t 0 && test -t 1 && echo --desk)
 
 test: $(VENV)/.test ## run the tests, but for the slowest; under three minutes
 	@$(PYTEST) -m "not full"
@@ -169,7 +169,7 @@ $(LITELLM)/.installed: Makefile | $(BIN)/uv
 	@touch $@
 
 $(VENV)/.demo: $(LOCK) | $(BIN)/uv
-	@$(SYNC) --extra cli --extra dev
+	@$(SYNC) --extra cli --extra dev --extra serve
 	@touch $@
 
 $(VENV)/.test: $(LOCK) | $(BIN)/uv

@@ -9,6 +9,7 @@ import typer
 
 from outlast.cli import options, terminal
 from outlast.cli.exit_codes import ExitCode
+from outlast.cli.serve import check_desk_installed
 
 
 def demo(
@@ -24,23 +25,32 @@ def demo(
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep the databases and logs, and print their directory.")
     ] = False,
+    desk: Annotated[
+        bool,
+        typer.Option(
+            "--desk", help="Also show it in a web browser, and leave that desk open until Ctrl-C."
+        ),
+    ] = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Watch a support desk survive kill -9, twice, decide like its people, and see the proof.
 
-    Starts a Temporal server and workers of its own and clears them away at the end. With
+    Starts a Temporal server and workers of its own and clears them away at the end. With --desk,
+    these, the desk and the server are also killed in the middle of an answer that a page shows. With
     OPENAI_API_KEY it talks to OpenAI. Without a key a script answers in place of a model: it knows
     this one desk and nothing else.
     """
+    if desk:
+        check_desk_installed()
     asks = not yes and not as_json and sys.stdin.isatty() and sys.stdout.isatty()
     try:
-        asyncio.run(_play(asks=asks, offline=offline, keep=keep, as_json=as_json))
+        asyncio.run(_play(asks=asks, offline=offline, keep=keep, desk=desk, as_json=as_json))
     except (asyncio.CancelledError, EOFError) as ending:
         raise typer.Exit(ExitCode.INTERRUPTED) from ending
 
 
-async def _play(*, asks: bool, offline: bool, keep: bool, as_json: bool) -> None:
-    from outlast.cli.demo_screen import TerminalNarrator, TerminalStaff
+async def _play(*, asks: bool, offline: bool, keep: bool, desk: bool, as_json: bool) -> None:
+    from outlast.cli.demo_screen import PatientStaff, TerminalNarrator, TerminalStaff
     from outlast.demo.stage import play
     from outlast.demo.story import Staff
 
@@ -48,5 +58,6 @@ async def _play(*, asks: bool, offline: bool, keep: bool, as_json: bool) -> None
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     console = terminal.out()
     narrator = TerminalNarrator(console, as_json=as_json)
-    staff = TerminalStaff(console) if asks else Staff()
-    await play(narrator, staff, offline=offline, keep=keep)
+    waits = PatientStaff(narrator) if desk else Staff()
+    staff = TerminalStaff(console) if asks else waits
+    await play(narrator, staff, offline=offline, keep=keep, desk=desk)

@@ -15,6 +15,7 @@ from outlast.cli import review, terminal, view
 from outlast.cli.durations import iso_time, now_ms
 from outlast.cli.events import RunEvent
 from outlast.cli.follower import Follower, Retry
+from outlast.cli.signals import stop_requested
 from outlast.contract import names
 from outlast.demo.proof import Deed
 from outlast.demo.story import Choice, Staff
@@ -115,6 +116,18 @@ class TerminalNarrator:
 
     def _record(self, kind: str, text: str) -> None:
         terminal.print_json_line({"type": kind, "at": iso_time(now_ms()), "text": text})
+
+
+class PatientStaff(Staff):
+    """Does what is suggested, and leaves the desk open until Ctrl-C."""
+
+    def __init__(self, narrator: TerminalNarrator) -> None:
+        self._narrator = narrator
+
+    async def leave(self) -> None:
+        """Wait for a signal."""
+        self._narrator.note("The desk stays open for you to look around. Ctrl-C ends the demo.")
+        await stop_requested().wait()
 
 
 class TerminalStaff(Staff):

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,13 +12,15 @@ import typer
 from outlast.agents.errors import UserError
 from outlast.cli import options, server, terminal
 from outlast.cli.caller import use_codec
-from outlast.cli.signals import stop_requested
+from outlast.cli.signals import EndOfInput, stop_requested
 from outlast.hosts import LARGEST_PORT, LOOPBACK, is_this_machine
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
 DEFAULT_PORT = 8090
+_LONGEST_END = timedelta(seconds=10)
+"""How long the desk may live after the program that started it."""
 
 
 def serve(
@@ -44,6 +47,9 @@ def serve(
         str | None,
         typer.Option("--groups", help="The groups that you belong to, separated by commas."),
     ] = None,
+    until_eof: Annotated[
+        bool, typer.Option("--until-eof", help="Also stop when standard input ends.", hidden=True)
+    ] = False,
     address: options.Address = None,
     namespace: options.Namespace = None,
     codec: options.Codec = None,
@@ -54,7 +60,7 @@ def serve(
     Without a login, it serves you alone, on this machine.
     """
     use_codec(codec)
-    _check_installed()
+    check_desk_installed()
     if not is_this_machine(host):
         raise UserError(
             f"A desk at {host} needs a login. Leave --host out to serve yourself on this machine."
@@ -71,6 +77,8 @@ def serve(
         from outlast.serve.http_server import serve_desk
 
         stop = stop_requested()
+        if until_eof:
+            EndOfInput(stop, within=_LONGEST_END)
         connection = await server.connect(address, namespace)
         application = _application(connection, target, app_dir, as_name, _names(groups))
         await serve_desk(application, host, port, stop, on_ready)
@@ -78,7 +86,12 @@ def serve(
     asyncio.run(work())
 
 
-def _check_installed() -> None:
+def check_desk_installed() -> None:
+    """Check that the packages of the extra `serve` are there.
+
+    Raises:
+        UserError: they are not.
+    """
     if find_spec("starlette") is None or find_spec("uvicorn") is None:
         raise UserError('The desk needs more packages: pip install "outlast[serve]".')
 

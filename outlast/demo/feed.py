@@ -94,6 +94,11 @@ class Feed:
             raise DemoFailed(f"The run ended ({self.state.status}) before there was any {what}.")
         return self.state
 
+    async def until(self, condition: Callable[[LoopState], bool]) -> None:
+        """Wait, as long as it takes, until the state satisfies a condition or the run ends."""
+        while not condition(self.state) and not self._has_ended():
+            await self._changed.wait()
+
     async def wait_for_half_done_call(
         self, what: str, is_half_done: Callable[[RunTool], bool]
     ) -> RunTool:

@@ -1,4 +1,4 @@
-"""The demo's worker processes: starting, killing and cleaning them up.
+"""The demo's processes: starting, killing and cleaning them up.
 
 They exit when their standard input ends, which happens when the demo ends, in any way.
 """
@@ -17,14 +17,19 @@ from pathlib import Path
 import outlast
 from outlast.agents.config.run_config import RunConfig
 from outlast.agents.errors import AgentsException
+from outlast.dev import EmbeddedServer, running_server
 
 EXAMPLE = Path("support_desk", "app.py")
 MODULE = "support_desk.app"
 POLICIES = "support_desk.policies"
+DESK_PERSON = "lee"
+DESK_GROUPS = ("leads", "billing")
+"""Whose desk it is: somebody who may decide all that the story asks."""
 
 _READY_SECONDS = 30.0
 _STOP_SECONDS = 5.0
 _LOG_LINES = 12
+_LOOK_SECONDS = 0.02
 
 
 class DemoFailed(AgentsException):
@@ -150,6 +155,65 @@ async def start_worker(
     if json.loads(line)["status"] != "ready":
         raise DemoFailed(f"The {child.name} is not ready: {line}")
     return child
+
+
+@dataclass(slots=True)
+class Desk:
+    """The demo's `outlast serve`, which can be killed and started again at its address.
+
+    Attributes:
+        url: its address.
+    """
+
+    url: str
+    _process: Child
+    _settings: WorkerSettings
+    _children: list[Child]
+
+    @classmethod
+    async def start(cls, settings: WorkerSettings, children: list[Child]) -> "Desk":
+        """Start it at a free port, and return when it answers."""
+        process, url = await _start_desk(0, settings, children)
+        return cls(url, process, settings, children)
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    async def kill(self) -> None:
+        """End the process with SIGKILL."""
+        await self._process.kill()
+
+    async def start_again(self) -> None:
+        """Start it at the address that its pages have."""
+        port = int(self.url.rpartition(":")[2])
+        self._process, _ = await _start_desk(port, self._settings, self._children)
+
+
+async def _start_desk(
+    port: int, settings: WorkerSettings, children: list[Child]
+) -> tuple[Child, str]:
+    arguments = ["outlast.cli.entry", "serve", MODULE, "--app-dir", str(examples_dir())]
+    arguments += ["--address", settings.address, "--namespace", settings.namespace]
+    arguments += ["--as", DESK_PERSON, "--groups", ",".join(DESK_GROUPS), "--port", str(port)]
+    arguments += ["--json", "--until-eof"]
+    child = await Child.start(
+        "desk", arguments, home=settings.home, environment=settings.environment
+    )
+    children.append(child)
+    return child, json.loads(await child.first_line())["url"]
+
+
+async def kill_server(server: EmbeddedServer, data_dir: Path) -> EmbeddedServer:
+    """Kill a Temporal server with SIGKILL; return another one on its database, not started."""
+    ports = [int(url.rpartition(":")[2]) for url in (server.address, server.ui_url or ":0")]
+    with suppress(ProcessLookupError):
+        os.kill(server.info.pid, signal.SIGKILL)
+    while running_server(data_dir) is not None:  # noqa: ASYNC110  nothing announces its end
+        await asyncio.sleep(_LOOK_SECONDS)
+    await server.stop()
+    return EmbeddedServer(data_dir=data_dir, port=ports[0], ui_port=ports[1])
 
 
 def _inherited() -> dict[str, str]:

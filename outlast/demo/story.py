@@ -1,20 +1,23 @@
 """The demo's story: a conversation, two killed workers, what people do, the proof."""
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Literal
+from urllib.parse import quote
 
 from temporalio.client import Client
 
 from outlast.agents.config.run_config import RunConfig
 from outlast.client.handle import RunHandle
+from outlast.client.read.events import RawResponsesStreamEvent
 from outlast.client.start.runner import Runner
 from outlast.demo.feed import Feed, Narrator
-from outlast.demo.processes import Child, DemoFailed
+from outlast.demo.processes import Child, DemoFailed, Desk
 from outlast.demo.proof import Proof, key_of, ledger, prove
 from outlast.loop.approvals import ApprovalRequest, Person
 from outlast.loop.effects import RunTool
@@ -37,6 +40,7 @@ REFUND = "Please refund order A-42, it arrived broken."
 HUMAN = "Somebody has to collect it. Can I talk to a human?"
 GREETING = "Hello Mara, this is Lee. Our courier collects the machine on Friday, from 9 to 12."
 REPLY = "Friday is fine. Thank you, Lee!"
+AGAIN = "And when was order C-3 sent?"
 NOTE = "The courier comes on Friday, from 9 to 12. A mail confirms it."
 AMOUNT = 350.0
 """What the reviewer changes the refund of 389 EUR to."""
@@ -99,6 +103,8 @@ class Story:
     hire: Callable[[timedelta], Awaitable[Child]]
     link: str
     patience: timedelta
+    desk: Desk | None = None
+    restart_server: Callable[[], Awaitable[None]] | None = None
     _message_ids: list[str] = field(default_factory=list[str])
     _interrupted: str = ""
     _kills: int = 0
@@ -115,6 +121,8 @@ class Story:
             await self._kill_in_a_tool_call(feed, handle, worker)
             await self._kill_while_an_approval_waits(feed, handle)
             await self._let_a_human_take_over(feed, handle)
+            if self.desk is not None:
+                await self._kill_everything_in_an_answer(feed, handle, self.desk)
             await self._go_on(feed, handle)
             await handle.cancel("after_turn")
             await handle.result()
@@ -131,10 +139,19 @@ class Story:
             keep_open=True,
             context={"customer_id": CUSTOMER},
             run_config=replace(self.settings, heartbeat_timeout=HEARTBEAT),
+            stream=self.desk is not None,
             client=self.client,
         )
         self._message_ids.append("start")
         self.narrator.facts([("watch it", self.link)])
+        if self.desk is not None:
+            run = quote(self.run_id, safe="")
+            self.narrator.facts(
+                [
+                    ("desk", f"{self.desk.url}/conversations/{run}"),
+                    ("Mara's page", f"{self.desk.url}/chat/c/{run}"),
+                ]
+            )
         return handle
 
     async def _kill_in_a_tool_call(self, feed: Feed, handle: RunHandle, worker: Child) -> None:
@@ -186,9 +203,35 @@ class Story:
         self.narrator.facts([(request.id, _people_for(request)), ("", _time_for(request))])
         await self._answered(feed, handle)
 
+    async def _kill_everything_in_an_answer(
+        self, feed: Feed, handle: RunHandle, desk: Desk
+    ) -> None:
+        self.narrator.scene("5. kill -9 of everything, in the middle of an answer")
+        await self._say(handle, AGAIN)
+        await self._some_words(handle)
+        await self._kill(self._worker)
+        await desk.kill()
+        self.narrator.note(f"kill -9 {desk.pid}, which is the desk", loud=True)
+        if self.restart_server is not None:
+            async with self.narrator.waiting("a Temporal server starts"):
+                await self.restart_server()
+            self.narrator.note("kill -9 of the Temporal server, too", loud=True)
+        await desk.start_again()
+        self.narrator.note("Both are there again. Open pages go on where they were.")
+        await self._hire(timedelta())
+        await self._answered(feed, handle)
+
+    async def _some_words(self, handle: RunHandle) -> None:
+        """Wait until the model has begun to write the answer to the newest message."""
+        async with aclosing(handle.stream_answer(self._message_ids[-1])) as events:
+            async for event in events:
+                is_raw = isinstance(event, RawResponsesStreamEvent)
+                if is_raw and event.raw.get("type") == "response.output_text.delta":
+                    return
+
     async def _go_on(self, feed: Feed, handle: RunHandle) -> None:
         if self.staff.speaks:
-            self.narrator.scene("5. In your own words")
+            self.narrator.scene(f"{5 if self.desk is None else 6}. In your own words")
         while text := await self.staff.next_message():
             await self._say(handle, text)
             await self._answered(feed, handle, may_fail=True)
@@ -231,7 +274,7 @@ class Story:
                 if request.name == ASK_HUMAN:
                     await self._take_over(feed, handle, request)
                 else:
-                    await self._decide(handle, request)
+                    await self._decide(feed, handle, request)
             await feed.reach("decision", _have_votes(state.pending_approvals))
         answer = next(one for one in state.answers if message in one.to)
         if answer.failure is not None and not may_fail:
@@ -239,9 +282,11 @@ class Story:
 
     # --- What people do -------------------------------------------------------------------------
 
-    async def _decide(self, handle: RunHandle, request: ApprovalRequest) -> None:
+    async def _decide(self, feed: Feed, handle: RunHandle, request: ApprovalRequest) -> None:
         by = _person_for(request)
-        choice = await self.staff.decide(request, by, _suggested(request))
+        choice = await self._decision(feed, request, by)
+        if choice is None:
+            return
         if choice.type == "edit" and choice.arguments is not None:
             self.narrator.note(
                 f"{by.display}, of {_groups(by)}, changes the amount to "
@@ -252,6 +297,18 @@ class Story:
             await handle.reject(request, message=choice.message, by=by)
         else:
             await handle.approve(request, by=by)
+
+    async def _decision(self, feed: Feed, request: ApprovalRequest, by: Person) -> Choice | None:
+        """Return what somebody decides here; None if somebody decides on the desk before."""
+        here = asyncio.create_task(self.staff.decide(request, by, _suggested(request)))
+        there = asyncio.create_task(feed.until(_have_votes([request])))
+        try:
+            await asyncio.wait({here, there}, return_when=asyncio.FIRST_COMPLETED)
+            return here.result() if here.done() else None
+        finally:
+            here.cancel()
+            there.cancel()
+            await asyncio.wait({here, there})
 
     async def _take_over(self, feed: Feed, handle: RunHandle, request: ApprovalRequest) -> None:
         lead, asked = _person_for(request), self._message_ids[-1]

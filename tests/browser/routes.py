@@ -19,7 +19,8 @@ def page_routes() -> Iterator[str]:
     for found in pkgutil.walk_packages(pages.__path__, f"{pages.__name__}."):
         module = import_module(found.name)
         for route in getattr(module, "ROUTES", ()):
-            if isinstance(route, Route) and "GET" in (route.methods or ()):
+            is_file = route.path.startswith("/static/")
+            if isinstance(route, Route) and "GET" in (route.methods or ()) and not is_file:
                 yield route.path
 
 

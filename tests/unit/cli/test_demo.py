@@ -25,7 +25,7 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_without_a_terminal_nobody_is_asked(play: Any) -> None:
     assert CliRunner().invoke(app, ["demo"]).exit_code == 0
-    assert play == {"asks": False, "offline": False, "keep": False, "as_json": False}
+    assert play == {"asks": False, "offline": False, "keep": False, "desk": False, "as_json": False}
 
 
 @pytest.mark.parametrize(

@@ -101,10 +101,10 @@ async def test_an_answer_takes_its_delay(*, stream: bool):
 async def test_a_streamed_answer_takes_its_pace_for_each_word():
     with ResponsesServer(script, pace=timedelta(milliseconds=30)) as model:
         async with openai.AsyncOpenAI(base_url=model.base_url, api_key="scripted") as client:
-            arrivals: list[float] = []
-            async for event in await client.responses.create(model="a", input="Hi", stream=True):
-                if event.type == "response.output_text.delta":
-                    arrivals.append(monotonic())
+            events = await client.responses.create(model="a", input="Hi", stream=True)
+            arrivals = [
+                monotonic() async for one in events if one.type == "response.output_text.delta"
+            ]
     assert len(arrivals) == 4
     assert arrivals[-1] - arrivals[0] >= 0.09
 
