@@ -61,10 +61,7 @@ def serve(
     """
     use_codec(codec)
     check_desk_installed()
-    if not is_this_machine(host):
-        raise UserError(
-            f"A desk at {host} needs a login. Leave --host out to serve yourself on this machine."
-        )
+    _check_host(host)
 
     def on_ready(bound: int) -> None:
         url = f"http://[{host}]:{bound}" if ":" in host else f"http://{host}:{bound}"
@@ -94,6 +91,13 @@ def check_desk_installed() -> None:
     """
     if find_spec("starlette") is None or find_spec("uvicorn") is None:
         raise UserError('The desk needs more packages: pip install "outlast[serve]".')
+
+
+def _check_host(host: str) -> None:
+    if not is_this_machine(host):
+        raise UserError(
+            f"A desk at {host} needs a login. Leave --host out to serve yourself on this machine."
+        )
 
 
 def _names(text: str | None) -> list[str]:
