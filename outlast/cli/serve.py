@@ -12,18 +12,27 @@ import typer
 from outlast.agents.errors import UserError
 from outlast.cli import options, server, terminal
 from outlast.cli.caller import use_codec
+from outlast.cli.desk_options import TeamOptions, api_keys, with_team
 from outlast.cli.signals import EndOfInput, stop_requested
 from outlast.hosts import LARGEST_PORT, LOOPBACK, is_this_machine
 
 if TYPE_CHECKING:
-    from starlette.applications import Starlette
+    from outlast.serve.app import DeskOptions
+    from outlast.serve.routing import Desk
 
 DEFAULT_PORT = 8090
 _LONGEST_END = timedelta(seconds=10)
 """How long the desk may live after the program that started it."""
 
+_UNSIGNED = (
+    "Decisions are not signed, so runs take the names in them for claims. Set OUTLAST_IDENTITY_KEY "
+    "to a key whose public part your workers have: `outlast identity new` makes one."
+)
 
+
+@with_team
 def serve(
+    team: TeamOptions,
     target: Annotated[
         str | None,
         typer.Argument(
@@ -37,16 +46,6 @@ def serve(
     port: Annotated[
         int, typer.Option("--port", min=0, max=LARGEST_PORT, help="The port; 0 for a free one.")
     ] = DEFAULT_PORT,
-    as_name: Annotated[
-        str | None,
-        typer.Option(
-            "--as", help="Your name on this machine's desk. Default: you, with your groups."
-        ),
-    ] = None,
-    groups: Annotated[
-        str | None,
-        typer.Option("--groups", help="The groups that you belong to, separated by commas."),
-    ] = None,
     until_eof: Annotated[
         bool, typer.Option("--until-eof", help="Also stop when standard input ends.", hidden=True)
     ] = False,
@@ -57,27 +56,36 @@ def serve(
 ) -> None:
     """Serve the desk until Ctrl-C: an inbox, conversations, a chat, and an HTTP API.
 
-    Without a login, it serves you alone, on this machine.
+    Without a login, it serves you alone, on this machine. A login is --oidc-issuer or --proxy.
     """
     use_codec(codec)
     check_desk_installed()
-    _check_host(host)
+    _check_host(host, team)
+    login, roles = team.login(), team.roles()
 
     def on_ready(bound: int) -> None:
-        url = f"http://[{host}]:{bound}" if ":" in host else f"http://{host}:{bound}"
+        own = f"http://[{host}]:{bound}" if ":" in host else f"http://{host}:{bound}"
+        url = team.url or own
         if as_json:
-            terminal.print_json_line({"url": url})
+            terminal.print_json_line({"url": url, "listens_at": own})
         else:
-            terminal.say(terminal.out(), "The desk is at ", url)
+            elsewhere = "" if url == own else f", and listens at {own}"
+            terminal.say(terminal.out(), "The desk is at ", url, elsewhere)
 
     async def work() -> None:
+        from outlast.serve.app import desk
         from outlast.serve.http_server import serve_desk
 
         stop = stop_requested()
         if until_eof:
             EndOfInput(stop, within=_LONGEST_END)
         connection = await server.connect(address, namespace)
-        application = _application(connection, target, app_dir, as_name, _names(groups))
+        given = _options(connection, target, app_dir, team)
+        given |= {"login": login, "roles": roles}
+        application = desk(connection.client, **given)
+        shared: Desk = application.state.desk
+        if team.has_login and not await shared.signs():
+            terminal.say(terminal.err(), _UNSIGNED)
         await serve_desk(application, host, port, stop, on_ready)
 
     asyncio.run(work())
@@ -89,41 +97,29 @@ def check_desk_installed() -> None:
     Raises:
         UserError: they are not.
     """
-    if find_spec("starlette") is None or find_spec("uvicorn") is None:
+    if not all(find_spec(name) is not None for name in ("starlette", "uvicorn", "jinja2", "nh3")):
         raise UserError('The desk needs more packages: pip install "outlast[serve]".')
 
 
-def _check_host(host: str) -> None:
-    if not is_this_machine(host):
+def _check_host(host: str, team: TeamOptions) -> None:
+    if not team.has_login and not is_this_machine(host):
         raise UserError(
-            f"A desk at {host} needs a login. Leave --host out to serve yourself on this machine."
+            f"A desk at {host} needs a login. Leave --host out to serve yourself on this machine, "
+            "or add --oidc-issuer or --proxy."
         )
 
 
-def _names(text: str | None) -> list[str]:
-    return [one.strip() for one in (text or "").split(",") if one.strip()]
-
-
-def _application(
-    connection: server.Connection,
-    target: str | None,
-    app_dir: Path,
-    as_name: str | None,
-    groups: list[str],
-) -> "Starlette":
+def _options(
+    connection: server.Connection, target: str | None, app_dir: Path, team: TeamOptions
+) -> "DeskOptions":
     from outlast.cli.application import load_config
-    from outlast.client.identity import os_user, person
-    from outlast.serve.app import desk
-    from outlast.serve.login import ThisMachine
 
-    if groups and as_name is None:
-        raise UserError("--groups belongs to --as: without a name, your own groups count.")
     config: Any = {} if target is None else load_config(target, app_dir)
-    somebody = os_user() if as_name is None else person(as_name, groups=groups, method="desk")
-    return desk(
-        connection.client,
-        agents=config.get("agents", ()),
-        task_queue=config.get("task_queue"),
-        login=ThisMachine(somebody),
-        temporal_ui=os.environ.get("OUTLAST_UI_URL") or connection.ui_url or "",
-    )
+    return {
+        "agents": config.get("agents", ()),
+        "task_queue": config.get("task_queue"),
+        "api_keys": api_keys(),
+        "url": team.url or "",
+        "origins": team.origin or (),
+        "temporal_ui": os.environ.get("OUTLAST_UI_URL") or connection.ui_url or "",
+    }

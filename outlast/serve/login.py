@@ -56,7 +56,26 @@ def session_end(scope: MutableMapping[str, Any]) -> float | None:
 
 
 class TeamLogin(ABC):
-    """A login for people who are not at this machine."""
+    """A login for people who are not at this machine; see `outlast.serve.routing.Login`."""
+
+    @property
+    @abstractmethod
+    def routes(self) -> Sequence[Route]:
+        """The routes of the login itself, which anybody may use."""
+
+    @property
+    def path(self) -> str | None:
+        """Where a page sends people who are not logged in; None if they cannot log in there."""
+        return None
+
+    @property
+    def logout_path(self) -> str | None:
+        """Where a button sends people who log out; None if they cannot log out there."""
+        return None
+
+    @abstractmethod
+    async def person(self, connection: HTTPConnection) -> Person | None:
+        """Return who sends a request; None for nobody."""
 
     @abstractmethod
     def check_address(self, url: str) -> None:
@@ -147,11 +166,6 @@ class TrustedProxy(TeamLogin):
     def routes(self) -> Sequence[Route]:
         """None: the proxy has the pages."""
         return ()
-
-    @property
-    def path(self) -> str | None:
-        """None: people who are not logged in do not pass the proxy."""
-        return None
 
     async def person(self, connection: HTTPConnection) -> Person | None:
         """Return whom the proxy names; None for a request in which nobody is named.

@@ -14,13 +14,12 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from html import escape
 from typing import Any, Final
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import httpx2
 from starlette.requests import HTTPConnection, Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from outlast.agents.errors import IdentityRefused, UserError
@@ -32,6 +31,7 @@ from outlast.rendering import excerpt
 from outlast.serve.access import Staff
 from outlast.serve.login import TeamLogin, forget_session, note_session
 from outlast.serve.oidc_provider import Provider, ProviderUnavailable, Tokens
+from outlast.serve.pages.page import link, page
 from outlast.serve.problems import Problem, Refused
 from outlast.serve.routing import Desk, DeskRequest, check_origin, route
 from outlast.serve.staff_sessions import CookieJar, SessionRules, StaffSession
@@ -124,6 +124,11 @@ class OpenIDConnect(TeamLogin):
     def path(self) -> str | None:
         """Where people log in."""
         return "/login"
+
+    @property
+    def logout_path(self) -> str | None:
+        """Where people log out, by a form."""
+        return "/logout"
 
     def check_address(self, url: str) -> None:
         """Check that the provider can send people back to the desk, and cookies are safe there."""
@@ -272,16 +277,15 @@ class OpenIDConnect(TeamLogin):
         check_origin(asked.desk, asked.http)  # also without a session: the answer deletes cookies
         jar = self._jar(asked.http)
         session = jar.session(asked.http.cookies)
-        page = ""
         if session is not None:
             self._ended.add(session, time.time() + self._rules.lifetime.total_seconds())
             if session.refresh_token is not None:
                 await self._provider.revoke(session.refresh_token)
         try:
-            page = await self._provider.logout_url() or ""
+            provider_page = await self._provider.logout_url() or ""
         except ProviderUnavailable:
-            page = ""
-        response = _logged_out(asked.desk, page, self._provider)
+            provider_page = ""
+        response = _logged_out(asked, provider_page, self._provider)
         forget_session(asked.http.scope)
         for cookie in jar.session_deleted():
             response.headers.append("Set-Cookie", cookie)
@@ -459,37 +463,25 @@ def _redirect(desk: Desk, target: str) -> Response:
 
 
 def _as_page(request: Request, problem: Problem) -> Response:
-    desk: Desk = request.app.state.desk
-    link = (f"{urlsplit(desk.url).path}/login", "Log in")
-    return _page("Not logged in", [problem.message], link, problem.status, problem.headers)
+    asked = DeskRequest(request, request.app.state.desk, None)
+    return page(
+        asked,
+        "login.html",
+        "Not logged in",
+        status=problem.status,
+        headers=problem.headers,
+        sentences=[problem.message],
+        target=(link(asked, "login"), "Log in"),
+    )
 
 
-def _logged_out(desk: Desk, provider_page: str, provider: Provider) -> Response:
+def _logged_out(asked: DeskRequest, provider_page: str, provider: Provider) -> Response:
     sentences = ["You are logged out of this desk."]
-    link = (f"{urlsplit(desk.url).path}/login", "Log in")
+    target = (link(asked, "login"), "Log in")
     if provider_page:
         separator = "&" if "?" in provider_page else "?"
         query = urlencode({"client_id": provider.client_id})
-        link = (f"{provider_page}{separator}{query}", f"Log out of {provider.issuer}")
+        target = (f"{provider_page}{separator}{query}", f"Log out of {provider.issuer}")
         sentences.append("You may still be logged in at the provider.")
-    return _page("Logged out", sentences, link)
-
-
-def _page(
-    title: str,
-    sentences: Sequence[str],
-    link: tuple[str, str],
-    status: int = 200,
-    headers: Mapping[str, str] | None = None,
-) -> Response:
-    """Return a plain page, which needs nothing else to be shown."""
-    text = "".join(f"<p>{escape(one)}</p>" for one in sentences)
-    address, words = link
-    return HTMLResponse(
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1"></head><body><main>'
-        f"<h1>{escape(title)}</h1>{text}"
-        f'<p><a href="{escape(address)}">{escape(words)}</a></p></main></body></html>',
-        status,
-        {**(headers or {}), "Cache-Control": "no-store"},
-    )
+    nobody = DeskRequest(asked.http, asked.desk, None)
+    return page(nobody, "login.html", "Logged out", sentences=sentences, target=target)

@@ -1,0 +1,263 @@
+"""The options of `outlast serve` that say who may come in, and what they may do."""
+
+import functools
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+
+import typer
+
+from outlast.agents.durations import parse_duration
+from outlast.agents.errors import UserError
+from outlast.cli.durations import past_time
+
+if TYPE_CHECKING:
+    from outlast.serve.access import Role, RoleRules
+    from outlast.serve.routing import Login
+
+SECRET_VARIABLE: Final = "OUTLAST_OIDC_CLIENT_SECRET"  # noqa: S105  the name of a variable
+API_KEYS_VARIABLE: Final = "OUTLAST_API_KEYS"
+
+EVERYBODY: Final = "*"
+"""The group in `--role` that everybody is in who can log in."""
+
+_LOGIN: Final = "Login"
+
+Texts: TypeAlias = list[str] | None
+
+
+def _login(name: str, words: str, metavar: str, variable: str | None = None) -> Any:
+    return typer.Option(name, help=words, metavar=metavar, envvar=variable, rich_help_panel=_LOGIN)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TeamOptions:
+    """The options that say who comes in: a login, or the user of this machine."""
+
+    as_name: Annotated[
+        str | None,
+        typer.Option(
+            "--as", help="Your name on this machine's desk. Default: you, with your groups."
+        ),
+    ] = None
+    groups: Annotated[
+        str | None,
+        typer.Option("--groups", help="The groups that you belong to, separated by commas."),
+    ] = None
+    url: Annotated[
+        str | None,
+        _login(
+            "--url",
+            "The address of the desk, as browsers have it. Needed with a login.",
+            "ADDRESS",
+            "OUTLAST_DESK_URL",
+        ),
+    ] = None
+    issuer: Annotated[
+        str | None,
+        _login(
+            "--oidc-issuer",
+            "The OpenID Connect provider at which people log in.",
+            "ADDRESS",
+            "OUTLAST_OIDC_ISSUER",
+        ),
+    ] = None
+    client_id: Annotated[
+        str | None,
+        _login(
+            "--oidc-client-id",
+            f"The desk's id there; its secret is in {SECRET_VARIABLE}.",
+            "ID",
+            "OUTLAST_OIDC_CLIENT_ID",
+        ),
+    ] = None
+    scopes: Annotated[
+        str, _login("--oidc-scopes", "What to ask the provider for, separated by spaces.", "SCOPES")
+    ] = "openid profile email"
+    subject_claim: Annotated[
+        str, _login("--oidc-subject-claim", "The claim with a person's name in audiences.", "CLAIM")
+    ] = "sub"
+    groups_claim: Annotated[
+        str, _login("--oidc-groups-claim", "The claim with a person's groups.", "CLAIM")
+    ] = "groups"
+    session: Annotated[
+        str,
+        _login("--session", "How long after a login a person has to log in again.", "DURATION"),
+    ] = "8h"
+    sessions_from: Annotated[
+        str | None,
+        _login(
+            "--sessions-from",
+            "Ends all sessions of logins before this time.",
+            "DATE",
+            "OUTLAST_SESSIONS_FROM",
+        ),
+    ] = None
+    proxy: Annotated[
+        Texts,
+        _login(
+            "--proxy",
+            "The address of a proxy that logs people in and names them in headers. Repeatable.",
+            "NETWORK",
+        ),
+    ] = None
+    user_header: Annotated[
+        str, _login("--proxy-user-header", "The proxy's header with the name.", "NAME")
+    ] = "X-Forwarded-User"
+    groups_header: Annotated[
+        str, _login("--proxy-groups-header", "The proxy's header with the groups.", "NAME")
+    ] = "X-Forwarded-Groups"
+    role: Annotated[
+        Texts,
+        _login(
+            "--role",
+            "What a group may do: viewer, decider, operator. Repeatable; the group * is everybody "
+            "who can log in.",
+            "GROUP=ROLES",
+        ),
+    ] = None
+    origin: Annotated[
+        Texts,
+        typer.Option(
+            "--origin",
+            metavar="ADDRESS",
+            help="Another site whose pages may call the API with a customer's token. Repeatable.",
+        ),
+    ] = None
+
+    @property
+    def has_login(self) -> bool:
+        """Whether people log in."""
+        return self.issuer is not None or bool(self.proxy)
+
+    def login(self) -> "Login":
+        """Return the login that the options describe.
+
+        Raises:
+            UserError: they do not fit together.
+        """
+        if self.issuer is not None and self.proxy:
+            raise UserError("Choose one login: --oidc-issuer, or --proxy.")
+        if not self.has_login:
+            if self.role:
+                raise UserError(
+                    "--role belongs to a login: without one, the desk serves you alone, and you "
+                    "may do everything. Add --oidc-issuer or --proxy."
+                )
+            return self._this_machine()
+        if self.as_name is not None:
+            raise UserError("--as names the user of a desk without a login. Leave it out.")
+        if not self.url:
+            raise UserError(
+                "A desk with a login needs its address: add --url https://desk.example.com, as "
+                "browsers have it."
+            )
+        if not self.role:
+            raise UserError(
+                "Say who may do what: --role support=viewer,decider,operator for a group, or "
+                "--role '*=viewer' for everybody who can log in."
+            )
+        return self._proxy() if self.issuer is None else self._oidc(self.issuer)
+
+    def roles(self) -> "RoleRules | None":
+        """Return who may do what; None without a login."""
+        from outlast.serve.access import RoleRules
+
+        if not self.role:
+            return None
+        groups: dict[str, list[Role]] = {}
+        for one in self.role or ():
+            group, equals, names = one.rpartition("=")
+            found: list[Any] = [name.strip() for name in names.split(",") if name.strip()]
+            if not equals or not group.strip() or not found:
+                raise UserError(
+                    f"--role {one!r:.80} must be a group and its roles, such as "
+                    "support=viewer,decider."
+                )
+            groups.setdefault(group.strip(), []).extend(found)
+        anybody = groups.pop(EVERYBODY, [])
+        return RoleRules(groups, anybody)
+
+    def _this_machine(self) -> "Login":
+        from outlast.client.identity import os_user, person
+        from outlast.serve.login import ThisMachine
+
+        groups = [one.strip() for one in (self.groups or "").split(",") if one.strip()]
+        if self.as_name is not None:
+            return ThisMachine(person(self.as_name, groups=groups, method="desk"))
+        if groups:
+            raise UserError("--groups belongs to --as: without a name, your own groups count.")
+        return ThisMachine(os_user())
+
+    def _proxy(self) -> "Login":
+        from outlast.serve.login import TrustedProxy
+
+        return TrustedProxy(
+            self.proxy or (), user_header=self.user_header, groups_header=self.groups_header
+        )
+
+    def _oidc(self, issuer: str) -> "Login":
+        from outlast.serve.oidc import OpenIDConnect
+        from outlast.serve.staff_sessions import SessionRules
+
+        if not self.client_id:
+            raise UserError("--oidc-issuer needs --oidc-client-id: the id that it gave the desk.")
+        now = datetime.now(UTC)  # noqa: TID251  for what the option means
+        valid_from = None if self.sessions_from is None else past_time(self.sessions_from, now)
+        return OpenIDConnect(
+            issuer,
+            self.client_id,
+            os.environ.get(SECRET_VARIABLE) or None,
+            scopes=self.scopes.split(),
+            subject_claim=self.subject_claim,
+            groups_claim=self.groups_claim,
+            sessions=SessionRules(lifetime=self._lifetime(), valid_from=valid_from),
+        )
+
+    def _lifetime(self) -> timedelta:
+        length = parse_duration(self.session)
+        if length is None:
+            raise UserError(f"--session {self.session!r:.40} is no duration, such as 8h or 45min.")
+        return length
+
+
+def api_keys() -> dict[str, str]:
+    """Return the keys of programs in OUTLAST_API_KEYS, by name.
+
+    Raises:
+        UserError: the variable cannot be read; no part of a key is in the message.
+    """
+    found: dict[str, str] = {}
+    entries = [one.strip() for one in os.environ.get(API_KEYS_VARIABLE, "").split(",")]
+    for at, entry in enumerate(entries, start=1):
+        name, _, key = entry.partition("=")
+        if not entry:
+            continue
+        if not name.strip() or not key.strip():
+            raise UserError(
+                f"Entry {at} of {API_KEYS_VARIABLE} must be a name and a key, such as "
+                "shop=KEY. Make a key with `openssl rand -hex 32`."
+            )
+        if name.strip() in found:
+            raise UserError(f"{API_KEYS_VARIABLE} names {name.strip()!r:.80} twice.")
+        found[name.strip()] = key.strip()
+    return found
+
+
+def with_team(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of a login to a command, whose first argument is `TeamOptions`."""
+    shared = list(inspect.signature(TeamOptions).parameters.values())
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        command(TeamOptions(**{one.name: given.pop(one.name) for one in shared}), **given)
+
+    own = list(inspect.signature(command).parameters.values())[1:]
+    by_name = inspect.Parameter.KEYWORD_ONLY
+    parameters = [one.replace(kind=by_name) for one in (*own, *shared)]
+    vars(run)["__signature__"] = inspect.Signature(parameters)
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    return run
