@@ -39,6 +39,9 @@ from outlast.serve.login import cookies_to_set
 from outlast.serve.problems import Problem, Refused, problem_of
 from outlast.serve.tokens import ConversationTokens, bearer_of
 
+CONVERSATION_COOKIE: Final = "outlast_conversation"
+"""The cookie with a customer's token, for the pages of the chat: they cannot send headers."""
+
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 LARGEST_BODY: Final = 30_000_000
 """The largest body of a request, in bytes: a message with a photo in it."""
@@ -176,6 +179,7 @@ def route(
     methods: Sequence[str] = ("GET",),
     name: str | None = None,
     show: ShowProblem = as_json,
+    takes_cookie: bool = False,
 ) -> Route:
     """Return a route that is guarded.
 
@@ -187,11 +191,12 @@ def route(
         methods: the HTTP methods.
         name: names the route in pages.
         show: shows problems.
+        takes_cookie: whether the token of a customer may come in a cookie: for the chat alone.
     """
 
     async def endpoint(request: Request) -> Response:
         try:
-            response = await _answer(request, handler, action)
+            response = await _answer(request, handler, action, takes_cookie=takes_cookie)
         except Exception as error:  # noqa: BLE001  every problem gets an answer
             response = show(request, problem_of(error))
         for cookie in cookies_to_set(request.scope):
@@ -201,21 +206,33 @@ def route(
     return Route(path, endpoint, methods=methods, name=name or path)
 
 
-async def _answer(request: Request, handler: Handler, action: Action | None) -> Response:
+async def _answer(
+    request: Request, handler: Handler, action: Action | None, *, takes_cookie: bool
+) -> Response:
     desk: Desk = request.app.state.desk
     check_host(desk, request)
-    caller = await caller_of(desk, request)
+    caller = await caller_of(desk, request, takes_cookie=takes_cookie)
     run_id = unquote(request.path_params.get("run_id", ""))
     asked = DeskRequest(request, desk, caller, run_id)
-    if isinstance(caller, Staff) and request.method not in SAFE_METHODS:
+    # Browsers send cookies by themselves, also for a page of somebody else; headers they do not.
+    has_header = "Authorization" in request.headers
+    by_browser = isinstance(caller, Staff) or (takes_cookie and not has_header)
+    if by_browser and request.method not in SAFE_METHODS:
         check_origin(desk, request)
     if action is not None:
         asked.check(action)
     return await handler(asked)
 
 
-async def caller_of(desk: Desk, connection: HTTPConnection) -> Caller:
+async def caller_of(
+    desk: Desk, connection: HTTPConnection, *, takes_cookie: bool = False
+) -> Caller:
     """Return who sends a request. What it says about itself in `Authorization` goes first.
+
+    Args:
+        desk: the desk.
+        connection: the request.
+        takes_cookie: whether a customer's token in a cookie counts, before the login.
 
     Raises:
         TokenRefused: the token of a customer does not count.
@@ -223,6 +240,8 @@ async def caller_of(desk: Desk, connection: HTTPConnection) -> Caller:
         IdentityRefused: the login refuses the request.
     """
     bearer = bearer_of(connection.scope["headers"])
+    if bearer is None and takes_cookie and (token := connection.cookies.get(CONVERSATION_COOKIE)):
+        return _customer(desk, token)
     if bearer is None:
         person = await desk.login.person(connection)
         return None if person is None else desk.roles.staff(person)
