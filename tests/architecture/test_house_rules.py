@@ -62,6 +62,7 @@ STATE = LoopState.__name__
 SEEN_ONLY = {
     "client/read/streaming.py": "what a reader has seen of a run so far",
     "client/results/result_members.py": "a result whose large content was fetched",
+    "serve/pages/chat_view.py": "what a customer sees, with the texts that were fetched",
 }
 """Modules outside of the loop that make a state of a run, with the reason."""
 

@@ -1,7 +1,402 @@
-"""The chat: the customer's page, to try an agent and as an example to copy."""
+"""The chat: the customer's page, to try an agent and as an example to copy.
 
-from typing import Final
+    a member of the team:   /chat/{agent} -> a new conversation -> /chat/c/{run_id}
+    a customer:             /chat/open#TOKEN -> the token as a cookie -> /chat/c/{run_id}
 
+The page works without scripts. A token is in no address that a server logs: what follows the `#`
+stays in the browser, which posts it.
+"""
+
+import asyncio
+import hashlib
+import re
+import secrets
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from functools import partial
+from typing import Any, Final
+from urllib.parse import quote
+
+from markupsafe import Markup
+from starlette.datastructures import FormData, UploadFile
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
-ROUTES: Final[list[BaseRoute]] = []
+from outlast.agents.errors import IdentityRefused, RunNotFound, UserError
+from outlast.agents.logs import get_logger
+from outlast.loop.values import JsonObject
+from outlast.serve.access import Customer, Staff, Target, may
+from outlast.serve.customer_view import (
+    CustomerMessage,
+    CustomerView,
+    customer_input,
+    customer_message_id,
+)
+from outlast.serve.messages import accept_message, startable_agent, stream_deadline
+from outlast.serve.pages import uploads
+from outlast.serve.pages.chat_stream import PageContent, chat_events
+from outlast.serve.pages.chat_view import file_of, view_of
+from outlast.serve.pages.conversation_cookie import set_token
+from outlast.serve.pages.page import fragment, link, page, problem_page, see_other, show_page
+from outlast.serve.problems import Problem, Refused, problem_of
+from outlast.serve.routing import DeskRequest, route
+from outlast.serve.sse import EventStream, ServerSentEvent
+
+logger = get_logger(__name__)
+
+LONGEST_TEXT: Final = 50_000
+"""The most characters of a message."""
+
+SEND_SECONDS: Final = 30.0
+"""How long a run may take to accept a message; the same message may be sent again after that."""
+
+_NONCE: Final = re.compile(r"[A-Za-z0-9_-]{8,64}", re.ASCII)
+
+_FILE_HEADERS: Final = {
+    "Cache-Control": "private, max-age=600",
+    "Content-Security-Policy": "default-src 'none'; sandbox",
+}
+
+_WORDS: Final[Mapping[str, str]] = {
+    "not_logged_in": "Open the chat with the link that you were given.",
+    "identity_refused": "This link has expired, or is not for this conversation. Ask for a new one.",
+    "not_opened": "This link has expired, or is not for this conversation. Ask for a new one.",
+    "run_not_found": "There is no such conversation. Ask for a new link.",
+    "run_closed": "This conversation has ended.",
+    "conversation_ended": "This conversation has ended.",
+    "conversation_full": "This conversation is full. Begin a new one.",
+    "too_many_readers": "This conversation is open in too many windows. Close some of them.",
+    "request_entity_too_large": "The message is too large. Send smaller files.",
+    "content_too_large": "The message is too large. Send smaller files.",
+    "server_unavailable": "We cannot take your message at the moment. Send it again in a minute.",
+    "content_unavailable": "We cannot take your message at the moment. Send it again in a minute.",
+}
+"""What a customer reads about a problem. The sentences of errors are for those who run the desk."""
+
+_OWN_CODES: Final = frozenset(
+    {
+        "message_invalid",
+        "agent_not_found",
+        "file_empty",
+        "file_kind",
+        "file_too_large",
+        "too_many_files",
+        "other_origin",
+        "other_host",
+        "forbidden",
+    }
+)
+"""The codes of problems whose own sentences customers may read."""
+
+
+# --- For the team: begin a conversation -------------------------------------------------------------
+
+
+async def _list_agents(asked: DeskRequest) -> Response:
+    agents = [
+        {
+            "name": agent.name,
+            "description": agent.handoff_description or "",
+            # `open` is a page of its own; an escaped letter is the same name.
+            "address": Markup(link(asked, "chat") + "/" + _escaped(agent.name)),  # noqa: S704
+        }
+        for agent in asked.desk.agents
+    ]
+    return page(asked, "chat_agents.html", "Try an agent", agents=agents)
+
+
+def _escaped(name: str) -> str:
+    return "%6Fpen" if name == "open" else quote(name, safe="")
+
+
+async def _begin(asked: DeskRequest) -> Response:
+    """Make a conversation for a member of the team, with a token as a customer has it."""
+    if not isinstance(asked.caller, Staff):
+        raise Refused(403, "forbidden", "Only the team begins conversations here.")
+    agent = startable_agent(asked.desk, asked.parameter("agent"))
+    run_id = f"chat-{secrets.token_hex(8)}"
+    response = see_other(asked, "chat", "c", run_id, agent=agent.name)
+    asked.check("mint_token")
+    token = _minted(asked, run_id)
+    if token is not None:
+        set_token(asked, response, *token)
+    return response
+
+
+def _minted(asked: DeskRequest, run_id: str) -> tuple[str, Customer] | None:
+    """Return a token; None without a key to sign it: then the person writes as themselves."""
+    tokens = asked.desk.tokens
+    try:
+        token = None if tokens is None else tokens.mint(run_id)
+    except UserError:
+        return None  # this desk only checks tokens
+    return None if token is None or tokens is None else (token, tokens.customer(token))
+
+
+# --- For customers: come in with a token --------------------------------------------------------------
+
+
+async def _show_door(asked: DeskRequest) -> Response:
+    return page(asked, "chat_open.html", "Chat")
+
+
+async def _open(asked: DeskRequest) -> Response:
+    form = await asked.http.form(max_files=0, max_fields=5)
+    if asked.desk.tokens is None:
+        raise Refused(401, "not_opened", _WORDS["not_opened"])
+    token = str(form.get("token", "")).strip()
+    customer = asked.desk.tokens.customer(token)
+    agent = asked.http.query_params.get("agent")
+    response = see_other(asked, "chat", "c", customer.run_id, agent=agent)
+    set_token(asked, response, token, customer)
+    return response
+
+
+# --- The conversation -----------------------------------------------------------------------------------
+
+
+async def _view(asked: DeskRequest) -> CustomerView | None:
+    """Return what a customer sees; None of a conversation that has not begun."""
+    try:
+        state = await asked.handle.state()
+    except RunNotFound:
+        return None
+    asked.check("read_messages", Target(run_id=asked.run_id, state=state))
+    return await view_of(asked.desk.client, state)
+
+
+async def _show(asked: DeskRequest) -> Response:
+    return await _chat_page(asked)
+
+
+async def _chat_page(
+    asked: DeskRequest, problem: Problem | None = None, draft: str = ""
+) -> Response:
+    view = await _view(asked)
+    agent = _first_agent(asked) if view is None else None
+    if view is None and agent is None:
+        raise RunNotFound(f"There is no run {asked.run_id!r}, and no agent is named to begin it.")
+    return page(
+        asked,
+        "chat.html",
+        "Chat",
+        status=200 if problem is None else problem.status,
+        view=view or CustomerView(messages=()),
+        is_begun=view is not None,
+        agent=agent,
+        problem=problem,
+        # Their own words, which they send again: escaped for HTML, and not changed.
+        draft=Markup("\n") + draft,
+        nonce=secrets.token_urlsafe(12),
+        accepted=uploads.ACCEPTED,
+        longest=LONGEST_TEXT,
+        team=await _team_links(asked),
+        attachments=partial(_attachments, asked),
+    )
+
+
+def _first_agent(asked: DeskRequest) -> str | None:
+    """Return the agent that begins the conversation: the named one, or the only one."""
+    name = asked.http.query_params.get("agent")
+    names = [agent.name for agent in asked.desk.agents]
+    if name is None:
+        return names[0] if len(names) == 1 else None
+    return name if name in names else None
+
+
+async def _team_links(asked: DeskRequest) -> bool:
+    """Whether a member of the team tries the agent: they get links to what the run did."""
+    if isinstance(asked.caller, Staff):
+        return True
+    try:
+        person = await asked.desk.login.person(asked.http)
+    except IdentityRefused:
+        return False
+    return person is not None and may(asked.desk.roles.staff(person), "view_run") is None
+
+
+def _attachments(asked: DeskRequest, message: CustomerMessage) -> list[dict[str, Any]]:
+    """Return the photos and files of a message, for its template."""
+    return [
+        {
+            "is_image": part.get("type") == "input_image",
+            "name": str(part.get("filename") or "file"),
+            "address": link(asked, "chat", "c", asked.run_id, "files", message.id, str(at)),
+        }
+        for at, part in enumerate(message.attachments)
+    ]
+
+
+async def _file(asked: DeskRequest) -> Response:
+    view = await _view(asked)
+    at = asked.parameter("at")
+    number = int(at) if at.isdecimal() and len(at) < 4 else -1
+    content = None
+    if view is not None:
+        content = await file_of(asked.desk.client, view, asked.parameter("message"), number)
+    if content is None:
+        raise Refused(404, "file_not_found", "There is no such file.")
+    kind = uploads.image_kind(content)
+    headers = dict(_FILE_HEADERS)
+    if kind is None:
+        headers["Content-Disposition"] = "attachment"
+    return Response(content, media_type=kind or "application/octet-stream", headers=headers)
+
+
+async def _events(asked: DeskRequest) -> Response:
+    await asked.handle.check()
+    caller = asked.caller
+    is_staff = isinstance(caller, Staff)
+    person = caller.person.subject if is_staff else f"customer of {asked.run_id}"
+    events = await _begun(_stream(asked, person))
+    return EventStream(events, until=stream_deadline(caller))
+
+
+def _stream(asked: DeskRequest, person: str) -> AsyncGenerator[ServerSentEvent]:
+    def message(one: CustomerMessage, is_unread: bool) -> str:  # noqa: FBT001
+        return fragment(
+            asked,
+            "chat_message.html",
+            message=one,
+            is_unread=is_unread,
+            attachments=partial(_attachments, asked),
+        )
+
+    def status(view: CustomerView) -> str:
+        return fragment(asked, "chat_status.html", view=view)
+
+    return chat_events(asked.desk, asked.run_id, person, PageContent(message, status))
+
+
+async def _begun(events: AsyncGenerator[ServerSentEvent]) -> AsyncGenerator[ServerSentEvent]:
+    """Return events of which the first is there: before that, a problem is an answer of its own."""
+    first = await anext(events)
+
+    async def all_events() -> AsyncGenerator[ServerSentEvent]:
+        async with aclosing(events):
+            yield first
+            async for event in events:
+                yield event
+
+    return all_events()
+
+
+# --- Writing ------------------------------------------------------------------------------------------
+
+
+async def _send(asked: DeskRequest) -> Response:
+    is_script = _is_script(asked.http)
+    text = ""
+    try:
+        async with asked.http.form(
+            max_files=uploads.MOST_FILES + 1, max_fields=10, max_part_size=4 * LONGEST_TEXT
+        ) as form:
+            text = _text_of(form)
+            await _take(asked, form, text)
+    except Exception as error:
+        if is_script:
+            raise
+        return await _chat_page(asked, _for_customers(problem_of(error)), text)
+    if is_script:
+        return Response(None, 204)
+    return see_other(asked, "chat", "c", asked.run_id)
+
+
+async def _take(asked: DeskRequest, form: FormData, text: str) -> None:
+    files = [one for one in form.getlist("files") if isinstance(one, UploadFile) and one.filename]
+    content = await _content(text, files)
+    nonce = str(form.get("nonce", ""))
+    if _NONCE.fullmatch(nonce) is None:
+        raise Refused(400, "message_invalid", "The form is incomplete. Reload the page.")
+    # A page that was gone back to has an old number: what else is written there is new.
+    digest = hashlib.sha256(repr(content).encode("utf-8", "surrogatepass")).hexdigest()[:24]
+    message_id = customer_message_id(f"{nonce}.{digest}")
+    agent = _first_agent(asked) or ""
+    try:
+        async with asyncio.timeout(SEND_SECONDS):
+            await accept_message(asked, asked.run_id, agent, content, message_id)
+    except TimeoutError:
+        raise Refused(503, "server_unavailable", _WORDS["server_unavailable"]) from None
+    except UserError as error:
+        if isinstance(error, RunNotFound) or error.code != UserError.code:
+            raise
+        # The message does not fit into a record, and there is no blob store for its files.
+        logger.warning("A message to %s was refused: %s", asked.run_id, error)
+        raise Refused(413, "content_too_large", _WORDS["content_too_large"]) from None
+
+
+def _text_of(form: FormData) -> str:
+    """Return the written text; forms send line ends of another system."""
+    value = form.get("text", "")
+    text = value if isinstance(value, str) else ""
+    text = text.replace("\r\n", "\n").replace("\r", "\n").strip()
+    if len(text) > LONGEST_TEXT:
+        message = f"The message is too long. It has up to {LONGEST_TEXT:,} characters."
+        raise Refused(413, "message_invalid", message)
+    return text
+
+
+async def _content(text: str, files: list[UploadFile]) -> str | list[JsonObject]:
+    uploads.check_files([(one.filename or "", one.size or 0) for one in files])
+    parts: list[JsonObject] = [{"type": "input_text", "text": text}] if text else []
+    parts += [uploads.part_of(one.filename or "", await one.read()) for one in files]
+    if not parts:
+        raise Refused(400, "message_invalid", "The message is empty. Write something.")
+    return customer_input(parts if files else text)
+
+
+# --- Problems -----------------------------------------------------------------------------------------
+
+
+def _is_script(request: Request) -> bool:
+    return request.headers.get("X-Chat") == "1" or "text/event-stream" in request.headers.get(
+        "Accept", ""
+    )
+
+
+def _for_customers(problem: Problem) -> Problem:
+    if problem.code in _OWN_CODES:
+        return problem
+    message = _WORDS.get(problem.code, "This did not work. Reload the page, and try again.")
+    return Problem(problem.status, problem.code, message, problem.headers)
+
+
+def show_chat(request: Request, problem: Problem) -> Response:
+    """Show a problem to a customer, in words for them."""
+    shown = _for_customers(problem)
+    if _is_script(request):
+        content = {"error": {"code": shown.code, "message": shown.message}}
+        return JSONResponse(content, shown.status, shown.headers)
+    return problem_page(request, shown, "chat_problem.html", "Chat")
+
+
+ROUTES: Final[list[BaseRoute]] = [
+    route("/chat", _list_agents, action="start_run", show=show_page),
+    route("/chat/open", _show_door, action=None, show=show_chat),
+    route("/chat/open", _open, action=None, methods=["POST"], show=show_chat, takes_cookie=True),
+    route("/chat/{agent}", _begin, action="start_run", show=show_page),
+    route("/chat/c/{run_id}", _show, action="read_messages", show=show_chat, takes_cookie=True),
+    route(
+        "/chat/c/{run_id}",
+        _send,
+        action="send_message",
+        methods=["POST"],
+        show=show_chat,
+        takes_cookie=True,
+    ),
+    route(
+        "/chat/c/{run_id}/events",
+        _events,
+        action="read_messages",
+        show=show_chat,
+        takes_cookie=True,
+    ),
+    route(
+        "/chat/c/{run_id}/files/{message}/{at}",
+        _file,
+        action="read_messages",
+        show=show_chat,
+        takes_cookie=True,
+    ),
+]

@@ -27,6 +27,9 @@ _STATIC: Final = files("outlast.serve.pages") / "static"
 _A_YEAR: Final = "public, max-age=31536000, immutable"
 
 STATIC_FILES: Final = (
+    "chat.css",
+    "chat.js",
+    "chat_open.js",
     "desk.css",
     "desk.js",
     "icon.svg",
@@ -124,11 +127,14 @@ def show_page(request: Request, problem: Problem) -> Response:
     desk: Desk = request.app.state.desk
     if problem.code == "not_logged_in" and desk.login.path is not None:
         return _to_login(request, desk.login.path)
-    text = (
-        _environment()
-        .get_template("problem.html")
-        .render(_shared(request, desk, None) | {"title": "Not possible", "problem": problem})
-    )
+    return problem_page(request, problem, "problem.html", "Not possible")
+
+
+def problem_page(request: Request, problem: Problem, template: str, title: str) -> Response:
+    """Return a problem as a page of a template, which has it as `problem`."""
+    desk: Desk = request.app.state.desk
+    values = _shared(request, desk, None) | {"title": title, "problem": problem}
+    text = _environment().get_template(template).render(values)
     return HTMLResponse(text, problem.status, {**problem.headers, **_PAGE_HEADERS})
 
 

@@ -95,7 +95,8 @@ async def test_static_files_are_kept_for_ever_by_their_content(http: Any) -> Non
     parser = _Addresses()
     parser.feed(text)
     files = [one for one in parser.found if "/static/" in one]
-    assert len(files) == len(STATIC_FILES)
+    # The chat, which customers load, has files of its own.
+    assert len(files) == len([one for one in STATIC_FILES if not one.startswith("chat")])
     for address in files:
         answer = await http.get(address)
         assert answer.status_code == 200

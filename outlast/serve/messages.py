@@ -1,0 +1,116 @@
+"""Takes what people and programs write into runs: a first message begins a conversation."""
+
+import asyncio
+import time
+from typing import cast
+
+from starlette.requests import Request
+
+from outlast.agents.agent import Agent
+from outlast.agents.errors import RunAlreadyStarted, RunNotFound, UserError
+from outlast.client.start.runner import Runner
+from outlast.loop.state import LoopState, has_message
+from outlast.loop.values import JsonObject
+from outlast.serve.access import Caller, Customer, Target
+from outlast.serve.problems import Refused
+from outlast.serve.routing import Desk, DeskRequest
+
+
+def startable_agent(desk: Desk, name: str) -> Agent:
+    """Return an agent that customers and programs may start.
+
+    Raises:
+        Refused: the desk has no such agent.
+    """
+    for agent in desk.agents:
+        if agent.name == name:
+            return agent
+    names = ", ".join(repr(one.name) for one in desk.agents) or "none"
+    raise Refused(
+        404, "agent_not_found", f"There is no agent {name!r:.80} at this desk. Agents: {names}."
+    )
+
+
+async def state_if_any(asked: DeskRequest, run_id: str) -> LoopState | None:
+    """Return the state of a run; None if there is no such run."""
+    try:
+        return await asked.desk.handle(run_id).state()
+    except RunNotFound:
+        return None
+
+
+async def accept_message(
+    asked: DeskRequest,
+    run_id: str,
+    agent: str,
+    content: str | list[JsonObject],
+    message_id: str,
+) -> None:
+    """Take a message into a run, which it begins if there is none; return when the run has it.
+
+    A message that the run has already is not taken again.
+
+    Args:
+        asked: the request; its caller has to be one who may.
+        run_id: the run.
+        agent: the agent that begins a new run.
+        content: the message, as `customer_view.customer_input` returns it.
+        message_id: the id of the message, as `customer_view.customer_message_id` returns it.
+
+    Raises:
+        Refused: the caller may not, the agent is unknown, or the conversation has ended.
+    """
+    state = await state_if_any(asked, run_id)
+    if state is None:
+        asked.check("start_run", Target(run_id=run_id))
+        state = await _started(asked.desk, run_id, agent, content, message_id)
+    asked.check("send_message", Target(run_id=run_id))
+    if state is not None and has_message(state, message_id):
+        return
+    if state is not None and state.phase in {"closing", "closed"}:
+        raise Refused(409, "conversation_ended", "The conversation has ended. Begin another one.")
+    await asked.desk.handle(run_id).send(content, message_id=message_id, stream=True)
+
+
+async def _started(
+    desk: Desk, run_id: str, agent: str, content: str | list[JsonObject], message_id: str
+) -> LoopState | None:
+    """Begin a run; return its state, or None if somebody else has just begun another one."""
+    startable_agent(desk, agent)
+    try:
+        handle = await Runner.start(
+            agent,
+            content,
+            id=run_id,
+            keep_open=True,
+            stream=True,
+            message_id=message_id,
+            client=desk.client,
+            task_queue=desk.task_queue,
+        )
+    except RunAlreadyStarted:
+        return None
+    return await handle.state()
+
+
+async def json_body(request: Request) -> JsonObject:
+    """Return the JSON object in the body of a request.
+
+    Raises:
+        UserError: it is none.
+    """
+    try:
+        body: object = await request.json()
+    except (ValueError, RecursionError):
+        body = None
+    if not isinstance(body, dict):
+        raise UserError("The body must be a JSON object.")
+    return cast("JsonObject", body)
+
+
+def stream_deadline(caller: Caller) -> float | None:
+    """Return when a stream has to end, in the time of the event loop: with a customer's token."""
+    if not isinstance(caller, Customer):
+        return None
+    left = caller.expires_at_ms / 1000 - time.time()
+    return asyncio.get_running_loop().time() + left

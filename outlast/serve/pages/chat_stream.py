@@ -1,0 +1,142 @@
+"""A chat while it is open: what has changed for its customer, as server-sent events.
+
+    feed of the run -> everything that is there by now -> the customer's view -> what the page lacks
+
+Each connection begins with everything, and the page keeps what it has already by the ids of
+messages. So nothing is there twice, and a page needs no position.
+"""
+
+import json
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Final
+
+from outlast.loop.state import LoopState
+from outlast.serve.customer_view import CustomerMessage, CustomerView, shows_text_in_progress
+from outlast.serve.feed import (
+    Ended,
+    FeedReader,
+    Happened,
+    Snapshot,
+    TextAdded,
+    TextReset,
+    turn_in_progress,
+)
+from outlast.serve.pages.chat_view import view_of
+from outlast.serve.routing import Desk
+from outlast.serve.sse import ServerSentEvent
+
+OPEN: Final = "begin"
+CHAT: Final = "chat"
+TEXT: Final = "text"
+END: Final = "end"
+"""The types of events: the stream begins; messages and state; the text in progress; it is over."""
+
+
+@dataclass
+class PageContent:
+    """What the page of one reader has.
+
+    Attributes:
+        message: returns a message as HTML.
+        status: returns the state of the conversation as HTML.
+    """
+
+    message: Callable[[CustomerMessage, bool], str]
+    status: Callable[[CustomerView], str]
+    _messages: dict[str, str] = field(default_factory=dict[str, str])
+    _status: str | None = None
+    _text: str = ""
+
+    def changes(self, view: CustomerView) -> ServerSentEvent | None:
+        """Return what the page lacks of a view; None if it has everything."""
+        listed = [*((one, False) for one in view.messages), *((one, True) for one in view.unread)]
+        messages = {
+            ("u-" if is_unread else "") + one.id: self.message(one, is_unread)
+            for one, is_unread in listed
+        }
+        status = self.status(view)
+        if (list(messages), status) == (list(self._messages), self._status) and (
+            messages == self._messages
+        ):
+            return None
+        new = {name: html for name, html in messages.items() if self._messages.get(name) != html}
+        self._messages, self._status = messages, status
+        content = {
+            "order": list(messages),
+            "html": new,
+            "status": status,
+            "works": view.works,
+            "ended": view.has_ended,
+        }
+        return ServerSentEvent(json.dumps(content), CHAT)
+
+    def more_text(self, text: str) -> ServerSentEvent | None:
+        """Return what the page lacks of the text in progress; None if it has that."""
+        before, self._text = self._text, text
+        if text == before:
+            return None
+        if before and text.startswith(before):
+            return ServerSentEvent(json.dumps({"add": text[len(before) :]}), TEXT)
+        return ServerSentEvent(json.dumps({"text": text}), TEXT)
+
+
+async def chat_events(
+    desk: Desk, run_id: str, person: str, page: PageContent
+) -> AsyncGenerator[ServerSentEvent]:
+    """Yield what a page lacks, until the conversation ends."""
+    async with desk.feed.reader(run_id, person=person) as entries:
+        yield ServerSentEvent("{}", OPEN)
+        text, last = _Text(), None
+        async with aclosing(_steps(entries, text)) as steps:
+            async for is_over in steps:
+                state = entries.state
+                shown = text.shown(state)
+                found = [] if state is last else [page.changes(await view_of(desk.client, state))]
+                last = state
+                # Where a text ends, its message comes first: it is never missing in between.
+                texts = [page.more_text(shown)]
+                for event in found + texts if not shown else texts + found:
+                    if event is not None:
+                        yield event
+                if is_over:
+                    yield ServerSentEvent("{}", END)
+
+
+@dataclass
+class _Text:
+    """The text in progress, as far as its reader has got."""
+
+    text: str = ""
+    is_unjudged: bool = False
+
+    def shown(self, state: LoopState) -> str:
+        """Return what the customer may read of it, and has not as a message."""
+        may_read = shows_text_in_progress(state, is_unjudged=self.is_unjudged)
+        return self.text if turn_in_progress(state) and may_read else ""
+
+
+async def _steps(entries: FeedReader, text: _Text) -> AsyncGenerator[bool]:
+    """Yield whenever everything that there is has been taken: the state fits the text then.
+
+    Yields whether the run has ended.
+    """
+    async for entry in entries:
+        is_over = False
+        match entry:
+            case Snapshot():
+                text.text, text.is_unjudged = entry.text, entry.is_unjudged
+            case TextAdded():
+                text.text += entry.text
+                text.is_unjudged = entry.is_unjudged
+            case TextReset():
+                text.text, text.is_unjudged = "", False
+            case Happened() if not entry.cursor.offset:
+                text.text, text.is_unjudged = "", False
+            case Ended():
+                is_over = True
+            case _:
+                pass
+        if is_over or not entries.has_more:
+            yield is_over

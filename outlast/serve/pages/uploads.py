@@ -1,0 +1,123 @@
+"""What customers attach to a message: photos and files, within limits.
+
+What a file is, its bytes say. Its name and its type are words of the sender.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Iterable
+from pathlib import PurePosixPath
+from typing import Final
+
+from outlast.loop.values import JsonObject
+from outlast.serve.problems import Refused
+
+MOST_FILES: Final = 10
+LARGEST_FILE: Final = 10_000_000
+LARGEST_FILES: Final = 20_000_000
+"""The limits of one message. A body of a request may have a third more than that."""
+
+_IMAGES: Final = {
+    "image/png": rb"\x89PNG\r\n\x1a\n",
+    "image/jpeg": rb"\xff\xd8\xff",
+    "image/gif": rb"GIF8[79]a",
+    "image/webp": rb"RIFF[\s\S]{4}WEBP",
+}
+_TEXTS: Final = {
+    ".txt": "text/plain",
+    ".log": "text/plain",
+    ".md": "text/markdown",
+    ".csv": "text/csv",
+    ".json": "application/json",
+}
+ACCEPTED: Final = ",".join([*_IMAGES, "application/pdf", *_TEXTS])
+"""What the page offers to choose, for `accept=`."""
+
+_LONGEST_NAME: Final = 100
+_DATA: Final = re.compile(r"data:[^,]{0,200};base64,", re.ASCII)
+
+
+def part_of(name: str, content: bytes) -> JsonObject:
+    """Return a file as a part of a message.
+
+    Raises:
+        Refused: the file is empty, too large, or of another kind.
+    """
+    name = plain_name(name)
+    if not content:
+        raise Refused(400, "file_empty", f"{name} is empty. Choose another file.")
+    if len(content) > LARGEST_FILE:
+        limit = LARGEST_FILE // 1_000_000
+        raise Refused(413, "file_too_large", f"{name} is too large. A file has up to {limit} MB.")
+    kind = image_kind(content)
+    if kind is not None:
+        return {"type": "input_image", "image_url": _data_url(kind, content), "detail": "auto"}
+    kind = _file_kind(name, content)
+    if kind is None:
+        message = f"{name} cannot be sent. Send photos (PNG, JPEG, GIF, WebP), PDF or text files."
+        raise Refused(415, "file_kind", message)
+    return {"type": "input_file", "filename": name, "file_data": _data_url(kind, content)}
+
+
+def check_files(files: Iterable[tuple[str, int]]) -> None:
+    """Refuse files before they are read, by their names and sizes.
+
+    Raises:
+        Refused: there are too many, or they are too large together.
+    """
+    sizes = [size for _, size in files]
+    if len(sizes) > MOST_FILES:
+        raise Refused(413, "too_many_files", f"A message has up to {MOST_FILES} files.")
+    if sum(sizes) > LARGEST_FILES:
+        limit = LARGEST_FILES // 1_000_000
+        message = f"The files are too large together. Send up to {limit} MB at once."
+        raise Refused(413, "file_too_large", message)
+
+
+def image_kind(content: bytes) -> str | None:
+    """Return the type of an image that browsers show without running anything; None for others."""
+    for kind, begins in _IMAGES.items():
+        if re.match(begins, content[:16]):
+            return kind
+    return None
+
+
+def content_of(text: str) -> bytes:
+    """Return the bytes of a `data:` address, or of plain base64.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    found = _DATA.match(text)
+    try:
+        return base64.b64decode(text[found.end() :] if found else text, validate=True)
+    except binascii.Error as error:
+        raise ValueError(str(error)) from None
+
+
+def plain_name(name: str) -> str:
+    """Return the last part of a file's name, as one short line."""
+    last = PurePosixPath(name.replace("\\", "/")).name
+    line = "".join(one if one.isprintable() else "_" for one in last).strip()
+    if len(line) > _LONGEST_NAME:
+        stem, dot, ending = line.rpartition(".")
+        line = f"{stem[:60]}…{dot}{ending[:20]}" if dot else line[:_LONGEST_NAME]
+    return line or "file"
+
+
+def _file_kind(name: str, content: bytes) -> str | None:
+    if content.startswith(b"%PDF-"):
+        return "application/pdf"
+    kind = _TEXTS.get(PurePosixPath(name.lower()).suffix)
+    if kind is None or b"\0" in content:
+        return None
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return None
+    return kind
+
+
+def _data_url(kind: str, content: bytes) -> str:
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
