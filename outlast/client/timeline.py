@@ -352,8 +352,10 @@ class Timeline:
             case HoldReleased(by=by):
                 self._end_takeover(at_ms)
                 self._take_release(by, event, at_ms)
-            case QuestionAnswered(answer=answer):
-                self._add(kind="answer", at_ms=at_ms, agent=answer.agent)
+            case QuestionAnswered(answer=answer, item=item):
+                # What a person said is a step already.
+                if item is None or item.turn or item.agent == answer.agent:
+                    self._add(kind="answer", at_ms=at_ms, agent=answer.agent)
             case QuestionFailed(agent=agent, failure=failure) | RunFailed(agent, failure):
                 self._add(
                     kind="failure", at_ms=at_ms, agent=agent, failure=failure, status="failed"

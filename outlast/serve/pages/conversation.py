@@ -1,7 +1,471 @@
-"""One conversation: what the customer sees, and what the run did."""
+"""One conversation: what the customer sees, what the run did, and taking it over.
 
-from typing import Final
+The page is rendered once; then its live stream sends the regions that have changed, and the text in
+progress as it is written. Each connection begins with all regions, so whatever a browser missed or
+showed twice is replaced. Nothing that somebody writes into is part of a region.
+"""
 
+import asyncio
+import json
+import re
+import secrets
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final, cast, get_args
+from urllib.parse import parse_qsl
+
+from markupsafe import Markup, escape
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute
 
-ROUTES: Final[list[BaseRoute]] = []
+from outlast.agents.errors import AgentsException, UserError
+from outlast.client.people.actions import TakeoverReceipt
+from outlast.client.read.event_places import event_of_effect
+from outlast.client.results.result_members import RunSnapshot
+from outlast.client.timeline import Step
+from outlast.contract.redaction import redaction_of
+from outlast.dev.data_dir import run_link
+from outlast.loop.events import CancelMode
+from outlast.loop.state import LoopState
+from outlast.rendering import visible_text
+from outlast.serve.access import Action, Target
+from outlast.serve.feed import Cut, Ended, FeedEntry, FeedReader, Happened, Snapshot, TextAdded
+from outlast.serve.pages.conversation_view import (
+    Conversation,
+    conversation,
+    extension_of,
+    payloads,
+    release_targets,
+    shown_draft,
+    took,
+)
+from outlast.serve.pages.filters import now_ms, read_back
+from outlast.serve.pages.page import fragment, page, see_other, show_page
+from outlast.serve.problems import Problem, Refused
+from outlast.serve.routing import DeskRequest, route
+from outlast.serve.sse import EventStream, ServerSentEvent
+
+LONGEST_STREAM: Final = timedelta(minutes=15)
+"""Then the browser connects again, so that a login that has ended ends the stream, too."""
+
+LONGEST_WORDS: Final = 20_000
+"""The most characters that a person writes at once."""
+
+LARGEST_FORM: Final = 500_000
+
+_MESSAGE_ID: Final = re.compile(r"desk-[0-9a-f]{16}")
+_REGIONS: Final = (
+    "head",
+    "acts",
+    "talk",
+    "tail",
+    "draft-label",
+    "say-act",
+    "release-act",
+    "waits",
+    "facts",
+)
+"""The parts of the page that change, apart from the steps and the text in progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Present:
+    """A run, as the feed has it now."""
+
+    state: RunSnapshot
+    steps: tuple[Step, ...]
+    text: str
+    is_unjudged: bool
+
+
+async def _present(asked: DeskRequest) -> _Present:
+    person = asked.person.subject
+    async with asked.desk.feed.reader(asked.run_id, person=person) as entries:
+        entry = await anext(entries)
+        if not isinstance(entry, Snapshot):
+            raise Refused(503, "shutting_down", "The desk is shutting down. Try again.")
+        return _Present(entry.state, tuple(entries.steps), entry.text, entry.is_unjudged)
+
+
+async def _seen(asked: DeskRequest, state: LoopState, steps: Sequence[Step]) -> Conversation:
+    signs = await asked.desk.signs()
+    return conversation(state, steps, asked.caller, signs=signs, at_ms=now_ms())
+
+
+# --- The page ------------------------------------------------------------------------------------
+
+
+async def _show(asked: DeskRequest) -> Response:
+    now = await _present(asked)
+    view = await _seen(asked, now.state, now.steps)
+    return page(
+        asked,
+        "conversation.html",
+        asked.run_id,
+        view=view,
+        regions=_regions(asked, view, is_unjudged=now.is_unjudged),
+        steps=[_step(asked, view, number) for number in range(len(view.rows))],
+        draft=shown_draft(now.text, view.hides),
+        message_id=_new_message_id(),
+        targets=release_targets(now.state, asked.desk.agents),
+        temporal=_temporal_link(asked),
+    )
+
+
+def _regions(asked: DeskRequest, view: Conversation, *, is_unjudged: bool) -> dict[str, Markup]:
+    """Return the regions of the page by their ids."""
+
+    def region(name: str) -> Markup:
+        text = fragment(
+            asked,
+            f"conversation_{name.replace('-', '_')}.html",
+            view=view,
+            is_unjudged=is_unjudged,
+            temporal=_temporal_link(asked),
+        )
+        return Markup(text)  # noqa: S704  a template made it
+
+    return {name: region(name) for name in _REGIONS}
+
+
+def _step(asked: DeskRequest, view: Conversation, number: int) -> Markup:
+    row = view.rows[number]
+    values = {
+        "row": row,
+        "step": row.step,
+        "took": took(row.step.took_ms),
+        "view": view,
+        "has_temporal": bool(asked.desk.temporal_ui and row.step.effect),
+    }
+    return Markup(fragment(asked, "conversation_step.html", **values))  # noqa: S704
+
+
+def _temporal_link(asked: DeskRequest) -> str:
+    ui = asked.desk.temporal_ui
+    return run_link(ui, asked.desk.client.namespace, asked.run_id) if ui else ""
+
+
+# --- The live stream -----------------------------------------------------------------------------
+
+
+async def _live(asked: DeskRequest) -> Response:
+    until = asyncio.get_running_loop().time() + LONGEST_STREAM.total_seconds()
+    screen = _Screen(asked, signs=await asked.desk.signs())
+    return EventStream(_follow(asked, screen), until=until)
+
+
+async def _follow(asked: DeskRequest, screen: "_Screen") -> AsyncGenerator[ServerSentEvent]:
+    person = asked.person.subject
+    async with asked.desk.feed.reader(asked.run_id, person=person) as entries:
+        following = asyncio.ensure_future(anext(entries, None))
+        news = asyncio.ensure_future(entries.news())
+        try:
+            while True:
+                await asyncio.wait({following, news}, return_when=asyncio.FIRST_COMPLETED)
+                entry = None
+                if following.done():
+                    entry = following.result()
+                    if entry is None or isinstance(entry, Cut):
+                        return  # the browser comes back
+                    screen.take(entry)
+                    following = asyncio.ensure_future(anext(entries, None))
+                if news.done():
+                    news = asyncio.ensure_future(entries.news())
+                if isinstance(entry, Ended) or not entries.has_more:
+                    for event in screen.changes(entries):
+                        yield event
+                if isinstance(entry, Ended):
+                    yield ServerSentEvent("", event="end")
+                    return
+        except AgentsException:
+            return  # the server is away, and the browser comes back
+        finally:
+            following.cancel()
+            news.cancel()
+            await asyncio.gather(following, news, return_exceptions=True)
+
+
+@dataclass
+class _Screen:
+    """What one browser shows, to send it what has changed.
+
+    Attributes:
+        asked: the request of the stream.
+        signs: whether the desk proves who acts.
+        text: the text in progress at the reader's position.
+        is_unjudged: whether nobody judges that text.
+    """
+
+    asked: DeskRequest
+    signs: bool
+    text: str = ""
+    is_unjudged: bool = False
+    _has_begun: bool = False
+    _added: str = ""
+    _is_replaced: bool = True
+    _shown_state: LoopState | None = None
+    _regions: dict[str, str] = field(default_factory=dict[str, str])
+    _steps: list[Step] = field(default_factory=list[Step])
+    _holder: str | None = None
+
+    def take(self, entry: FeedEntry) -> None:
+        """Take the next thing of the feed."""
+        match entry:
+            case Snapshot(text=text, is_unjudged=is_unjudged):
+                self._has_begun = True
+                self._replace(text)
+                self.is_unjudged = is_unjudged
+                self._shown_state, self._steps = None, []
+                self._regions.clear()
+            case TextAdded(text=text, is_unjudged=is_unjudged):
+                self.text += text
+                self._added += text
+                self.is_unjudged = is_unjudged
+                if self.text == text:
+                    self._shown_state = None  # its label says who reads it
+            case Happened(cursor=cursor) if cursor.offset:
+                pass
+            case _:
+                self._replace("")
+
+    def changes(self, entries: FeedReader) -> list[ServerSentEvent]:
+        """Return what the browser lacks of the present state and text."""
+        if not self._has_begun:
+            return []
+        parts: list[str] = []
+        if entries.state is not self._shown_state:
+            parts += self._changed_regions(entries)
+            self._shown_state = entries.state
+        redaction = redaction_of(entries.state)
+        if self._is_replaced or (self._added and redaction.texts):
+            text = escape(visible_text(shown_draft(self.text, redaction)))
+            parts.append(f'<div id="draft-text" hx-swap-oob="innerHTML">{text}</div>')
+            self._added, self._is_replaced = "", False
+        found = [ServerSentEvent("\n".join(parts), event="update")] if parts else []
+        if self._added:
+            found.append(ServerSentEvent(str(escape(visible_text(self._added))), event="text"))
+            self._added = ""
+        return found
+
+    def _replace(self, text: str) -> None:
+        if text != self.text or text:
+            self._is_replaced = True
+        self.text, self._added = text, ""
+
+    def _changed_regions(self, entries: FeedReader) -> list[str]:
+        asked, steps = self.asked, tuple(entries.steps)
+        view = conversation(entries.state, steps, asked.caller, signs=self.signs, at_ms=now_ms())
+        parts = [
+            f'<div id="{name}" hx-swap-oob="innerHTML">{text}</div>'
+            for name, text in _regions(asked, view, is_unjudged=self.is_unjudged).items()
+            if self._is_new(name, text)
+        ]
+        parts += self._changed_steps(view, steps)
+        if self._holder is not None and view.holder != self._holder and not view.is_mine:
+            words = (
+                f"{view.holder} has the conversation now."
+                if view.holder
+                else "The agent has the conversation again."
+            )
+            said = escape(visible_text(words))
+            parts.append(
+                f'<div id="said-aloud" hx-swap-oob="true" data-announce="{said}" hidden></div>'
+            )
+        self._holder = view.holder
+        return parts
+
+    def _is_new(self, name: str, text: str) -> bool:
+        """Whether a region says something else; ages go on by themselves."""
+        known, timeless = self._regions.get(name), _TIMES.sub("<time>", text)
+        self._regions[name] = timeless
+        return known != timeless
+
+    def _changed_steps(self, view: Conversation, steps: Sequence[Step]) -> list[str]:
+        known, self._steps = self._steps, list(steps)
+        if not known:
+            rendered = "".join(_step(self.asked, view, number) for number in range(len(steps)))
+            return [f'<ol id="steps" hx-swap-oob="innerHTML">{rendered}</ol>']
+        parts = [
+            str(_step(self.asked, view, number)).replace("<li ", '<li hx-swap-oob="true" ', 1)
+            for number, step in enumerate(known)
+            if step != steps[number]
+        ]
+        added = "".join(_step(self.asked, view, number) for number in range(len(known), len(steps)))
+        if added:
+            parts.append(f'<ol hx-swap-oob="beforeend:#steps">{added}</ol>')
+        return parts
+
+
+_TIMES: Final = re.compile(r"<time [^>]*>[^<]*")
+
+
+# --- Payloads, and the step's place in the history -----------------------------------------------
+
+
+async def _payload(asked: DeskRequest) -> Response:
+    now = await _present(asked)
+    step = _step_of(asked, now)
+    found = payloads(step, now.state, redaction_of(now.state))
+    text = fragment(asked, "conversation_payload.html", payloads=found)
+    return HTMLResponse(text, headers={"Cache-Control": "no-store"})
+
+
+def _step_of(asked: DeskRequest, now: _Present) -> Step:
+    number = asked.parameter("number")
+    at = int(number) if re.fullmatch("[0-9]{1,7}", number) else len(now.steps)
+    if at >= len(now.steps):
+        raise Refused(404, "not_found", f"The run {asked.run_id} has no step {number:.20}.")
+    return now.steps[at]
+
+
+async def _in_temporal(asked: DeskRequest) -> Response:
+    """Lead to the step's event in Temporal's web UI, or else to the run."""
+    address = _temporal_link(asked)
+    if not address:
+        raise Refused(404, "not_found", "This desk was started without `temporal_ui`.")
+    step = _step_of(asked, await _present(asked))
+    found = await event_of_effect(asked.desk.client, asked.run_id, step.effect)
+    if found is not None:
+        execution, event_id = found
+        address += f"/{execution}/history/events/{event_id}"
+    return RedirectResponse(address, 303, {"Cache-Control": "no-store"})
+
+
+# --- What people do ------------------------------------------------------------------------------
+
+_Deed = Callable[[DeskRequest, dict[str, str]], Awaitable[str]]
+
+
+async def _hold(asked: DeskRequest, form: dict[str, str]) -> str:
+    force = form.get("force") == "yes"
+    receipt = await asked.handle.hold(by=asked.person, force=force)
+    return _of_approved(receipt)
+
+
+def _of_approved(receipt: TakeoverReceipt) -> str:
+    if not receipt.approved:
+        return ""
+    return f"You have the conversation, which approved {', '.join(receipt.approved)}."
+
+
+async def _say(asked: DeskRequest, form: dict[str, str]) -> str:
+    text, message_id = _lines(form.get("text", "")), form.get("message_id", "")
+    if not text.strip():
+        raise UserError("Write something first.")
+    if len(text) > LONGEST_WORDS:
+        raise UserError(
+            f"The message has {len(text):,} characters, and at most {LONGEST_WORDS:,} are sent."
+        )
+    if not _MESSAGE_ID.fullmatch(message_id):
+        message_id = _new_message_id()
+    receipt = await asked.handle.say(text, by=asked.person, message_id=message_id)
+    return "Guardrails judge it first." if receipt.is_judged else ""
+
+
+async def _release(asked: DeskRequest, form: dict[str, str]) -> str:
+    note = _lines(form.get("note", "")).strip()
+    if len(note) > LONGEST_WORDS:
+        raise UserError(
+            f"The note has {len(note):,} characters, and at most {LONGEST_WORDS:,} are sent."
+        )
+    await asked.handle.release(by=asked.person, note=note, to=read_back(form.get("to", "")))
+    return ""
+
+
+async def _cancel(asked: DeskRequest, form: dict[str, str]) -> str:
+    mode = form.get("mode", "")
+    if mode not in get_args(CancelMode):
+        raise UserError("Choose whether the run stops now or after its turn.")
+    await asked.handle.cancel(cast("CancelMode", mode))
+    return ""
+
+
+async def _retry(asked: DeskRequest, form: dict[str, str]) -> str:
+    del form
+    await asked.handle.retry()
+    return ""
+
+
+async def _extend(asked: DeskRequest, form: dict[str, str]) -> str:
+    request_id, amount = form.get("request_id", ""), form.get("extend_by", "").strip()
+    if not re.fullmatch("[1-9][0-9]{0,17}", amount):
+        raise UserError("Say by how much, as a whole number from 1 on.")
+    state = await asked.handle.state()
+    found = next((one for one in state.own_requests if one.id == request_id), None)
+    if found is None or found.kind != "budget":
+        raise UserError(f"The request {request_id:.40} does not wait any more.")
+    target = Target(run_id=asked.run_id, state=state, request=found, signs=await asked.desk.signs())
+    asked.check("extend_budget", target)
+    if int(amount) == extension_of(found):
+        receipt = await asked.handle.approve(found, by=asked.person)
+    else:
+        arguments = json.loads(found.arguments) | {"extend_by": int(amount)}
+        receipt = await asked.handle.edit(found, arguments, by=asked.person)
+    if receipt.status == "pending":
+        return f"Counted: {receipt.votes} of {receipt.votes_needed} votes."
+    return ""
+
+
+def _lines(text: str) -> str:
+    """Return a text that somebody wrote; forms send other line ends."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+async def _fields(asked: DeskRequest) -> dict[str, str]:
+    body = await asked.http.body()
+    if len(body) > LARGEST_FORM:
+        raise Refused(413, "too_large", "The form is too large.")
+    return dict(parse_qsl(body.decode(errors="replace"), keep_blank_values=True))
+
+
+def _deed(name: str, action: Action, deed: _Deed) -> BaseRoute:
+    """Return the route of something that people do; its answer is a sentence beside the button."""
+
+    async def handle(asked: DeskRequest) -> Response:
+        said = await deed(asked, await _fields(asked))
+        if not asked.http.headers.get("HX-Request"):
+            return see_other(asked, "conversations", asked.run_id)
+        headers = {"Cache-Control": "no-store"}
+        if name == "retry":
+            headers["HX-Refresh"] = "true"  # a run that had ended has another history now
+        parts = [fragment(asked, "conversation_said.html", said=said)]
+        if name == "say":
+            parts.append(
+                f'<input type="hidden" name="message_id" id="message-id" hx-swap-oob="true" '
+                f'value="{_new_message_id()}">'
+            )
+        return HTMLResponse("\n".join(parts), headers=headers)
+
+    path = f"/conversations/{{run_id}}/{name}"
+    return route(path, handle, action=action, methods=["POST"], show=_beside)
+
+
+def _beside(request: Request, problem: Problem) -> Response:
+    """Show a problem beside the button; the live stream shows the present state."""
+    if problem.status == 401 or not request.headers.get("HX-Request"):
+        return show_page(request, problem)
+    sentence = escape(visible_text(problem.message))
+    headers = {**problem.headers, "Cache-Control": "no-store"}
+    return HTMLResponse(f'<p class="refusal" role="alert">{sentence}</p>', problem.status, headers)
+
+
+def _new_message_id() -> str:
+    return f"desk-{secrets.token_hex(8)}"
+
+
+_PATH: Final = "/conversations/{run_id}"
+
+ROUTES: Final[list[BaseRoute]] = [
+    route(_PATH, _show, action="view_run", show=show_page),
+    route(f"{_PATH}/live", _live, action="view_run", show=_beside),
+    route(f"{_PATH}/steps/{{number}}", _payload, action="view_payloads", show=_beside),
+    route(f"{_PATH}/steps/{{number}}/temporal", _in_temporal, action="view_run", show=show_page),
+    _deed("hold", "hold", _hold),
+    _deed("say", "say", _say),
+    _deed("release", "release", _release),
+    _deed("cancel", "cancel", _cancel),
+    _deed("retry", "retry", _retry),
+    _deed("extend", "extend_budget", _extend),
+]

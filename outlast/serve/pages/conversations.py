@@ -1,7 +1,278 @@
-"""All conversations: where each is, and what it waits for."""
+"""All conversations: where each is, what it waits for, who has it, and what it cost.
 
-from typing import Final
+Temporal's visibility is the only store. What it does not have, tokens and costs, is read from the
+runs' histories, a few at a time, and kept for a moment.
+"""
 
+import asyncio
+import hashlib
+import re
+import time
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Final, cast, get_args
+from weakref import WeakKeyDictionary
+
+from markupsafe import Markup, escape
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute
+from temporalio.client import Client
 
-ROUTES: Final[list[BaseRoute]] = []
+from outlast.agents.errors import UserError
+from outlast.client.runs import ListedRun, RunFilter, RunPage, list_runs, state_of
+from outlast.contract.names import ListedStatus
+from outlast.loop.state import LoopState
+from outlast.serve.costs import cost_of_state
+from outlast.serve.pages.conversation_view import BADGES, Badge
+from outlast.serve.pages.filters import read_back
+from outlast.serve.pages.page import fragment, page, show_page
+from outlast.serve.routing import DeskRequest, route
+
+PAGE: Final = 50
+"""The most conversations of a page."""
+
+READ_AT_ONCE: Final = 8
+"""How many histories are read at the same time."""
+
+READ_SECONDS: Final = 1.5
+"""How long a page waits for tokens and costs; what comes later is there the next time."""
+
+FRESH_SECONDS: Final = 15.0
+"""How long what an open run used counts as present."""
+
+MOST_KEPT: Final = 5_000
+
+_HELD_BY: Final = "person: "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What the address asks for.
+
+    Attributes:
+        status: the status of the runs; empty for any.
+        agent: the name of the active agent; empty for any.
+        starts: the beginning of the ids.
+        waiting: whether a request waits for a decision.
+        nested: whether nested runs are listed, too.
+        page: where the page begins, as `RunPage.next`; None for the first.
+    """
+
+    status: str = ""
+    agent: str = ""
+    starts: str = ""
+    waiting: bool = False
+    nested: bool = False
+    page: bytes | None = None
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The query of the address, without the page."""
+        return {
+            "status": self.status,
+            "agent": self.agent,
+            "starts": self.starts,
+            "waiting": "yes" if self.waiting else "",
+            "nested": "yes" if self.nested else "",
+        }
+
+    @property
+    def filter(self) -> RunFilter:
+        """The same for a search."""
+        return RunFilter(
+            status=cast("ListedStatus", self.status) if self.status else None,
+            agent=self.agent or None,
+            waiting=self.waiting,
+            id_prefix=self.starts,
+            nested=self.nested,
+        )
+
+
+def wanted(query: Mapping[str, str]) -> Wanted:
+    """Return what an address asks for.
+
+    Raises:
+        UserError: its page is none of this desk.
+    """
+    status = query.get("status", "")
+    after = query.get("page", "")
+    try:
+        token = urlsafe_b64decode(after.encode("ascii")) if after else None
+    except ValueError:
+        raise UserError("The address has no such page. Begin with the first one.") from None
+    return Wanted(
+        status=status if status in get_args(ListedStatus) else "",
+        agent=read_back(query.get("agent", "")).strip(),
+        starts=read_back(query.get("starts", "")).strip(),
+        waiting=query.get("waiting") == "yes",
+        nested=query.get("nested") == "yes",
+        page=token or None,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """A conversation in the list.
+
+    Attributes:
+        run: the run.
+        badge: its status.
+        holder: who has it; empty for nobody.
+        waits_for: what it waits for; empty for nothing.
+        tokens: the tokens of its model calls; None if they are not known.
+        cost: US dollars; None if it is not known.
+        is_whole: whether the price of every model call is known.
+    """
+
+    run: ListedRun
+    badge: Badge
+    holder: str = ""
+    waits_for: str = ""
+    tokens: int | None = None
+    cost: Decimal | None = None
+    is_whole: bool = True
+
+
+def run_row(run: ListedRun, used: "Used | None") -> RunRow:
+    """Return a run as the list shows it."""
+    is_held = run.status == "held"
+    return RunRow(
+        run=run,
+        badge=BADGES.get(run.status, Badge(run.status)),
+        holder=run.waits_for.removeprefix(_HELD_BY) if is_held else "",
+        waits_for="" if is_held or run.status == "idle" else run.waits_for,
+        tokens=None if used is None else used.tokens,
+        cost=None if used is None else used.cost,
+        is_whole=used is None or used.is_whole,
+    )
+
+
+# --- Tokens and costs ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Used:
+    """What a run used.
+
+    Attributes:
+        tokens: the tokens of its model calls.
+        cost: US dollars.
+        is_whole: whether the price of every model call is known.
+        is_final: whether the run has ended.
+        read_at: when it was read, by a clock that never goes back.
+    """
+
+    tokens: int
+    cost: Decimal
+    is_whole: bool
+    is_final: bool
+    read_at: float
+
+
+@dataclass(eq=False)
+class Usages:
+    """What the runs of a server used, as far as somebody has looked at them lately."""
+
+    _known: "OrderedDict[str, Used]" = field(default_factory=OrderedDict[str, Used])
+    _reading: dict[str, asyncio.Task[None]] = field(default_factory=dict[str, "asyncio.Task[None]"])
+    _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READ_AT_ONCE))
+
+    async def of(self, client: Client, runs: Sequence[ListedRun]) -> dict[str, Used]:
+        """Return what is known within a moment; the rest is read on for the next time."""
+        now = time.monotonic()
+        reading: list[asyncio.Task[None]] = []
+        for run in runs:
+            known = self._known.get(run.execution_id)
+            if known is None or not (known.is_final or now - known.read_at < FRESH_SECONDS):
+                reading.append(self._begin(client, run))
+        missing = [one for one in reading if not one.done()]
+        if missing:
+            await asyncio.wait(missing, timeout=READ_SECONDS)
+        ids = (run.execution_id for run in runs)
+        return {one: self._known[one] for one in ids if one in self._known}
+
+    def _begin(self, client: Client, run: ListedRun) -> asyncio.Task[None]:
+        task = self._reading.get(run.execution_id)
+        if task is None:
+            task = self._reading[run.execution_id] = asyncio.create_task(self._read(client, run))
+            task.add_done_callback(lambda _: self._reading.pop(run.execution_id, None))
+        return task
+
+    async def _read(self, client: Client, run: ListedRun) -> None:
+        async with self._slots:
+            state = await state_of(client, run.run_id, run.execution_id)
+        if state is not None:
+            self._known[run.execution_id] = _used(state)
+            self._known.move_to_end(run.execution_id)
+            while len(self._known) > MOST_KEPT:
+                self._known.popitem(last=False)
+
+
+def _used(state: LoopState) -> Used:
+    cost = cost_of_state(state)
+    return Used(
+        tokens=state.usage.total_tokens,
+        cost=cost.usd,
+        is_whole=cost.is_whole,
+        is_final=state.outcome is not None,
+        read_at=time.monotonic(),
+    )
+
+
+_USAGES: Final["WeakKeyDictionary[Client, Usages]"] = WeakKeyDictionary()
+
+
+# --- Pages ---------------------------------------------------------------------------------------
+
+
+async def _show(asked: DeskRequest) -> Response:
+    query = wanted(asked.http.query_params)
+    rows, found = await _rows(asked, query)
+    return page(
+        asked,
+        "conversations.html",
+        "Conversations",
+        wanted=query,
+        statuses=[(one, BADGES[one].word) for one in get_args(ListedStatus)],
+        list=_list(asked, query, rows, found),
+        here_page=asked.http.query_params.get("page", ""),
+    )
+
+
+async def _part(asked: DeskRequest) -> Response:
+    """Answer with the list alone, if it is another one than the page shows."""
+    query = wanted(asked.http.query_params)
+    rows, found = await _rows(asked, query)
+    text = _list(asked, query, rows, found)
+    seen = asked.http.query_params.get("seen", "")
+    if seen and f'value="{escape(seen)}"' in text:
+        return Response(None, 204, {"Cache-Control": "no-store"})
+    return HTMLResponse(text, headers={"Cache-Control": "no-store"})
+
+
+async def _rows(asked: DeskRequest, query: Wanted) -> tuple[list[RunRow], RunPage]:
+    found = await list_runs(asked.desk.client, query.filter, limit=PAGE, page=query.page)
+    used = await _USAGES.setdefault(asked.desk.client, Usages()).of(asked.desk.client, found.runs)
+    return [run_row(run, used.get(run.execution_id)) for run in found], found
+
+
+def _list(asked: DeskRequest, query: Wanted, rows: list[RunRow], found: RunPage) -> Markup:
+    after = urlsafe_b64encode(found.next).decode("ascii") if found.next else ""
+    values = {"rows": rows, "wanted": query, "after": after}
+    seen = _digest(fragment(asked, "conversations_list.html", seen="", **values))
+    text = fragment(asked, "conversations_list.html", seen=seen, **values)
+    return Markup(text)  # noqa: S704  a template made it
+
+
+def _digest(text: str) -> str:
+    timeless = re.sub("<time [^>]*>[^<]*", "<time>", text)
+    return hashlib.sha256(timeless.encode()).hexdigest()[:16]
+
+
+ROUTES: Final[list[BaseRoute]] = [
+    route("/conversations", _show, action="list_runs", show=show_page),
+    route("/conversations-list", _part, action="list_runs", show=show_page),
+]

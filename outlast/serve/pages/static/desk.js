@@ -91,6 +91,36 @@
   addEventListener("htmx:sseOpen", () => showConnection(true));
   addEventListener("htmx:sseError", () => showConnection(false));
 
+  // A list that grows at its end stays at its end, unless the reader has scrolled up.
+  const following = () => all("[data-follow]");
+
+  function noteEnds() {
+    for (const list of following()) list.isAtEnd = list.scrollHeight - list.scrollTop - list.clientHeight < 48;
+  }
+
+  function followEnds() {
+    for (const list of following()) if (list.isAtEnd) list.scrollTop = list.scrollHeight;
+  }
+
+  addEventListener("htmx:sseBeforeMessage", noteEnds);
+  addEventListener("htmx:sseMessage", followEnds);
+
+  // What somebody wrote goes when it was sent, but not what they have written since.
+  addEventListener("htmx:beforeRequest", (event) => {
+    if (!event.target.matches("form[data-clears]")) return;
+    for (const field of all("textarea", event.target)) field.sent = field.value;
+  });
+
+  addEventListener("htmx:afterRequest", (event) => {
+    const form = event.target;
+    if (!event.detail.successful || !form.matches("form")) return;
+    if (form.dataset.closes) document.getElementById(form.dataset.closes).close();
+    if (!form.matches("[data-clears]")) return;
+    for (const field of all("textarea", form)) {
+      if (field.sent !== undefined && field.value.startsWith(field.sent)) field.value = field.value.slice(field.sent.length);
+    }
+  });
+
   // The focused row may leave with a swap: then the row that takes its place has the focus.
   let kept = null;
 
@@ -111,7 +141,7 @@
   addEventListener("htmx:beforeSwap", keepFocus);
   addEventListener("htmx:sseBeforeMessage", keepFocus);
   addEventListener("htmx:afterSwap", (event) => { showState(event.target); restoreFocus(); });
-  addEventListener("htmx:sseMessage", (event) => { showState(event.target); restoreFocus(); });
+  addEventListener("htmx:sseMessage", () => { showState(); restoreFocus(); });
   addEventListener("htmx:sendError", () => announce("The desk does not answer. Nothing was sent; try again."));
 
   // --- Keys ----------------------------------------------------------------------------------------
@@ -157,6 +187,16 @@
   }
 
   addEventListener("keydown", (event) => {
+    const sends = event.key === "Enter" && (event.ctrlKey || event.metaKey) && event.target.matches("textarea[data-sends]");
+    if (sends && !event.isComposing) {
+      event.preventDefault();
+      const button = event.target.form.querySelector("button");
+      if (button.getAttribute("aria-disabled") === "true") announce(document.getElementById(button.getAttribute("aria-describedby")).textContent);
+      else event.target.form.requestSubmit();
+    }
+  });
+
+  addEventListener("keydown", (event) => {
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "Escape" && isWriting(event.target)) return void event.target.blur();
     if (isWriting(event.target) || document.querySelector("dialog[open]")) return;
@@ -179,6 +219,8 @@
   addEventListener("click", (event) => {
     const opener = event.target.closest?.("[data-open]");
     if (opener) open(opener.dataset.open);
+    const closer = event.target.closest?.("[data-close]");
+    if (closer) document.getElementById(closer.dataset.close).close();
     const blocked = event.target.closest?.("button[aria-disabled=true]");
     if (blocked) event.preventDefault();
   });
@@ -194,5 +236,6 @@
   });
 
   showState();
+  for (const list of following()) list.scrollTop = list.scrollHeight;
   setInterval(() => showTimes(), 20000);
 })();

@@ -1,0 +1,563 @@
+"""What the page of a conversation shows: both sides of it, and what its viewer may do.
+
+Made from the state and the timeline of a run. Nothing here reads or writes anything.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final, cast
+
+from outlast.agents.agent import Agent
+from outlast.agents.items.call_outputs import output_content
+from outlast.client.timeline import Step, StepKind
+from outlast.contract.blobs import readable
+from outlast.contract.redaction import Redaction, redaction_of
+from outlast.contract.wording import budget_line
+from outlast.loop.approvals import ApprovalRequest
+from outlast.loop.call_forms import arguments_of, name_of
+from outlast.loop.canonical import same_person
+from outlast.loop.items import Item, text_of
+from outlast.loop.spending import described, spent
+from outlast.loop.state import CALL_KINDS, OUTPUT_KINDS, LoopState
+from outlast.loop.values import Json, JsonObject
+from outlast.loop.votes import audience_text, deadline_ms
+from outlast.rendering import arguments_text, counted, json_text
+from outlast.serve.access import Action, Caller, Staff, Target, may
+from outlast.serve.costs import StepsCost, cost_of_step, cost_of_steps
+from outlast.serve.customer_view import (
+    CustomerMessage,
+    customer_view,
+    shows_text_in_progress,
+)
+
+# --- States in words ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Badge:
+    """A state, as a word and a colour."""
+
+    word: str
+    colour: str = ""
+
+
+BADGES: Final[dict[str, Badge]] = {
+    "running": Badge("working", "is-info"),
+    "waiting": Badge("waits for a decision", "is-wait"),
+    "held": Badge("a person has it", "is-held"),
+    "blocked": Badge("no worker can go on", "is-bad"),
+    "idle": Badge("waits for the customer"),
+    "on_call": Badge("on a call", "is-info"),
+    "completed": Badge("completed", "is-ok"),
+    "failed": Badge("failed", "is-bad"),
+    "cancelled": Badge("cancelled"),
+    "terminated": Badge("terminated", "is-bad"),
+}
+"""The states of runs."""
+
+
+# --- The customer's side --------------------------------------------------------------------------
+
+_PICTURE: Final = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attachment:
+    """A picture or a file of the customer.
+
+    Attributes:
+        picture: the picture as a `data:` address; empty for a file.
+        name: the name of a file.
+    """
+
+    picture: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bubble:
+    """A message of the conversation.
+
+    Attributes:
+        id: tells it from the others.
+        by: `customer`, `assistant` or `colleague`.
+        who: the name of the agent or the colleague.
+        text: the words.
+        attachments: the customer's pictures and files.
+    """
+
+    id: str
+    by: str
+    who: str
+    text: str
+    attachments: tuple[Attachment, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CustomerSide:
+    """What the customer sees.
+
+    Attributes:
+        messages: the messages, in order.
+        unread: what the customer wrote that the run has not taken yet.
+        works: whether an answer is to come.
+        waits_for: what the customer reads while the conversation waits; None for nothing.
+        silent: whether it waits, and the customer does not read for what.
+    """
+
+    messages: tuple[Bubble, ...]
+    unread: tuple[Bubble, ...]
+    works: bool
+    waits_for: str | None
+    silent: bool
+
+
+def customer_side(state: LoopState, hides: Redaction) -> CustomerSide:
+    """Return what the customer sees, for the team: with names, and without what policies hide."""
+    seen = customer_view(state)
+    waits = [one for one in state.pending_approvals if not one.terms.customer_text]
+    return CustomerSide(
+        messages=tuple(_bubble(one, state, hides) for one in seen.messages),
+        unread=tuple(_bubble(one, state, hides) for one in seen.unread),
+        works=seen.works,
+        waits_for=seen.waits_for,
+        silent=bool(waits) and seen.waits_for is None,
+    )
+
+
+def _bubble(message: CustomerMessage, state: LoopState, hides: Redaction) -> Bubble:
+    who = ""
+    if message.by != "customer":
+        at = message.id.removeprefix("i")
+        is_item = message.id.startswith("i") and at.isdecimal()
+        who = state.items[int(at)].agent if is_item else state.answers[-1].agent
+    return Bubble(
+        id=message.id,
+        by=message.by,
+        who=who,
+        text=hides.text(message.text),
+        attachments=tuple(map(_attachment, message.attachments)),
+    )
+
+
+def _attachment(part: JsonObject) -> Attachment:
+    address = str(part.get("image_url", ""))
+    if _PICTURE.fullmatch(address):
+        return Attachment(picture=address)
+    return Attachment(name=str(part.get("filename") or "file"))
+
+
+def shown_draft(text: str, hides: Redaction) -> str:
+    """Return a text in progress as people may see it.
+
+    Its end is left out where it may be the beginning of a value that policies hide.
+    """
+    shown = hides.text(text)
+    longest = max((len(one) for one in hides.texts), default=0)
+    for length in range(min(len(shown), longest - 1), 0, -1):
+        if any(one.startswith(shown[-length:]) for one in hides.texts):
+            return shown[:-length]
+    return shown
+
+
+# --- What the run did -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A step, as the page shows it.
+
+    Attributes:
+        step: the step.
+        title: what it is, in words.
+        words: what a person wrote, or why something had no effect.
+        badge: the status; None for what is simply done.
+        cost: US dollars; None if it is not known.
+        votes: who decided what about a request.
+        request: the line of a request.
+        has_payload: whether there are arguments, outputs or reasoning to see.
+    """
+
+    step: Step
+    title: str
+    words: str = ""
+    badge: Badge | None = None
+    cost: Decimal | None = None
+    votes: tuple[str, ...] = ()
+    request: str = ""
+    has_payload: bool = False
+
+
+def rows(steps: Iterable[Step], hides: Redaction) -> tuple[Row, ...]:
+    """Return the steps as the page shows them."""
+    return tuple(_row(step, hides) for step in steps)
+
+
+_STATUS_BADGES: Final[dict[str, Badge]] = {
+    "running": Badge("running", "is-info"),
+    "waiting": Badge("waits", "is-wait"),
+    "blocked": Badge("no worker", "is-bad"),
+    "failed": Badge("failed", "is-bad"),
+    "cancelled": Badge("not finished"),
+}
+_DECIDED: Final[dict[str, Badge]] = {
+    "approved": Badge("approved", "is-ok"),
+    "edited": Badge("approved with changes", "is-ok"),
+    "responded": Badge("answered by a person", "is-ok"),
+    "rejected": Badge("rejected", "is-bad"),
+    "expired": Badge("expired", "is-bad"),
+    "cancelled": Badge("not needed any more"),
+    "superseded": Badge("not needed any more"),
+}
+
+
+def _row(step: Step, hides: Redaction) -> Row:
+    badge = _STATUS_BADGES.get(step.status)
+    request = step.request
+    if request is not None and request.status != "pending":
+        badge = _DECIDED.get(request.status, badge)
+    if step.kind in {"failure", "end"}:
+        badge = None
+    if step.kind == "tool" and step.status == "cancelled" and step.effect == 0:
+        badge = Badge("did not run")
+    if step.kind == "takeover" and step.status == "running":
+        badge = Badge("has it", "is-held")
+    words = step.lacks or (step.failure.message if step.failure is not None else step.text)
+    return Row(
+        step=step,
+        title=hides.text(_TITLES[step.kind](step)),
+        words=hides.text(words),
+        badge=badge,
+        cost=cost_of_step(step),
+        votes=tuple(hides.text(one) for one in _votes(request)),
+        request=hides.text(request_line(request)) if request is not None else "",
+        has_payload=bool(step.items or any(one.info is not None for one in step.checks)),
+    )
+
+
+def _who(step: Step) -> str:
+    return step.by or "A person"
+
+
+def _of_model(step: Step) -> str:
+    if step.calls:
+        return f"{step.agent} calls {', '.join(step.calls)}"
+    return f"{step.agent} {'replies' if step.status == 'done' else 'is asked'}"
+
+
+def _of_guardrails(step: Step) -> str:
+    if step.checks or step.name == "input":
+        return f"Guardrails check the {step.name}"
+    return "The answer is finished"
+
+
+def _of_end(step: Step) -> str:
+    ended = {"completed": "completed", "failed": "failed"}
+    return f"The run has {ended.get(step.name) or f'been {step.name}'}"
+
+
+_OF_KIND: Final = {"output": "The answer", "budget": "More of a budget"}
+
+
+def _of_request(step: Step) -> str:
+    kind = step.request.kind if step.request is not None else "tool"
+    return f"{_OF_KIND.get(kind, step.name)} needs a decision"
+
+
+_TITLES: Final[dict[StepKind, Callable[[Step], str]]] = {
+    "message": lambda step: "Customer writes",
+    "model": _of_model,
+    "tool": lambda step: step.name,
+    "agent": lambda step: f"{step.agent} asks {step.name}",
+    "handoff": lambda step: f"{step.agent} hands over to {step.name}",
+    "guardrails": _of_guardrails,
+    "line": lambda step: f"On the line: {step.name}",
+    "request": _of_request,
+    "takeover": lambda step: f"{_who(step)} takes the conversation over",
+    "said": lambda step: f"{_who(step)} writes",
+    "release": lambda step: f"{_who(step)} gives the conversation back to {step.name}",
+    "retry": lambda step: "The question is asked again",
+    "cancel": lambda step: (
+        "Stop after this turn" if step.name == "after_turn" else "Stop requested"
+    ),
+    "answer": lambda step: f"{step.agent} has answered",
+    "failure": lambda step: "The question has no answer",
+    "ignored": lambda step: f"No effect: {step.name}",
+    "unheard": lambda step: f"Nobody heard of it: {step.name}",
+    "end": _of_end,
+}
+
+
+_VERBS: Final = {
+    "approve": "approves",
+    "edit": "approves with changes",
+    "reject": "rejects",
+    "respond": "answers in its place",
+    "withdraw": "withdraws their vote",
+}
+
+
+def _votes(request: ApprovalRequest | None) -> Iterator[str]:
+    for vote in () if request is None else request.votes:
+        made = vote.decision
+        message = f": {made.message}" if made.message else ""
+        proven = "" if vote.verified else " (not verified)"
+        yield f"{made.by or 'Somebody'} {_VERBS[made.type]}{proven}{message}"
+
+
+def request_line(request: ApprovalRequest) -> str:
+    """Return why a request was made, without its arguments."""
+    if request.kind == "budget":
+        return budget_line(request.arguments) or request.reason or ""
+    return request.reason or ""
+
+
+# --- Payloads -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Payload:
+    """A part of what a step read or wrote.
+
+    Attributes:
+        label: what it is.
+        text: the text; JSON with room for line breaks.
+        is_words: whether it is the model's words rather than data.
+    """
+
+    label: str
+    text: str
+    is_words: bool = False
+
+
+def payloads(step: Step, state: LoopState, hides: Redaction) -> tuple[Payload, ...]:
+    """Return arguments, outputs, reasoning and words of a step, as people may see them."""
+    found = [
+        part
+        for at in step.items
+        if at < len(state.items)
+        for part in _payloads_of(state.items[at], hides)
+    ]
+    found += [
+        Payload(label=f"Guardrail {one.name}", text=_json(hides.json(one.info)))
+        for one in step.checks
+        if one.info is not None
+    ]
+    return tuple(found)
+
+
+def _payloads_of(item: Item, hides: Redaction) -> Iterator[Payload]:
+    raw = readable(item.raw)
+    if item.kind in CALL_KINDS:
+        arguments = hides.call(item.agent, name_of(raw), arguments_of(raw))
+        yield Payload(label=f"Arguments of {name_of(raw)}", text=arguments_text(arguments))
+    elif item.kind in OUTPUT_KINDS:
+        yield Payload(label="Output", text=_json(hides.json(f"{output_content(raw)}")))
+    elif item.kind == "reasoning":
+        if words := _reasoning(raw):
+            yield Payload(label="Reasoning", text=hides.text(words), is_words=True)
+    elif item.kind in {"message", "draft"}:
+        label = "Words" if item.kind == "message" else "Words that were not approved"
+        yield Payload(label=label, text=hides.text(text_of(raw)), is_words=True)
+    else:
+        yield Payload(label=str(raw.get("type", item.kind)), text=_json(hides.json(raw)))
+
+
+def _reasoning(raw: JsonObject) -> str:
+    parts = cast("list[JsonObject]", [*(raw.get("summary") or ()), *(raw.get("content") or ())])
+    return "\n\n".join(str(part["text"]) for part in parts if part.get("text"))
+
+
+def _json(value: Json) -> str:
+    return value if isinstance(value, str) else json_text(value, 2)
+
+
+# --- What waits, and what was used ----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """A pending request.
+
+    Attributes:
+        request: the request.
+        run_id: the run that made it.
+        line: why it was made.
+        audience: who may decide.
+        deadline_ms: when it expires or goes to further people; None for never.
+        extend_by: by how much a budget would be extended; None for other requests.
+        problem: why the viewer cannot extend the budget; None if they can.
+    """
+
+    request: ApprovalRequest
+    run_id: str
+    line: str
+    audience: str
+    deadline_ms: int | None
+    extend_by: int | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversation:
+    """A conversation, as a viewer sees it now.
+
+    Attributes:
+        state: the state of the run.
+        badge: its status.
+        customer: what the customer sees.
+        rows: what the run did.
+        waiting: the pending requests.
+        budgets: what was used of each budget.
+        cost: what its model calls cost.
+        hides: what policies hide.
+        holder: who has the conversation; empty for nobody.
+        is_mine: whether the viewer has it.
+        problems: why the viewer cannot do something now, by action; None for what they can do.
+        sees_payloads: whether the viewer may see arguments and outputs.
+    """
+
+    state: LoopState
+    badge: Badge
+    customer: CustomerSide
+    rows: tuple[Row, ...]
+    waiting: tuple[Waiting, ...]
+    budgets: tuple[str, ...]
+    cost: StepsCost
+    hides: Redaction
+    holder: str
+    is_mine: bool
+    problems: dict[str, str | None]
+    sees_payloads: bool
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the run goes on."""
+        return self.state.outcome is None
+
+    @property
+    def customer_waits(self) -> bool:
+        """Whether the customer waits for the person who has the conversation."""
+        return bool(self.holder) and bool(self.state.inbox or self.state.question.answering)
+
+    def draft_label(self, *, is_unjudged: bool) -> str:
+        """Return who reads the text in progress."""
+        if shows_text_in_progress(self.state, is_unjudged=is_unjudged):
+            return "is writing; the customer reads along"
+        return "is writing; the customer does not see it yet"
+
+
+_ACTIONS: Final[tuple[Action, ...]] = ("hold", "say", "release", "cancel", "retry")
+
+
+def conversation(
+    state: LoopState, steps: Sequence[Step], caller: Caller, *, signs: bool, at_ms: int
+) -> Conversation:
+    """Return a conversation as a viewer sees it.
+
+    Args:
+        state: the state of the run.
+        steps: its timeline.
+        caller: who looks at it.
+        signs: whether the desk proves who acts.
+        at_ms: the time.
+    """
+    hides = redaction_of(state)
+    target = Target(run_id=state.run_id, state=state, at_ms=at_ms, signs=signs)
+    holder = "" if state.hold is None or state.outcome is not None else state.hold.by or "A person"
+    subject = caller.person.subject if isinstance(caller, Staff) else ""
+    is_mine = bool(holder) and same_person(holder, subject)
+    problems = {action: may(caller, action, target) for action in _ACTIONS}
+    if holder and not is_mine:
+        others = f"{holder} has the conversation."
+        role = may(caller, "say")
+        problems |= dict.fromkeys(("say", "release"), role or others)
+        problems["hold"] = may(caller, "hold") or others
+    return Conversation(
+        state=state,
+        badge=BADGES.get(state.status, Badge(state.status)),
+        customer=customer_side(state, hides),
+        rows=rows(steps, hides),
+        waiting=tuple(
+            _waiting(one, state, caller, hides, target) for one in state.pending_approvals
+        ),
+        budgets=tuple(_budgets(state, at_ms)),
+        cost=cost_of_steps(steps),
+        hides=hides,
+        holder=holder,
+        is_mine=is_mine,
+        problems=problems,
+        sees_payloads=may(caller, "view_payloads") is None,
+    )
+
+
+def _waiting(
+    request: ApprovalRequest, state: LoopState, caller: Caller, hides: Redaction, target: Target
+) -> Waiting:
+    extend_by = problem = None
+    if request.kind == "budget":
+        extend_by = extension_of(request)
+        about = Target(
+            run_id=state.run_id,
+            state=state,
+            request=request,
+            at_ms=target.at_ms,
+            signs=target.signs,
+        )
+        problem = may(caller, "extend_budget", about)
+    return Waiting(
+        request=request,
+        run_id=request.run_id or state.run_id,
+        line=hides.text(request_line(request)),
+        audience=audience_text(request.audiences),
+        deadline_ms=deadline_ms(request),
+        extend_by=extend_by,
+        problem=problem,
+    )
+
+
+def extension_of(request: ApprovalRequest) -> int | None:
+    """Return by how much a request would extend a budget; None if it does not say."""
+    found = re.search(r'"extend_by": ?([0-9]{1,18})\b', request.edited or request.arguments)
+    return int(found[1]) if found else None
+
+
+def _budgets(state: LoopState, at_ms: int) -> Iterator[str]:
+    for index, budget in enumerate(state.start.budgets):
+        if state.outcome is not None and budget.of == "seconds":
+            continue  # the clock goes on after the end
+        used = spent(state, budget, at_ms)
+        shown = f"${used / 1_000_000:,.2f}" if budget.of == "cost_micros" else f"{used:,}"
+        more = sum(amount for at, amount in state.extended if at == index)
+        extended = f", {more:,} of them added by people" if more else ""
+        yield f"{shown} used of {described(state, index)}{extended}"
+
+
+def release_targets(state: LoopState, agents: Iterable[Agent]) -> tuple[str, ...]:
+    """Return the agents that may go on with a conversation, the active one first."""
+    known = list(agents)
+    names = [state.agent, *reversed(state.handoff_path)]
+    while known:
+        agent = known.pop(0)
+        if agent.name in names[1:]:
+            continue
+        names.append(agent.name)
+        known += [one for one in agent.handoffs if isinstance(one, Agent)]
+    return tuple(dict.fromkeys(name for name in names if name))
+
+
+def took(ms: int | None) -> str:
+    """Return a duration as people compare them: `80 ms`, `1.4 s`, `3 min 20 s`."""
+    if ms is None:
+        return ""
+    if ms < 1_000:
+        return f"{ms} ms"
+    if ms < 60_000:
+        return f"{ms / 1_000:.1f} s"
+    minutes, seconds = divmod(ms // 1_000, 60)
+    if minutes < 60:
+        return f"{minutes} min {seconds} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 48 else counted(hours // 24, "day")

@@ -1,0 +1,382 @@
+"""The page of a conversation."""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager
+from html import unescape
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+
+from outlast.client.identity import person
+from outlast.loop.approvals import ApprovalTerms
+from outlast.loop.budgets import Budget
+from outlast.serve.pages import conversation
+from outlast.serve.pages.conversation import _follow, _Screen
+from outlast.serve.routing import DeskRequest
+from outlast.serve.sse import ServerSentEvent
+from tests.laws.driver import SITUATIONS, Play, gated, play_in, play_with_everything, said, tool
+from tests.unit.serve.hostile_pages import HOSTILE, active_content
+from tests.unit.serve.played import PlayedRuns, browser_of, desk_of
+from tests.unit.serve.scripted_source import RESTART, delta
+
+PATH = "/conversations/run"
+
+
+async def shown(play: Play, path: str = PATH, **fields: Any) -> str:
+    """Return the page of a run."""
+    app = desk_of(PlayedRuns({"run": play}), conversation.ROUTES, **fields)
+    async with app.state.desk.feed, browser_of(app) as http:
+        answer = await http.get(path)
+        assert answer.status_code == 200, answer.text
+        return answer.text
+
+
+def words(page: str) -> str:
+    """Return a page without its tags."""
+    return " ".join(unescape(re.sub("<[^>]*>", " ", page)).split())
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+async def test_every_situation_has_a_page(situation: str) -> None:
+    page = await shown(play_in(situation, keep_open=situation == "idle"))
+    assert active_content(page) == []
+    assert "Customer writes" in words(page)
+
+
+async def test_a_run_with_everything_has_a_page() -> None:
+    page = words(await shown(play_with_everything()))
+    for title in ("takes the conversation over", "Triage asks Orders", "On the line: phone call"):
+        assert title in page
+
+
+async def test_a_run_that_does_not_exist_is_a_page_that_says_so() -> None:
+    app = desk_of(PlayedRuns({}), conversation.ROUTES)
+    async with app.state.desk.feed, browser_of(app) as http:
+        answer = await http.get(PATH)
+    assert answer.status_code == 404
+    assert "There is no run" in unescape(answer.text)
+
+
+# --- Hostile texts -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+async def test_hostile_texts_do_nothing_wherever_they_come_from(text: str) -> None:
+    name = text[:200] if text.strip() else "x"
+    play = Play.ready(keep_open=True, agent=name)
+    play.hears("m1", text or "x")
+    play.replies(
+        said(text),
+        tool(name, "c1", '{"a": "x"}'),
+        gated(name, "c2", reason=text, terms=ApprovalTerms(policy=name)),
+        model=text,
+    )
+    play.returns("c1", text)
+    play.claimed("a1", by=name)
+    play.decided("a1", "reject", by=name, message=text[:1_000])
+    play.replies(said(text))
+    if text.strip():
+        play.holds(name)
+        play.says(text, by=name)
+        play.releases(name, note=text)
+    page = await shown(play)
+    assert active_content(page) == []
+    app = desk_of(PlayedRuns({"run": play}), conversation.ROUTES)
+    async with app.state.desk.feed, browser_of(app) as http:
+        for number in range(4):
+            answer = await http.get(f"{PATH}/steps/{number}")
+            assert active_content(answer.text) == []
+
+
+async def test_a_hostile_id_of_a_run_does_nothing() -> None:
+    for text in HOSTILE[:40]:
+        app = desk_of(PlayedRuns({}), conversation.ROUTES)
+        escaped = "".join(f"%{byte:02X}" for byte in text.encode(errors="replace")[:300])
+        async with app.state.desk.feed, browser_of(app) as http:
+            answer = await http.get(f"/conversations/{escaped}")
+        assert answer.status_code == 404
+        assert active_content(answer.text) == []
+
+
+# --- What who sees -------------------------------------------------------------------------------
+
+
+async def test_payloads_come_on_demand_and_for_some_only() -> None:
+    play = Play.ready()
+    play.replies(tool("look_up", "c1", '{"order": "A-17"}'))
+    play.returns("c1", "out of stock")
+    page = await shown(play)
+    assert "A-17" not in page
+    assert "out of stock" not in page
+    at = re.search(r'hx-get="(/conversations/run/steps/\d+)"[^>]*>\s*<summary[^>]*>(?:(?!</summary>).)*title">look_up<', page, re.DOTALL)  # fmt: skip
+    assert at is not None
+    payload = words(await shown(play, at[1]))
+    assert '{"order": "A-17"}' in payload
+    assert "out of stock" in payload
+    viewer = await shown(play, roles=["viewer"])
+    assert "hx-get" not in viewer
+    app = desk_of(PlayedRuns({"run": play}), conversation.ROUTES, roles=["viewer"])
+    async with app.state.desk.feed, browser_of(app) as http:
+        refused = await http.get(at[1], headers={"HX-Request": "true"})
+        assert refused.status_code == 403
+        assert "A-17" not in refused.text
+        assert (await http.get(f"{PATH}/steps/99999999999")).status_code == 403
+
+
+async def test_what_a_policy_hides_is_hidden_everywhere() -> None:
+    secret = "DE89370400440532013000"
+    play = Play.ready(keep_open=True)
+    play.hears("m1", f"My account is {secret}.")
+    hides = ApprovalTerms(redact=("iban",))
+    play.replies(gated("pay", "c1", f'{{"iban": "{secret}"}}', terms=hides))
+    play.decided("a1", by="ann", message=f"to {secret}")
+    play.returns("c1", f"paid to {secret}")
+    play.replies(said(f"Paid to {secret}."))
+    app = desk_of(PlayedRuns({"run": play}), conversation.ROUTES)
+    async with app.state.desk.feed, browser_of(app) as http:
+        page = (await http.get(PATH)).text
+        assert secret not in page
+        assert "[redacted]" in page
+        for number in range(len(re.findall('id="step-', page))):
+            assert secret not in (await http.get(f"{PATH}/steps/{number}")).text
+
+
+async def test_buttons_that_cannot_be_used_say_why() -> None:
+    held = play_in("idle", keep_open=True)
+    held.holds("bob")
+    page = await shown(held)
+    assert "bob has the conversation." in words(page)
+    assert 'name="force" value="yes"' in page
+    free = words(await shown(play_in("idle", keep_open=True)))
+    assert "Take the conversation over to write." in free
+    viewer = await shown(play_in("idle", keep_open=True), roles=["viewer"])
+    assert "You cannot take a conversation over: that needs the role operator." in unescape(viewer)
+    assert "/hold" not in viewer
+
+
+async def test_who_has_the_conversation_writes_and_gives_back() -> None:
+    play = play_in("idle", keep_open=True)
+    play.holds("ann")
+    page = await shown(play)
+    assert "you have it" in words(page)
+    assert "You write for the team." in words(page)
+    assert '<option value="Triage">' in page
+
+
+async def test_a_budget_can_be_extended_where_it_waits() -> None:
+    budget = Budget(of="model_calls", limit=1, terms=ApprovalTerms())
+    play = Play.ready(budgets=(budget,))
+    play.replies(tool("look_up", "c1"))
+    play.returns("c1")
+    page = await shown(play)
+    assert 'name="extend_by" inputmode="numeric" value="1"' in page
+    assert "per run used" in words(page)
+    refused = await shown(play, roles=["viewer"])
+    assert 'name="extend_by"' not in refused
+    assert "You cannot extend a budget" in unescape(refused)
+
+
+async def test_deeds_need_the_role_and_a_page_of_this_desk() -> None:
+    play = play_in("idle", keep_open=True)
+    app = desk_of(PlayedRuns({"run": play}), conversation.ROUTES, roles=["viewer"])
+    async with app.state.desk.feed, browser_of(app) as http:
+        for deed in ("hold", "say", "release", "cancel", "retry", "extend"):
+            own = {"Origin": "http://localhost:8090", "HX-Request": "true"}
+            refused = await http.post(f"{PATH}/{deed}", headers=own)
+            assert refused.status_code == 403
+            assert 'class="refusal"' in refused.text
+            foreign = await http.post(f"{PATH}/{deed}", headers={"Origin": "http://evil.example"})
+            assert foreign.status_code == 403
+
+
+async def test_forms_are_checked_before_the_run_is_asked() -> None:
+    play = play_in("idle", keep_open=True)
+    app = desk_of(PlayedRuns({"run": play}), conversation.ROUTES)
+    own = {"Origin": "http://localhost:8090", "HX-Request": "true"}
+    wrong = {
+        "say": [{"text": " \n"}, {"text": "x" * 20_001}],
+        "release": [{"note": "x" * 20_001}],
+        "cancel": [{}, {"mode": "never"}],
+        "extend": [{"extend_by": "-1"}, {"extend_by": "1e9"}, {"extend_by": "9" * 40}],
+    }
+    async with app.state.desk.feed, browser_of(app) as http:
+        for deed, forms in wrong.items():
+            for form in forms:
+                refused = await http.post(f"{PATH}/{deed}", headers=own, data=form)
+                assert refused.status_code == 400, deed
+                assert 'role="alert"' in refused.text
+
+
+# --- The live stream -----------------------------------------------------------------------------
+
+
+class _Browser:
+    """What htmx makes of the stream: regions, steps and the text in progress."""
+
+    def __init__(self) -> None:
+        self.regions: dict[str, str] = {}
+        self.draft = ""
+        self.updates = 0
+        self.has_ended = False
+
+    def take(self, event: ServerSentEvent) -> None:
+        match event.event:
+            case "text":
+                self.draft += unescape(event.data)
+            case "update":
+                self.updates += 1
+                for part in re.split(r"(?m)^(?=<\w+ [^>]*hx-swap-oob=)", event.data):
+                    found = re.match(r'<div id="([a-z-]+)" hx-swap-oob="innerHTML">', part)
+                    if found is not None:
+                        self.regions[found[1]] = part[found.end() :].rstrip().removesuffix("</div>")
+                self.draft = unescape(self.regions.pop("draft-text", self.draft))
+            case "end":
+                self.has_ended = True
+            case _:
+                pass
+
+    def said(self, name: str) -> str:
+        return words(self.regions.get(name, ""))
+
+
+@asynccontextmanager
+async def following(runs: PlayedRuns, **fields: Any) -> AsyncGenerator[tuple[_Browser, Any]]:
+    """Follow a run as a browser does; the second value waits until nothing more comes."""
+    app = desk_of(runs, conversation.ROUTES, **fields)
+    desk = app.state.desk
+    async with desk.feed:
+        headers = [(b"host", b"localhost:8090")]
+        scope = {"type": "http", "app": app, "path": PATH, "headers": headers, "query_string": b""}
+        asked = DeskRequest(Request(scope), desk, desk.roles.staff(person("ann")), "run")
+        browser = _Browser()
+        async with aclosing(_follow(asked, _Screen(asked, signs=True))) as events:
+
+            async def take() -> None:
+                async for event in events:
+                    browser.take(event)
+
+            task = asyncio.create_task(take())
+
+            async def settled() -> None:
+                for _ in range(30):
+                    await asyncio.sleep(0)
+
+            try:
+                yield browser, settled
+            finally:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_the_text_in_progress_is_appended_and_ends_with_its_message() -> None:
+    play = Play.ready(keep_open=True)
+    texts: list[Any] = [delta("Hel")]
+    runs = PlayedRuns({"run": play}, {"run": texts})
+    async with following(runs) as (browser, settled):
+        await settled()
+        assert browser.draft == "Hel"
+        before = browser.updates
+        texts.append(delta("lo <b>"))
+        runs.tell()
+        await settled()
+        assert (browser.draft, browser.updates) == ("Hello <b>", before)
+        play.replies(said("Hello <b>"))
+        runs.tell()
+        await settled()
+        assert browser.draft == ""
+        assert browser.said("talk").count("Hello") == 2  # the customer's, and the answer
+
+
+async def test_a_text_that_starts_over_is_replaced() -> None:
+    texts: list[Any] = [delta("One"), RESTART, delta("Two")]
+    runs = PlayedRuns({"run": Play.ready()}, {"run": texts})
+    async with following(runs) as (browser, settled):
+        await settled()
+        assert browser.draft == "Two"
+        texts.append(RESTART)
+        runs.tell()
+        await settled()
+        assert browser.draft == ""
+
+
+async def test_every_connection_begins_with_everything() -> None:
+    play = Play.ready(keep_open=True)
+    play.replies(said("Hello to you."))
+    play.hears("m1", "And now?")
+    runs = PlayedRuns({"run": play}, {"run": [delta("Let me")]})
+    for _ in range(2):
+        async with following(runs) as (browser, settled):
+            await settled()
+            assert browser.draft == "Let me"
+            assert browser.said("talk").count("Hello to you.") == 1
+            assert "And now?" in browser.said("talk") + browser.said("tail")
+
+
+async def test_what_a_customer_writes_to_a_busy_run_is_shown_though_no_event_tells_of_it() -> None:
+    play = play_in("running")
+    runs = PlayedRuns({"run": play})
+    async with following(runs) as (browser, settled):
+        await settled()
+        play.hears("m1", "Are you still there?")
+        runs.tell()
+        await settled()
+        assert "Are you still there?" in browser.said("tail")
+
+
+async def test_only_what_has_changed_is_sent() -> None:
+    play = play_in("idle", keep_open=True)
+    runs = PlayedRuns({"run": play})
+    async with following(runs) as (browser, settled):
+        await settled()
+        browser.regions.clear()
+        play.holds("bob")
+        runs.tell()
+        await settled()
+        assert "talk" not in browser.regions
+        assert "bob has it" in browser.said("head")
+        assert "bob has the conversation." in browser.said("say-act")
+
+
+async def test_a_value_that_a_policy_hides_does_not_show_while_it_is_written() -> None:
+    secret = "DE89370400440532013000"
+    play = Play.ready(keep_open=True)
+    hides = ApprovalTerms(redact=("iban",))
+    play.replies(gated("pay", "c1", f'{{"iban": "{secret}"}}', terms=hides))
+    play.decided("a1", by="ann")
+    play.returns("c1", "paid")
+    texts: list[Any] = []
+    runs = PlayedRuns({"run": play}, {"run": texts})
+    async with following(runs) as (browser, settled):
+        for piece in ("Paid to ", secret[:7], secret[7:], ", done."):
+            texts.append(delta(piece))
+            runs.tell()
+            await settled()
+            assert secret[:7] not in browser.draft
+        assert browser.draft == "Paid to [redacted], done."
+
+
+async def test_the_end_of_a_run_ends_the_stream() -> None:
+    play = play_in("running")
+    runs = PlayedRuns({"run": play})
+    async with following(runs) as (browser, settled):
+        await settled()
+        play.cancelled()
+        runs.tell()
+        await settled()
+        assert browser.has_ended
+        assert "cancelled" in browser.said("head")
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+async def test_hostile_text_in_progress_does_nothing(text: str) -> None:
+    runs = PlayedRuns({"run": Play.ready()}, {"run": [delta(text[:5_000])]})
+    async with following(runs) as (browser, settled):
+        await settled()
+        assert (
+            active_content(browser.regions.get("draft-text", "") + str(browser.draft and "")) == []
+        )
+        assert "\x1b" not in browser.draft
+        assert "\u202e" not in browser.draft
