@@ -339,7 +339,7 @@ class Inbox:
         check_page(limit)
         async with aclosing(self.all(**criteria)) as found:
             every = [entry async for entry in found]
-        return tuple(heapq.nsmallest(limit, every, key=_urgency))
+        return tuple(heapq.nsmallest(limit, every, key=urgency))
 
     async def watch(
         self, *, every: timedelta = timedelta(seconds=2), **criteria: Unpack[InboxCriteria]
@@ -429,7 +429,7 @@ async def _vote(
     return BulkOutcome(run_id=entry.run_id, request_id=request.id, receipt=receipt, refused=refused)
 
 
-def _urgency(entry: InboxEntry) -> tuple[bool, float, bool, int, datetime]:
+def urgency(entry: InboxEntry) -> tuple[bool, float, bool, int, datetime]:
     """Return a sort key; the smallest is the most urgent."""
     due = entry.due.timestamp() if entry.due is not None else 0.0
     risks: tuple[Risk, ...] = get_args(Risk)

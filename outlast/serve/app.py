@@ -127,8 +127,10 @@ def desk(client: Client, **options: Unpack[DeskOptions]) -> Starlette:
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncGenerator[None]:
-        async with shared.feed:  # readers get a position to come back with
+        try:
             yield
+        finally:
+            await shared.close()  # readers get a position to come back with
 
     app = Starlette(
         routes=[*_routes(), *shared.login.routes],

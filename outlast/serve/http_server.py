@@ -72,7 +72,7 @@ async def serve_desk(
             on_ready(listener.getsockname()[1])
         await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
         # Live streams would keep their connections open: readers come back by their positions.
-        await application.state.desk.feed.close()
+        await application.state.desk.close()
         server.should_exit = True
         ready.cancel()
         stopped.cancel()

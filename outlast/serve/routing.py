@@ -8,7 +8,7 @@ again, with the state.
 
 import hmac
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
 from urllib.parse import unquote, urlsplit
 
@@ -35,6 +35,7 @@ from outlast.serve.access import (
     may,
 )
 from outlast.serve.feed import Feed
+from outlast.serve.inbox_feed import InboxFeed
 from outlast.serve.login import cookies_to_set
 from outlast.serve.problems import Problem, Refused, problem_of
 from outlast.serve.tokens import ConversationTokens, bearer_of
@@ -87,6 +88,7 @@ class Desk:
         url: the address of the desk, such as `https://desk.example.com`; empty for this machine.
         origins: other addresses whose pages may call the API with a token.
         temporal_ui: the address of Temporal's web UI; empty for none.
+        inboxes: the live inboxes.
     """
 
     client: Client
@@ -100,6 +102,12 @@ class Desk:
     url: str = ""
     origins: frozenset[str] = frozenset()
     temporal_ui: str = ""
+    inboxes: InboxFeed = field(default_factory=InboxFeed)
+
+    async def close(self) -> None:
+        """End all live streams: readers come back, to this process or another one."""
+        await self.feed.close()
+        await self.inboxes.close()
 
     def handle(self, run_id: str) -> RunHandle:
         """Return a handle on a run."""

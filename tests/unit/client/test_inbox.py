@@ -66,7 +66,7 @@ def test_the_most_urgent_entry_is_first_however_old() -> None:
     held = replace(B, status="held", held_by="ann")
     high = replace(B, risk="high")
     old = replace(B, started=B.started - timedelta(days=1))
-    found = sorted([B, old, high, held, due], key=module._urgency)
+    found = sorted([B, old, high, held, due], key=module.urgency)
     assert found == [due, held, high, old, B]
 
 
