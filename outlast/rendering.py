@@ -238,7 +238,11 @@ def json_text(value: Any, indent: int | None = None) -> Shown:
 
     Invisible characters become JSON escapes, such as `\u202e`.
     """
-    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    return visible_json(json.dumps(value, ensure_ascii=False, indent=indent))
+
+
+def visible_json(text: str) -> Shown:
+    """Return JSON, or what somebody wrote as JSON, with hidden characters as escapes of JSON."""
     return Shown("\n".join(_visible_json(line) for line in text.split("\n")))
 
 

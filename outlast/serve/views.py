@@ -26,7 +26,6 @@ from outlast.loop.approvals import (
     ApprovalRequest,
     ApprovalStatus,
     Decision,
-    RequestKind,
     Risk,
     Vote,
     VoteType,
@@ -126,7 +125,9 @@ class RequestView(View):
 
     id: str
     run_id: str = Field(description="The run that made it: the conversation, or one nested in it.")
-    kind: RequestKind
+    kind: str = Field(
+        description="`tool`, `handoff`, `output`, `budget` or `worker`; later versions may add some."
+    )
     status: ApprovalStatus
     name: str = Field(description="The tool or handoff; `answer` or `budget` for the others.")
     agent: str

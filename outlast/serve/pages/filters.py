@@ -18,6 +18,7 @@ from markdown_it.token import Token
 from markupsafe import Markup, escape
 
 from outlast import rendering
+from outlast.contract.wording import request_line
 
 LONGEST_MARKDOWN: Final = 20_000
 """The most characters that are read as Markdown: some texts of 20,000 take half a second."""
@@ -59,7 +60,8 @@ def read_back(text: str) -> str:
 
 def excerpt(text: str, limit: int = rendering.LONGEST_EXCERPT) -> rendering.Shown:
     """Return the beginning of a text in one line."""
-    return rendering.excerpt(" ".join(text.split()), limit)
+    is_shown = isinstance(text, rendering.Shown)
+    return rendering.excerpt(text if is_shown else " ".join(text.split()), limit)
 
 
 def _json_text(value: Any) -> rendering.Shown:
@@ -160,6 +162,11 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def now() -> datetime:
+    """Return the time."""
+    return datetime.fromtimestamp(time.time(), UTC)
+
+
 def rough(length: timedelta) -> str:
     """Return a duration in its largest unit, such as `3 min`."""
     seconds = max(0, int(length.total_seconds()))
@@ -184,7 +191,7 @@ def age(at: datetime | int | None) -> Markup:
     if at is None:
         return Markup("")
     moment = _moment(at)
-    return _time(moment, rough(datetime.fromtimestamp(time.time(), UTC) - moment), "age")
+    return _time(moment, rough(now() - moment), "age")
 
 
 def deadline(at: datetime | int | None) -> Markup:
@@ -192,7 +199,7 @@ def deadline(at: datetime | int | None) -> Markup:
     if at is None:
         return Markup("")
     moment = _moment(at)
-    left = moment - datetime.fromtimestamp(time.time(), UTC)
+    left = moment - now()
     return _time(moment, f"in {rough(left)}" if left > timedelta() else "overdue", "deadline")
 
 
@@ -226,6 +233,60 @@ def number(value: int | None) -> str:
     return NONE if value is None else f"{value:,}"
 
 
+# --- Attributes and words ------------------------------------------------------------------------
+
+_STATUS_CLASSES: Final = {
+    "pending": "is-wait",
+    "approved": "is-ok",
+    "edited": "is-ok",
+    "responded": "is-ok",
+    "rejected": "is-bad",
+    "expired": "is-bad",
+}
+_VOTED: Final = {
+    "approve": "approved",
+    "edit": "changed the arguments",
+    "reject": "rejected",
+    "respond": "answered",
+    "withdraw": "took their vote back",
+}
+
+
+def status_class(status: str) -> str:
+    """Return the class of a request's status; its word stands in the badge."""
+    return _STATUS_CLASSES.get(status, "")
+
+
+def voted(kind: str) -> str:
+    """Return what somebody did, after their name."""
+    return _VOTED.get(kind, kind)
+
+
+def marked(name: str, is_on: object) -> Markup:
+    """Return an attribute that is there or not, such as `aria-current`."""
+    return Markup('{}="true"').format(name) if is_on else Markup("")
+
+
+def unable(problem: str, name: str) -> Markup:
+    """Return the attributes of a button that cannot be used; its reason stands beside it."""
+    if not problem:
+        return Markup("")
+    return Markup('aria-disabled="true" aria-describedby="why-{} why-common"').format(name)
+
+
+def rows(field: Any) -> int:
+    """Return how many lines a text area shows."""
+    return min(16, max(3, str(field.shown).count("\n") + 2))
+
+
+GLOBALS: Final[dict[str, Callable[..., Any]]] = {
+    "marked": marked,
+    "status_class": status_class,
+    "unable": unable,
+    "voted": voted,
+}
+"""The functions of templates, by name."""
+
 FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "age": age,
     "clock": clock,
@@ -239,6 +300,8 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "money": money,
     "named": rendering.named,
     "number": number,
+    "request_line": request_line,
+    "rows": rows,
     "whole": whole,
     "written": written,
 }

@@ -1,7 +1,314 @@
 """The inbox: what waits for the person who looks at it."""
 
-from typing import Final
+import asyncio
+import hashlib
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, cast, get_args
+from urllib.parse import quote, unquote
 
+from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-ROUTES: Final[list[BaseRoute]] = []
+from outlast.agents.errors import AgentsException
+from outlast.client.inbox import (
+    BulkStep,
+    HeldConversation,
+    Inbox,
+    InboxEntry,
+    held_conversation,
+)
+from outlast.client.people.nested_requests import found_requests
+from outlast.client.runs import READ_SECONDS
+from outlast.loop.approvals import Person, Risk
+from outlast.rendering import counted
+from outlast.serve.inbox_feed import InboxFilter
+from outlast.serve.pages import filters
+from outlast.serve.pages.decisions import DONE, Refusal, act, line_of, problems_of
+from outlast.serve.pages.page import (
+    Form,
+    form_of,
+    fragment,
+    html_part,
+    page,
+    see_other,
+    show_page,
+)
+from outlast.serve.problems import Refused
+from outlast.serve.routing import DeskRequest, route
+from outlast.serve.sse import EventStream, ServerSentEvent
+from outlast.serve.views import RequestView, request_digest, request_view
+
+SHOWN: Final = 100
+"""How many runs a page shows at first; the others follow when somebody scrolls there."""
+
+MOST_SHOWN: Final = 1_000
+MOST_AT_ONCE: Final = 200
+"""How many runs somebody can decide at once."""
+
+DUE: Final = {"1h": timedelta(hours=1), "4h": timedelta(hours=4), "24h": timedelta(days=1)}
+"""The filters by deadline, by their names in addresses."""
+
+
+# --- What is listed ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """The filters in an address."""
+
+    person: Person
+    show: str = "mine"
+    group: str = ""
+    risk: Risk | None = None
+    due: str = ""
+    limit: int = SHOWN
+
+    @property
+    def filter(self) -> InboxFilter:
+        """What the server is asked for; the deadline moves, so it is no part of it."""
+        mine = None if self.show == "all" else self.person
+        return InboxFilter(mine=mine, group=self.group, risk=self.risk)
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The filters for an address."""
+        show = "all" if self.show == "all" else ""
+        limit = "" if self.limit == SHOWN else str(self.limit)
+        return {
+            "show": show, "group": self.group, "risk": self.risk or "", "due": self.due,
+            "limit": limit,
+        }  # fmt: skip
+
+    def accepts(self, entry: InboxEntry, now: datetime) -> bool:
+        """Whether an entry is due in time."""
+        return not self.due or (entry.due is not None and entry.due < now + DUE[self.due])
+
+
+def _wanted(asked: DeskRequest) -> _Wanted:
+    """Return the filters of a request; what is no filter counts as none."""
+    given = asked.http.query_params
+    risk, due, limit = given.get("risk", ""), given.get("due", ""), given.get("limit", "")
+    return _Wanted(
+        asked.person,
+        show="all" if given.get("show") == "all" else "mine",
+        group=filters.read_back(given.get("group", "")).strip(),
+        risk=cast("Risk", risk) if risk in get_args(Risk) else None,
+        due=due if due in DUE else "",
+        limit=min(int(limit), MOST_SHOWN) if limit.isdecimal() and int(limit[:5]) else SHOWN,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class InboxRow:
+    """A run in the list.
+
+    Attributes:
+        entry: the run as visibility lists it.
+        id: names its row in the page.
+        version: names its details: it differs if the entry has changed.
+        key: the id of the run, for a form.
+    """
+
+    entry: InboxEntry
+    id: str
+    version: str
+    key: str
+
+
+def inbox_row(entry: InboxEntry) -> InboxRow:
+    """Return the row of an entry."""
+    return InboxRow(
+        entry,
+        _hash(entry.run_id),
+        _hash(repr(entry)),
+        quote(entry.run_id, safe="", errors="replace"),
+    )
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
+
+
+def _listed(wanted: _Wanted, entries: Sequence[InboxEntry]) -> dict[str, Any]:
+    """Return what the list shows."""
+    now = filters.now()
+    found = [one for one in entries if wanted.accepts(one, now)]
+    shown = found[: wanted.limit]
+    count = sum(max(one.pending, 1) for one in found)
+    rows = [inbox_row(one) for one in shown]
+    return {
+        "rows": rows,
+        "version": _hash(f"{count} {[one.version for one in rows]}"),
+        "count": count,
+        "left": len(found) - len(shown),
+        "mine_query": {**wanted.query, "show": ""},
+        "all_query": {**wanted.query, "show": "all"},
+        "more": {**wanted.query, "limit": str(min(wanted.limit * 2, MOST_SHOWN))},
+        "most_shown": MOST_SHOWN,
+        "wanted": wanted,
+        "window_title": f"({count:,}) Inbox" if count else "Inbox",
+    }
+
+
+async def _inbox(asked: DeskRequest) -> Response:
+    wanted = _wanted(asked)
+    async with asked.desk.inboxes.reader(asked.desk.client, wanted.filter) as reader:
+        entries = await anext(reader)
+    return page(
+        asked, "inbox.html", "Inbox", groups=wanted.person.groups, **_listed(wanted, entries)
+    )
+
+
+async def _live(asked: DeskRequest) -> Response:
+    wanted = _wanted(asked)
+    person = asked.person.subject
+
+    async def events() -> AsyncGenerator[ServerSentEvent]:
+        inboxes = asked.desk.inboxes
+        async with inboxes.reader(asked.desk.client, wanted.filter, person=person) as reader:
+            seen = asked.http.query_params.get("seen")
+            async for entries in reader:
+                listed = _listed(wanted, entries)
+                if listed["version"] != seen:  # the page had it already
+                    yield ServerSentEvent(fragment(asked, "inbox_list.html", **listed), "inbox")
+                seen = listed["version"]
+
+    return EventStream(events())
+
+
+# --- The requests of a run -----------------------------------------------------------------------
+
+
+async def _requests(asked: DeskRequest) -> Response:
+    return html_part(await _requests_of(asked, asked.run_id))
+
+
+async def _requests_of(
+    asked: DeskRequest, run_id: str, refusal: Refusal | None = None, done: str = ""
+) -> str:
+    """Return the requests of a run as a piece of the list, read from its history."""
+    views: list[tuple[RequestView, str]] = []
+    hold: HeldConversation | None = None
+    problem = ""
+    try:
+        async with asyncio.timeout(READ_SECONDS):
+            state = await asked.desk.handle(run_id).state()
+            found = await found_requests(state, asked.desk.client)
+            hold = held_conversation(state)
+            signs = await asked.desk.signs()
+        shown = (request_view(one, asked.caller, signs=signs) for one in found)
+        views = [(view, line_of(one.request, view)) for view, one in zip(shown, found, strict=True)]
+    except (AgentsException, TimeoutError) as error:
+        problem = str(error) or "Its history takes too long to be read."
+    return fragment(
+        asked,
+        "inbox_requests.html",
+        run_id=run_id,
+        views=views,
+        problems_of=problems_of,
+        hold=hold,
+        problem=problem,
+        refusal=refusal,
+        refused_id=asked.http.path_params.get("request_id", ""),
+        done=DONE.get(done, ""),
+    )
+
+
+async def _decide(asked: DeskRequest) -> Response:
+    """Do what a button in the list says, and show the requests of the run as they are then."""
+    outcome = await act(asked, await form_of(asked))
+    is_refused = isinstance(outcome, Refusal)
+    if "HX-Request" not in asked.http.headers:
+        if is_refused:
+            raise Refused(outcome.problem.status, outcome.problem.code, outcome.problem.message)
+        return see_other(asked, "inbox")
+    shown = await _requests_of(
+        asked,
+        asked.run_id,
+        outcome if is_refused else None,
+        "" if isinstance(outcome, Refusal) else outcome,
+    )
+    return html_part(shown)
+
+
+# --- Many at once --------------------------------------------------------------------------------
+
+
+async def _plan(asked: DeskRequest) -> Response:
+    """Show what would happen if somebody decided several runs at once."""
+    form = await form_of(asked)
+    steps = await _steps(asked, form)
+    return page(asked, "inbox_bulk.html", "Decide together", **_planned(steps))
+
+
+def _planned(steps: Sequence[BulkStep], refusal: str = "") -> dict[str, Any]:
+    rows = [
+        (step, None if step.request is None else request_digest(step.request)) for step in steps
+    ]
+    able = sum(step.request is not None and step.problem is None for step in steps)
+    return {
+        "steps": [(step, digest, quote(step.entry.run_id, safe="")) for step, digest in rows],
+        "able": able,
+        "able_words": counted(able, "request"),
+        "refusal": refusal,
+        "outcomes": None,
+    }
+
+
+async def _steps(asked: DeskRequest, form: Form) -> tuple[BulkStep, ...]:
+    chosen = list(dict.fromkeys(unquote(one) for one in form.all("run")))
+    if not chosen:
+        raise Refused(400, "nothing_chosen", "Choose requests in the inbox first.")
+    if len(chosen) > MOST_AT_ONCE:
+        raise Refused(400, "too_many", f"Choose at most {MOST_AT_ONCE} runs at once.")
+    began = datetime.fromtimestamp(0, UTC)
+    client = asked.desk.client
+    entries = [InboxEntry(run_id=one, started=began, client=client) for one in chosen]
+    return await Inbox(client).plan_bulk(entries)
+
+
+async def _decide_all(asked: DeskRequest) -> Response:
+    """Decide what somebody saw in the plan, and nothing else."""
+    form = await form_of(asked)
+    decision = form.exact("decision")
+    if decision not in {"approve", "reject"}:
+        raise Refused(400, "unknown_decision", "Approve them or reject them.")
+    seen = set(form.all("seen"))
+    steps = await _steps(asked, form)
+    agreed = [
+        one
+        for one in steps
+        if one.request is not None and request_digest(one.request) in seen and one.problem is None
+    ]
+    outcomes = await Inbox(asked.desk.client).decide_all(
+        agreed,
+        "approve" if decision == "approve" else "reject",
+        by=asked.person,
+        message=form.text("message").strip() or None,
+    )
+    left = max(0, len(seen) - len(agreed))
+    values = {**_planned(()), "outcomes": outcomes, "decision": decision, "left": left}
+    return page(asked, "inbox_bulk.html", "Decide together", **cast("dict[str, Any]", values))
+
+
+async def _home(asked: DeskRequest) -> Response:
+    return see_other(asked, "inbox")
+
+
+ROUTES: Final[list[BaseRoute]] = [
+    route("/", _home, action="inbox", show=show_page),
+    route("/inbox", _inbox, action="inbox", show=show_page),
+    route("/inbox/live", _live, action="inbox"),
+    route("/inbox/plan", _plan, action="decide", methods=["POST"], show=show_page),
+    route("/inbox/decide", _decide_all, action="decide", methods=["POST"], show=show_page),
+    route("/inbox/requests/{run_id}", _requests, action="view_run", show=show_page),
+    route(
+        "/inbox/requests/{run_id}/{request_id}",
+        _decide,
+        action="inbox",
+        methods=["POST"],
+        show=show_page,
+    ),
+]

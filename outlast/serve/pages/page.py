@@ -6,10 +6,11 @@ page can forget either.
 
 import hashlib
 import mimetypes
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
@@ -24,6 +25,9 @@ from outlast.serve.problems import Problem, Refused
 from outlast.serve.routing import Desk, DeskRequest, route
 
 _STATIC: Final = files("outlast.serve.pages") / "static"
+MOST_FIELDS: Final = 5_000
+"""The most fields of a form."""
+
 _A_YEAR: Final = "public, max-age=31536000, immutable"
 
 STATIC_FILES: Final = (
@@ -41,6 +45,8 @@ STATIC_FILES: Final = (
 _PAGE_HEADERS: Final = {
     "Cache-Control": "no-store",  # what was shown to one person stays theirs
     "Vary": "Cookie, HX-Request",
+    # With `no-referrer`, browsers send `Origin: null` with forms, and every change is refused.
+    "Referrer-Policy": "same-origin",
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
         "img-src 'self' data: blob:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -63,7 +69,7 @@ def link(asked: DeskRequest | Request, *parts: str, **query: str | None) -> str:
         **query: the query; values that are empty or None are left out.
     """
     request = asked.http if isinstance(asked, DeskRequest) else asked
-    path = "".join(f"/{quote(part, safe='')}" for part in parts) or "/"
+    path = "".join(f"/{quote(part, safe='', errors='replace')}" for part in parts) or "/"
     given = {name: value for name, value in query.items() if value}
     return f"{_root(request)}{path}{'?' if given else ''}{urlencode(given)}"
 
@@ -113,6 +119,11 @@ def fragment(asked: DeskRequest, template: str, **values: Any) -> str:
     return _environment().get_template(template).render(shared | {"asked": asked} | values)
 
 
+def html_part(text: str, status: int = 200) -> Response:
+    """Return a piece of a page as a response of its own."""
+    return HTMLResponse(text, status, _PAGE_HEADERS)
+
+
 def see_other(asked: DeskRequest, *parts: str, **query: str | None) -> Response:
     """Return a redirect to a page, as after a form: reloading that page sends nothing again."""
     address = link(asked, *parts, **query)
@@ -159,7 +170,8 @@ def _shared(request: Request, desk: Desk, caller: Caller) -> dict[str, Any]:
     def static(name: str) -> str:
         return _static_address(request, name)
 
-    logout: str | None = getattr(desk.login, "logout_path", None)
+    paths = {one.path for one in desk.login.routes}
+    logout = "/logout" if "/logout" in paths else None
     return {
         "link": address,
         "static": static,
@@ -183,7 +195,7 @@ def _environment() -> Environment:
         auto_reload=False,
     )
     environment.filters.update(filters.FILTERS)
-    shared: dict[str, Any] = {"nav_class": _nav_class}
+    shared: dict[str, Any] = {"nav_class": _nav_class, **filters.GLOBALS}
     environment.globals.update(shared)
     return environment
 
@@ -191,9 +203,59 @@ def _environment() -> Environment:
 @pass_context
 def _nav_class(context: Context, *prefixes: str) -> Markup:
     """Return the attribute that marks the link to the present page."""
-    here: str = context["here"]
+    here: str = context.get("nav") or context["here"]
     is_here = any(here == one or (one != "/" and here.startswith(one)) for one in prefixes)
     return Markup('aria-current="page"') if is_here else Markup("")
+
+
+# --- Forms ---------------------------------------------------------------------------------------
+
+
+class Form:
+    """What somebody sent by a form.
+
+    Args:
+        pairs: the names and values, in order.
+    """
+
+    def __init__(self, pairs: Sequence[tuple[str, str]]) -> None:
+        self.pairs = tuple(pairs)
+        self._values: dict[str, list[str]] = {}
+        for name, value in pairs:
+            self._values.setdefault(name, []).append(value)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def exact(self, name: str, default: str = "") -> str:
+        """Return the last value of a field as it was sent."""
+        return self._values.get(name, [default])[-1]
+
+    def text(self, name: str, default: str = "") -> str:
+        """Return what somebody wrote into a field, whose characters the page had made visible."""
+        return filters.read_back(self.exact(name, default))
+
+    def all(self, name: str) -> tuple[str, ...]:
+        """Return all values of a field."""
+        return tuple(self._values.get(name, ()))
+
+
+async def form_of(asked: DeskRequest) -> Form:
+    """Return what a form sent.
+
+    Raises:
+        Refused: it was sent in another encoding than that of forms without files.
+    """
+    kind = asked.http.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        raise Refused(415, "unsupported_media_type", "Send the form as the page does.")
+    body = (await asked.http.body()).decode("utf-8", "replace")
+    try:
+        pairs = parse_qsl(body, keep_blank_values=True, max_num_fields=MOST_FIELDS)
+    except ValueError:
+        message = f"A form has at most {MOST_FIELDS:,} fields."
+        raise Refused(413, "too_many_fields", message) from None
+    return Form(pairs)
 
 
 # --- Static files --------------------------------------------------------------------------------

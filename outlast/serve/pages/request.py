@@ -1,7 +1,269 @@
 """One request: what will run, and the forms that decide it."""
 
-from typing import Final
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, replace
+from typing import Any, Final, cast
 
+from markupsafe import Markup
+from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-ROUTES: Final[list[BaseRoute]] = []
+from outlast import rendering
+from outlast.agents.errors import UserError
+from outlast.client.people.nested_requests import FoundRequest
+from outlast.client.people.words import model_words
+from outlast.loop.approvals import ApprovalRequest
+from outlast.loop.state import LoopState
+from outlast.loop.values import Json
+from outlast.serve.customer_view import customer_view
+from outlast.serve.feed import Ended
+from outlast.serve.pages.decisions import DONE, Refusal, act, find, line_of, problems_of, root_of
+from outlast.serve.pages.page import Form, form_of, fragment, page, see_other, show_page
+from outlast.serve.pages.schema_form import (
+    ABSENT,
+    Change,
+    Entered,
+    Field,
+    changes,
+    form_field,
+    parse_json,
+    read_form,
+)
+from outlast.serve.problems import Refused
+from outlast.serve.routing import DeskRequest, route
+from outlast.serve.sse import EventStream, ServerSentEvent
+from outlast.serve.views import RequestView, request_view
+
+MOST_MESSAGES: Final = 30
+"""How much of the conversation stands beside the request."""
+
+EDIT: Final = "arguments"
+RESPOND: Final = "answer"
+"""What the names of the fields of the two forms begin with."""
+
+TITLES: Final = {
+    "tool": "Call",
+    "handoff": "Handoff",
+    "output": "Answer",
+    "budget": "Budget",
+    "worker": "No worker",
+}
+"""What waits, in a word; a kind that is not among them is shown by its own name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """What somebody has entered and not sent yet.
+
+    Attributes:
+        deed: `edit` or `respond`.
+        field: the form with it.
+        changes: the differences to what there is now; None if something does not fit.
+        value: the value, as JSON text.
+        message: the reason.
+    """
+
+    deed: str
+    field: Field
+    changes: tuple[Change, ...] | None
+    value: str
+    message: str
+
+
+# --- Pages ---------------------------------------------------------------------------------------
+
+
+async def _request(asked: DeskRequest) -> Response:
+    root = await root_of(asked)
+    found = await find(asked, root)
+    done = DONE.get(asked.http.query_params.get("did", ""), "")
+    return page(asked, "request.html", **await _shown(asked, root, found, done=done))
+
+
+async def _decide(asked: DeskRequest) -> Response:
+    """Do what a form says; a refusal is shown beside its button, with the present state."""
+    form = await form_of(asked)
+    if form.exact("deed") in {"edit", "respond"} and form.exact("step") != "send":
+        return await _preview(asked, form)
+    outcome = await act(asked, form)
+    if isinstance(outcome, str):
+        parts = ("conversations", asked.run_id, "requests", asked.parameter("request_id"))
+        return see_other(asked, *parts, did=outcome)
+    root = await root_of(asked)
+    found = await find(asked, root)
+    draft = _sent_draft(found.request, form)
+    values = await _shown(asked, root, found, refusal=outcome, draft=draft, sent=form)
+    problem = outcome.problem
+    return page(asked, "request.html", status=problem.status, headers=problem.headers, **values)
+
+
+async def _preview(asked: DeskRequest, form: Form) -> Response:
+    """Show the difference that somebody's entries make, before they are sent."""
+    asked.check("decide")
+    root = await root_of(asked)
+    found = await find(asked, root)
+    draft = _draft(found.request, form)
+    return page(asked, "request.html", **await _shown(asked, root, found, draft=draft, sent=form))
+
+
+async def _live(asked: DeskRequest) -> Response:
+    root = await root_of(asked)
+    await find(asked, root)
+
+    async def events() -> AsyncGenerator[ServerSentEvent]:
+        before: dict[str, str] = {}
+        async with asked.desk.feed.reader(
+            asked.run_id, None, person=asked.person.subject
+        ) as entries:
+            async for entry in entries:
+                values = await _shown(asked, entries.state, await find(asked, entries.state))
+                for name in ("status", "forms", "talk"):
+                    text = fragment(asked, f"request_{name}.html", **values)
+                    if before.get(name, text) != text:
+                        yield ServerSentEvent(text, name)
+                    before[name] = text
+                if isinstance(entry, Ended):
+                    return
+
+    return EventStream(events())
+
+
+async def _shown(
+    asked: DeskRequest,
+    root: LoopState,
+    found: FoundRequest,
+    *,
+    done: str = "",
+    refusal: Refusal | None = None,
+    draft: Draft | None = None,
+    sent: Form | None = None,
+) -> dict[str, Any]:
+    """Return what the templates have."""
+    request = found.request
+    words = model_words(found.state, request)
+    signs = await asked.desk.signs()
+    view = request_view(found, asked.caller, words=words, signs=signs)
+    messages = customer_view(root)
+    talk = [*messages.messages, *messages.unread]
+    return {
+        "title": f"{TITLES.get(request.kind, request.kind)}: {rendering.excerpt(request.name, 80)}",
+        "kind": TITLES.get(request.kind, request.kind),
+        "view": view,
+        "line": line_of(request, view),
+        "nav": "/inbox",
+        "able": problems_of(view),
+        "run_id": asked.run_id,
+        "request_id": request.id,
+        "arguments": _arguments(view),
+        "repeated": rendering.repeated_keys(request.arguments),
+        "is_cut": len(request.arguments) > rendering.LONGEST_READ,
+        "edit": _edit_form(request, draft),
+        "answer": _answer_form(request, draft),
+        "can_remember": request.kind == "tool" and request.terms.quorum == 1,
+        "my_claim": view.claim is not None and view.claim.by == asked.person.subject,
+        "draft": draft,
+        "sent": sent,
+        "done": done,
+        "refusal": refusal,
+        "talk": talk[-MOST_MESSAGES:],
+        "left_out": max(0, len(talk) - MOST_MESSAGES),
+    }
+
+
+def _arguments(view: RequestView) -> str | None:
+    """Return the arguments as people read them; None if the caller may not."""
+    if view.arguments is None:
+        return None
+    text = view.arguments[: rendering.LONGEST_READ]
+    lines = rendering.argument_lines(view.arguments) if text == view.arguments else None
+    return rendering.visible_text(text) if lines is None else Markup("\n").join(lines)
+
+
+# --- What somebody enters ------------------------------------------------------------------------
+
+
+def _value_of(request: ApprovalRequest) -> Json:
+    try:
+        return parse_json(request.arguments or "{}")
+    except UserError:  # the form begins empty
+        return {}
+
+
+def _edit_form(request: ApprovalRequest, draft: Draft | None) -> Field | None:
+    if draft is not None and draft.deed == "edit":
+        return draft.field
+    if "edit" not in request.terms.allow:
+        return None
+    return form_field(_schema_for(request), _value_of(request), EDIT)
+
+
+def _schema_for(request: ApprovalRequest) -> dict[str, Json] | None:
+    """Return the schema of the form; none if fields cannot show what the model wrote."""
+    return None if rendering.repeated_keys(request.arguments) else request.schema
+
+
+def _answer_form(request: ApprovalRequest, draft: Draft | None) -> Field | None:
+    schema = request.terms.response_schema
+    if schema is None:
+        return None
+    if draft is not None and draft.deed == "respond":
+        return draft.field
+    return form_field(schema, ABSENT, RESPOND)
+
+
+def _draft(request: ApprovalRequest, form: Form) -> Draft:
+    deed, add = form.exact("deed"), form.exact("add")
+    if deed == "edit":
+        before: Json = _value_of(request)
+        entered = read_form(_schema_for(request), before, EDIT, form, add=add)
+        if not isinstance(cast("object", entered.value), dict):
+            entered = _refused(entered, EDIT, "The arguments must be a JSON object.")
+    else:
+        schema = request.terms.response_schema
+        if schema is None:
+            raise Refused(400, "no_schema", "This request is answered by a text.")
+        before = None
+        entered = read_form(schema, ABSENT, RESPOND, form, add=add)
+    is_complete = not (entered.problems or add)
+    return Draft(
+        deed=deed,
+        field=entered.field,
+        changes=tuple(changes(before, entered.value)) if is_complete else None,
+        value=rendering.json_text(entered.value),
+        message=form.text("message"),
+    )
+
+
+def _sent_draft(request: ApprovalRequest, form: Form) -> Draft | None:
+    """Return what somebody sent in vain, against what there is now; None for other deeds."""
+    deed = form.exact("deed")
+    name, schema = "response", request.terms.response_schema
+    before: Json = None
+    if deed == "edit":
+        name, schema, before = "arguments", _schema_for(request), _value_of(request)
+    if deed not in {"edit", "respond"} or name not in form:
+        return None
+    try:
+        value = parse_json(form.exact(name))
+    except UserError:
+        return None
+    field = form_field(schema, value, EDIT if deed == "edit" else RESPOND)
+    differences = tuple(changes(before, value))
+    text = rendering.json_text(value)
+    return Draft(
+        deed=deed, field=field, changes=differences, value=text, message=form.text("message")
+    )
+
+
+def _refused(entered: Entered, name: str, problem: str) -> Entered:
+    field = replace(entered.field, problem=problem)
+    return Entered(entered.value, {**entered.problems, name: problem}, field)
+
+
+_PATH: Final = "/conversations/{run_id}/requests/{request_id}"
+
+ROUTES: Final[list[BaseRoute]] = [
+    route(_PATH, _request, action="view_run", show=show_page),
+    route(_PATH, _decide, action="inbox", methods=["POST"], show=show_page),
+    route(f"{_PATH}/live", _live, action="view_run"),
+]

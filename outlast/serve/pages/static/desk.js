@@ -2,6 +2,8 @@
 (() => {
   "use strict";
 
+  document.documentElement.classList.add("js");
+
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
   const isWriting = (element) => element.matches("input:not([type=checkbox]):not([type=radio]), textarea, select, [contenteditable]");
 
@@ -124,12 +126,16 @@
   // The focused row may leave with a swap: then the row that takes its place has the focus.
   let kept = null;
 
+  const chosen = new Set();
+
   function keepFocus() {
+    for (const box of all("input[data-keep]")) chosen[box.checked ? "add" : "delete"](box.id);
     const row = document.activeElement?.closest?.("[data-row]");
     kept = row ? { id: row.id, at: rows().indexOf(row), inner: document.activeElement.id } : null;
   }
 
   function restoreFocus() {
+    for (const box of all("input[data-keep]")) box.checked = chosen.has(box.id) && !box.disabled;
     if (!kept || (document.activeElement && document.activeElement !== document.body)) return;
     const same = document.getElementById(kept.inner) || document.getElementById(kept.id);
     const list = rows();

@@ -1,0 +1,192 @@
+"""What people do about a request by a form, and the sentence that says what came of it."""
+
+from dataclasses import dataclass
+from typing import Any, Final, Literal, cast
+
+from outlast.agents.errors import AgentsException, RunNotFound
+from outlast.client.people.actions import CLAIM_MINUTES, DecisionReceipt, decision_of
+from outlast.client.people.nested_requests import FoundRequest, find_request
+from outlast.contract.wording import request_line
+from outlast.loop.approvals import ApprovalRequest, VoteType
+from outlast.loop.state import LoopState
+from outlast.loop.values import Json, JsonObject
+from outlast.rendering import named
+from outlast.serve.access import Target
+from outlast.serve.pages.page import Form
+from outlast.serve.pages.schema_form import parse_json
+from outlast.serve.problems import Problem, Refused, problem_of
+from outlast.serve.routing import DeskRequest
+from outlast.serve.views import RequestView, action_of, request_digest
+
+Deed = Literal[
+    "approve", "edit", "reject", "respond", "ask_back", "withdraw", "claim", "unclaim", "take"
+]
+"""What a form can do; `take` claims what somebody else has claimed."""
+
+_CHANNEL: Final = "desk"
+_DONE: Final[dict[str, str]] = {
+    "approved": "You approved it. It runs now.",
+    "edited": "You approved it with your arguments. It runs now.",
+    "rejected": "You rejected it. The agent reads your reason.",
+    "responded": "You answered. The agent reads your answer as the result of the call.",
+}
+DONE: Final[dict[str, str]] = {
+    **_DONE,
+    "asked": "You asked back. The agent reads your question.",
+    "claimed": f"You work on it now: nobody else decides it for {CLAIM_MINUTES} minutes.",
+    "unclaimed": "Everybody who may can decide it again.",
+    "withdrawn": "You took your vote back.",
+    "counted": "Your vote counts. Further people have to agree.",
+}
+"""What came of it, by a word that an address may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why something was not done, to be shown beside its button.
+
+    Attributes:
+        deed: what somebody wanted to do.
+        problem: why it was not done.
+    """
+
+    deed: str
+    problem: Problem
+
+
+async def find(asked: DeskRequest, root: LoopState) -> FoundRequest:
+    """Return the request that the path names, of a run or one nested in it.
+
+    Raises:
+        Refused: there is none.
+    """
+    request_id = asked.parameter("request_id")
+    found = await find_request(request_id, root, asked.desk.client)
+    if found is None:
+        message = f"The run {asked.run_id!r:.200} has no request {request_id!r:.80}."
+        raise Refused(404, "request_not_found", message)
+    return found
+
+
+async def root_of(asked: DeskRequest) -> LoopState:
+    """Return the state of the run that the path names.
+
+    Raises:
+        RunNotFound: there is none, or it is not a run of outlast.
+    """
+    await asked.handle.check()
+    return await asked.handle.state()
+
+
+async def act(asked: DeskRequest, form: Form) -> str | Refusal:
+    """Do what a form says about the request of the path.
+
+    Returns:
+        A word of `DONE`, or why nothing was done.
+    """
+    deed = form.exact("deed")
+    try:
+        found = await find(asked, await root_of(asked))
+        return await _act(asked, found, deed, form)
+    except RunNotFound:
+        raise
+    except (AgentsException, Refused) as error:
+        if isinstance(error, Refused) and error.status == 404:
+            raise
+        return Refusal(deed, problem_of(error))
+
+
+async def _act(asked: DeskRequest, found: FoundRequest, deed: str, form: Form) -> str:
+    request, handle, person = found.request, asked.handle, asked.person
+    is_claim = deed in {"claim", "unclaim", "take"}
+    action = "claim" if is_claim else action_of(request, deed)
+    if deed not in {"take", "withdraw"}:  # a claim of somebody else's is no hindrance to them
+        signs = await asked.desk.signs()
+        state = found.state
+        asked.check(action, Target(run_id=state.run_id, state=state, request=request, signs=signs))
+    else:
+        asked.check(action)
+    if not is_claim and deed != "withdraw":
+        _check_seen(found, form)
+    match deed:
+        case "claim" | "take":
+            await handle.claim(request, by=person, force=deed == "take")
+            return "claimed"
+        case "unclaim":
+            await handle.unclaim(request, by=person)
+            return "unclaimed"
+        case "withdraw":
+            await handle.withdraw_vote(request, by=person)
+            return "withdrawn"
+        case "ask_back":
+            question = form.text("question")
+            if not question.strip():
+                raise Refused(400, "empty", "Write the question that the agent shall answer.")
+            await handle.ask_back(request, question, by=person)
+            return "asked"
+        case "approve" | "edit" | "reject" | "respond":
+            fields = _fields(deed, form)
+            decision = decision_of(request, deed, by=person, channel=_CHANNEL, **fields)
+            return _word(await handle.decide(decision, nested_id=request.run_id))
+        case _:
+            raise Refused(400, "unknown_decision", f"{deed!r:.40} is nothing that can be done.")
+
+
+def _check_seen(found: FoundRequest, form: Form) -> None:
+    """Refuse a decision for something else than what the person saw."""
+    if form.exact("digest") != request_digest(found.request):
+        message = "It has changed since you looked at it. Look at it again, and decide again."
+        raise Refused(409, "changed", message)
+
+
+def _fields(deed: VoteType, form: Form) -> dict[str, Any]:
+    """Return the fields of a decision."""
+    fields: dict[str, Any] = {}
+    message = form.text("message").strip()
+    if deed in {"edit", "reject"} and message:
+        fields["message"] = message
+    if deed == "edit":
+        arguments = parse_json(form.exact("arguments"))
+        if not isinstance(arguments, dict):
+            raise Refused(400, "no_object", "The arguments must be a JSON object.")
+        fields["edited_arguments"] = cast("JsonObject", arguments)
+    if deed == "respond":
+        fields["response"] = _response(form)
+    scope, _, until = form.exact("remembered").partition("-")
+    if scope and deed in {"approve", "reject"}:
+        fields["remember"] = True
+        fields["remember_scope"] = "tool" if scope == "all" else "tool_with_args"
+        fields["remember_until"] = "conversation" if until == "conversation" else "run"
+    return fields
+
+
+def _response(form: Form) -> Json:
+    if "response" in form:
+        return parse_json(form.exact("response"))
+    text = form.text("text")
+    if not text.strip():
+        raise Refused(400, "empty", "Write the answer.")
+    return text
+
+
+NOT_OFFERED: Final = "The policy of this request does not allow it."
+
+
+def problems_of(view: RequestView) -> dict[str, str]:
+    """Return why the caller cannot do each thing; empty for what they can do."""
+    names = ("approve", "edit", "reject", "respond", "ask_back", "withdraw", "claim", "unclaim")
+    offered = {one.name: one.problem or "" for one in view.decisions}
+    return {name: offered.get(name, NOT_OFFERED) for name in names}
+
+
+def line_of(request: ApprovalRequest, view: RequestView) -> str:
+    """Return a request in one line, as far as its reader may see it, with all characters visible.
+
+    A view is JSON, which does not say that its headline is visible already.
+    """
+    is_open = view.arguments is not None or request.kind == "budget"
+    return named(request_line(request) if is_open else request.name)
+
+
+def _word(receipt: DecisionReceipt) -> str:
+    return receipt.status if receipt.status in _DONE else "counted"

@@ -1,0 +1,583 @@
+"""Forms made from JSON Schemas: a tool's arguments, or the answer to a call.
+
+A field that nobody touched keeps its value, with its spelling. What no field can show is JSON in a
+text area, so that every value can be edited.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, TypeAlias, cast
+
+from outlast import rendering
+from outlast.agents.errors import UserError
+from outlast.loop import schemas
+from outlast.loop.approvals import REDACTED
+from outlast.loop.values import Json, JsonObject
+from outlast.serve.pages import filters
+from outlast.serve.pages.page import Form
+
+Kind: TypeAlias = Literal[
+    "text", "long_text", "integer", "number", "boolean", "choice", "object", "array", "json"
+]
+
+MOST_LEVELS: Final = 8
+"""How deep objects and arrays are fields of their own; deeper ones are JSON."""
+
+MOST_EMPTY_LEVELS: Final = 3
+"""How deep that counts for values that are not there."""
+
+MOST_FIELDS: Final = 500
+MOST_ITEMS: Final = 50
+MOST_CHOICES: Final = 200
+LONGEST_LINE: Final = 80
+"""A longer text gets a text area."""
+
+_DEEPEST_JSON: Final = 200
+_WHOLE: Final = re.compile(r"[+-]?[0-9]+")
+
+
+class _Absent:
+    """Stands for a value that is left out."""
+
+    def __repr__(self) -> str:
+        return "(left out)"
+
+
+ABSENT: Final = _Absent()
+Value: TypeAlias = Json | _Absent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One field of a form.
+
+    Attributes:
+        name: its name in the form, unique.
+        label: the name of the value, as the tool has it.
+        kind: how it is shown.
+        shown: its value as the form shows it; for a choice, the number of the choice.
+        description: what the schema says about it; its author may be a stranger.
+        required: whether the value has to be there.
+        can_be_nothing: `left out` or `null` if the value can be that; else empty.
+        is_nothing: whether it is that.
+        is_hidden: whether nobody sees the value; it stays if the field stays.
+        choices: the values of a choice, as people read them.
+        children: the fields of an object, or the items of an array.
+        can_grow: whether an array takes another item.
+        problem: why what was sent does not fit.
+        is_changed: whether it differs from what it was.
+    """
+
+    name: str
+    label: str
+    kind: Kind
+    shown: str = ""
+    description: str = ""
+    required: bool = True
+    can_be_nothing: str = ""
+    is_nothing: bool = False
+    is_hidden: bool = False
+    choices: tuple[str, ...] = ()
+    children: "tuple[Field, ...]" = ()
+    can_grow: bool = False
+    problem: str = ""
+    is_changed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Entered:
+    """What somebody entered.
+
+    Attributes:
+        value: the value, as far as it could be read.
+        problems: what does not fit, by the names of fields.
+        field: the form with what was entered.
+    """
+
+    value: Json
+    problems: dict[str, str]
+    field: Field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A difference between two values.
+
+    Attributes:
+        path: where, such as `items[2].price`.
+        before: the value before, as JSON; None if there was none.
+        after: the value after, as JSON; None if there is none.
+    """
+
+    path: str
+    before: str | None
+    after: str | None
+
+
+# --- Making a form ---------------------------------------------------------------------------------
+
+
+def form_field(schema: JsonObject | None, value: Value, name: str) -> Field:
+    """Return the form for a value.
+
+    Args:
+        schema: the JSON Schema; None if there is none.
+        value: the value now; ABSENT for none.
+        name: what the names of the fields begin with.
+    """
+    return _Maker(schema or {}).field(schema or {}, value, name, "", levels=0, required=True)
+
+
+class _Maker:
+    """Makes the fields of one schema, whose author may be a stranger: their number is bounded."""
+
+    def __init__(self, root: JsonObject) -> None:
+        self._root = root
+        self._left = MOST_FIELDS
+
+    def field(
+        self, schema: Json, value: Value, name: str, label: str, *, levels: int, required: bool
+    ) -> Field:
+        """Return the field of a value."""
+        self._left -= 1
+        rules, nullable = self.rules(schema)
+        nothing = "null" if nullable else "" if required else "left out"
+        is_nothing = value is ABSENT or (nullable and value is None)
+        common: dict[str, Any] = {
+            "name": name,
+            "label": label,
+            "description": _text(rules.get("description")),
+            "required": required,
+            "can_be_nothing": nothing,
+            "is_nothing": is_nothing and bool(nothing),
+        }
+        if value == REDACTED:
+            return Field(kind="text", shown=REDACTED, is_hidden=True, **common)
+        kind = self._kind(rules, ABSENT if is_nothing else value, levels)
+        match kind:
+            case "object":
+                fields = _object(value)
+                common["children"] = self._properties(rules, fields, name, levels)
+            case "array":
+                items = _list(value)
+                common["children"] = tuple(
+                    self.item(rules, one, name, at, levels) for at, one in enumerate(items)
+                )
+                common["can_grow"] = len(items) < MOST_ITEMS
+            case "choice":
+                choices = choices_of(rules)
+                common["choices"] = tuple(_as_shown(one) for one in choices)
+                common["shown"] = "" if is_nothing else str(_place(choices, value))
+            case _:
+                common["shown"] = "" if is_nothing else _shown(kind, value)
+        return Field(kind=kind, **common)
+
+    def item(self, rules: JsonObject, value: Value, name: str, at: int, levels: int) -> Field:
+        """Return the field of an item of an array with these rules."""
+        label, inner = f"{at + 1}", f"{name}.{at}"
+        of_items = rules.get("items", {})
+        return self.field(of_items, value, inner, label, levels=levels + 1, required=True)
+
+    def _properties(
+        self, rules: JsonObject, fields: JsonObject, name: str, levels: int
+    ) -> tuple[Field, ...]:
+        known = _object(rules.get("properties"))
+        needed = set(map(str, _list(rules.get("required"))))
+        extra = [one for one in fields if one not in known]
+        return tuple(
+            self.field(
+                known.get(key, {}),
+                fields.get(key, ABSENT),
+                f"{name}.{at}",
+                key,
+                levels=levels + 1,
+                required=key in needed,
+            )
+            for at, key in enumerate([*known, *extra])
+        )
+
+    def _kind(self, rules: JsonObject, value: Value, levels: int) -> Kind:
+        """Return how a value is shown; as JSON if it does not fit what its schema says."""
+        if self._left < 0 or (value is ABSENT and levels > MOST_EMPTY_LEVELS):
+            return "json"
+        choices = choices_of(rules)
+        if choices and (value is ABSENT or _place(choices, value) >= 0):
+            return "choice"
+        declared = rules.get("type")
+        has_room = levels < MOST_LEVELS
+        match declared:
+            case "string" if value is ABSENT or isinstance(value, str):
+                text = "" if value is ABSENT else str(value)
+                return "long_text" if "\n" in text or len(text) > LONGEST_LINE else "text"
+            case "boolean" if value is ABSENT or isinstance(value, bool):
+                return "boolean"
+            case "integer" if value is ABSENT or _is_whole(value):
+                return "integer"
+            case "number" if value is ABSENT or _is_number(value):
+                return "number"
+            case "object" if (value is ABSENT or isinstance(value, dict)) and has_room:
+                return "object" if _object(rules.get("properties")) else "json"
+            case "array" if (value is ABSENT or isinstance(value, list)) and has_room:
+                is_short = len(_list(cast("object", value))) <= MOST_ITEMS
+                return "array" if is_short and isinstance(rules.get("items"), dict) else "json"
+            case _:
+                return "json"
+
+    def rules(self, schema: Json) -> tuple[JsonObject, bool]:
+        """Return a schema without references and alternatives to null, and whether it has one."""
+        rules, nullable = _object(schema), False
+        for _ in range(MOST_LEVELS):
+            reference = rules.get("$ref")
+            if isinstance(reference, str):
+                rules = _object(self._named(reference)) | _without(rules, "$ref")
+                continue
+            options = _list(rules.get("anyOf")) or _list(rules.get("oneOf"))
+            if options:
+                others = [one for one in options if _object(one).get("type") != "null"]
+                if len(others) == len(options) or len(others) != 1:
+                    return rules, nullable or len(others) != len(options)
+                nullable = True
+                rules = _object(others[0]) | _without(rules, "anyOf", "oneOf")
+                continue
+            if types := _list(rules.get("type")):
+                named = [one for one in types if one != "null"]
+                nullable = nullable or len(named) != len(types)
+                if len(named) == 1:
+                    rules = {**rules, "type": named[0]}
+                return rules, nullable
+            return rules, nullable
+        return {}, nullable
+
+    def _named(self, reference: str) -> Json:
+        found: Json = self._root
+        if not reference.startswith("#/"):
+            return {}
+        for part in reference[2:].split("/"):
+            found = _object(found).get(part.replace("~1", "/").replace("~0", "~"))
+        return found
+
+
+# --- Reading what was entered ----------------------------------------------------------------------
+
+
+def read_form(
+    schema: JsonObject | None, value: Value, name: str, form: Form, *, add: str = ""
+) -> Entered:
+    """Return what somebody entered into the form for a value.
+
+    Args:
+        schema: the JSON Schema of the form.
+        value: the value from which the form was first made.
+        name: what the names of the fields begin with.
+        form: what was sent.
+        add: the name of an array that is to have another item.
+    """
+    made = form_field(schema, value, name)
+    reader = _Reader(schema or {}, form, add)
+    found = reader.value(made, value, schema or {}, 0)
+    result: Json = None if isinstance(found, _Absent) else found
+    problems = reader.problems
+    if not problems and not add and schema and (problem := schemas.problem_of(result, schema)):
+        problems[name] = problem
+    again = form_field(schema, result, name)
+    return Entered(result, problems, _with_problems(_marked(again, made), problems, form))
+
+
+class _Reader:
+    """Reads the fields of one form."""
+
+    def __init__(self, root: JsonObject, form: Form, add: str) -> None:
+        self._maker = _Maker(root)
+        self._form = form
+        self._add = add
+        self.problems: dict[str, str] = {}
+
+    def value(self, made: Field, before: Value, schema: Json, levels: int) -> Value:
+        """Return the value of a field; what was not touched is as it was."""
+        if f"{made.name}.remove" in self._form:
+            return ABSENT
+        nothing: Value = None if made.can_be_nothing == "null" else ABSENT
+        nothing = before if made.is_nothing else nothing
+        # The box "left out" counts as long as nobody wrote into the field.
+        is_nothing = f"{made.name}.nothing" in self._form and not self._is_touched(made)
+        if is_nothing and made.can_be_nothing:
+            return nothing
+        if made.kind in {"object", "array"}:
+            read = self._object if made.kind == "object" else self._array
+            found = read(made, before, schema, levels)
+            return found if found or levels == 0 or before is not ABSENT else ABSENT
+        sent = self._form.exact(made.name, made.shown)
+        if _same(sent, made.shown):
+            return self._empty(made) if made.is_nothing else before
+        try:
+            return self._scalar(made, sent, schema)
+        except UserError as error:
+            self.problems[made.name] = str(error)
+            return before
+
+    def _is_touched(self, made: Field) -> bool:
+        if self._add == made.name or not _same(self._form.exact(made.name, made.shown), made.shown):
+            return True
+        return any(self._is_touched(child) for child in made.children)
+
+    def _empty(self, made: Field) -> Value:
+        """Return the value of an empty field whose box "left out" somebody unchecked, or not."""
+        if made.name not in self._form:
+            return None if made.can_be_nothing == "null" else ABSENT
+        if made.kind in {"text", "long_text"}:
+            return ""
+        self.problems[made.name] = "Enter a value."
+        return ABSENT
+
+    def _object(self, made: Field, before: Value, schema: Json, levels: int) -> Value:
+        fields = _object(before)
+        rules, _ = self._maker.rules(schema)
+        known = _object(rules.get("properties"))
+        found: JsonObject = {}
+        for child in made.children:
+            one = self.value(
+                child, fields.get(child.label, ABSENT), known.get(child.label, {}), levels + 1
+            )
+            if not isinstance(one, _Absent):
+                found[child.label] = one
+        return found
+
+    def _array(self, made: Field, before: Value, schema: Json, levels: int) -> Value:
+        items = _list(before)
+        rules, _ = self._maker.rules(schema)
+        sent = self._form.exact(f"{made.name}.count")
+        count = int(sent) if re.fullmatch("[0-9]{1,4}", sent) else len(items)
+        kept: list[Json] = []
+        for at in range(min(count, max(MOST_ITEMS, len(items)))):
+            is_old = at < len(items)
+            one = items[at] if is_old else ABSENT
+            child = (
+                made.children[at] if is_old else self._maker.item(rules, one, made.name, at, levels)
+            )
+            value = self.value(child, one, rules.get("items", {}), levels + 1)
+            if not isinstance(value, _Absent):
+                kept.append(value)
+        if self._add == made.name and len(kept) < MOST_ITEMS:
+            kept.append(self._blank(rules.get("items", {})))
+        return kept
+
+    def _blank(self, schema: Json) -> Json:
+        """Return the value of an item that somebody adds, to be changed."""
+        rules, nullable = self._maker.rules(schema)
+        if nullable:
+            return None
+        if choices := choices_of(rules):
+            return choices[0]
+        blanks: dict[str, Json] = {
+            "string": "", "integer": 0, "number": 0, "boolean": False, "object": {}, "array": []
+        }  # fmt: skip
+        return blanks.get(_text(rules.get("type")))
+
+    def _scalar(self, made: Field, sent: str, schema: Json) -> Json:
+        text = sent.strip()
+        match made.kind:
+            case "text" | "long_text":
+                whole = filters.read_back(sent)
+                return self._hidden(whole, schema) if made.is_hidden else whole
+            case "boolean":
+                return sent == "true"
+            case "choice":
+                rules, _ = self._maker.rules(schema)
+                choices = choices_of(rules)
+                if not sent.isdecimal() or int(sent) >= len(choices):
+                    raise UserError("Choose one of the values.")
+                return choices[int(sent)]
+            case "integer":
+                if not _WHOLE.fullmatch(text) or len(text) > 300:
+                    raise UserError("Enter a whole number, such as 12.")
+                return int(text)
+            case "number":
+                return _number(text)
+            case _:
+                return parse_json(text)
+
+    def _hidden(self, text: str, schema: Json) -> Json:
+        """Return what replaces a hidden value: a text where one fits, else JSON."""
+        rules, _ = self._maker.rules(schema)
+        return text if rules.get("type", "string") == "string" else parse_json(text)
+
+
+def parse_json(text: str) -> Json:
+    """Return JSON that somebody wrote.
+
+    Raises:
+        UserError: it is none.
+    """
+    try:
+        value = json.loads(text, parse_constant=_no_constant)
+    except RecursionError:
+        raise UserError("This JSON is nested too deep.") from None
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        raise UserError(f"This is not JSON: {error.msg} at {place}.") from None
+    except ValueError as error:
+        raise UserError(f"This is not JSON: {error}.") from None
+    if _depth(value) > _DEEPEST_JSON:
+        raise UserError("This JSON is nested too deep.")
+    return value
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _depth(value: object) -> int:
+    level, current = 0, [value]
+    while current and level <= _DEEPEST_JSON:
+        level += 1
+        current = [
+            inner
+            for one in current
+            for inner in (
+                cast("dict[str, object]", one).values()
+                if isinstance(one, dict)
+                else cast("list[object]", one)
+                if isinstance(one, list)
+                else ()
+            )
+        ]
+    return level
+
+
+def _with_problems(made: Field, problems: Mapping[str, str], form: Form) -> Field:
+    """Return a form that also shows what was entered and does not fit."""
+    if not problems:
+        return made
+    children = tuple(_with_problems(child, problems, form) for child in made.children)
+    if made.name not in problems:
+        return replace(made, children=children)
+    sent = form.exact(made.name, made.shown).replace("\r\n", "\n")
+    is_text = made.kind in {"text", "long_text"}
+    shown = filters.written(filters.read_back(sent)) if is_text else rendering.visible_json(sent)
+    return replace(made, children=children, problem=problems[made.name], shown=shown)
+
+
+def _marked(again: Field, made: Field) -> Field:
+    before = {one.name: one for one in _walk(made)}
+
+    def marked(one: Field) -> Field:
+        was = before.get(one.name)
+        children = tuple(marked(child) for child in one.children)
+        is_changed = was is None or (was.shown, was.is_nothing) != (one.shown, one.is_nothing)
+        return replace(one, children=children, is_changed=is_changed)
+
+    return marked(again)
+
+
+def _walk(one: Field) -> Iterator[Field]:
+    yield one
+    for child in one.children:
+        yield from _walk(child)
+
+
+def _same(sent: str, shown: str) -> bool:
+    """Whether a field is as the page showed it; forms send other line ends."""
+    return sent.replace("\r\n", "\n").replace("\r", "\n") == shown
+
+
+# --- Differences -----------------------------------------------------------------------------------
+
+
+def changes(before: Json, after: Json, path: str = "") -> list[Change]:
+    """Return where two values differ, in their order."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        olds, news = cast("JsonObject", before), cast("JsonObject", after)
+        return [
+            change
+            for key in dict.fromkeys([*olds, *news])
+            for change in _changes_of(olds, news, key, f"{path}.{key}" if path else key)
+        ]
+    old_items, new_items = _list(cast("object", before)), _list(cast("object", after))
+    if old_items and len(old_items) == len(new_items):
+        return [
+            change
+            for at, old in enumerate(old_items)
+            for change in changes(old, new_items[at], f"{path}[{at + 1}]")
+        ]
+    if _is_same(before, after):
+        return []
+    return [Change(path=path or "value", before=_as_shown(before), after=_as_shown(after))]
+
+
+def _changes_of(olds: JsonObject, news: JsonObject, key: str, path: str) -> list[Change]:
+    if key in olds and key in news:
+        return changes(olds[key], news[key], path)
+    before = _as_shown(olds[key]) if key in olds else None
+    after = _as_shown(news[key]) if key in news else None
+    return [Change(path=path, before=before, after=after)]
+
+
+def _is_same(one: Json, other: Json) -> bool:
+    """Whether two values are the same JSON; 1 and true are not, 1 and 1.0 are as they are written."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
+# --- Small parts -----------------------------------------------------------------------------------
+
+
+def _object(value: object) -> JsonObject:
+    return cast("JsonObject", value) if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[Json]:
+    return cast("list[Json]", value) if isinstance(value, list) else []
+
+
+def _without(rules: JsonObject, *names: str) -> JsonObject:
+    return {name: one for name, one in rules.items() if name not in names}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def choices_of(rules: JsonObject) -> list[Json]:
+    """Return the values among which a schema lets people choose; empty for any."""
+    listed = _list(rules.get("enum"))
+    if 0 < len(listed) <= MOST_CHOICES:
+        return listed
+    return [rules["const"]] if "const" in rules else []
+
+
+def _place(choices: list[Json], value: Value) -> int:
+    if isinstance(value, _Absent):
+        return -1
+    return next((at for at, one in enumerate(choices) if _is_same(one, value)), -1)
+
+
+def _is_whole(value: Value) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Value) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _shown(kind: Kind, value: Value) -> str:
+    if kind in {"text", "long_text"}:
+        return filters.written(str(value))
+    if kind == "json":
+        return rendering.json_text(None if isinstance(value, _Absent) else value, indent=2)
+    return json.dumps(value)
+
+
+def _as_shown(value: Json) -> str:
+    return rendering.json_text(value, indent=2 if isinstance(value, dict | list) else None)
+
+
+def _number(text: str) -> Json:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not _is_number(value) or not math.isfinite(cast("float", value)) or len(text) > 300:
+        raise UserError("Enter a number, such as 12.5.")
+    return value

@@ -1,0 +1,128 @@
+"""Live inboxes: one look at the server for each filter, however many readers it has."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from outlast.agents.errors import ServerUnavailable
+from outlast.client.inbox import InboxEntry
+from outlast.loop.approvals import Person
+from outlast.serve import inbox_feed
+from outlast.serve.feed import TooManyReaders
+from outlast.serve.inbox_feed import READERS_PER_PERSON, InboxFeed, InboxFilter
+from tests.unit.serve.test_inbox_page import NOW, entry
+
+CLIENT: Any = None
+ALL = InboxFilter()
+
+
+class Server:
+    """Stands for visibility."""
+
+    def __init__(self) -> None:
+        self.entries: list[InboxEntry] = []
+        self.looks: list[Any] = []
+        self.failure: Exception | None = None
+
+    async def all(self, **criteria: Any) -> AsyncGenerator[InboxEntry]:
+        self.looks.append(criteria)
+        if self.failure is not None:
+            raise self.failure
+        for one in list(self.entries):
+            yield one
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Server:
+    server = Server()
+
+    def inbox(_client: Any) -> Server:
+        return server
+
+    monkeypatch.setattr(inbox_feed, "Inbox", inbox)
+    return server
+
+
+def quick(grace: float = 0.01) -> InboxFeed:
+    return InboxFeed(timedelta(milliseconds=1), timedelta(seconds=grace))
+
+
+async def test_many_readers_take_one_look(server: Server) -> None:
+    server.entries = [entry("late", due=NOW + timedelta(hours=1)), entry("soon", due=NOW)]
+    feed = InboxFeed(timedelta(hours=1))
+    async with feed.reader(CLIENT, ALL) as one, feed.reader(CLIENT, ALL) as other:
+        first, second = await anext(one), await anext(other)
+    assert [each.run_id for each in first] == ["soon", "late"]
+    assert first is second
+    assert len(server.looks) == 1
+    await feed.close()
+
+
+async def test_a_reader_gets_what_is_new(server: Server) -> None:
+    feed = quick()
+    async with asyncio.timeout(5), feed.reader(CLIENT, ALL) as reader:
+        assert await anext(reader) == ()
+        server.entries = [entry()]
+        assert len(await anext(reader)) == 1
+        server.entries = [replace(entry(), pending=2)]
+        assert (await anext(reader))[0].pending == 2
+    await feed.close()
+
+
+async def test_a_filter_without_readers_is_forgotten_after_a_while(server: Server) -> None:
+    feed = quick(grace=0.02)
+    async with asyncio.timeout(5):
+        async with feed.reader(CLIENT, ALL) as reader:
+            await anext(reader)
+        assert feed.followed == {ALL}
+        async with feed.reader(CLIENT, ALL) as again:
+            await anext(again)
+            await asyncio.sleep(0.03)
+            assert feed.followed == {ALL}
+        while feed.followed:  # noqa: ASYNC110  nothing announces it
+            await asyncio.sleep(0.01)
+    assert server.looks
+
+
+async def test_readers_hear_of_failures_and_the_next_one_tries_again(server: Server) -> None:
+    server.failure = ServerUnavailable("No server.")
+    feed = quick()
+    async with asyncio.timeout(5):
+        async with feed.reader(CLIENT, ALL) as reader:
+            with pytest.raises(ServerUnavailable):
+                await anext(reader)
+        server.failure = None
+        async with feed.reader(CLIENT, ALL) as reader:
+            assert await anext(reader) == ()
+    await feed.close()
+
+
+async def test_closing_ends_readers(server: Server) -> None:
+    feed = quick()
+    async with asyncio.timeout(5), feed.reader(CLIENT, ALL) as reader:
+        await anext(reader)
+        await feed.close()
+        assert [one async for one in reader] == []
+    assert feed.followed == frozenset()
+
+
+async def test_people_have_filters_of_their_own_and_a_limit(server: Server) -> None:
+    feed = quick()
+    mine = InboxFilter(mine=Person(subject="ann"))
+    async with feed.reader(CLIENT, mine) as one, feed.reader(CLIENT, ALL) as other:
+        await anext(one)
+        await anext(other)
+    assert len(feed.followed) == 2
+    assert {look["mine"] for look in server.looks} == {mine.mine, None}
+    readers = [feed.reader(CLIENT, ALL, person="ann") for _ in range(READERS_PER_PERSON + 1)]
+    for reader in readers[:-1]:
+        await reader.__aenter__()
+    with pytest.raises(TooManyReaders, match="Close a page"):
+        await readers[-1].__aenter__()
+    for reader in readers[:-1]:
+        await reader.__aexit__(None, None, None)
+    await feed.close()

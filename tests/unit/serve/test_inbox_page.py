@@ -1,0 +1,185 @@
+"""The inbox: what it lists, filters and decides, and what it does not read."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from time import perf_counter
+from typing import Any
+
+import pytest
+
+from outlast.client.inbox import InboxEntry
+from outlast.loop.approvals import Audience
+from outlast.serve.inbox_feed import InboxFilter
+from outlast.serve.pages.inbox import inbox_row
+from outlast.serve.views import request_digest
+from tests.unit.serve.hostile_pages import HOSTILE, active_content
+from tests.unit.serve.page_desk import ANN, OWN, app, asking, client_of, run_of
+
+NOW = datetime.fromtimestamp(1_900_000_000, UTC)
+
+
+def entry(run_id: str = "r", **fields: Any) -> InboxEntry:
+    values: dict[str, Any] = {
+        "agent": "Clerk",
+        "status": "waiting",
+        "tools": ("refund",),
+        "pending": 1,
+        "started": NOW,
+        "client": None,
+    }
+    return InboxEntry(run_id=run_id, **(values | fields))
+
+
+async def test_the_inbox_lists_what_visibility_knows_and_reads_no_history() -> None:
+    entries = [
+        entry("a/b", risk="high", due=NOW, people=("billing", "ann"), pending=3),
+        entry("held", status="held", held_by="bob", pending=0, tools=()),
+        entry("odd", tools=(), status="", for_anybody=True),
+    ]
+    desk = app(entries=entries)  # without runs: reading one would fail
+    async with client_of(desk) as http:
+        text = (await http.get("/inbox")).text
+    for one in (
+        "(5) Inbox",
+        "high risk",
+        "3 requests",
+        "billing",
+        "held by bob",
+        "anybody",
+        "/conversations/a%2Fb",
+        'hx-get="/inbox/requests/a%2Fb"',
+    ):
+        assert one in text, one
+    assert active_content(text) == []
+
+
+async def test_filters_are_in_the_address() -> None:
+    desk = app(entries=[entry("soon", due=datetime.now(UTC)), entry("later", due=NOW)])  # noqa: TID251
+    async with client_of(desk) as http:
+        await http.get("/inbox?show=all&group=leads&risk=high")
+        await http.get("/inbox?risk=deadly&limit=x&due=now&group=")
+        due = (await http.get("/inbox?due=1h")).text
+    wanted = desk.state.desk.inboxes.wanted
+    assert wanted[0] == InboxFilter(mine=None, group="leads", risk="high")
+    assert wanted[1] == wanted[2] == InboxFilter(mine=ANN)
+    assert "soon" in due
+    assert "later" not in due
+    assert "due=1h" in due.partition("sse-connect")[2][:200]
+
+
+async def test_an_empty_inbox_says_so() -> None:
+    async with client_of(app()) as http:
+        assert "Nothing waits for you" in (await http.get("/inbox")).text
+        assert (await http.get("/")).headers["Location"] == "/inbox"
+
+
+async def test_hostile_entries_are_text() -> None:
+    for text in HOSTILE:
+        one = entry(text, agent=text, tools=(text,), people=(text,), held_by=text, status="held")
+        async with client_of(app(entries=[one])) as http:
+            answer = await http.get("/inbox", params={"show": "all"})
+        assert answer.status_code == 200
+        assert (text[:80], active_content(answer.text)) == (text[:80], [])
+
+
+async def test_the_page_with_1000_runs_is_quick() -> None:
+    entries = [entry(f"r{at}", due=NOW, people=("billing",)) for at in range(1_000)]
+    async with client_of(app(entries=entries)) as http:
+        await http.get("/inbox")
+        began = perf_counter()
+        text = (await http.get("/inbox")).text
+        seconds = perf_counter() - began
+    assert text.count("data-row ") == 100
+    assert "900 further runs" in text
+    assert "(1,000) Inbox" in text
+    assert seconds < 0.3
+
+
+async def test_the_live_list_sends_what_the_page_does_not_have() -> None:
+    desk = app(entries=[entry()])
+    async with client_of(desk) as http:
+        text = (await http.get("/inbox")).text
+        address = text.partition('sse-connect="')[2].partition('"')[0].replace("&amp;", "&")
+        assert "event: inbox" not in (await http.get(address)).text
+        desk.state.desk.inboxes.entries = (entry(), entry("other"))
+        assert "other" in (await http.get(address)).text
+
+
+async def test_the_requests_of_a_run_are_read_when_they_are_seen() -> None:
+    desk = app({"r": asking(quorum=2)})
+    async with client_of(desk) as http:
+        text = (await http.get("/inbox/requests/r")).text
+        gone = (await http.get("/inbox/requests/x")).text
+    assert "refund(iban=&#34;DE42&#34;, amount=5)" in text
+    assert "0 of 2 votes" in text
+    assert "Approve</button>" in text
+    assert "cannot be read" in gone
+    assert active_content(text) == []
+
+
+@pytest.mark.parametrize(
+    ("terms", "button"), [({"risk": "high"}, "Look and decide"), ({}, "Approve</button>")]
+)
+async def test_what_can_do_harm_or_is_cut_is_looked_at_first(terms: Any, button: str) -> None:
+    async with client_of(app({"r": asking(**terms)})) as http:
+        assert button in (await http.get("/inbox/requests/r")).text
+    long = '{"text": "' + "x" * 300 + '"}'
+    async with client_of(app({"r": asking(long, **terms)})) as http:
+        assert "Look and decide" in (await http.get("/inbox/requests/r")).text
+
+
+async def test_a_decision_in_the_list_shows_what_waits_then() -> None:
+    state = asking()
+    data = {"deed": "approve", "digest": request_digest(state.approvals[0])}
+    desk = app({"r": state})
+    part = {**OWN, "HX-Request": "true"}
+    async with client_of(desk) as http:
+        answer = await http.post("/inbox/requests/r/a1", data=data, headers=part)
+        assert "You approved it" in answer.text
+        plain = await http.post("/inbox/requests/r/a1", data=data, headers=OWN)
+        assert (plain.status_code, plain.headers["Location"]) == (303, "/inbox")
+        run_of(desk).refused = "Approval a1 is already approved by bob."
+        late = await http.post("/inbox/requests/r/a1", data=data, headers=part)
+        assert (late.status_code, "already approved by bob" in late.text) == (200, True)
+        stale = await http.post("/inbox/requests/r/a1", data=data | {"digest": "x"}, headers=part)
+        assert "It has changed since you looked" in stale.text
+    assert len(run_of(desk).made) == 2
+
+
+async def test_a_button_that_cannot_be_used_says_why() -> None:
+    state = asking(audience=Audience(groups=("leads",)))
+    async with client_of(app({"r": state})) as http:
+        text = (await http.get("/inbox/requests/r")).text
+    assert "<button" not in text
+    assert "It is for the group leads" in text
+
+
+async def test_nothing_chosen_and_too_much_are_refused() -> None:
+    async with client_of(app()) as http:
+        none = await http.post("/inbox/plan", headers=OWN, data={"a": "b"})
+        chosen = {"run": [f"r{at}" for at in range(201)]}
+        many = await http.post("/inbox/plan", headers=OWN, data=chosen)
+        odd = await http.post("/inbox/decide", headers=OWN, data={"decision": "fly", "run": "r"})
+    assert "Choose requests in the inbox first" in none.text
+    assert "at most 200 runs" in many.text
+    assert odd.status_code == 400
+
+
+async def test_who_only_watches_decides_nothing() -> None:
+    state = asking()
+    desk = app({"r": state}, roles=["viewer"])
+    data = {"deed": "approve", "digest": request_digest(state.approvals[0])}
+    async with client_of(desk) as http:
+        text = (await http.get("/inbox/requests/r")).text
+        await http.post("/inbox/requests/r/a1", data=data, headers=OWN)
+        plan = await http.post("/inbox/plan", data={"run": "r"}, headers=OWN)
+    assert "DE42" not in text
+    assert "<button" not in text
+    assert (plan.status_code, run_of(desk).made) == (403, [])
+
+
+def test_a_row_is_new_when_its_entry_is() -> None:
+    one = entry()
+    assert inbox_row(one) == inbox_row(replace(one))
+    other = inbox_row(replace(one, due=NOW + timedelta(seconds=1)))
+    assert (other.id, other.version != inbox_row(one).version) == (inbox_row(one).id, True)

@@ -1,0 +1,297 @@
+"""The page of a request: what it shows, and what its forms do."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from outlast.loop.approvals import (
+    ALL_DECISIONS,
+    Audience,
+    Claim,
+    Decision,
+    Vote,
+)
+from outlast.loop.state import LoopState
+from outlast.serve.access import Role
+from outlast.serve.views import request_digest
+from tests.unit.serve.hostile_pages import HOSTILE, active_content
+from tests.unit.serve.page_desk import OWN, SCHEMA, app, asking, changed, client_of, run_of
+
+PATH = "/conversations/r/requests/a1"
+
+
+def _field(text: str, name: str) -> str:
+    found = re.search(rf'name="{name}" value="([^"]*)"', text)
+    assert found is not None, name
+    return found[1].replace("&#34;", '"').replace("&amp;", "&")
+
+
+def _digest(state: LoopState) -> str:
+    return request_digest(state.approvals[0])
+
+
+async def _sent(state: LoopState, **fields: Any) -> tuple[Any, Any]:
+    """Send a form; return the answer and the run."""
+    desk = app({"r": state})
+    data = {"digest": _digest(state), **fields}
+    async with client_of(desk) as http:
+        return await http.post(PATH, data=data, headers=OWN), run_of(desk)
+
+
+@pytest.mark.parametrize("kind", ["tool", "handoff", "output", "budget", "worker", "of tomorrow"])
+async def test_every_kind_of_request_is_shown(kind: Any) -> None:
+    state = changed(asking(), kind=kind)
+    async with client_of(app({"r": state})) as http:
+        answer = await http.get(PATH)
+    assert answer.status_code == 200
+    assert "refund" in answer.text
+    assert "Approve" in answer.text or "Extend" in answer.text
+    assert active_content(answer.text) == []
+
+
+async def test_a_request_says_what_a_person_has_to_know() -> None:
+    state = changed(
+        asking(
+            risk="high",
+            quorum=2,
+            audience=Audience(groups=("billing",)),
+            expires_in_ms=3_600_000,
+            on_expiry="fail",
+            policy="refunds",
+            redact=("iban",),
+        ),
+        reason="More than 3 euros.",
+        handoff_path=("Triage", "Clerk"),
+        claim=Claim(by="bob", until_ms=9_999_999_999_999),
+    )
+    async with client_of(app({"r": state})) as http:
+        text = (await http.get(PATH)).text
+    for one in (
+        "high risk",
+        "0 of 2",
+        "the group billing",
+        "then the question fails",
+        "refunds",
+        "More than 3 euros.",
+        "Triage → Clerk",
+        "Hidden from reviewers: iban",
+        "bob works on it",
+        "The model's own words",
+        "The boss agreed.",
+        "Nobody has checked them",
+    ):
+        assert one in text, one
+
+
+async def test_hostile_texts_are_text_in_every_place() -> None:
+    for text in HOSTILE:
+        async with client_of(app({"r": _hostile(text)})) as http:
+            answer = await http.get(PATH)
+        assert answer.status_code == 200, text[:80]
+        assert (text[:80], active_content(answer.text)) == (text[:80], [])
+
+
+def _hostile(text: str) -> LoopState:
+    """Return a run that has a text wherever somebody can write one."""
+    state = asking(
+        json.dumps({"x": text, text[:200]: text}),
+        words=text.replace("\ud800", "?") or " ",
+        audience=Audience(groups=(text, "billing"), subjects=(text,)),
+        quorum=2,
+        effect=text,
+        policy=text,
+        redact=(text,),
+    )
+    decision = Decision(request_id="a1", type="approve", by=text, message=text)
+    schema: Any = {
+        "properties": {
+            "x": {"type": "string", "description": text},
+            "y": {"enum": [text, 1]},
+            text: {"items": {"type": "string", "title": text}, "type": "array"},
+        }
+    }
+    return changed(
+        state,
+        name=text,
+        agent=text,
+        handoff_path=(text, text),
+        reason=text,
+        votes=(Vote(decision=decision, at_ms=1),),
+        claim=Claim(by=text, until_ms=9_999_999_999_999),
+        schema=schema,
+    )
+
+
+@pytest.mark.parametrize(("roles", "shows"), [(("viewer",), False), (("viewer", "decider"), True)])
+async def test_who_only_watches_sees_no_arguments_and_no_forms(
+    roles: tuple[Role, ...], *, shows: bool
+) -> None:
+    async with client_of(app({"r": asking()}, roles=roles)) as http:
+        text = (await http.get(PATH)).text
+        refused = await http.post(PATH, data={"deed": "approve"}, headers=OWN)
+    assert ("DE42" in text) == ("own words" in text) == shows
+    assert ("needs the role decider" in text) != shows
+    assert (refused.status_code, "needs the role" in refused.text) == (
+        409 if shows else 403,
+        not shows,
+    )
+
+
+async def test_a_decision_is_sent_with_what_was_seen() -> None:
+    state = asking()
+    answer, run = await _sent(state, deed="approve")
+    assert (answer.status_code, answer.headers["Location"]) == (303, f"{PATH}?did=approved")
+    (made,) = run.made
+    assert (made.type, made.by, made.groups, made.channel) == (
+        "approve",
+        "ann",
+        ("billing",),
+        "desk",
+    )
+    assert made.seen == state.approvals[0].seen
+    assert not made.remember
+
+
+async def test_what_differs_from_what_was_seen_is_not_decided() -> None:
+    for digest in ("", "0" * 64):
+        answer, run = await _sent(asking(), deed="approve", digest=digest)
+        assert (answer.status_code, run.made) == (409, [])
+        assert "It has changed since you looked at it" in answer.text
+        assert 'value="approve"' in answer.text  # the present state can be decided
+
+
+async def test_a_refusal_of_the_run_stands_beside_the_button_with_what_was_written() -> None:
+    state = asking()
+    desk = app({"r": state})
+    run_of(desk).refused = "Approval a1 is already approved by bob."
+    data = {"deed": "reject", "digest": _digest(state), "message": "Too <b>much</b>"}
+    async with client_of(desk) as http:
+        answer = await http.post(PATH, data=data, headers=OWN)
+    assert answer.status_code == 409
+    assert "already approved by bob" in answer.text
+    assert "Too &lt;b&gt;much&lt;/b&gt;" in answer.text
+    assert active_content(answer.text) == []
+
+
+async def test_a_late_decision_shows_what_became_of_it() -> None:
+    decision = Decision(request_id="a1", type="reject", by="bob")
+    settled = changed(asking(), status="rejected", decision=decision, decided_at_ms=5)
+    answer, run = await _sent(settled, deed="approve")
+    assert (answer.status_code, run.made) == (403, [])
+    assert "already rejected by bob" in answer.text
+    assert "nothing left to decide" in answer.text
+    assert "<form" not in answer.text.partition('id="request-forms"')[2].partition("</aside>")[0]
+
+
+@pytest.mark.parametrize(
+    ("remembered", "scope", "until"),
+    [
+        ("same-run", "tool_with_args", "run"),
+        ("same-conversation", "tool_with_args", "conversation"),
+        ("all-run", "tool", "run"),
+        ("all-conversation", "tool", "conversation"),
+    ],
+)
+async def test_a_decision_is_remembered_as_far_as_somebody_says(
+    remembered: str, scope: str, until: str
+) -> None:
+    _, run = await _sent(asking(), deed="approve", remembered=remembered)
+    (made,) = run.made
+    assert (made.remember, made.remember_scope, made.remember_until) == (True, scope, until)
+
+
+async def test_other_deeds_reach_the_run() -> None:
+    for fields, made in (
+        ({"deed": "ask_back", "question": "Which\r\norder?"}, ("ask_back", "Which\norder?")),
+        ({"deed": "claim"}, ("claim", False)),
+        ({"deed": "take"}, ("claim", True)),
+        ({"deed": "unclaim"}, ("unclaim",)),
+        ({"deed": "withdraw"}, ("withdraw",)),
+    ):
+        answer, run = await _sent(asking(), **fields)
+        assert (answer.status_code, run.made) == (303, [made])
+    for fields in ({"deed": "ask_back", "question": " "}, {"deed": "fly"}, {}):
+        answer, run = await _sent(asking(), **fields)
+        assert (answer.status_code, run.made) == (400, [])
+    _, run = await _sent(asking(), deed="respond", step="send", text="It is \\u0041 fine")
+    assert run.made[0].response == "It is A fine"
+
+
+async def test_an_edit_is_shown_before_it_is_sent() -> None:
+    state = changed(asking(), schema=SCHEMA)
+    form = {"arguments.0": "DE42", "arguments.1": "4", "message": "Less"}
+    answer, run = await _sent(state, deed="edit", **form)
+    assert (answer.status_code, run.made) == (200, [])
+    assert "<del>5</del>" in answer.text
+    assert "<ins>4</ins>" in answer.text
+    assert "DE42</del>" not in answer.text
+    arguments = _field(answer.text, "arguments")
+    sent, run = await _sent(state, deed="edit", step="send", arguments=arguments, message="Less")
+    assert sent.status_code == 303
+    assert run.made[0].edited_arguments == {"iban": "DE42", "amount": 4}
+    assert run.made[0].message == "Less"
+
+
+async def test_an_edit_that_does_not_fit_is_shown_with_why() -> None:
+    state = changed(asking(), schema=SCHEMA)
+    answer, _ = await _sent(state, deed="edit", **{"arguments.1": "many"})
+    assert "Enter a whole number" in answer.text
+    assert 'value="many"' in answer.text
+    assert "Approve with these arguments" not in answer.text
+
+
+async def test_an_answer_follows_its_schema() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"price": {"type": "number"}, "currency": {"enum": ["EUR", "USD"]}},
+        "required": ["price"],
+    }
+    state = asking(response_schema=schema)
+    answer, _ = await _sent(state, deed="respond", **{"answer.0": "12.5", "answer.1": "1"})
+    response = _field(answer.text, "response")
+    assert json.loads(response) == {"price": 12.5, "currency": "USD"}
+    _, run = await _sent(state, deed="respond", step="send", response=response)
+    assert run.made[0].response == {"price": 12.5, "currency": "USD"}
+    lacking, _ = await _sent(state, deed="respond", **{"answer.1": "1"})
+    assert "Send this answer" not in lacking.text
+    assert 'role="alert"' in lacking.text
+
+
+async def test_only_what_terms_allow_is_offered() -> None:
+    for allowed in ALL_DECISIONS:
+        state = changed(asking(allow=(allowed,)), schema=SCHEMA)
+        async with client_of(app({"r": state})) as http:
+            text = (await http.get(PATH)).text
+        for one in ALL_DECISIONS:
+            assert (f'name="deed" value="{one}"' in text) == (one == allowed), (one, allowed)
+
+
+async def test_what_nobody_else_may_decide_says_why() -> None:
+    state = asking(audience=Audience(groups=("leads",)))
+    async with client_of(app({"r": state})) as http:
+        text = (await http.get(PATH)).text
+    assert "ann may not do this. It is for the group leads." in text
+    assert 'aria-disabled="true"' in text
+
+
+async def test_unknown_requests_and_runs_are_pages() -> None:
+    async with client_of(app({"r": asking()})) as http:
+        for path in ("/conversations/r/requests/a9", "/conversations/x/requests/a1"):
+            for answer in (await http.get(path), await http.post(path, data={"a": 1}, headers=OWN)):
+                assert answer.status_code == 404
+                assert "<h1>Not found</h1>" in answer.text
+
+
+async def test_forms_come_from_pages_of_the_desk() -> None:
+    desk = app({"r": asking()})
+    data = {"deed": "approve", "digest": _digest(asking())}
+    async with client_of(desk) as http:
+        for origin in ({}, {"Origin": "null"}, {"Origin": "https://evil.example"}):
+            assert (await http.post(PATH, data=data, headers=origin)).status_code == 403
+        files = await http.post(PATH, files={"deed": b"approve"}, headers=OWN)
+        many = await http.post(PATH, data={f"a{at}": 1 for at in range(5_001)}, headers=OWN)
+        assert (await http.get(PATH)).headers["Referrer-Policy"] == "same-origin"
+    assert (files.status_code, many.status_code) == (415, 413)
+    assert run_of(desk).made == []
