@@ -13,6 +13,7 @@ EXTRAS = {
     "cryptography": "encrypt",
     "mcp": "mcp",
     "sqlalchemy": "sqlalchemy",
+    "starlette": "serve",
     "websockets": "realtime",
 }
 """The extras of outlast, by the top-level package that each installs for lazy names."""

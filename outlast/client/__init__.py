@@ -9,18 +9,26 @@ from outlast.client.read.streaming import RunResultStreaming
 from outlast.client.results.local_definitions import RemoteAgent
 from outlast.client.results.run_result import RunResult
 from outlast.client.results.run_state import RunState
+from outlast.client.runs import ListedRun, RunFilter, RunPage, list_runs
 from outlast.client.start.options import RunOptions
 from outlast.client.start.runner import Runner
+from outlast.client.timeline import Step, Timeline
 from outlast.client.transport.connection import connect
 
 __all__ = [
+    "ListedRun",
     "RemoteAgent",
+    "RunFilter",
     "RunHandle",
     "RunOptions",
+    "RunPage",
     "RunResult",
     "RunResultStreaming",
     "RunState",
     "Runner",
     "SentMessage",
+    "Step",
+    "Timeline",
     "connect",
+    "list_runs",
 ]

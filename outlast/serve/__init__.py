@@ -1,1 +1,5 @@
-"""Internal. The desk: what people and other programs see of runs over HTTP."""
+"""The desk: an HTTP API, wires of front ends, and pages, as an ASGI application."""
+
+from outlast import lazy
+
+lazy.attach(__name__)

@@ -1,6 +1,5 @@
 """The desk as an ASGI application."""
 
-import os
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypedDict, Unpack
@@ -21,7 +20,6 @@ from outlast.agents.errors import UserError
 from outlast.client.handle import RunHandle
 from outlast.client.identity import os_user
 from outlast.client.start.options import check_names
-from outlast.contract.identity import IdentityKeyError, IdentityKeys, read_keys
 from outlast.hosts import is_this_machine
 from outlast.ports.engine import check_client
 from outlast.serve import api
@@ -39,7 +37,7 @@ from outlast.serve.routing import (
     as_json,
     route,
 )
-from outlast.serve.tokens import ConversationTokens
+from outlast.serve.tokens import ConversationTokens, tokens_from_environment
 from outlast.serve.wires import ag_ui, responses, vercel
 
 _ROOMS: Final = (
@@ -56,9 +54,6 @@ _ROOMS: Final = (
     responses,
 )
 """The modules with routes: each has a list `ROUTES`."""
-
-CONVERSATION_KEY_VARIABLE: Final = "OUTLAST_CONVERSATION_KEY"
-"""The variable with the keys of customers' tokens."""
 
 SHORTEST_API_KEY: Final = 24
 """The fewest characters of an API key: such a key cannot be guessed."""
@@ -155,7 +150,7 @@ def _shared(client: Client, options: DeskOptions) -> Desk:
         feed=Feed(lambda run_id: RunHandle(client, run_id).stream_states(), limits),
         login=login or ThisMachine(os_user()),
         roles=options.get("roles") or RoleRules(anybody=ROLES),
-        tokens=options.get("tokens") or _tokens_from_environment(client, url),
+        tokens=options.get("tokens") or tokens_from_environment(url, client.namespace),
         api_keys=dict(keys),
         agents=tuple(options.get("agents", ())),
         task_queue=options.get("task_queue"),
@@ -232,16 +227,3 @@ def _check_keys(keys: Mapping[str, str]) -> None:
                 f"The API key {name!r:.80} must have at least {SHORTEST_API_KEY} letters and "
                 "digits. Make one with `openssl rand -hex 32`."
             )
-
-
-def _tokens_from_environment(client: Client, url: str) -> ConversationTokens | None:
-    try:
-        keys = IdentityKeys(
-            read_keys(os.environ.get(CONVERSATION_KEY_VARIABLE, "")), CONVERSATION_KEY_VARIABLE
-        )
-    except IdentityKeyError as error:
-        raise UserError(str(error)) from None
-    if not keys:
-        return None
-    place = urlsplit(url).netloc or "localhost"
-    return ConversationTokens(keys, audience=f"{place}/{client.namespace}")

@@ -13,24 +13,31 @@ that sign decisions: a backend that lets customers in does not thereby decide fo
 
 import base64
 import binascii
+import os
 import re
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Literal, TypeAlias
+from urllib.parse import urlsplit
 
 from outlast.agents.errors import IdentityRefused, UserError
 from outlast.contract.identity import (
     CLOCK_DIFFERENCE_MS,
+    IdentityKeyError,
     IdentityKeys,
     Place,
     Proof,
     is_genuine,
     parse_proof,
+    read_keys,
     signed,
 )
 from outlast.serve.access import NOT_OPENED, Customer
+
+KEY_VARIABLE: Final = "OUTLAST_CONVERSATION_KEY"
+"""The variable with the keys of customers' tokens."""
 
 LIFETIME: Final = timedelta(hours=24)
 LONGEST_LIFETIME: Final = timedelta(days=30)
@@ -169,6 +176,29 @@ class ConversationTokens:
     def _place(self, run_id: str) -> Place:
         # A conversation goes on in later executions, so the token names none.
         return Place(namespace=self._audience, chain_id="", run_id=run_id)
+
+
+def tokens_from_environment(url: str = "", namespace: str = "default") -> ConversationTokens | None:
+    """Return what mints and checks tokens with the keys in OUTLAST_CONVERSATION_KEY.
+
+    Args:
+        url: the address of the desk, such as `https://desk.example.com`; empty for a desk on this
+            machine. A backend that mints tokens names the same one.
+        namespace: the namespace of the runs.
+
+    Returns:
+        None if the variable is not set.
+
+    Raises:
+        UserError: a key is unusable.
+    """
+    try:
+        keys = read_keys(os.environ.get(KEY_VARIABLE, ""), KEY_VARIABLE)
+    except IdentityKeyError as error:
+        raise UserError(str(error)) from None
+    place = urlsplit(url).netloc.lower() or "localhost"
+    found = IdentityKeys(keys, KEY_VARIABLE)
+    return ConversationTokens(found, audience=f"{place}/{namespace}") if found else None
 
 
 def bearer_of(headers: Iterable[tuple[bytes, bytes]]) -> str | None:

@@ -16,6 +16,7 @@ from outlast.contract.identity import (
     IdentityKeys,
     Place,
     new_key_pair,
+    new_shared_key,
     parse_proof,
     proof_problem,
     read_keys,
@@ -32,6 +33,7 @@ from outlast.serve.tokens import (
     ConversationTokens,
     TokenRefused,
     bearer_of,
+    tokens_from_environment,
 )
 
 NOW_MS = 1_700_000_000_000
@@ -329,3 +331,28 @@ def test_a_token_comes_in_one_header() -> None:
 def test_other_headers_are_refused(values: list[bytes]) -> None:
     with pytest.raises(IdentityRefused, match=NOT_OPENED):
         bearer_of([(b"authorization", value) for value in values])
+
+
+# --- Keys of the environment -----------------------------------------------------------------------
+
+
+def test_a_backend_mints_what_the_desk_of_that_address_checks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("OUTLAST_CONVERSATION_KEY", raising=False)
+    assert tokens_from_environment("https://desk.example.com") is None
+    monkeypatch.setenv("OUTLAST_CONVERSATION_KEY", new_shared_key())
+    backend = tokens_from_environment("https://desk.example.com")
+    same = tokens_from_environment("https://DESK.example.com/")
+    others = [tokens_from_environment(), tokens_from_environment("https://desk.example.com", "b")]
+    assert backend is not None
+    assert same is not None
+    token = backend.mint("case-1")
+    assert same.customer(token).run_id == "case-1"
+    for other in others:
+        assert other is not None
+        with pytest.raises(TokenRefused):
+            other.customer(token)
+    monkeypatch.setenv("OUTLAST_CONVERSATION_KEY", "short")
+    with pytest.raises(UserError, match="OUTLAST_CONVERSATION_KEY"):
+        tokens_from_environment()

@@ -1,0 +1,10 @@
+from outlast.serve.access import RoleRules as RoleRules
+from outlast.serve.app import DeskOptions as DeskOptions
+from outlast.serve.app import desk as desk
+from outlast.serve.feed import FeedLimits as FeedLimits
+from outlast.serve.login import ThisMachine as ThisMachine
+from outlast.serve.login import TrustedProxy as TrustedProxy
+from outlast.serve.oidc import OpenIDConnect as OpenIDConnect
+from outlast.serve.staff_sessions import SessionRules as SessionRules
+from outlast.serve.tokens import ConversationTokens as ConversationTokens
+from outlast.serve.tokens import tokens_from_environment as tokens_from_environment
