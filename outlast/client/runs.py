@@ -59,6 +59,8 @@ class RunFilter:
         waiting: whether the run waits for a person's decision.
         id_prefix: the beginning of the run's id.
         nested: whether runs nested in others are listed, too.
+        tenant: the tenant that the run belongs to. Servers cannot search for it, so a page may take
+            a while.
 
     Raises:
         UserError: there is no such status.
@@ -69,6 +71,7 @@ class RunFilter:
     waiting: bool = False
     id_prefix: str = ""
     nested: bool = True
+    tenant: str | None = None
 
     def __post_init__(self) -> None:
         if self.status is not None and self.status not in get_args(ListedStatus):
@@ -83,6 +86,7 @@ class RunFilter:
             (self.agent is None or run.agent == searchable(self.agent))
             and run.run_id.startswith(self.id_prefix)
             and (self.nested or not run.is_nested)
+            and self.tenant in {None, run.tenant}
         )
 
     def query(self) -> str:

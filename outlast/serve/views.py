@@ -17,7 +17,7 @@ from outlast.agents.items.call_outputs import output_content
 from outlast.client.inbox import InboxEntry
 from outlast.client.people.nested_requests import FoundRequest
 from outlast.client.runs import ListedRun
-from outlast.client.steps import RunStep, StepKind, StepStatus
+from outlast.client.timeline import Check, Step, StepKind, StepStatus
 from outlast.contract.blobs import readable
 from outlast.contract.names import ListedStatus
 from outlast.contract.redaction import Redaction, redaction_of
@@ -32,7 +32,6 @@ from outlast.loop.approvals import (
 )
 from outlast.loop.call_forms import arguments_of, name_of
 from outlast.loop.canonical import digest_of
-from outlast.loop.checks import GuardrailRecord
 from outlast.loop.items import Item, ItemKind, call_id_of, text_of
 from outlast.loop.problems import sender_at
 from outlast.loop.state import LoopState, Status, visible_item_count
@@ -383,86 +382,90 @@ def _who(item: Item, state: LoopState) -> Who:
 
 
 class GuardrailView(View):
-    """The result of a guardrail."""
+    """The verdict of a guardrail."""
 
     name: str
     stage: str
     tripped: bool
+    behavior: str = Field(description="Of a tool guardrail; empty for others.")
     info: Json = None
 
 
 class StepView(View):
-    """One step of a run."""
+    """One step of a run: see `items` for what was said, called and returned."""
 
-    id: str
+    number: int
     kind: StepKind
     status: StepStatus
-    name: str
+    name: str = Field(description="The tool, or the agent that goes on.")
     agent: str
+    by: str = Field(description="The person who did it.")
+    verified: bool = Field(description="Whether that person proved who they are.")
     turn: int
-    began_at: datetime | None
-    ended_at: datetime | None = Field(description="null while it runs, or waits for a person.")
+    began_at: datetime
+    ended_at: datetime | None = Field(description="null while it goes on.")
     seconds: float | None
     model: str
     usage: UsageView | None = Field(description="Of model calls and nested runs.")
     cost: CostView | None = Field(description="Of model calls.")
-    target: str = Field(description="The agent of a handoff or a nested run.")
-    nested_id: str
-    request_id: str
-    by: str = Field(description="The person of an approval or a takeover.")
-    outcome: str = Field(description="The status of an approval request.")
+    calls: list[str] = Field(description="The names of the calls in a model's reply.")
     guardrails: list[GuardrailView]
     failure: FailureView | None
     lacks: str = Field(description="What no worker has that it needs; empty if it has a worker.")
-    arguments: str | None = None
-    output: Json = None
+    nested_id: str = Field(description="The run of an agent that works as a tool.")
+    request_id: str = Field(description="The request for a person's decision.")
+    effect: int = Field(description="Its number in the history; 0 for none.")
+    items: list[int] = Field(description="Indices of its transcript items.")
+    text: str | None = Field(default=None, description="What was said, or a note.")
 
 
-def step_view(step: RunStep, state: LoopState, caller: Caller) -> StepView:
+_SAID: Final[frozenset[StepKind]] = frozenset({"message", "said"})
+"""Kinds of steps whose text everybody in the team may read: it is part of the conversation."""
+
+
+def step_view(step: Step, state: LoopState, caller: Caller) -> StepView:
     """Return a step as a caller sees it; `state` is the newest state of its run."""
     return _step_view(step, redaction_of(state), sees_payloads=sees_payloads(caller))
 
 
-def _step_view(step: RunStep, hides: Redaction, *, sees_payloads: bool) -> StepView:
-    ended, has_usage = step.ended_ms, step.usage.total_tokens > 0
-    payloads: dict[str, Any] = {}
-    if sees_payloads:
-        payloads = {"output": hides.json(step.output)}
-        if step.arguments is not None:
-            payloads["arguments"] = hides.call(step.agent, step.name, step.arguments)
-    is_model_call = step.kind == "model_call"
+def _step_view(step: Step, hides: Redaction, *, sees_payloads: bool) -> StepView:
+    took, has_usage = step.took_ms, step.usage.total_tokens > 0
+    is_priced = has_usage and step.kind == "model"
+    text: dict[str, Any] = {}
+    if sees_payloads or step.kind in _SAID:
+        text = {"text": hides.text(step.text)}
     return StepView(
-        id=step.id,
+        number=step.number,
         kind=step.kind,
         status=step.status,
         name=step.name,
         agent=step.agent,
+        by=step.by,
+        verified=step.verified,
         turn=step.turn,
-        began_at=_time_or_none(step.began_ms or None),
-        ended_at=_time_or_none(ended),
-        seconds=None if ended is None else max(ended - step.began_ms, 0) / 1000,
+        began_at=_time(step.at_ms),
+        ended_at=_time_or_none(step.ended_ms),
+        seconds=None if took is None else took / 1000,
         model=step.model,
         usage=_usage_view(step.usage) if has_usage else None,
-        cost=_cost_of_call(step.model, step.usage) if has_usage and is_model_call else None,
-        target=step.target,
-        nested_id=step.nested_id,
-        request_id=step.request_id,
-        by=step.by,
-        outcome=step.outcome,
-        guardrails=[
-            _guardrail_view(one, hides, sees_payloads=sees_payloads) for one in step.guardrails
-        ],
+        cost=_cost_of_call(step.model, step.usage) if is_priced else None,
+        calls=list(step.calls),
+        guardrails=[_check_view(one, hides, sees_payloads=sees_payloads) for one in step.checks],
         failure=_failure_view(step.failure, hides, sees_payloads=sees_payloads),
         lacks=step.lacks,
-        **payloads,
+        nested_id=step.nested_id,
+        request_id="" if step.request is None else step.request.id,
+        effect=step.effect,
+        items=list(step.items),
+        **text,
     )
 
 
-def _guardrail_view(
-    one: GuardrailRecord, hides: Redaction, *, sees_payloads: bool
-) -> GuardrailView:
+def _check_view(one: Check, hides: Redaction, *, sees_payloads: bool) -> GuardrailView:
     info: dict[str, Any] = {"info": hides.json(one.info)} if sees_payloads else {}
-    return GuardrailView(name=one.name, stage=one.stage, tripped=one.tripped, **info)
+    return GuardrailView(
+        name=one.name, stage=one.stage, tripped=one.tripped, behavior=one.behavior, **info
+    )
 
 
 def _failure_view(
@@ -553,7 +556,7 @@ def run_view(
     *,
     requests: Iterable[FoundRequest] = (),
     words: Mapping[str, str] | None = None,
-    steps: Sequence[RunStep] | None = None,
+    steps: Sequence[Step] | None = None,
     signs: bool = True,
     at_ms: int | None = None,
 ) -> RunView:
@@ -623,6 +626,7 @@ class RunListItem(View):
     execution_id: str
     status: ListedStatus
     agent: str
+    tenant: str
     waits_for: str
     pending_requests: int
     started_at: datetime
@@ -644,6 +648,7 @@ def run_list_item(run: ListedRun) -> RunListItem:
         execution_id=run.execution_id,
         status=run.status,
         agent=run.agent,
+        tenant=run.tenant,
         waits_for=run.waits_for,
         pending_requests=run.approvals,
         started_at=run.started,

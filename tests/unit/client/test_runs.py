@@ -59,6 +59,9 @@ def test_a_filter_looks_again_at_what_a_server_cannot_search_for() -> None:
     assert not RunFilter(agent='say "x"').accepts(_run(agent="say y"))
     assert RunFilter().accepts(_run(is_nested=True))
     assert not RunFilter(nested=False).accepts(_run(is_nested=True))
+    assert RunFilter(tenant="acme").accepts(_run(tenant="acme"))
+    assert not RunFilter(tenant="acme").accepts(_run(tenant="other"))
+    assert not RunFilter(tenant="acme").accepts(_run())
 
 
 def test_a_status_that_there_is_not_is_refused() -> None:

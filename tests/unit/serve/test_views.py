@@ -8,8 +8,7 @@ import pytest
 
 from outlast.client.identity import person
 from outlast.client.people.nested_requests import FoundRequest
-from outlast.client.read.history import Progress
-from outlast.client.steps import RunStep, StepLog
+from outlast.client.timeline import Step, Timeline
 from outlast.loop.approvals import ApprovalTerms, Audience
 from outlast.loop.machine import advance
 from outlast.loop.state import LoopState
@@ -34,12 +33,12 @@ def staff(*roles: Role, name: str = "ann", groups: tuple[str, ...] = ("billing",
 ANN = staff("viewer", "decider", "operator")
 
 
-def steps_of(play: Play) -> tuple[RunStep, ...]:
-    log, state = StepLog(), LoopState()
+def steps_of(play: Play) -> tuple[Step, ...]:
+    timeline, state = Timeline(), LoopState()
     for event in play.events:
         state, _ = advance(state, event)
-        log.take(Progress(event, state))
-    return log.steps
+        timeline.take(event, state)
+    return tuple(timeline.steps)
 
 
 def asking(**terms: Any) -> Play:
@@ -79,7 +78,8 @@ def test_who_may_not_see_payloads_gets_no_field_for_them(caller: Caller) -> None
         assert f"SECRET-{one}" in json.dumps(whole), one
     for one in (*record["steps"], *record["requests"]):
         assert not {"arguments", "output", "model_words"} & one.keys()
-    assert all("output" in one for one in whole["steps"])
+    assert all("text" in one for one in whole["steps"])
+    assert {one["kind"] for one in record["steps"] if "text" in one} == {"message"}
     assert record["requests"][0]["headline"] == "refund"
     assert whole["requests"][0]["headline"].startswith('refund(iban="SECRET')
 
