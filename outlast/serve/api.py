@@ -1,7 +1,756 @@
-"""Our HTTP API: conversations, messages, live events, requests, the inbox."""
+"""Our HTTP API: conversations, messages, live events, requests, the inbox.
 
-from typing import Final
+    caller and role -> body or query, checked -> the public client API -> a view
 
+`ENDPOINTS` is the table of it; `openapi.py` makes its description from the same table.
+"""
+
+import json
+import secrets
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final, Literal, TypeVar, cast
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
-ROUTES: Final[list[BaseRoute]] = []
+from outlast.agents.agent import Agent
+from outlast.agents.config.run_config import RunConfig
+from outlast.agents.errors import DecisionRefused, RunAlreadyStarted, RunNotFound, UserError
+from outlast.client.handle import RunHandle
+from outlast.client.identity import decided_by
+from outlast.client.inbox import Inbox
+from outlast.client.people.actions import DecisionReceipt, TakeoverReceipt
+from outlast.client.people.nested_requests import FoundRequest, find_request, found_requests
+from outlast.client.people.words import read_words
+from outlast.client.runs import RunFilter, list_runs
+from outlast.client.start.options import RunOptions
+from outlast.client.start.runner import Runner
+from outlast.client.timeline import Timeline
+from outlast.loop.approvals import Decision
+from outlast.loop.state import LoopState
+from outlast.loop.values import JsonObject
+from outlast.serve.access import Action, Customer, Staff, may
+from outlast.serve.bodies import (
+    Body,
+    CancelBody,
+    ClaimBody,
+    DecisionBody,
+    ExtendBody,
+    FromQuery,
+    HoldBody,
+    InboxQuery,
+    MessageBody,
+    NoBody,
+    Query,
+    ReleaseBody,
+    RunsQuery,
+    SayBody,
+    StartBody,
+    TokenBody,
+    UnclaimBody,
+    page_of,
+    read_body,
+    read_query,
+    text_of_page,
+)
+from outlast.serve.cursor import Cursor
+from outlast.serve.customer_view import customer_input, customer_message_id
+from outlast.serve.live import event_stream, whole_state
+from outlast.serve.problems import Problem, Refused
+from outlast.serve.routing import DeskRequest, Handler, as_json, route
+from outlast.serve.views import (
+    ClaimReceiptView,
+    CustomerConversation,
+    DecisionReceiptView,
+    InboxList,
+    MessageReceiptView,
+    RequestList,
+    RequestView,
+    RunList,
+    RunView,
+    StartedView,
+    TakeoverReceiptView,
+    TokenView,
+    View,
+    action_of,
+    customer_conversation,
+    inbox_item,
+    new_conversation,
+    request_digest,
+    request_view,
+    run_list_item,
+    run_view,
+)
+
+PATIENCE: Final = timedelta(seconds=20)
+"""How long a request waits for a run that accepts nothing: proxies wait for a minute or less."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """One method of one path.
+
+    Attributes:
+        method: the HTTP method.
+        path: the path, with `{run_id}` and `{request_id}`.
+        action: what it is, in the table of `access`.
+        handler: answers it.
+        summary: what it does, in a line.
+        body: its body.
+        query: its query.
+        answers: what it answers: one view, or another one for a customer.
+        status: the status of its answer.
+        streams: whether the answer is a stream of server-sent events.
+    """
+
+    method: Literal["GET", "POST"]
+    path: str
+    action: Action
+    handler: Handler
+    summary: str
+    body: type[Body] | None = None
+    query: type[Query] | None = None
+    answers: tuple[type[View], ...] = ()
+    status: int = 200
+    streams: bool = False
+
+
+# --- Conversations -------------------------------------------------------------------------------
+
+
+async def _start(asked: DeskRequest) -> Response:
+    body = await read_body(asked.http, StartBody)
+    agent = _agent(asked, body.agent)
+    handle = await _begin(asked, agent, body.input, run_id=body.id, tenant=body.tenant)
+    token = None
+    if may(asked.caller, "mint_token") is None and asked.desk.tokens is not None:
+        token = asked.desk.tokens.mint(handle.id)
+    return _answer(StartedView(id=handle.id, token=token), 201)
+
+
+def _agent(asked: DeskRequest, name: str) -> Agent[Any]:
+    """Return an agent of the desk.
+
+    Raises:
+        Refused: the desk has no such agent.
+    """
+    for agent in asked.desk.agents:
+        if agent.name == name:
+            return agent
+    names = ", ".join(agent.name for agent in asked.desk.agents) or "none"
+    raise Refused(400, "unknown_agent", f"This desk has no agent {name!r:.80}. Agents: {names}.")
+
+
+async def _begin(
+    asked: DeskRequest,
+    agent: Agent[Any],
+    content: str | list[JsonObject],
+    *,
+    run_id: str | None,
+    tenant: str | None = None,
+    message_id: str | None = None,
+) -> RunHandle:
+    options = RunOptions(
+        client=asked.desk.client,
+        task_queue=asked.desk.task_queue,
+        id=run_id,
+        tenant=tenant,
+        patience=PATIENCE,
+    )
+    if isinstance(asked.caller, Staff):
+        # Whoever tries an agent does not decide alone about what it does for them.
+        options["run_config"] = RunConfig(requester=asked.caller.person.subject)
+    # By its name: this process hosts no runs.
+    return await Runner.start(
+        agent.name, content, keep_open=True, stream=True, message_id=message_id, **options
+    )
+
+
+async def _list(asked: DeskRequest) -> Response:
+    query = read_query(asked.http, RunsQuery)
+    criteria = RunFilter(
+        status=query.status,
+        agent=query.agent,
+        waiting=query.waiting,
+        id_prefix=query.prefix,
+        nested=query.nested,
+        tenant=query.tenant,
+    )
+    page = await list_runs(
+        asked.desk.client,
+        criteria,
+        limit=query.limit,
+        page=page_of(query.page),
+        patience=PATIENCE,
+    )
+    runs = [run_list_item(one) for one in page]
+    return _answer(RunList(conversations=runs, next=text_of_page(page.next)))
+
+
+async def _show(asked: DeskRequest) -> Response:
+    if isinstance(asked.caller, Customer):
+        return _answer(await _of_customer(asked))
+    asked.check("view_run")
+    return _answer(await read_run(asked))
+
+
+async def _of_customer(asked: DeskRequest) -> CustomerConversation:
+    try:
+        state = await _handle(asked).state()
+    except RunNotFound:  # the customer's first message begins it
+        return new_conversation(asked.run_id)
+    return customer_conversation(await whole_state(asked.desk.client, state))
+
+
+async def read_run(asked: DeskRequest) -> RunView:
+    """Return the run that a path names as its caller sees it, with its steps and requests.
+
+    Raises:
+        RunNotFound: there is no such run.
+    """
+    client, timeline, state = asked.desk.client, Timeline(), LoopState()
+    async with aclosing(_handle(asked).past()) as past:
+        async for progress in past:
+            state = progress.state
+            timeline.take(progress.event, state)
+    found = await found_requests(state, client)
+    words = await read_words(client, state, [one.request for one in found])
+    return run_view(
+        await whole_state(client, state),
+        asked.caller,
+        requests=found,
+        words=words,
+        steps=timeline.steps,
+        signs=await asked.desk.signs(),
+    )
+
+
+async def _send(asked: DeskRequest) -> Response:
+    body = await read_body(asked.http, MessageBody)
+    content = customer_input(body.text if body.text is not None else body.parts)
+    own_id = body.message_id or secrets.token_hex(8)
+    message_id = customer_message_id(own_id)
+    try:
+        await _handle(asked).send(content, message_id=message_id)
+    except RunNotFound:
+        await _first_message(asked, body, content, message_id)
+    return _answer(MessageReceiptView(id=asked.run_id, message_id=own_id), 202)
+
+
+async def _first_message(
+    asked: DeskRequest, body: MessageBody, content: str | list[JsonObject], message_id: str
+) -> None:
+    asked.check("start_run")
+    if body.agent is None:
+        raise Refused(
+            404,
+            "not_begun",
+            "The conversation has not begun. Name the agent that it begins with: `agent`.",
+        )
+    agent = _agent(asked, body.agent)
+    try:
+        await _begin(asked, agent, content, run_id=asked.run_id, message_id=message_id)
+    except RunAlreadyStarted:  # another message was the first one
+        await _handle(asked).send(content, message_id=message_id)
+
+
+async def _mint(asked: DeskRequest) -> Response:
+    body = await read_body(asked.http, TokenBody)
+    if asked.desk.tokens is None:
+        raise Refused(
+            409,
+            "no_tokens",
+            "This desk lets no customer in: it has no key for their tokens. Set "
+            "OUTLAST_CONVERSATION_KEY, or pass tokens=.",
+        )
+    lifetime = timedelta(seconds=body.lifetime_seconds)
+    return _answer(TokenView(token=asked.desk.tokens.mint(asked.run_id, lifetime)), 201)
+
+
+async def _events(asked: DeskRequest) -> Response:
+    query = read_query(asked.http, FromQuery)
+    if not isinstance(asked.caller, Customer):
+        asked.check("view_run")
+    after = asked.http.headers.get("Last-Event-ID") or query.from_
+    cursor = Cursor.parse(after) if after else None
+    return await event_stream(asked.desk, asked.caller, asked.run_id, cursor)
+
+
+# --- Takeovers, ends and retries -----------------------------------------------------------------
+
+
+async def _hold(asked: DeskRequest) -> Response:
+    body, handle, person = await read_body(asked.http, HoldBody), _handle(asked), asked.person
+    if body.to is not None:
+        return _takeover(await _acted(handle.hand_over(by=person, to=body.to)))
+    return _takeover(await _acted(handle.hold(by=person, mode=body.mode, force=body.force)))
+
+
+async def _say(asked: DeskRequest) -> Response:
+    body = await read_body(asked.http, SayBody)
+    said = _handle(asked).say(body.text, by=asked.person, message_id=body.message_id)
+    return _takeover(await _acted(said))
+
+
+async def _release(asked: DeskRequest) -> Response:
+    body = await read_body(asked.http, ReleaseBody)
+    released = _handle(asked).release(by=asked.person, note=body.note, to=body.to)
+    return _takeover(await _acted(released))
+
+
+def _takeover(receipt: TakeoverReceipt) -> Response:
+    return _answer(
+        TakeoverReceiptView(
+            id=receipt.run_id,
+            status=receipt.status,
+            by=receipt.by,
+            agent=receipt.agent,
+            approved=list(receipt.approved),
+            is_judged=receipt.is_judged,
+        )
+    )
+
+
+async def _cancel(asked: DeskRequest) -> Response:
+    body = await read_body(asked.http, CancelBody)
+    await _handle(asked).cancel(body.mode)
+    return Response(status_code=202)
+
+
+async def _retry(asked: DeskRequest) -> Response:
+    await read_body(asked.http, NoBody)
+    sent = await _acted(_handle(asked).retry())
+    return _answer(MessageReceiptView(id=asked.run_id, message_id=sent.id), 202)
+
+
+# --- Requests ------------------------------------------------------------------------------------
+
+
+async def _requests(asked: DeskRequest) -> Response:
+    state, signs = await _handle(asked).state(), await asked.desk.signs()
+    found = await found_requests(state, asked.desk.client)
+    words = await read_words(asked.desk.client, state, [one.request for one in found])
+    views = [
+        request_view(one, asked.caller, words=words[one.request.id], signs=signs) for one in found
+    ]
+    return _answer(RequestList(requests=views))
+
+
+async def _request(asked: DeskRequest) -> Response:
+    return _answer(await read_request(asked))
+
+
+async def read_request(asked: DeskRequest) -> RequestView:
+    """Return the request that a path names, also if it is settled.
+
+    Raises:
+        RunNotFound: there is no such run.
+        Refused: the run has no such request.
+    """
+    found = await find(asked)
+    words = await read_words(asked.desk.client, found.state, [found.request])
+    signs = await asked.desk.signs()
+    return request_view(found, asked.caller, words=words[found.request.id], signs=signs)
+
+
+async def find(asked: DeskRequest) -> FoundRequest:
+    """Return the request that a path names: of its run, or of a run nested in it.
+
+    Raises:
+        RunNotFound: there is no such run.
+        Refused: the run has no such request.
+    """
+    state, request_id = await _handle(asked).state(), asked.parameter("request_id")
+    found = await find_request(request_id, state, asked.desk.client)
+    if found is None:
+        message = f"The run {asked.run_id!r:.200} has no request {request_id!r:.80}."
+        raise Refused(404, "unknown_request", message)
+    return found
+
+
+async def _decide(asked: DeskRequest) -> Response:
+    body = await read_body(asked.http, DecisionBody)
+    found = await _seen(asked, body.digest)
+    request, handle, person = found.request, _handle(asked), asked.person
+    # Some decisions are an operator's matter; the run judges everything else.
+    asked.check(action_of(request, body.type))
+    match body.type:
+        case "ask_back":
+            return _decided(await handle.ask_back(request, body.question or "", by=person))
+        case "withdraw":
+            return _decided(await handle.withdraw_vote(request, by=person))
+        case kind:
+            decision = Decision(
+                request_id=request.id,
+                type=kind,
+                channel="desk",
+                args_digest=request.args_digest,
+                seen=request.seen,
+                message=body.message,
+                edited_arguments=body.arguments,
+                response=body.response,
+                remember=body.remember is not None,
+                remember_scope=body.remember or "tool",
+                remember_until=body.until or "conversation",
+            )
+    return _decided(await _send_decision(asked, found, decision))
+
+
+async def _extend(asked: DeskRequest) -> Response:
+    body = await read_body(asked.http, ExtendBody)
+    found = await _seen(asked, body.digest)
+    request = found.request
+    if request.kind != "budget":
+        raise Refused(400, "no_budget", f"The request {request.id} is not about a budget.")
+    changed: dict[str, Any] = {"type": "approve"}
+    if body.extend_by is not None:
+        arguments = cast("JsonObject", json.loads(request.arguments))
+        edited = {**arguments, "extend_by": body.extend_by}
+        changed = {"type": "edit", "edited_arguments": edited}
+    decision = Decision(
+        request_id=request.id,
+        channel="desk",
+        args_digest=request.args_digest,
+        seen=request.seen,
+        **changed,
+    )
+    return _decided(await _send_decision(asked, found, decision))
+
+
+async def _send_decision(
+    asked: DeskRequest, found: FoundRequest, decision: Decision
+) -> DecisionReceipt:
+    """Send a decision to the run that made the request, as that of the person who is logged in."""
+    decision = decided_by(decision, asked.person)
+    return await _handle(asked).decide(decision, nested_id=found.request.run_id)
+
+
+async def _seen(asked: DeskRequest, digest: str) -> FoundRequest:
+    """Return the request that a path names, if it is still what the person saw."""
+    found = await find(asked)
+    request = found.request
+    if digest != request_digest(request) and request.status == "pending":
+        raise DecisionRefused(
+            f"Approval {request.id} is no longer what you have seen: its arguments, its tool or its "
+            "policy have changed. Look at it again and decide again."
+        )
+    return found
+
+
+def _decided(receipt: DecisionReceipt) -> Response:
+    return _answer(
+        DecisionReceiptView(
+            run_id=receipt.run_id,
+            request_id=receipt.request_id,
+            status=receipt.status,
+            votes=receipt.votes,
+            votes_needed=receipt.votes_needed,
+            by=receipt.by,
+        )
+    )
+
+
+async def _claim(asked: DeskRequest) -> Response:
+    body = await read_body(asked.http, ClaimBody)
+    found, handle = await find(asked), _handle(asked)
+    receipt = await handle.claim(
+        found.request, by=asked.person, minutes=body.minutes, force=body.force, to=body.to
+    )
+    return _answer(
+        ClaimReceiptView(
+            run_id=receipt.run_id, request_id=receipt.request_id, by=receipt.by, until=receipt.until
+        )
+    )
+
+
+async def _unclaim(asked: DeskRequest) -> Response:
+    body = await read_body(asked.http, UnclaimBody)
+    found = await find(asked)
+    receipt = await _handle(asked).unclaim(found.request, by=asked.person, force=body.force)
+    return _answer(
+        ClaimReceiptView(
+            run_id=receipt.run_id, request_id=receipt.request_id, by=receipt.by, until=receipt.until
+        )
+    )
+
+
+# --- The inbox -----------------------------------------------------------------------------------
+
+
+async def _inbox(asked: DeskRequest) -> Response:
+    query = read_query(asked.http, InboxQuery)
+    box, criteria = Inbox(asked.desk.client, patience=PATIENCE), query.criteria(asked.person)
+    if query.urgent:
+        entries = await box.urgent(limit=query.limit, **criteria)
+        return _answer(InboxList(items=list(map(inbox_item, entries)), next=None))
+    page = await box.list(limit=query.limit, page=page_of(query.page), **criteria)
+    return _answer(InboxList(items=list(map(inbox_item, page)), next=text_of_page(page.next)))
+
+
+# --- Shared --------------------------------------------------------------------------------------
+
+T = TypeVar("T")
+
+
+def _handle(asked: DeskRequest) -> RunHandle:
+    return RunHandle(asked.desk.client, asked.run_id, patience=PATIENCE)
+
+
+async def _acted(act: Awaitable[T]) -> T:
+    """Return the outcome of what a person does; what does not fit the run's state is a conflict."""
+    try:
+        return await act
+    except UserError as error:
+        if type(error) is not UserError:
+            raise
+        raise Refused(409, "refused", str(error)) from None
+
+
+def _answer(view: View, status: int = 200) -> Response:
+    return JSONResponse(view.record(), status, {"Cache-Control": "no-store"})
+
+
+# --- Pages of other sites ------------------------------------------------------------------------
+
+_CORS: Final = {
+    "Access-Control-Allow-Methods": "GET, POST",
+    "Access-Control-Allow-Headers": "Authorization, Content-Type, Last-Event-ID",
+    "Access-Control-Max-Age": "600",
+}
+
+
+def _allows(request: Request) -> dict[str, str]:
+    """Return the headers that let a page of another site read an answer.
+
+    They never allow cookies: such a page acts with a customer's token alone.
+    """
+    origin = request.headers.get("Origin", "")
+    if origin not in request.app.state.desk.origins:
+        return {}
+    return {"Access-Control-Allow-Origin": origin, "Vary": "Origin"}
+
+
+def _is_of_customer(request: Request) -> bool:
+    return request.headers.get("Authorization", "")[:11].lower() == "bearer oc1."
+
+
+def _for_others(handler: Handler) -> Handler:
+    """Let pages of other sites read the answers to customers."""
+
+    async def answer(asked: DeskRequest) -> Response:
+        response = await handler(asked)
+        if isinstance(asked.caller, Customer):
+            response.headers.update(_allows(asked.http))
+        return response
+
+    return answer
+
+
+def _show_problem(request: Request, problem: Problem) -> Response:
+    response = as_json(request, problem)
+    if _is_of_customer(request):
+        response.headers.update(_allows(request))
+    return response
+
+
+async def _preflight(asked: DeskRequest) -> Response:
+    """Answer a browser that asks whether a page of another site may send a request."""
+    allowed = _allows(asked.http)
+    return Response(status_code=204, headers=allowed | (_CORS if allowed else {}))
+
+
+# --- The table -----------------------------------------------------------------------------------
+
+_RUN: Final = "/api/conversations/{run_id}"
+_REQUEST: Final = _RUN + "/requests/{request_id}"
+
+
+def _post(
+    path: str,
+    action: Action,
+    handler: Callable[[DeskRequest], Awaitable[Response]],
+    summary: str,
+    body: type[Body],
+    answers: type[View] | None,
+    status: int = 200,
+) -> Endpoint:
+    return Endpoint(
+        method="POST",
+        path=path,
+        action=action,
+        handler=handler,
+        summary=summary,
+        body=body,
+        answers=() if answers is None else (answers,),
+        status=status,
+    )
+
+
+ENDPOINTS: Final[tuple[Endpoint, ...]] = (
+    _post(
+        "/api/conversations",
+        "start_run",
+        _start,
+        "Begin a conversation, and get a token for its customer.",
+        StartBody,
+        StartedView,
+        201,
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/conversations",
+        action="list_runs",
+        handler=_list,
+        summary="List conversations: open ones first, then closed ones, newest first.",
+        query=RunsQuery,
+        answers=(RunList,),
+    ),
+    Endpoint(
+        method="GET",
+        path=_RUN,
+        action="read_messages",
+        handler=_show,
+        summary="Read a conversation: the team what the run did, its customer the messages.",
+        answers=(RunView, CustomerConversation),
+    ),
+    Endpoint(
+        method="GET",
+        path=f"{_RUN}/events",
+        action="read_messages",
+        handler=_events,
+        summary="Read a conversation live, as server-sent events.",
+        query=FromQuery,
+        streams=True,
+    ),
+    _post(
+        f"{_RUN}/messages",
+        "send_message",
+        _send,
+        "Send a message of the customer; the first one begins the conversation.",
+        MessageBody,
+        MessageReceiptView,
+        202,
+    ),
+    _post(
+        f"{_RUN}/tokens",
+        "mint_token",
+        _mint,
+        "Get a token that lets the customer into the conversation.",
+        TokenBody,
+        TokenView,
+        201,
+    ),
+    _post(
+        f"{_RUN}/hold",
+        "hold",
+        _hold,
+        "Take a conversation over, or hand over what you hold.",
+        HoldBody,
+        TakeoverReceiptView,
+    ),
+    _post(
+        f"{_RUN}/say",
+        "say",
+        _say,
+        "Answer the customer in a conversation that you hold.",
+        SayBody,
+        TakeoverReceiptView,
+    ),
+    _post(
+        f"{_RUN}/release",
+        "release",
+        _release,
+        "Give a conversation back to an agent.",
+        ReleaseBody,
+        TakeoverReceiptView,
+    ),
+    _post(f"{_RUN}/cancel", "cancel", _cancel, "End a run.", CancelBody, None, 202),
+    _post(
+        f"{_RUN}/retry",
+        "retry",
+        _retry,
+        "Ask the last question again, which failed.",
+        NoBody,
+        MessageReceiptView,
+        202,
+    ),
+    Endpoint(
+        method="GET",
+        path=f"{_RUN}/requests",
+        action="view_run",
+        handler=_requests,
+        summary="List what a run waits for, and the runs nested in it.",
+        answers=(RequestList,),
+    ),
+    Endpoint(
+        method="GET",
+        path=_REQUEST,
+        action="view_run",
+        handler=_request,
+        summary="Read a request, also a settled one.",
+        answers=(RequestView,),
+    ),
+    _post(
+        f"{_REQUEST}/decide",
+        "decide",
+        _decide,
+        "Decide a request as the person who is logged in.",
+        DecisionBody,
+        DecisionReceiptView,
+    ),
+    _post(
+        f"{_REQUEST}/extend",
+        "extend_budget",
+        _extend,
+        "Give a run more of a budget that is used up.",
+        ExtendBody,
+        DecisionReceiptView,
+    ),
+    _post(
+        f"{_REQUEST}/claim",
+        "claim",
+        _claim,
+        "Keep a request to yourself for some minutes.",
+        ClaimBody,
+        ClaimReceiptView,
+    ),
+    _post(
+        f"{_REQUEST}/unclaim",
+        "claim",
+        _unclaim,
+        "End a claim.",
+        UnclaimBody,
+        ClaimReceiptView,
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/inbox",
+        action="inbox",
+        handler=_inbox,
+        summary="List what waits for people.",
+        query=InboxQuery,
+        answers=(InboxList,),
+    ),
+)
+"""Everything that the API answers."""
+
+
+def _route(endpoint: Endpoint) -> BaseRoute:
+    return route(
+        endpoint.path,
+        _for_others(endpoint.handler),
+        action=endpoint.action,
+        methods=[endpoint.method],
+        name=f"{endpoint.method} {endpoint.path}",
+        show=_show_problem,
+    )
+
+
+ROUTES: Final[list[BaseRoute]] = [
+    *map(_route, ENDPOINTS),
+    route("/api/{rest:path}", _preflight, action=None, methods=["OPTIONS"], name="preflight"),
+]

@@ -22,7 +22,7 @@ from outlast.client.identity import os_user
 from outlast.client.start.options import check_names
 from outlast.hosts import is_this_machine
 from outlast.ports.engine import check_client
-from outlast.serve import api
+from outlast.serve import api, openapi
 from outlast.serve.access import ROLES, RoleRules
 from outlast.serve.feed import Feed, FeedLimits
 from outlast.serve.login import TeamLogin, ThisMachine
@@ -43,6 +43,7 @@ from outlast.serve.wires import ag_ui, responses, vercel
 _ROOMS: Final = (
     page,
     api,
+    openapi,
     inbox,
     request,
     conversations,

@@ -492,7 +492,11 @@ class FeedReader:
 
     async def news(self) -> None:
         """Wait until more is read of the run: the next thing, or a state that no event tells of."""
-        await self._run.news.wait()
+        self.busy_since = None
+        try:
+            await self._run.news.wait()
+        finally:
+            self.busy_since = asyncio.get_running_loop().time()
 
     def __aiter__(self) -> Self:
         return self

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -206,7 +206,7 @@ def request_view(
     """
     request, state = found.request, found.state
     now_ms = _now_ms() if at_ms is None else at_ms
-    request_now, terms, claim = aged(request, now_ms), request.terms, request.claim
+    terms = request.terms
     target = Target(run_id=state.run_id, state=state, request=request, at_ms=now_ms, signs=signs)
     payloads: dict[str, Any] = {}
     if sees_payloads(caller):
@@ -215,7 +215,6 @@ def request_view(
             "arguments_schema": request.schema,
             "model_words": words,
         }
-    standing, audiences = request.standing_votes, request.audiences
     return RequestView(
         id=request.id,
         run_id=request.run_id or state.run_id,
@@ -233,27 +232,45 @@ def request_view(
         effect=terms.effect,
         risk=terms.risk,
         policy=terms.policy,
-        audience=who_may_decide(request_now),
-        groups=list(dict.fromkeys(name for one in audiences for name in one.groups)),
-        people=list(dict.fromkeys(name for one in audiences for name in one.subjects)),
-        votes=[_vote_view(vote, counts=vote in standing) for vote in request.votes],
-        votes_counted=len(standing),
-        votes_needed=terms.quorum,
-        requested_at=_time(request.requested_at_ms),
-        due_at=_time_or_none(deadline_ms(request)),
-        expires_at=_time_or_none(request.expires_at_ms),
-        on_expiry="" if request.expires_at_ms is None else ON_EXPIRY[terms.on_expiry],
-        paused=request.paused_at_ms is not None,
-        claim=ClaimView(by=claim.by, until=_time(claim.until_ms))
-        if claim is not None and claim.until_ms > now_ms
-        else None,
-        settled_by=request.settled_by,
-        settled_at=_time_or_none(request.decided_at_ms),
         takeover=terms.takeover,
         response_schema=terms.response_schema,
         decisions=list(_decisions(request, caller, target)),
+        **_people(request, now_ms),
+        **_times(request),
         **payloads,
     )
+
+
+def _people(request: ApprovalRequest, now_ms: int) -> dict[str, Any]:
+    """Return the fields of a request about who may decide, and who has."""
+    standing, claim = request.standing_votes, request.claim
+    audiences = aged(request, now_ms).audiences
+    has_claim = claim is not None and claim.until_ms > now_ms
+    return {
+        "audience": who_may_decide(aged(request, now_ms)),
+        "groups": list(dict.fromkeys(name for one in audiences for name in one.groups)),
+        "people": list(dict.fromkeys(name for one in audiences for name in one.subjects)),
+        "votes": [_vote_view(vote, counts=vote in standing) for vote in request.votes],
+        "votes_counted": len(standing),
+        "votes_needed": request.terms.quorum,
+        "claim": ClaimView(by=claim.by, until=_time(claim.until_ms))
+        if claim is not None and has_claim
+        else None,
+        "settled_by": request.settled_by,
+    }
+
+
+def _times(request: ApprovalRequest) -> dict[str, Any]:
+    """Return the fields of a request about when."""
+    expires = request.expires_at_ms
+    return {
+        "requested_at": _time(request.requested_at_ms),
+        "due_at": _time_or_none(deadline_ms(request)),
+        "expires_at": _time_or_none(expires),
+        "on_expiry": "" if expires is None else ON_EXPIRY[request.terms.on_expiry],
+        "paused": request.paused_at_ms is not None,
+        "settled_at": _time_or_none(request.decided_at_ms),
+    }
 
 
 def _headline(request: ApprovalRequest, *, shows_arguments: bool) -> str:
@@ -370,6 +387,11 @@ def _item_view(
         turn=item.turn,
         **content,
     )
+
+
+def _item_views(state: LoopState, hides: Redaction, *, sees_payloads: bool) -> Iterable[ItemView]:
+    for index, item in enumerate(state.items[: visible_item_count(state)]):
+        yield _item_view(item, state, hides, index, sees_payloads=sees_payloads)
 
 
 def _who(item: Item, state: LoopState) -> Who:
@@ -516,6 +538,27 @@ def _cost_view(state: LoopState) -> CostView:
 # --- Runs ----------------------------------------------------------------------------------------
 
 
+class UnreadView(View):
+    """A message of the customer that the run has not taken yet."""
+
+    id: str
+    at: datetime
+    text: str
+
+
+def unread_views(state: LoopState) -> list[UnreadView]:
+    """Return the messages that a run has not taken yet, as the team sees them."""
+    hides = redaction_of(state)
+    return [
+        UnreadView(
+            id=message.id,
+            at=_time(message.at_ms),
+            text=hides.text("\n".join(text_of(readable(raw)) for raw in message.content)),
+        )
+        for message in state.inbox
+    ]
+
+
 class RunView(View):
     """A run as the team sees it."""
 
@@ -532,7 +575,7 @@ class RunView(View):
     started_at: datetime
     updated_at: datetime
     is_open: bool
-    unread: int = Field(description="How many messages the run has not taken yet.")
+    unread: list[UnreadView] = Field(description="Messages that the run has not taken yet.")
     parent: str | None = Field(description="The run that it is nested in.")
     actions: list[ActionView]
     requests: list[RequestView]
@@ -578,7 +621,8 @@ def run_view(
         at_ms=_now_ms() if at_ms is None else at_ms,
         signs=signs,
     )
-    done: dict[str, Any] = {}
+    see = partial(request_view, caller=caller, signs=signs, at_ms=target.at_ms)
+    said, done = words or {}, dict[str, Any]()
     if steps is not None:
         done = {"steps": [_step_view(one, hides, sees_payloads=shows) for one in steps]}
     parent = state.start.parent
@@ -598,23 +642,11 @@ def run_view(
         started_at=_time(state.start.started_at_ms),
         updated_at=_time(state.at_ms),
         is_open=state.outcome is None,
-        unread=len(state.inbox),
+        unread=unread_views(state),
         parent=None if parent is None else parent.run_id,
         actions=[ActionView(name=one, problem=may(caller, one, target)) for one in _RUN_ACTIONS],
-        requests=[
-            request_view(
-                one,
-                caller,
-                words=(words or {}).get(one.request.id, ""),
-                signs=signs,
-                at_ms=target.at_ms,
-            )
-            for one in requests
-        ],
-        items=[
-            _item_view(item, state, hides, index, sees_payloads=shows)
-            for index, item in enumerate(state.items[: visible_item_count(state)])
-        ],
+        requests=[see(one, words=said.get(one.request.id, "")) for one in requests],
+        items=list(_item_views(state, hides, sees_payloads=shows)),
         **done,
     )
 
@@ -682,6 +714,13 @@ class CustomerConversation(View):
     waits_for: str | None = Field(description="What it waits for, in words for the customer.")
 
 
+def new_conversation(run_id: str) -> CustomerConversation:
+    """Return a conversation that has not begun."""
+    return CustomerConversation(
+        id=run_id, messages=[], unread=[], works=False, has_ended=False, waits_for=None
+    )
+
+
 def customer_conversation(state: LoopState) -> CustomerConversation:
     """Return what the customer of a run sees of it."""
     view = customer_view(state)
@@ -742,6 +781,68 @@ def inbox_item(entry: InboxEntry) -> InboxItem:
         held_by=entry.held_by,
         started_at=entry.started,
     )
+
+
+# --- Receipts ------------------------------------------------------------------------------------
+
+
+class StartedView(View):
+    """A conversation that has begun."""
+
+    id: str
+    token: str | None = Field(
+        description="Lets its customer in; null if the desk lets no customer in, or not for you."
+    )
+
+
+class TokenView(View):
+    """A customer's token: send it as `Authorization: Bearer …`."""
+
+    token: str
+
+
+class MessageReceiptView(View):
+    """A message that a run has accepted; its answer comes later."""
+
+    id: str = Field(description="The conversation.")
+    message_id: str
+
+
+class TakeoverReceiptView(View):
+    """Who has the conversation now."""
+
+    id: str
+    status: Status
+    by: str | None = Field(description="The person who has it; null for nobody.")
+    agent: str = Field(description="The agent that answers when nobody has it.")
+    approved: list[str] = Field(description="The requests that taking it has approved.")
+    is_judged: bool = Field(description="Whether guardrails judge first what was said.")
+
+
+class DecisionReceiptView(View):
+    """What became of a decision."""
+
+    run_id: str
+    request_id: str
+    status: ApprovalStatus = Field(description="`pending` while others have to agree.")
+    votes: int
+    votes_needed: int
+    by: str | None = Field(description="Who settled the request.")
+
+
+class ClaimReceiptView(View):
+    """Who works on a request now."""
+
+    run_id: str
+    request_id: str
+    by: str | None
+    until: datetime | None
+
+
+class RequestList(View):
+    """What a run waits for."""
+
+    requests: list[RequestView]
 
 
 # --- Rights and times ----------------------------------------------------------------------------

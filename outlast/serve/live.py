@@ -1,0 +1,384 @@
+"""Live streams of the API: one run, for the team or for its customer, as server-sent events.
+
+Each event has the reader's position as its `id:`, and any process goes on from it.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any, Final, Literal, TypeAlias
+
+from pydantic import Field
+from temporalio.client import Client
+
+from outlast.agents.items.stream_events import AgentUpdatedStreamEvent, RunItemStreamEvent
+from outlast.blobs import large_content
+from outlast.client.people.nested_requests import FoundRequest, found_requests
+from outlast.client.read.events import ApprovalStreamEvent, NumberedEvent, StatusStreamEvent
+from outlast.contract.blobs import is_plain
+from outlast.loop.state import LoopState, Status
+from outlast.serve.access import Caller, Customer, Staff
+from outlast.serve.cursor import Cursor
+from outlast.serve.customer_view import shows_text_in_progress
+from outlast.serve.feed import (
+    Cut,
+    Ended,
+    FeedEntry,
+    FeedReader,
+    Happened,
+    Snapshot,
+    TextAdded,
+    TextReset,
+)
+from outlast.serve.problems import problem_of
+from outlast.serve.routing import Desk
+from outlast.serve.sse import EventStream, ServerSentEvent, json_event
+from outlast.serve.views import (
+    CustomerConversation,
+    CustomerMessageView,
+    ItemView,
+    RequestView,
+    RunView,
+    UnreadView,
+    View,
+    customer_conversation,
+    item_view,
+    request_view,
+    run_view,
+    unread_views,
+)
+
+_OPENED: Final = ServerSentEvent("")
+"""Taken before the answer begins, so that a refusal still has its own status."""
+
+
+# --- What the events say -------------------------------------------------------------------------
+
+
+class SnapshotEvent(View):
+    """`snapshot`: the run as it is now; it replaces all that the reader has."""
+
+    run: RunView
+    text: str = Field(description="The text in progress.")
+
+
+class RunEvent(View):
+    """`event`: something that happened in the run. It has one of the fields below `number`."""
+
+    number: int = Field(description="The same for every reader, at any time.")
+    clears_text: bool = Field(
+        description="Whether the text in progress is over: items have it from now on."
+    )
+    item: ItemView | None = None
+    agent: str | None = Field(default=None, description="The agent that is active now.")
+    request: RequestView | None = None
+    status: Status | None = None
+    reason: str | None = Field(default=None, description="Why the run does not go on.")
+
+
+class UnreadEvent(View):
+    """`unread`: the messages that the run has not taken yet, all of them."""
+
+    messages: list[UnreadView]
+
+
+class TextEvent(View):
+    """`text`: more of the text in progress."""
+
+    text: str
+
+
+class ResetEvent(View):
+    """`reset`: the text in progress is void."""
+
+
+class EndedEvent(View):
+    """`ended`: the run has ended; nothing follows, so do not come back."""
+
+    status: Status | None = Field(default=None, description="For the team.")
+
+
+class ConversationEvent(View):
+    """`conversation`: what a customer sees from now on.
+
+    The reader keeps the first `keep` messages that it has, and `messages` follow them.
+    """
+
+    keep: int
+    messages: list[CustomerMessageView]
+    unread: list[CustomerMessageView]
+    works: bool
+    has_ended: bool
+    waits_for: str | None
+    clears_text: bool = Field(
+        description="Whether the text in progress is over: messages have it from now on."
+    )
+
+
+class ErrorEvent(View):
+    """`error`: the run cannot be read now; come back with the id of the last event."""
+
+    code: str
+    message: str
+
+
+EventName: TypeAlias = Literal[
+    "snapshot", "event", "unread", "conversation", "text", "reset", "ended", "error"
+]
+
+EVENTS: Final[dict[EventName, type[View]]] = {
+    "snapshot": SnapshotEvent,
+    "event": RunEvent,
+    "unread": UnreadEvent,
+    "conversation": ConversationEvent,
+    "text": TextEvent,
+    "reset": ResetEvent,
+    "ended": EndedEvent,
+    "error": ErrorEvent,
+}
+
+
+def _event(name: EventName, view: View, cursor: Cursor | None) -> ServerSentEvent:
+    return json_event(view.record(), event=name, cursor=None if cursor is None else str(cursor))
+
+
+# --- Content in the blob store -------------------------------------------------------------------
+
+
+async def whole_state(client: Client, state: LoopState) -> LoopState:
+    """Return a state with the content of its items, where this process has the blob store."""
+    content = large_content(client=client)
+    if content.store is None or all(is_plain(item.raw) for item in state.items):
+        return state
+    raws = await content.whole_items([item.raw for item in state.items], words_for="damaged")
+    items = zip(state.items, raws, strict=True)
+    return replace(state, items=tuple(replace(item, raw=raw) for item, raw in items))
+
+
+# --- The streams ---------------------------------------------------------------------------------
+
+
+async def event_stream(
+    desk: Desk, caller: Caller, run_id: str, after: Cursor | None
+) -> EventStream:
+    """Return the live stream of a run for a caller.
+
+    Raises:
+        TooManyReaders: the run or the caller has too many readers.
+        RunNotFound: there is no such run.
+    """
+    if run_id not in desk.feed.followed:
+        await desk.handle(run_id).check()
+    until: float | None = None
+    if isinstance(caller, Customer):
+        events = _customer_events(desk, run_id, after)
+        left = caller.expires_at_ms / 1000 - time.time()
+        until = asyncio.get_running_loop().time() + left
+    else:
+        events = _staff_events(desk, caller, run_id, after)
+    await anext(events)
+    return EventStream(events, until=until)
+
+
+async def _taken(entries: FeedReader) -> AsyncGenerator[FeedEntry | Exception | None]:
+    """Yield entries, None for a state that no entry tells of, and an error as the last one."""
+    has_begun = False
+    try:
+        while True:
+            if entries.has_more or not has_begun:
+                has_begun = True
+                yield await anext(entries)
+            else:
+                await entries.news()
+                if not entries.has_more:
+                    yield None
+    except StopAsyncIteration:
+        return
+    except Exception as error:  # noqa: BLE001  the answer has begun, so it has no status any more
+        yield error
+
+
+async def _staff_events(
+    desk: Desk, caller: Caller, run_id: str, after: Cursor | None
+) -> AsyncGenerator[ServerSentEvent]:
+    person = caller.person.subject if isinstance(caller, Staff) else ""
+    signs, unread = await desk.signs(), list[UnreadView]()
+    async with (
+        desk.feed.reader(run_id, after, person=person) as entries,
+        aclosing(_taken(entries)) as taken,
+    ):
+        yield _OPENED
+        async for entry in taken:
+            match entry:
+                case Snapshot(cursor=cursor):
+                    view = await _snapshot(desk, caller, entry, entries, signs=signs)
+                    unread = view.run.unread
+                    yield _event("snapshot", view, cursor)
+                case Happened(cursor=cursor, event=event):
+                    view = _run_event(event, cursor, entries.state, caller, signs=signs)
+                    yield _event("event", view, cursor)
+                case TextAdded(cursor=cursor, text=text):
+                    yield _event("text", TextEvent(text=text), cursor)
+                case TextReset(cursor=cursor):
+                    yield _event("reset", ResetEvent(), cursor)
+                case Ended(cursor=cursor, status=status):
+                    yield _event("ended", EndedEvent(status=status), cursor)
+                case Exception():
+                    problem = problem_of(entry)
+                    view = ErrorEvent(code=problem.code, message=problem.message)
+                    yield _event("error", view, None)
+                case Cut():
+                    return
+                case None:
+                    pass
+            if not isinstance(entry, TextAdded) and (
+                (now := unread_views(entries.state)) != unread
+            ):
+                unread = now
+                yield _event("unread", UnreadEvent(messages=now), None)
+
+
+async def _snapshot(
+    desk: Desk, caller: Caller, entry: Snapshot, entries: FeedReader, *, signs: bool
+) -> SnapshotEvent:
+    state = await whole_state(desk.client, entry.state)
+    # What nested runs have reported is not shown: anybody who reaches the server may report.
+    nested = await found_requests(state, desk.client) if state.nested else _own(state)
+    view = run_view(state, caller, requests=nested, steps=list(entries.steps), signs=signs)
+    return SnapshotEvent(run=view, text=entry.text)
+
+
+def _own(state: LoopState) -> tuple[FoundRequest, ...]:
+    return tuple(FoundRequest(one, state) for one in state.own_requests)
+
+
+def _run_event(
+    event: NumberedEvent, cursor: Cursor, state: LoopState, caller: Caller, *, signs: bool
+) -> RunEvent:
+    content: dict[str, Any]
+    match event:
+        case RunItemStreamEvent():
+            content = {"item": item_view(event.entry, state, caller)}
+        case AgentUpdatedStreamEvent():
+            content = {"agent": event.new_agent.name}
+        case ApprovalStreamEvent(request=request):
+            found = FoundRequest(request, state)
+            content = {"request": request_view(found, caller, signs=signs)}
+        case StatusStreamEvent():
+            content = {"status": event.status, "reason": event.reason}
+    return RunEvent(number=event.id, clears_text=not cursor.offset, **content)
+
+
+# --- The customer's stream -----------------------------------------------------------------------
+
+
+class _CustomerReader:
+    """What the reader of a customer has, and so what it gets next.
+
+    Text in progress is for customers only where nobody judges it, and all of it: a reader that has
+    missed a part reads the message instead.
+    """
+
+    def __init__(self, client: Client, entries: FeedReader) -> None:
+        self._client = client
+        self._entries = entries
+        self._sent: CustomerConversation | None = None
+        self._hides_text = False
+
+    async def take(self, entry: FeedEntry | None) -> AsyncGenerator[ServerSentEvent]:
+        """Yield the events that an entry of the feed means, or a state without one."""
+        match entry:
+            case TextAdded():
+                if self._sent is None:  # the reader came back in the middle of a text
+                    yield await self._changed(None, clears_text=False)
+                if self._may_read(entry):
+                    yield _event("text", TextEvent(text=entry.text), entry.cursor)
+            case Snapshot():
+                allowed = shows_text_in_progress(entry.state, is_unjudged=entry.is_unjudged)
+                self._hides_text = bool(entry.text) and not allowed
+                at = None if entry.text else entry.cursor
+                yield await self._changed(at, clears_text=True)
+                if entry.text and allowed:
+                    yield _event("text", TextEvent(text=entry.text), entry.cursor)
+            case Happened(cursor=cursor):
+                is_over = not cursor.offset
+                self._hides_text = self._hides_text and not is_over
+                at = None if self._hides_text else cursor
+                yield await self._changed(at, clears_text=is_over)
+            case TextReset(cursor=cursor):
+                self._hides_text = False
+                yield _event("reset", ResetEvent(), cursor)
+            case Ended(cursor=cursor):
+                yield await self._changed(None, clears_text=True)
+                yield _event("ended", EndedEvent(), cursor)
+            case _:
+                yield await self._changed(None, clears_text=False)
+
+    def _may_read(self, entry: TextAdded) -> bool:
+        # The state says what is judged now. A text that has ended may have been judged since.
+        is_past = entry.cursor.event < self._entries.recorded
+        state = self._entries.state
+        allowed = shows_text_in_progress(state, is_unjudged=entry.is_unjudged)
+        self._hides_text = self._hides_text or is_past or not allowed
+        return not self._hides_text
+
+    async def _changed(self, at: Cursor | None, *, clears_text: bool) -> ServerSentEvent:
+        """Return the event with what the reader lacks of the conversation."""
+        state = await whole_state(self._client, self._entries.state)
+        before, now = self._sent, customer_conversation(state)
+        self._sent = now
+        had = before.messages if before is not None else []
+        keep = _length_of_same(had, now.messages)
+        view = ConversationEvent(
+            keep=keep,
+            messages=now.messages[keep:],
+            unread=now.unread,
+            works=now.works,
+            has_ended=now.has_ended,
+            waits_for=now.waits_for,
+            clears_text=clears_text,
+        )
+        return _event("conversation", view, at)
+
+
+def _length_of_same(
+    before: Sequence[CustomerMessageView], after: Sequence[CustomerMessageView]
+) -> int:
+    length = 0
+    for one, other in zip(before, after, strict=False):
+        if one != other:
+            break
+        length += 1
+    return length
+
+
+async def _customer_events(
+    desk: Desk, run_id: str, after: Cursor | None
+) -> AsyncGenerator[ServerSentEvent]:
+    before: ServerSentEvent | None = None
+    async with (
+        desk.feed.reader(run_id, after, person=f"customer of {run_id}") as entries,
+        aclosing(_taken(entries)) as taken,
+    ):
+        yield _OPENED
+        reader = _CustomerReader(desk.client, entries)
+        async for entry in taken:
+            if isinstance(entry, Cut):
+                return
+            if isinstance(entry, Exception):
+                message = "The conversation cannot be read now. Try again in a moment."
+                view = ErrorEvent(code=problem_of(entry).code, message=message)
+                yield _event("error", view, None)
+                return
+            async with aclosing(reader.take(entry)) as events:
+                async for event in events:
+                    # Most of what happens in a run changes nothing for its customer.
+                    if event.event == "text" or not _says_the_same(before, event):
+                        yield event
+                    before = event
+
+
+def _says_the_same(before: ServerSentEvent | None, event: ServerSentEvent) -> bool:
+    return before is not None and (before.event, before.data) == (event.event, event.data)

@@ -1,0 +1,190 @@
+"""The description of the API: OpenAPI 3.1, from the same table and models that answer requests."""
+
+from functools import cache
+from typing import Any, Final
+
+from pydantic import BaseModel
+from pydantic.json_schema import JsonSchemaMode, models_json_schema
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute
+
+from outlast.loop.values import JsonObject
+from outlast.serve.access import RULES
+from outlast.serve.api import ENDPOINTS, Endpoint
+from outlast.serve.live import EVENTS
+from outlast.serve.routing import DeskRequest, route
+from outlast.serve.views import View
+
+_REFERENCE: Final = "#/components/schemas/{model}"
+_PARAMETERS: Final = {
+    "run_id": "The id of the conversation. Escape each character but letters, digits and _.-~.",
+    "request_id": "The id of the request, such as `a1`, or `e3.a1` in a nested run.",
+}
+
+
+class ErrorView(View):
+    """Why a request failed."""
+
+    code: str
+    message: str
+
+
+class Error(View):
+    """The answer to a request that failed."""
+
+    error: ErrorView
+
+
+def _models() -> list[tuple[type[BaseModel], JsonSchemaMode]]:
+    found: dict[tuple[type[BaseModel], JsonSchemaMode], None] = {}
+    for endpoint in ENDPOINTS:
+        if endpoint.body is not None:
+            found[endpoint.body, "validation"] = None
+        for answer in endpoint.answers:
+            found[answer, "serialization"] = None
+    for event in EVENTS.values():
+        found[event, "serialization"] = None
+    found[Error, "serialization"] = None
+    return list(found)
+
+
+@cache
+def document() -> JsonObject:
+    """Return the description of the API."""
+    _, definitions = models_json_schema(_models(), ref_template=_REFERENCE)
+    paths: dict[str, JsonObject] = {}
+    for endpoint in ENDPOINTS:
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "outlast desk",
+            "version": "1",
+            "description": "Conversations with agents: start, send, read live, decide, take over.",
+        },
+        "security": [{"bearer": []}, {"login": []}],
+        "paths": paths,
+        "components": {
+            "schemas": definitions["$defs"],
+            "securitySchemes": {
+                "bearer": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "The API key of a program, or the token of a customer.",
+                },
+                "login": {
+                    "type": "apiKey",
+                    "in": "cookie",
+                    "name": "session",
+                    "description": "The login of a member of the team. Changes also need the "
+                    "header `Origin` with the address of the desk.",
+                },
+            },
+        },
+    }
+
+
+def _operation(endpoint: Endpoint) -> JsonObject:
+    operation: JsonObject = {
+        "operationId": operation_id(endpoint),
+        "summary": endpoint.summary,
+        "description": _who(endpoint),
+        "responses": {
+            f"{endpoint.status}": _answer(endpoint),
+            "default": {
+                "description": "Why it failed.",
+                "content": {"application/json": {"schema": _of(Error)}},
+            },
+        },
+    }
+    if parameters := [*_of_path(endpoint), *_of_query(endpoint)]:
+        operation["parameters"] = parameters
+    if endpoint.body is not None:
+        is_needed = any(field.is_required() for field in endpoint.body.model_fields.values())
+        content = {"application/json": {"schema": _of(endpoint.body)}}
+        operation["requestBody"] = {"required": is_needed, "content": content}
+    return operation
+
+
+def operation_id(endpoint: Endpoint) -> str:
+    """Return the name of an endpoint, which no other has."""
+    parts = [one for one in endpoint.path.split("/")[2:] if not one.startswith("{")]
+    is_one = endpoint.path.endswith("}")
+    return "_".join([endpoint.method.lower(), *parts, *(["one"] if is_one else [])])
+
+
+def _who(endpoint: Endpoint) -> str:
+    rule = RULES[endpoint.action]
+    who = [f"staff with the role {' or '.join(sorted(rule.roles))}"]
+    who += ["programs"] if rule.programs else []
+    who += ["the customer of the conversation"] if rule.customers else []
+    return f"For {', '.join(who)}."
+
+
+def _answer(endpoint: Endpoint) -> JsonObject:
+    if endpoint.streams:
+        lines = [f"- `{name}`: {EVENTS[name].__doc__}" for name in EVENTS]
+        return {
+            "description": "Events, each with the reader's position as its id:\n"
+            + "\n".join(lines),
+            "content": {
+                "text/event-stream": {"schema": {"type": "string"}},
+                "application/json": {"schema": {"anyOf": [_of(one) for one in EVENTS.values()]}},
+            },
+        }
+    if not endpoint.answers:
+        return {"description": "It is on its way."}
+    schemas = [_of(one) for one in endpoint.answers]
+    schema = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+    return {
+        "description": " Or: ".join((one.__doc__ or "").strip() for one in endpoint.answers),
+        "content": {"application/json": {"schema": schema}},
+    }
+
+
+def _of(model: type[BaseModel]) -> JsonObject:
+    return {"$ref": _REFERENCE.format(model=model.__name__)}
+
+
+def _of_path(endpoint: Endpoint) -> list[JsonObject]:
+    return [
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "description": text,
+            "schema": {"type": "string"},
+        }
+        for name, text in _PARAMETERS.items()
+        if f"{{{name}}}" in endpoint.path
+    ]
+
+
+def _of_query(endpoint: Endpoint) -> list[JsonObject]:
+    if endpoint.query is None:
+        return []
+    fields: dict[str, Any] = endpoint.query.model_json_schema()["properties"]
+    found: list[JsonObject] = []
+    for name, schema in fields.items():
+        text = schema.pop("description", "")
+        found.append(
+            {"name": name, "in": "query", "required": False, "description": text, "schema": schema}
+        )
+    if endpoint.streams:
+        found.append(
+            {
+                "name": "Last-Event-ID",
+                "in": "header",
+                "required": False,
+                "description": "The id of the last event that the reader has.",
+                "schema": {"type": "string"},
+            }
+        )
+    return found
+
+
+async def _show(_asked: DeskRequest) -> Response:
+    return JSONResponse(document())
+
+
+ROUTES: Final[list[BaseRoute]] = [route("/api/openapi.json", _show, action=None)]

@@ -1,0 +1,496 @@
+"""The HTTP API over recordings of runs: who gets which answer, and what refusals say."""
+
+import json
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, cast
+
+import httpx2
+import jsonschema
+import pytest
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from temporalio.client import Client, WorkflowUpdateFailedError
+from temporalio.exceptions import ApplicationError
+
+from outlast.agents.agent import Agent
+from outlast.client.handle import RunHandle
+from outlast.client.identity import person
+from outlast.contract.identity import IdentityKeys, new_shared_key, read_keys
+from outlast.serve import api, openapi
+from outlast.serve.access import RULES, Role, RoleRules
+from outlast.serve.api import ENDPOINTS
+from outlast.serve.feed import Feed, FeedLimits
+from outlast.serve.live import EVENTS
+from outlast.serve.login import ThisMachine
+from outlast.serve.routing import Desk, EscapedPaths
+from outlast.serve.tokens import ConversationTokens
+from outlast.serve.views import View
+from tests.unit.client.recorded import FakeClient, Recording
+
+KEY = "a-key-of-a-shop-that-nobody-guesses"
+TOKENS = ConversationTokens(IdentityKeys(read_keys(new_shared_key())), audience="test")
+RUN = "/api/conversations/support-42"
+SHOP = "https://shop.example.com"
+ROLES: tuple[Role, ...] = ("viewer", "decider", "operator")
+
+
+def asking(**terms: Any) -> Recording:
+    """A run that waits for the approval of a refund."""
+    one = Recording()
+    one.asked(keep_open=True)
+    one.prepared()
+    arguments = '{"iban": "SECRET-iban"}'
+    raw = {"type": "function_call", "name": "refund", "call_id": "c1", "arguments": arguments}
+    said = {"type": "message", "role": "assistant", "content": "I look."}
+    plan = {"item": 1, "kind": "tool", "needs_approval": True, "terms": terms}
+    one.activity(2, {"items": [said, raw], "calls": [plan]})
+    one.task()
+    return one
+
+
+def app_of(client: FakeClient, *roles: Role, **fields: Any) -> Starlette:
+    runs = cast("Client", client)
+    app = Starlette(
+        routes=[*api.ROUTES, *openapi.ROUTES],
+        middleware=[Middleware(EscapedPaths)],
+        max_body_size=10_000,
+    )
+    limits = FeedLimits(readers_per_run=1)
+    settings: dict[str, Any] = {
+        "client": runs,
+        "feed": Feed(lambda run_id: RunHandle(runs, run_id).stream_states(), limits),
+        "login": ThisMachine(person("ann", groups=["billing"])),
+        "roles": RoleRules(anybody=roles or ROLES),
+        "tokens": TOKENS,
+        "api_keys": {"shop": KEY},
+        "agents": (Agent[Any](name="Triage"),),
+        "origins": frozenset({SHOP}),
+    }
+    app.state.desk = Desk(**(settings | fields))
+    return app
+
+
+@asynccontextmanager
+async def opened(client: FakeClient, *roles: Role, **fields: Any) -> AsyncGenerator[Any]:
+    transport = httpx2.ASGITransport(app_of(client, *roles, **fields), client=("127.0.0.1", 5000))
+    origin = {"Origin": "http://localhost"}
+    async with httpx2.AsyncClient(
+        transport=transport, base_url="http://localhost", headers=origin
+    ) as http:
+        yield http
+
+
+@pytest.fixture
+async def http() -> AsyncGenerator[Any]:
+    async with opened(FakeClient(asking().events)) as one:
+        yield one
+
+
+def bearer(value: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {value}"}
+
+
+CUSTOMER = bearer(TOKENS.mint("support-42"))
+
+
+def error_of(answer: Any) -> tuple[int, str, str]:
+    problem = answer.json()["error"]
+    return answer.status_code, problem["code"], problem["message"]
+
+
+# --- Reading -------------------------------------------------------------------------------------
+
+
+async def test_the_team_reads_what_a_run_did_and_waits_for(http: Any) -> None:
+    run = (await http.get(RUN)).json()
+    assert (run["id"], run["status"], run["waits_for"]) == (
+        "support-42",
+        "waiting",
+        "approval of refund",
+    )
+    assert [one["kind"] for one in run["steps"]] == ["message", "model", "request"]
+    (request,) = run["requests"]
+    assert request["headline"] == 'refund(iban="SECRET-iban")'
+    assert request["model_words"] == "I look."
+    assert (await http.get(f"{RUN}/requests/a1")).json() == request
+    assert (await http.get(f"{RUN}/requests")).json() == {"requests": [request]}
+
+
+async def test_a_customer_reads_their_messages_and_nothing_else(http: Any) -> None:
+    answer = await http.get(RUN, headers=CUSTOMER)
+    assert answer.json() == {
+        "id": "support-42",
+        "messages": [
+            {"id": "i0", "by": "customer", "text": "Hello", "attachments": []},
+            {"id": "i1", "by": "assistant", "text": "I look.", "attachments": []},
+        ],
+        "unread": [],
+        "works": True,
+        "has_ended": False,
+        "waits_for": None,
+    }
+    assert answer.headers["Cache-Control"] == "no-store"
+
+
+async def test_a_conversation_that_has_not_begun_is_empty_for_its_customer(http: Any) -> None:
+    later = bearer(TOKENS.mint("later"))
+    answer = await http.get("/api/conversations/later", headers=later)
+    assert (answer.status_code, answer.json()["messages"]) == (200, [])
+    for path in ("later", "later/events", "later/requests"):
+        assert (await http.get(f"/api/conversations/{path}")).status_code == 404
+    assert (await http.get("/api/conversations/later/events", headers=later)).status_code == 404
+
+
+@pytest.mark.parametrize("roles", [("viewer",), ("operator",), ("decider",)])
+async def test_only_those_who_may_see_arguments_get_them(roles: tuple[Role, ...]) -> None:
+    async with opened(FakeClient(asking().events), *roles) as http:
+        answers = [await http.get(f"{RUN}{path}") for path in ("", "/requests", "/requests/a1")]
+        answers.append(await http.get(RUN, headers=bearer(KEY)))
+    seen = ["SECRET-iban" in one.text for one in answers]
+    assert seen == [roles != ("viewer",)] * 3 + [False]
+
+
+async def test_what_there_is_not_is_said(http: Any) -> None:
+    assert error_of(await http.get("/api/conversations/nobody"))[:2] == (404, "run_not_found")
+    assert error_of(await http.get(f"{RUN}/requests/a9")) == (
+        404,
+        "unknown_request",
+        "The run 'support-42' has no request 'a9'.",
+    )
+
+
+# --- Bodies and queries --------------------------------------------------------------------------
+
+BODIES: Mapping[tuple[str, str], str] = {
+    ("messages", '{"text": "Hi"'): "The body is no JSON: EOF while parsing an object at line 1 "
+    "column 13.",
+    ("messages", "{}"): "Write either `text` or `parts`.",
+    ("messages", '{"text": "a", "parts": []}'): "Write either `text` or `parts`.",
+    ("messages", '{"text": "a", "by": "eve"}'): "The body has no field 'by'. It has: text, parts, "
+    "message_id, agent.",
+    ("messages", '{"text": 5}'): "The field 'text' should be a valid string.",
+    ("messages", '{"text": " "}'): "The message is empty. Write something.",
+    ("messages", '{"parts": [{"type": "item_reference"}]}'): "A part of a message is one of "
+    "input_text, input_image, input_file, not 'item_reference'.",
+    ("messages", "[]"): "The body should be an object.",
+    ("tokens", '{"lifetime_seconds": 0}'): "The field 'lifetime_seconds' should be greater than or "
+    "equal to 1.",
+    ("hold", '{"mode": "later"}'): "The field 'mode' should be 'finish' or 'cancel'.",
+    ("say", "{}"): "The body lacks the field 'text'.",
+    ("requests/a1/decide", '{"type": "approve"}'): "The body lacks the field 'digest'.",
+    (
+        "requests/a1/decide",
+        '{"type": "approve", "digest": "d", "by": "bob"}',
+    ): "The body has no field 'by'. It has: type, digest, message, arguments, response, question, "
+    "remember, until.",
+    (
+        "requests/a1/decide",
+        '{"type": "approve", "digest": "d", "response": 1}',
+    ): "A decision of type approve has no `response`.",
+    (
+        "requests/a1/decide",
+        '{"type": "edit", "digest": "d"}',
+    ): "A decision of type edit needs `arguments`.",
+    (
+        "requests/a1/decide",
+        '{"type": "reject", "digest": "d", "until": "run"}',
+    ): "`until` says how long `remember` holds. Send both, or neither.",
+}
+
+
+@pytest.mark.parametrize(("place", "message"), BODIES.items())
+async def test_a_mistake_in_a_body_is_a_sentence(
+    http: Any, place: tuple[str, str], message: str
+) -> None:
+    path, body = place
+    headers = {"Content-Type": "application/json"}
+    answer = await http.post(f"{RUN}/{path}", content=body, headers=headers)
+    status, _, said = error_of(answer)
+    assert (status, said) == (400, message)
+
+
+async def test_a_form_of_another_page_is_no_json(http: Any) -> None:
+    answer = await http.post(f"{RUN}/messages", content='{"text": "Hi"}')
+    assert error_of(answer)[:2] == (415, "not_json")
+
+
+async def test_a_body_has_an_end(http: Any) -> None:
+    answer = await http.post(f"{RUN}/messages", json={"text": "a" * 10_001})
+    assert answer.status_code == 413
+
+
+QUERIES: Mapping[str, str] = {
+    "/api/conversations?status=sleeping": "The parameter 'status' should be 'running', 'waiting'",
+    "/api/conversations?limit=0": "The parameter 'limit' should be greater than or equal to 1.",
+    "/api/conversations?limit=5&limit=6": "The parameter 'limit' comes more than once.",
+    "/api/conversations?user=ann": "The query has no parameter 'user'. It has: limit, page, status",
+    "/api/conversations?page=%F0": "Send the field `next` of the page before as it came.",
+    "/api/inbox?due=soon": "Write a length, such as 2h, or a time in ISO 8601.",
+    "/api/inbox?risk=huge": "The parameter 'risk' should be 'low', 'medium' or 'high'.",
+    f"{RUN}/events?from=x": "'x' is no cursor. Send the id of the last event back as it came.",
+    f"{RUN}/events?after=x": "The query has no parameter 'after'. It has: from.",
+}
+
+
+@pytest.mark.parametrize(("path", "message"), QUERIES.items())
+async def test_a_mistake_in_a_query_is_a_sentence(http: Any, path: str, message: str) -> None:
+    status, _, said = error_of(await http.get(path))
+    assert status == 400
+    assert message in said
+
+
+# --- Acting --------------------------------------------------------------------------------------
+
+
+async def decided(client: FakeClient, body: dict[str, Any], *roles: Role, path: str = "") -> Any:
+    async with opened(client, *(roles or ROLES)) as http:
+        request = (await http.get(f"{RUN}/requests/a1")).json()
+        fields = {"digest": request["digest"], **body}
+        return await http.post(f"{RUN}/requests/a1/{path or 'decide'}", json=fields)
+
+
+RECEIPT = {"request_id": "a1", "status": "approved", "by": "ann", "votes": 1, "votes_needed": 1}
+
+
+async def test_a_decision_is_that_of_the_login_for_what_was_seen() -> None:
+    client = FakeClient(asking().events, answer=RECEIPT)
+    body = {"type": "reject", "message": "Not now.", "remember": "tool_with_args", "until": "run"}
+    answer = await decided(client, body)
+    assert answer.json() == {"run_id": "support-42", **RECEIPT}
+    ((_, name, sent, _),) = [one for one in client.calls if one[0] == "update"]
+    assert (name, sent["type"], sent["message"]) == ("decide", "reject", "Not now.")
+    assert (sent["by"], sent["groups"], sent["channel"]) == ("ann", ["billing"], "desk")
+    assert (sent["remember"], sent["remember_scope"]) == (True, "tool_with_args")
+    assert sent["remember_until"] == "run"
+    assert sent["seen"]["arguments"] == sent["args_digest"] != ""
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ({"type": "approve"}, "approve"),
+        ({"type": "edit", "arguments": {"iban": "DE1"}}, "edit"),
+        ({"type": "respond", "response": {"done": True}}, "respond"),
+        ({"type": "ask_back", "question": "Why?"}, "reject"),
+        ({"type": "withdraw"}, "withdraw"),
+    ],
+)
+async def test_everything_that_a_person_can_decide_is_sent(body: dict[str, Any], kind: str) -> None:
+    client = FakeClient(asking().events, answer=RECEIPT)
+    assert (await decided(client, body)).status_code == 200
+    ((_, _, sent, _),) = [one for one in client.calls if one[0] == "update"]
+    assert (sent["type"], sent["by"]) == (kind, "ann")
+
+
+async def test_what_has_changed_since_is_not_decided() -> None:
+    client = FakeClient(asking().events, answer=RECEIPT)
+    answer = await decided(client, {"type": "approve", "digest": "0" * 64})
+    status, code, message = error_of(answer)
+    assert (status, code) == (409, "decision_refused")
+    assert message.startswith("Approval a1 is no longer what you have seen")
+    assert not [one for one in client.calls if one[0] == "update"]
+
+
+async def test_a_refusal_of_the_run_is_a_conflict() -> None:
+    error = ApplicationError("Approval a1 is for leads.", type="decision_refused")
+    client = FakeClient(asking().events, answer=WorkflowUpdateFailedError(error))
+    answer = await decided(client, {"type": "approve"})
+    assert error_of(answer) == (409, "decision_refused", "Approval a1 is for leads.")
+
+
+@pytest.mark.parametrize("path", ["decide", "claim", "unclaim"])
+async def test_who_only_watches_decides_nothing(path: str) -> None:
+    client = FakeClient(asking().events, answer=RECEIPT)
+    answer = await decided(client, {"type": "approve"}, "viewer", path=path)
+    status, _, message = error_of(answer)
+    assert status == 403
+    assert "that needs the role decider" in message
+    assert not [one for one in client.calls if one[0] == "update"]
+
+
+async def test_a_request_that_is_about_no_budget_is_not_extended() -> None:
+    client = FakeClient(asking().events, answer=RECEIPT)
+    answer = await decided(client, {"extend_by": 5}, "operator", path="extend")
+    message = "The request a1 is not about a budget."
+    assert error_of(answer) == (400, "no_budget", message)
+
+
+async def test_a_message_keeps_its_id_when_it_is_repeated() -> None:
+    client = FakeClient(asking().events, answer={"status": "running", "turns": 1, "waits": True})
+    async with opened(client) as http:
+        for _ in range(2):
+            body = {"text": "Hurry!", "message_id": "m-7"}
+            answer = await http.post(f"{RUN}/messages", json=body, headers=CUSTOMER)
+            assert (answer.status_code, answer.json()) == (
+                202,
+                {"id": "support-42", "message_id": "m-7"},
+            )
+    sent = [(one[2]["input"], one[3]) for one in client.calls if one[0] == "update"]
+    assert sent == [("Hurry!", "customer-m-7")] * 2
+
+
+async def test_the_first_message_names_an_agent_of_the_desk(http: Any) -> None:
+    later, headers = "/api/conversations/later/messages", bearer(TOKENS.mint("later"))
+    answer = await http.post(later, json={"text": "Hi"}, headers=headers)
+    assert error_of(answer)[:2] == (404, "not_begun")
+    answer = await http.post(later, json={"text": "Hi", "agent": "Secret"}, headers=headers)
+    assert error_of(answer) == (
+        400,
+        "unknown_agent",
+        "This desk has no agent 'Secret'. Agents: Triage.",
+    )
+
+
+async def test_a_token_is_minted_for_one_conversation(http: Any) -> None:
+    answer = await http.post(f"{RUN}/tokens", json={"lifetime_seconds": 60}, headers=bearer(KEY))
+    customer = TOKENS.customer(answer.json()["token"])
+    assert (answer.status_code, customer.run_id) == (201, "support-42")
+    async with opened(FakeClient(asking().events), tokens=None) as other:
+        assert error_of(await other.post(f"{RUN}/tokens"))[:2] == (409, "no_tokens")
+
+
+# --- Who gets in ---------------------------------------------------------------------------------
+
+
+def path_of(path: str, run_id: str = "support-42") -> str:
+    return path.replace("{run_id}", run_id).replace("{request_id}", "a1")
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda one: f"{one.method} {one.path}")
+async def test_every_endpoint_knows_who_asks(endpoint: Any) -> None:
+    """Nobody, a program, a customer, and the customer of another conversation."""
+    rule, client = RULES[endpoint.action], FakeClient(asking().events, answer=RECEIPT)
+    send: dict[str, Any] = {"json": {}} if endpoint.method == "POST" else {}
+    path = path_of(endpoint.path)
+    async with opened(client) as http:
+        other = await http.request(
+            endpoint.method, path, headers=bearer(TOKENS.mint("other")), **send
+        )
+        forged = await http.request(
+            endpoint.method, path, headers=bearer(TOKENS.mint("support-42")[:-4] + "AAAA"), **send
+        )
+        expired = await http.request(
+            endpoint.method, path, headers=bearer(TOKENS.mint("support-42", now_ms=1)), **send
+        )
+        key = await http.request(endpoint.method, path, headers=bearer(KEY + "x"), **send)
+        mine = (
+            await http.request(endpoint.method, path, headers=CUSTOMER, **send)
+            if (not endpoint.streams)
+            else None
+        )
+    for refused in (other, forged, expired, key):
+        assert refused.status_code in {401, 403}
+        assert "SECRET" not in refused.text
+    assert error_of(forged) == error_of(expired)
+    if mine is not None:
+        is_theirs = rule.customers and "{run_id}" in endpoint.path
+        assert (mine.status_code in {401, 403}) == (not is_theirs)
+        assert "SECRET" not in mine.text
+    assert not [one for one in client.calls if one[0] == "update"]
+
+
+async def test_too_many_readers_are_told_so() -> None:
+    app = app_of(FakeClient(asking().events))
+    transport = httpx2.ASGITransport(app, client=("127.0.0.1", 5000))
+    desk: Desk = app.state.desk
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(desk.feed)
+        await stack.enter_async_context(desk.feed.reader("support-42"))
+        http = await stack.enter_async_context(
+            httpx2.AsyncClient(transport=transport, base_url="http://localhost")
+        )
+        for headers in ({}, CUSTOMER):
+            answer = await http.get(f"{RUN}/events", headers=headers)
+            assert error_of(answer)[:2] == (429, "too_many_readers")
+            assert answer.headers["Retry-After"] == "5"
+
+
+# --- Pages of other sites ------------------------------------------------------------------------
+
+ALLOWED = "Access-Control-Allow-Origin"
+
+
+async def test_a_shops_page_reads_with_a_customers_token_and_without_cookies(http: Any) -> None:
+    asks = {
+        "Origin": SHOP,
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization,content-type",
+    }
+    preflight = await http.options(f"{RUN}/messages", headers=asks)
+    assert (preflight.status_code, preflight.headers[ALLOWED]) == (204, SHOP)
+    assert preflight.headers["Access-Control-Allow-Headers"].startswith("Authorization")
+    for path in (RUN, "/api/conversations/other", "/api/inbox"):
+        answer = await http.get(path, headers={**CUSTOMER, "Origin": SHOP})
+        assert (answer.headers[ALLOWED], answer.headers["Vary"]) == (SHOP, "Origin")
+        assert "Access-Control-Allow-Credentials" not in answer.headers
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example.com", "null", f"{SHOP}.evil.com", ""])
+async def test_another_page_reads_nothing(http: Any, origin: str) -> None:
+    for answer in (
+        await http.options(f"{RUN}/messages", headers={"Origin": origin}),
+        await http.get(RUN, headers={**CUSTOMER, "Origin": origin}),
+    ):
+        assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+async def test_a_shops_page_reads_nothing_with_a_login_or_a_key(http: Any) -> None:
+    for headers in ({}, bearer(KEY)):
+        answer = await http.get(RUN, headers={**headers, "Origin": SHOP})
+        assert ALLOWED not in answer.headers
+    answer = await http.post(f"{RUN}/cancel", headers={"Origin": SHOP})
+    assert error_of(answer)[:2] == (403, "other_origin")
+
+
+# --- The description -----------------------------------------------------------------------------
+
+
+def schema_of(model: str) -> dict[str, Any]:
+    return {"$ref": f"#/components/schemas/{model}", **openapi.document()}
+
+
+def check(model: str, record: Any) -> None:
+    validator: Any = jsonschema.Draft202012Validator(schema_of(model))
+    validator.validate(record)
+
+
+async def test_the_description_has_every_route_and_every_model(http: Any) -> None:
+    document = (await http.get("/api/openapi.json", headers=CUSTOMER)).json()
+    assert document == json.loads(json.dumps(openapi.document()))
+    described = {
+        (method.upper(), path) for path, methods in document["paths"].items() for method in methods
+    }
+    routed = {
+        (method, one.path)
+        for one in cast("list[Any]", api.ROUTES)
+        for method in one.methods - {"HEAD", "OPTIONS"}
+    }
+    assert described == routed
+    ids = [one["operationId"] for methods in document["paths"].values() for one in methods.values()]
+    assert len(ids) == len(set(ids))
+    models = {one.__name__ for endpoint in ENDPOINTS for one in endpoint.answers}
+    models |= {endpoint.body.__name__ for endpoint in ENDPOINTS if endpoint.body is not None}
+    models |= {one.__name__ for one in EVENTS.values()}
+    assert models <= document["components"]["schemas"].keys()
+    jsonschema.Draft202012Validator.check_schema(document["components"])
+
+
+async def test_answers_are_as_the_description_says(http: Any) -> None:
+    check("RunView", (await http.get(RUN)).json())
+    check("CustomerConversation", (await http.get(RUN, headers=CUSTOMER)).json())
+    check("RequestView", (await http.get(f"{RUN}/requests/a1")).json())
+    check("RequestList", (await http.get(f"{RUN}/requests")).json())
+    check("Error", (await http.get("/api/conversations/nobody")).json())
+    with pytest.raises(jsonschema.ValidationError):
+        check("RunView", {**(await http.get(RUN)).json(), "secret": 1})
+
+
+async def test_a_viewers_answer_is_as_the_description_says() -> None:
+    async with opened(FakeClient(asking().events), "viewer") as http:
+        check("RunView", (await http.get(RUN)).json())
+
+
+def test_every_view_forbids_fields_that_it_does_not_name() -> None:
+    for kind in View.__subclasses__():
+        assert kind.model_config.get("extra") == "forbid"
