@@ -768,6 +768,13 @@ async def test_sessions_of_others_go_on(story: Story) -> None:
     assert (await _logout_token(story, sid="session-2")).status_code == 200
     assert (await _logout_token(story, sid=None, sub="user-2")).status_code == 200
     assert await story.who() == ANN
+    # A session without an id at the provider is not everybody's.
+    story.provider.claims = {"sid": None}
+    other = Story(story.provider, story.desk, _browser(story.desk))
+    await other.log_in()
+    story.provider.claims = {}
+    assert (await _logout_token(story, sid="", sub="user-2")).status_code == 200
+    assert await other.who() == ANN
 
 
 # --- Arguments -----------------------------------------------------------------------------------
