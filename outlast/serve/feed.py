@@ -429,8 +429,7 @@ class _Run:
 
 def turn_in_progress(state: LoopState) -> int:
     """Return the number of the model call that is pending; 0 if none is."""
-    calls = (one.turn for one in state.pending if isinstance(one, CallModel))
-    return next(calls, 0)
+    return state.turns if any(isinstance(one, CallModel) for one in state.pending) else 0
 
 
 class FeedReader:

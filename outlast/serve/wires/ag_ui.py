@@ -1,7 +1,115 @@
-"""The AG-UI protocol, and the routes of CopilotKit."""
+"""The AG-UI protocol, and the routes of CopilotKit's runtime.
 
-from typing import Final
+A thread of the protocol is a conversation here, and its id is the id of the run. A run of the
+protocol is one request: it streams until the conversation needs somebody, which is the end of the
+answer, or a request for a person. A client comes back with the same request and what it has.
+"""
 
+from typing import Any, Final
+
+from ag_ui.core import RunAgentInput
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
-ROUTES: Final[list[BaseRoute]] = []
+import outlast
+from outlast.agents.agent import Agent
+from outlast.loop.state import has_message
+from outlast.serve.access import Customer, Target
+from outlast.serve.messages import accept_message, state_if_any, stream_deadline
+from outlast.serve.routing import DeskRequest, route
+from outlast.serve.sse import EventStream
+from outlast.serve.wires.ag_ui_decisions import NOTHING_DECIDED, decide
+from outlast.serve.wires.ag_ui_input import answers_in, checked_content, new_messages, read_input
+from outlast.serve.wires.ag_ui_stream import RunStream
+
+_CAPABILITIES: Final[dict[str, Any]] = {
+    "transport": {"streaming": True, "resumable": True},
+    "state": {"snapshots": True, "deltas": True, "memory": True},
+    "tools": {"supported": True, "clientProvided": False},
+    "humanInTheLoop": {
+        "supported": True,
+        "approvals": True,
+        "interrupts": True,
+        "approveWithEdits": True,
+    },
+}
+
+
+async def _run(asked: DeskRequest) -> Response:
+    """Take new messages and decisions, and stream what follows."""
+    given = await read_input(asked.http)
+    asked.check("read_messages", Target(run_id=given.thread_id))
+    answers = answers_in(given.resume)
+    decided = await decide(asked, given.thread_id, answers) if answers else NOTHING_DECIDED
+    sent = await _send_new(asked, given)
+    return _streamed(asked, RunStream(asked, given, sent, decided))
+
+
+async def _connect(asked: DeskRequest) -> Response:
+    """Stream a conversation without sending anything to it."""
+    given = await read_input(asked.http)
+    asked.check("read_messages", Target(run_id=given.thread_id))
+    return _streamed(asked, RunStream(asked, given))
+
+
+async def _send_new(asked: DeskRequest, given: RunAgentInput) -> frozenset[str]:
+    """Send the messages that the run does not have; return their ids.
+
+    A front end sends its whole history each time.
+    """
+    written = new_messages(given.messages)
+    state = await state_if_any(asked, given.thread_id) if written else None
+    new = [one for one in written if state is None or not has_message(state, one.id)]
+    contents = [checked_content(one.content) for one in new]
+    agent = asked.parameter("agent")
+    for one, content in zip(new, contents, strict=True):
+        await accept_message(asked, given.thread_id, agent, content, one.id)
+    return frozenset(one.id for one in new)
+
+
+def _streamed(asked: DeskRequest, stream: RunStream) -> Response:
+    return EventStream(stream.events(), until=stream_deadline(asked.caller))
+
+
+# --- CopilotKit ----------------------------------------------------------------------------------
+
+
+async def _info(asked: DeskRequest) -> Response:
+    """Say which agents there are, as CopilotKit's runtime does."""
+    if not isinstance(asked.caller, Customer):
+        asked.check("start_run")
+    agents = {one.name: _described(one) for one in asked.desk.agents}
+    return JSONResponse(
+        {
+            "version": outlast.__version__,
+            "agents": agents,
+            "mode": "sse",
+            "audioFileTranscriptionEnabled": False,
+        }
+    )
+
+
+def _described(agent: Agent[Any]) -> dict[str, Any]:
+    return {
+        "name": agent.name,
+        "description": agent.handoff_description or "",
+        "capabilities": _CAPABILITIES,
+    }
+
+
+async def _stop(asked: DeskRequest) -> Response:
+    """Cancel a run. Customers cannot: the agent goes on without them."""
+    state = await asked.handle.state()
+    asked.check("cancel", Target(run_id=asked.run_id, state=state))
+    await asked.handle.cancel()
+    return JSONResponse({"stopped": True})
+
+
+ROUTES: Final[list[BaseRoute]] = [
+    # The body names the conversation, so these handlers ask for the right to it.
+    route("/agui/{agent}", _run, action=None, methods=["POST"]),
+    route("/copilotkit/info", _info, action=None),
+    route("/copilotkit/agent/{agent}/run", _run, action=None, methods=["POST"]),
+    route("/copilotkit/agent/{agent}/connect", _connect, action=None, methods=["POST"]),
+    route("/copilotkit/agent/{agent}/stop/{run_id}", _stop, action="cancel", methods=["POST"]),
+]

@@ -137,10 +137,11 @@ async def test_text_is_unjudged_only_where_the_attempt_that_writes_it_says_so(
     ]
 
 
-async def test_text_says_which_model_call_writes_it(source: ScriptedSource) -> None:
-    second = replace(model_call(4), turn=2)
-    later = replace(state(1, call=4), state=LoopState(pending=(second,)))
-    source.put(state(0, call=2), delta("One"), COMPLETED, later, delta("Two"))
+async def test_text_says_which_model_call_of_the_run_writes_it(source: ScriptedSource) -> None:
+    # The effects count the calls of each question anew.
+    first, second = (LoopState(turns=turn, pending=(model_call(turn),)) for turn in (1, 2))
+    begun = replace(state(0, call=1), state=first)
+    source.put(begun, delta("One"), COMPLETED, replace(state(1), state=second), delta("Two"))
     async with Feed(source) as feed, feed.reader("run", Cursor()) as reader:
         items = await take(reader, 4)
         async with feed.reader("run") as late:

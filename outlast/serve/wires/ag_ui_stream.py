@@ -1,0 +1,368 @@
+"""One stream of AG-UI events: reads a run along, and stops where it needs somebody."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
+from datetime import UTC, datetime
+from typing import Final
+
+from ag_ui.core import BaseEvent, Interrupt, RunAgentInput, RunErrorEvent
+
+from outlast.client.people.nested_requests import present_requests
+from outlast.contract.redaction import redaction_of
+from outlast.loop.approvals import ApprovalRequest
+from outlast.loop.canonical import same_person
+from outlast.loop.state import LoopState, has_message
+from outlast.loop.values import Json, JsonObject
+from outlast.serve.access import Staff, Target, may
+from outlast.serve.customer_view import customer_view, shows_text_in_progress
+from outlast.serve.feed import (
+    Cut,
+    FeedEntry,
+    FeedReader,
+    Happened,
+    Snapshot,
+    TextAdded,
+    TextReset,
+    turn_in_progress,
+)
+from outlast.serve.messages import state_if_any
+from outlast.serve.problems import problem_of
+from outlast.serve.routing import DeskRequest
+from outlast.serve.sse import ServerSentEvent, json_event
+from outlast.serve.wires.ag_ui_decisions import NOTHING_DECIDED, Decided
+from outlast.serve.wires.ag_ui_events import EventWriter, Facts, Pause
+from outlast.serve.wires.ag_ui_input import follows, interrupt_id, known_parts, response_schema
+from outlast.serve.wires.ag_ui_view import (
+    Live,
+    View,
+    message_id,
+    plain,
+    view_of_customer,
+    view_of_team,
+)
+
+LOOK_SECONDS: Final = 0.5
+"""How often a stream looks at the state while the feed has nothing: a message that nobody takes
+changes the state without an event."""
+
+_PATIENCE_SECONDS: Final = 10.0
+"""How long a stream waits for what its request has brought. A colleague may withdraw a message
+before this process reads of it."""
+
+_CUT: Final = "The desk ended the stream. Send the request again to go on."
+_NO_ANSWER: Final = "The question could not be answered. Please send it again."
+_ENDED: Final = "The conversation has ended without an answer."
+
+
+class RunStream:
+    """What one request gets.
+
+    Args:
+        asked: the request; its caller may read the conversation.
+        given: its body.
+        sent: the ids of the messages that it brought.
+        decided: what became of the decisions that it brought.
+    """
+
+    def __init__(
+        self,
+        asked: DeskRequest,
+        given: RunAgentInput,
+        sent: frozenset[str] = frozenset(),
+        decided: Decided = NOTHING_DECIDED,
+    ) -> None:
+        self._asked = asked
+        self._run_id = given.thread_id
+        self._follows = follows(given)
+        self._sent = sent
+        self._decided = decided
+        self._awaited = set(sent)
+        caller = asked.caller
+        self._staff = caller if isinstance(caller, Staff) else None
+        self._is_team = self._staff is not None and may(caller, "view_payloads") is None
+        self._decides = self._staff is not None and may(caller, "decide") is None
+        self._signs = True
+        self._first: LoopState | None = None
+        self._has_waited = False
+        self._viewed: tuple[LoopState, View, Facts] | None = None
+        self._writer = EventWriter(
+            self._run_id,
+            given.run_id,
+            list(known_parts(given.messages)),
+            given.state,
+            names_version=given.protocol_version is not None,
+        )
+
+    async def events(self) -> AsyncGenerator[ServerSentEvent]:
+        """Yield the events as they are sent."""
+        try:
+            self._signs = await self._asked.desk.signs()
+            if await state_if_any(self._asked, self._run_id) is None:
+                for event in self._not_begun():
+                    yield _written(event)
+                return
+            person = self._staff.person.subject if self._staff is not None else ""
+            feed = self._asked.desk.feed
+            async with (
+                feed.reader(self._run_id, person=person) as entries,
+                aclosing(self._read(entries)) as reading,
+            ):
+                async for event in reading:
+                    yield event
+        except Exception as error:  # noqa: BLE001  the client has to learn that the stream failed
+            problem = problem_of(error)
+            yield _written(RunErrorEvent(message=problem.message, code=problem.code))
+
+    def _not_begun(self) -> Iterable[BaseEvent]:
+        yield from self._writer.start()
+        yield from self._writer.show((), None, Facts({"working": False, "ended": False}))
+        yield from self._writer.finish(Pause("done"))
+
+    async def _read(self, entries: FeedReader) -> AsyncGenerator[ServerSentEvent]:
+        live: Live | None = None
+        paused: Pause | None = None
+        seen: object = None
+        deadline = asyncio.get_running_loop().time() + _PATIENCE_SECONDS
+        async with aclosing(_with_looks(entries)) as looks:
+            async for entry in looks:
+                if isinstance(entry, Cut):
+                    yield _written(RunErrorEvent(message=_CUT, code="cut"))
+                    return
+                live, state = _live_after(live, entry), entries.state
+                if entry is not None and entries.has_more and not state.outcome:
+                    continue
+                if asyncio.get_running_loop().time() > deadline:
+                    self._awaited.clear()
+                if self._lacks_messages(state):
+                    continue  # the client has them already, and would lose them
+                if entry is None and state is seen and not self._is_behind(state):
+                    continue
+                seen = state
+                pause = await self._pause(state)
+                for event in self._step(state, live, pause, paused):
+                    yield _written(event, str(entries.cursor))
+                paused = pause
+                if pause is not None and (not self._follows or state.outcome is not None):
+                    return
+
+    def _step(
+        self, state: LoopState, live: Live | None, pause: Pause | None, paused: Pause | None
+    ) -> Iterable[BaseEvent]:
+        """Yield what is new, in a run of the protocol that ends where the conversation pauses."""
+        view, facts = self._view(state)
+        live = live if live is not None and self._shows(state, live) else None
+        writer, is_first = self._writer, self._first is None
+        self._first = self._first or state
+        before = list(writer.start()) if is_first else []
+        shown = list(
+            writer.show(view.with_live(live), message_id(live.turn) if live else None, facts)
+        )
+        words = self._decided.words if is_first else ()
+        said = [event for text in words for event in writer.say(plain(text))]
+        if not writer.is_in_run and (shown or pause != paused):
+            before = list(writer.start())
+        yield from before
+        yield from shown
+        yield from said
+        if pause is not None and writer.is_in_run:
+            yield from writer.finish(pause)
+
+    # --- What the caller sees --------------------------------------------------------------------
+
+    def _view(self, state: LoopState) -> tuple[View, Facts]:
+        if self._viewed is None or self._viewed[0] is not state:
+            view = view_of_team(state) if self._is_team else view_of_customer(state)
+            facts = self._facts_of_team(state) if self._staff else self._facts_of_customer(state)
+            self._viewed = state, view, facts
+        return self._viewed[1:]
+
+    def _shows(self, state: LoopState, live: Live) -> bool:
+        """Whether the caller may read a text in progress, or had better wait for the reply."""
+        if self._is_team:
+            return True
+        is_present = turn_in_progress(state) == live.turn
+        return is_present and shows_text_in_progress(state, is_unjudged=live.is_unjudged)
+
+    def _facts_of_customer(self, state: LoopState) -> Facts:
+        seen = customer_view(state)
+        words = None if seen.waits_for is None else plain(seen.waits_for)
+        facts: JsonObject = {"working": seen.works, "ended": seen.has_ended, "waitsFor": words}
+        self._has_waited = self._has_waited or words is not None
+        told = any(one.terms.customer_text is not None for one in state.approvals)
+        if not (self._has_waited or told):
+            return Facts(facts)
+        return Facts(facts, {"waiting": words is not None, "text": words or ""})
+
+    def _facts_of_team(self, state: LoopState) -> Facts:
+        facts: JsonObject = {
+            "working": state.status == "running",
+            "ended": state.outcome is not None,
+            "status": state.status,
+            "agent": state.agent,
+            "heldBy": None if state.hold is None else state.hold.by,
+        }
+        why = ((one, self._why_not_asked(one, state)) for one in state.pending_approvals)
+        others: list[Json] = [
+            {"id": one.id, "tool": one.name, "agent": one.agent, "reason": one.reason, "why": text}
+            for one, text in why
+            if text is not None
+        ]
+        self._has_waited = self._has_waited or bool(others or state.approvals)
+        if not self._has_waited:
+            return Facts(facts)
+        lines = [f"{one.name} of {one.agent} waits: {text}" for one, text in self._others(state)]
+        return Facts(facts, {"waiting": bool(others), "text": "\n".join(lines), "requests": others})
+
+    def _others(self, state: LoopState) -> Iterable[tuple[ApprovalRequest, str]]:
+        for one in state.pending_approvals:
+            if (text := self._why_not_asked(one, state)) is not None:
+                yield one, text
+
+    # --- Where the stream stops ------------------------------------------------------------------
+
+    def _lacks_messages(self, state: LoopState) -> bool:
+        """Whether the state does not show yet the messages that this request brought."""
+        self._awaited = {one for one in self._awaited if not has_message(state, one)}
+        return bool(state.outcome is None and self._awaited)
+
+    def _is_behind(self, state: LoopState) -> bool:
+        """Whether the state does not show yet the decisions that this request brought."""
+        return state.outcome is None and any(
+            one.id in self._decided.taken and not self._has_voted(one)
+            for one in state.pending_approvals
+        )
+
+    async def _pause(self, state: LoopState) -> Pause | None:
+        """Return why the conversation needs somebody; None while it goes on."""
+        if self._is_behind(state):
+            return None
+        if state.outcome is not None:
+            return self._ended(state)
+        if state.status == "idle":
+            return self._answered(state)
+        if state.status == "held":
+            return Pause("done")
+        if state.status != "waiting":
+            return None
+        if not self._decides:
+            return Pause("done")
+        requests = await present_requests(state, self._asked.desk.client)
+        mine = [one for one in requests if self._why_not_asked(one, state) is None]
+        if mine:
+            return Pause("interrupt", tuple(_interrupt(one) for one in mine))
+        return Pause("done") if requests else None  # else a nested run goes on
+
+    def _ended(self, state: LoopState) -> Pause:
+        if state.outcome in {"cancelled", "terminated"}:
+            return Pause("cancelled")
+        first = self._first
+        is_new = bool(self._sent) or (first is not None and first.outcome is None)
+        if state.outcome != "failed" or not is_new:
+            return Pause("done")
+        return self._failed(state, _ENDED)
+
+    def _answered(self, state: LoopState) -> Pause:
+        newest = state.answers[-1] if state.answers else None
+        if newest is None or newest.failure is None:
+            return Pause("done")
+        first = self._first
+        is_new = first is not None and len(first.answers) < len(state.answers)
+        if not (is_new or self._sent & set(newest.to)):
+            return Pause("done")
+        return self._failed(state, _NO_ANSWER)
+
+    def _failed(self, state: LoopState, words: str) -> Pause:
+        if not self._is_team or state.failure is None:
+            return Pause("failed", message=words, code="failed")
+        message = redaction_of(state).text(state.failure.message)
+        return Pause("failed", message=plain(message), code=state.failure.code)
+
+    def _why_not_asked(self, request: ApprovalRequest, state: LoopState) -> str | None:
+        """Return why the caller is not asked for a decision; None if they are."""
+        if request.kind == "worker":
+            return "No worker can carry it out."
+        if request.terms.takeover:
+            return "Whoever takes the conversation over decides."
+        if request.id in self._decided.skipped:
+            return "You have not decided."
+        if self._has_voted(request):
+            return f"You have decided; {request.terms.quorum} people have to agree."
+        target = Target(run_id=self._run_id, state=state, request=request, signs=self._signs)
+        return may(self._asked.caller, "decide", target)
+
+    def _has_voted(self, request: ApprovalRequest) -> bool:
+        own = "" if self._staff is None else self._staff.person.subject
+        return any(same_person(one.decision.by or "", own) for one in request.standing_votes)
+
+
+def _live_after(live: Live | None, entry: FeedEntry | None) -> Live | None:
+    """Return the text in progress after an entry."""
+    match entry:
+        case Snapshot(text=text, turn=turn, is_unjudged=is_unjudged):
+            return Live(turn, text, is_unjudged) if text else None
+        case TextAdded(text=text, turn=turn, is_unjudged=is_unjudged):
+            before = live.text if live is not None and live.turn == turn else ""
+            return Live(turn, before + text, is_unjudged)
+        case TextReset():
+            return None
+        case Happened(cursor=cursor) if not cursor.offset:
+            return None
+        case _:
+            return live
+
+
+def _interrupt(request: ApprovalRequest) -> Interrupt:
+    """Return the interrupt that asks for a decision, without what the policy redacts."""
+    is_call = request.kind in {"tool", "handoff"}
+    what = f"{request.agent} wants to call {request.name}." if is_call else f"{request.name}?"
+    expires_ms = request.expires_at_ms
+    return Interrupt(
+        id=interrupt_id(request),
+        reason="tool_call" if is_call else request.kind,
+        message=plain(" ".join(filter(None, (what, request.reason)))),
+        tool_call_id=plain(request.call_id) if is_call else None,
+        response_schema=response_schema(request),
+        expires_at=None if expires_ms is None else _iso(expires_ms),
+        metadata={
+            "outlast": {
+                "request": request.id,
+                "kind": request.kind,
+                "agent": request.agent,
+                "tool": request.name,
+                "arguments": request.arguments,
+                "risk": request.terms.risk,
+                "allow": list(request.terms.allow),
+                "votes": len(request.standing_votes),
+                "votesNeeded": request.terms.quorum,
+            }
+        },
+    )
+
+
+def _iso(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat().replace("+00:00", "Z")
+
+
+def _written(event: BaseEvent, cursor: str | None = None) -> ServerSentEvent:
+    return json_event(event.model_dump(by_alias=True), cursor=cursor)
+
+
+async def _with_looks(entries: FeedReader) -> AsyncGenerator[FeedEntry | None]:
+    """Yield the entries of a feed, and None where nothing has come for a while."""
+    waiting: asyncio.Future[FeedEntry | None] | None = None
+    try:
+        while True:
+            waiting = waiting or asyncio.ensure_future(anext(entries, None))
+            done, _ = await asyncio.wait({waiting}, timeout=LOOK_SECONDS)
+            if not done:
+                yield None
+                continue
+            entry, waiting = waiting.result(), None
+            if entry is None:
+                return
+            yield entry
+    finally:
+        if waiting is not None:
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)

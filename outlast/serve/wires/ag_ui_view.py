@@ -1,0 +1,313 @@
+"""What a caller sees of a run, as parts of AG-UI messages.
+
+A part is a message, a tool call or its output. Their ids are the same in every stream and process:
+`outlast-t3` is what the third model call wrote, and `outlast-i5` the sixth item of the transcript.
+A customer's message keeps the id that its front end chose.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal, TypeAlias, cast
+
+from ag_ui.core import (
+    AssistantMessage,
+    ContentPart,
+    DataSource,
+    DocumentPart,
+    FunctionCall,
+    ImagePart,
+    Message,
+    TextPart,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+
+from outlast.contract.blobs import readable
+from outlast.contract.redaction import Redaction, redaction_of
+from outlast.loop.call_forms import arguments_of, name_of
+from outlast.loop.items import Item, call_id_of, refusal_of, text_of
+from outlast.loop.phrases import as_text
+from outlast.loop.state import CALL_KINDS, OUTPUT_KINDS, LoopState, visible_item_count
+from outlast.loop.values import Json, JsonObject
+from outlast.serve.customer_view import CustomerMessage, customer_view
+
+OWN: Final = "outlast-"
+"""Begins the ids of messages that no front end chose."""
+
+_CUSTOMER: Final = "customer-"
+"""Begins the ids of customers' messages in runs: see `customer_message_id`."""
+
+BETWEEN_MESSAGES: Final = "\n\n"
+"""Between several messages of one reply, as a feed has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A message.
+
+    Attributes:
+        id: its id.
+        role: who says it.
+        text: its text.
+        name: the name of the colleague who says it; empty for an agent and the customer.
+        attachments: images and files, as parts of Responses input.
+    """
+
+    id: str
+    role: Literal["user", "assistant"]
+    text: str
+    name: str = ""
+    attachments: tuple[JsonObject, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A tool call; `message_id` is the message of the same reply."""
+
+    id: str
+    message_id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The output of a tool call."""
+
+    id: str
+    call_id: str
+    text: str
+
+
+Part: TypeAlias = Said | Called | Returned
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """The text in progress of a model call, as far as it was read."""
+
+    turn: int
+    text: str
+    is_unjudged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a caller sees: the conversation, and messages that nobody has read yet."""
+
+    parts: tuple[Part, ...]
+    unread: tuple[Part, ...] = ()
+
+    def with_live(self, live: Live | None) -> tuple[Part, ...]:
+        """Return all parts, with a text in progress unless its reply is there already."""
+        if live is None or not live.text:
+            return (*self.parts, *self.unread)
+        said = Said(message_id(live.turn), "assistant", plain(live.text))
+        is_there = any(isinstance(one, Said) and one.id == said.id for one in self.parts)
+        return (*self.parts, *(() if is_there else (said,)), *self.unread)
+
+
+def message_id(turn: int) -> str:
+    """Return the id of what a model call writes."""
+    return f"{OWN}t{turn}"
+
+
+def plain(text: str) -> str:
+    """Return a text that can be sent: half characters, which no encoding has, are replaced."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+# --- Views ---------------------------------------------------------------------------------------
+
+
+def view_of_customer(state: LoopState) -> View:
+    """Return what the customer sees, and programs that act for them."""
+    seen = customer_view(state)
+    ids = _ids_of_front_ends(state)
+    parts = _joined(_of_customer_view(state, one, ids) for one in seen.messages)
+    unread = (
+        Said(
+            _front_end_id(one.id.rpartition(".")[0]) or f"{OWN}{one.id}",
+            "user",
+            one.text,
+            "",
+            one.attachments,
+        )
+        for one in seen.unread
+    )
+    return View(tuple(parts), tuple(_joined(unread)))
+
+
+def _of_customer_view(state: LoopState, one: CustomerMessage, ids: dict[int, str]) -> Said:
+    at = int(one.id[1:]) if one.id.startswith("i") else None
+    if one.by == "customer":
+        own = ids.get(at, f"{OWN}{one.id}") if at is not None else f"{OWN}{one.id}"
+        return Said(own, "user", one.text, "", one.attachments)
+    turn = state.items[at].turn if at is not None else 0
+    name = "colleague" if one.by == "colleague" else ""
+    return Said(message_id(turn) if turn else f"{OWN}{one.id}", "assistant", one.text, name)
+
+
+def view_of_team(state: LoopState) -> View:
+    """Return what the team sees: with tool calls, and without what policies redact."""
+    hides = redaction_of(state)
+    ids = _ids_of_front_ends(state)
+    parts = list(_joined(_said_in(state, ids, hides)))
+    unread = (
+        Said(
+            _front_end_id(message.id) or f"{OWN}{message.id}.{at}", "user", hides.text(text_of(raw))
+        )
+        for message in state.inbox
+        for at, raw in enumerate(message.content)
+        if raw.get("role") == "user"
+    )
+    return View(tuple(parts), tuple(_joined(unread)))
+
+
+def _said_in(state: LoopState, ids: dict[int, str], hides: Redaction) -> Iterator[Part]:
+    calls: dict[str, str] = {}
+    agents = {*state.handoff_path, state.agent}
+    answers = {one.item for one in state.answers if one.failure is None}
+    for at, item in enumerate(state.items[: visible_item_count(state)]):
+        raw = cast("JsonObject", readable(item.raw))
+        if item.kind == "input" and raw.get("role") == "user":
+            text = hides.text(text_of(raw))
+            yield Said(ids.get(at, f"{OWN}i{at}"), "user", text, "", _attachments(raw))
+        elif item.kind == "message" and raw.get("role") == "assistant":
+            text = hides.text(text_of(raw) or refusal_of(raw) or "")
+            is_person = item.turn == 0 and item.agent not in agents
+            yield Said(_id_of(item, at), "assistant", text, item.agent if is_person else "")
+        elif item.kind in CALL_KINDS:
+            call_id = call_id_of(raw)
+            # A provider may use an id again; the protocol has one call of an id.
+            own = call_id if call_id not in calls else f"{call_id}.{at}"
+            calls[call_id] = own
+            arguments = hides.call(item.agent, name_of(raw), arguments_of(raw))
+            yield Called(own, _id_of(item, at), name_of(raw), arguments)
+        elif item.kind in OUTPUT_KINDS:
+            call_id = call_id_of(raw)
+            output = hides.text(_output(raw))
+            yield Returned(f"{OWN}i{at}", calls.get(call_id, call_id), output)
+            if at in answers:
+                yield Said(f"{OWN}a{at}", "assistant", output)
+    newest = state.answers[-1] if state.answers else None
+    if newest is not None and newest.item is None and newest.failure is None:
+        answer = "" if state.final_output is None else as_text(state.final_output)
+        yield Said(f"{OWN}a-{len(state.answers)}", "assistant", hides.text(answer))
+
+
+def _id_of(item: Item, at: int) -> str:
+    return message_id(item.turn) if item.turn else f"{OWN}i{at}"
+
+
+def _output(raw: JsonObject) -> str:
+    output: Json = raw.get("output")
+    return "" if output is None else as_text(output)
+
+
+def _attachments(raw: JsonObject) -> tuple[JsonObject, ...]:
+    content: Json = raw.get("content")
+    parts = cast("list[JsonObject]", content) if isinstance(content, list) else []
+    return tuple(one for one in parts if one.get("type") in {"input_image", "input_file"})
+
+
+def _joined(parts: Iterator[Part]) -> Iterator[Part]:
+    """Yield parts, with one message for the texts of a reply; without empty messages."""
+    found: list[Part] = []
+    places: dict[str, int] = {}
+    for part in map(_sendable, parts):
+        if isinstance(part, Said):
+            if not part.text and not part.attachments:
+                continue
+            place = places.get(part.id)
+            begun = None if place is None else found[place]
+            if place is not None and isinstance(begun, Said):
+                found[place] = replace(begun, text=begun.text + BETWEEN_MESSAGES + part.text)
+                continue
+            places[part.id] = len(found)
+        found.append(part)
+    yield from found
+
+
+def _sendable(part: Part) -> Part:
+    match part:
+        case Said(id=own, text=text, name=name):
+            return replace(part, id=plain(own), text=plain(text), name=plain(name))
+        case Called(id=own, name=name, arguments=arguments):
+            return replace(part, id=plain(own), name=plain(name), arguments=plain(arguments))
+        case Returned(call_id=call_id, text=text):
+            return replace(part, call_id=plain(call_id), text=plain(text))
+
+
+# --- Ids of front ends ---------------------------------------------------------------------------
+
+
+def _front_end_id(message: str) -> str | None:
+    """Return the id that a front end chose; None for messages of others, and for ids of ours."""
+    own = message.removeprefix(_CUSTOMER)
+    return None if own == message or own.startswith(OWN) else own
+
+
+def _ids_of_front_ends(state: LoopState) -> dict[int, str]:
+    """Return the ids of the customer's messages in the transcript, by the places of their items.
+
+    The state has the ids in the order in which messages were recorded. A message of a program may
+    have several items; then nobody knows which item is whose, and all have ids of the transcript.
+    """
+    taken = [one for answer in state.answers for one in answer.to]
+    ids = list(dict.fromkeys([*taken, *state.question.answering]))
+    places = [at for at, item in enumerate(state.items) if item.kind == "input"]
+    if len(ids) != len(places):
+        return {}
+    named = zip(places, map(_front_end_id, ids), strict=True)
+    return {at: one for at, one in named if one is not None}
+
+
+# --- Messages of the protocol --------------------------------------------------------------------
+
+
+def as_messages(parts: Sequence[Part]) -> list[Message]:
+    """Return parts as messages of a snapshot."""
+    found: dict[str, Message] = {}
+    for part in parts:
+        match part:
+            case Said(role="user"):
+                found[part.id] = UserMessage(id=part.id, content=_content(part))
+            case Said():
+                message = found.setdefault(part.id, AssistantMessage(id=part.id))
+                if isinstance(message, AssistantMessage):
+                    message.content, message.name = part.text, part.name or None
+            case Called():
+                message = found.setdefault(part.message_id, AssistantMessage(id=part.message_id))
+                if isinstance(message, AssistantMessage):
+                    function = FunctionCall(name=part.name, arguments=part.arguments)
+                    call = ToolCall(id=part.id, function=function)
+                    message.tool_calls = [*(message.tool_calls or []), call]
+            case Returned():
+                found[part.id] = ToolMessage(
+                    id=part.id, tool_call_id=part.call_id, content=part.text
+                )
+    return list(found.values())
+
+
+def _content(said: Said) -> str | list[ContentPart]:
+    if not said.attachments:
+        return said.text
+    text = [TextPart(text=said.text)] if said.text else []
+    return [*text, *(_attachment(one) for one in said.attachments)]
+
+
+def _attachment(part: JsonObject) -> ContentPart:
+    """Return an image or a file; its name, if it is in the blob store or elsewhere."""
+    is_image = part.get("type") == "input_image"
+    content: Json = part.get("image_url" if is_image else "file_data")
+    name: Json = part.get("filename")
+    kind, comma, data = str(content).partition(";base64,")
+    if not isinstance(content, str) or not comma or not kind.startswith("data:"):
+        return TextPart(text=f"[{name or ('image' if is_image else 'file')}]")
+    source = DataSource(value=data, mime_type=kind.removeprefix("data:") or "text/plain")
+    if is_image:
+        return ImagePart(source=source)
+    metadata = {"filename": name} if isinstance(name, str) else None
+    return DocumentPart(source=source, metadata=metadata)
