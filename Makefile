@@ -31,7 +31,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # are taken in the order of tests/conftest.py, not by their number of tests.
 PYTEST := $(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test test-full test-others browser chromium older-server named-server litellm-proxy mongo oidc lowest compiled-tests check lint types layers fmt coverage fuzz crash mutate bench bench-peers docs site compose clean
+.PHONY: help demo test test-full test-others browser chromium clients .clients older-server named-server litellm-proxy mongo lowest compiled-tests check lint types layers fmt coverage fuzz crash mutate bench bench-peers docs site compose clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -66,6 +66,11 @@ chromium:
 		&& DEBIAN_FRONTEND=noninteractive apt-get install --quiet=2 --no-install-recommends chromium fonts-dejavu-core >/dev/null; } \
 		|| { echo "make browser: there is no chromium, and it cannot be installed here. Install Debian's package: apt-get install chromium"; exit 1; }
 
+clients: $(VENV)/.clients ## the real npm clients of front ends before the desk
+	@$(BIN)/pytest -q tests/clients
+
+.clients: $(VENV)/.clients
+
 # What is quick and touches every dependency: its own environment, so that the usual one stays.
 # Slow tests of the same packages find what these do; but for a run on a server, and a reload on save.
 LOWEST_SLOW := tests/workflow/test_answers.py \
@@ -75,9 +80,6 @@ LOWEST_TESTS := tests/unit/agents tests/unit/cli tests/unit/mcp tests/unit/model
 
 mongo: ## install a server in Java that speaks MongoDB's protocol, for the tests of its sessions
 	@mvn -q -B -f tests/unit/sessions/mongo/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.mongo
-
-oidc: ## install a real OpenID Connect provider, at which the tests log in
-	@npm ci --prefix tests/oidc_provider --silent --no-audit --no-fund
 
 lowest: $(LOWEST)/.installed ## the tests with the oldest versions that pyproject.toml allows
 	@$(LOWEST)/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider -m "not full" $(LOWEST_TESTS)
@@ -93,9 +95,8 @@ compiled-tests: $(VENV)/.test
 	@$(BIN)/pytest -q --collect-only >/dev/null
 
 # What is quick runs two at a time; the environment is complete before.
-check: $(VENV)/.lint $(VENV)/.site $(VENV)/.browser ## everything that CI runs
+check: $(VENV)/.lint $(VENV)/.site $(VENV)/.browser $(VENV)/.clients ## everything that CI runs
 	@mvn -v >/dev/null 2>&1 && $(MAKE) --no-print-directory mongo || echo "without Maven, the tests of sessions in MongoDB are skipped"
-	@if npm --version >/dev/null 2>&1; then $(MAKE) --no-print-directory oidc; else echo "without Node.js, the tests of logins at a real provider are skipped"; fi
 	@$(MAKE) --no-print-directory -j 2 lint compiled-tests layers types coverage site older-server litellm-proxy browser lowest
 	@$(MAKE) --no-print-directory test-others
 
@@ -192,6 +193,11 @@ $(VENV)/.browser: $(VENV)/.test Makefile
 	@$(SYNC) --group test --group browser
 	@npm install --silent --no-audit --no-fund --prefix $(AXE) $(AXE_TOOL) \
 		|| { echo "make browser: npm cannot install $(AXE_TOOL). It needs npm, and the package index."; exit 1; }
+	@touch $@
+
+$(VENV)/.clients: $(VENV)/.test tests/clients/package-lock.json
+	@npm ci --silent --no-audit --no-fund --prefix tests/clients \
+		|| { echo "make clients: npm cannot install the clients. It needs Node with npm, and the package index."; exit 1; }
 	@touch $@
 
 $(VENV)/.site: $(LOCK) | $(BIN)/uv

@@ -25,8 +25,7 @@ from outlast.demo.processes import Child
 from outlast.demo.responses_server import ResponsesServer
 from outlast.dev import EmbeddedServer
 from outlast.hosts import LOOPBACK
-from outlast.serve.app import CONVERSATION_KEY_VARIABLE
-from outlast.serve.tokens import ConversationTokens
+from outlast.serve.tokens import KEY_VARIABLE, ConversationTokens
 from tests.browser.model import answer
 from tests.servers import kill_and_start_again
 
@@ -138,6 +137,10 @@ class Stage:
         keys = IdentityKeys(read_keys(self._key), "the tests")
         return ConversationTokens(keys, audience=AUDIENCE).mint(run_id)
 
+    def handle(self, run_id: str) -> RunHandle:
+        """Return a handle on a conversation."""
+        return RunHandle(self.client, run_id)
+
     async def start_run(self, agent: str, text: str, run_id: str, **options: Any) -> RunHandle:
         """Start a conversation that stays open."""
         given: dict[str, Any] = {
@@ -183,7 +186,7 @@ class Stage:
             "OPENAI_API_KEY": "scripted",
             "SUPPORT_DESK_DB": str(self.database),
             "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'examples'}",
-            CONVERSATION_KEY_VARIABLE: self._key,
+            KEY_VARIABLE: self._key,
         }
         await asyncio.gather(self._start_worker(), *map(self._open, self.people))
 
