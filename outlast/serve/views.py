@@ -178,6 +178,8 @@ def request_digest(request: ApprovalRequest) -> str:
     return digest_of(
         {
             "id": request.id,
+            # A later run may have the same id, the same request and the same call.
+            "requested_at_ms": request.requested_at_ms,
             "call_id": seen.call_id,
             "arguments": seen.arguments,
             "shown": seen.shown,
