@@ -31,7 +31,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # are taken in the order of tests/conftest.py, not by their number of tests.
 PYTEST := $(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test test-full test-others browser chromium clients .clients older-server named-server litellm-proxy mongo lowest compiled-tests check lint types layers fmt coverage fuzz crash mutate bench bench-peers docs site compose clean
+.PHONY: help demo test test-full test-others browser chromium clients .clients older-server named-server litellm-proxy mongo oidc lowest compiled-tests check lint types layers fmt coverage fuzz crash mutate bench bench-peers docs site compose clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -81,6 +81,9 @@ LOWEST_TESTS := tests/unit/agents tests/unit/cli tests/unit/mcp tests/unit/model
 mongo: ## install a server in Java that speaks MongoDB's protocol, for the tests of its sessions
 	@mvn -q -B -f tests/unit/sessions/mongo/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.mongo
 
+oidc: ## install a real OpenID Connect provider, at which the tests log in
+	@npm ci --prefix tests/oidc_provider --silent --no-audit --no-fund
+
 lowest: $(LOWEST)/.installed ## the tests with the oldest versions that pyproject.toml allows
 	@$(LOWEST)/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider -m "not full" $(LOWEST_TESTS)
 	@$(LOWEST)/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider $(LOWEST_SLOW)
@@ -95,8 +98,9 @@ compiled-tests: $(VENV)/.test
 	@$(BIN)/pytest -q --collect-only >/dev/null
 
 # What is quick runs two at a time; the environment is complete before.
-check: $(VENV)/.lint $(VENV)/.site $(VENV)/.browser $(VENV)/.clients ## everything that CI runs
+check: $(VENV)/.lint $(VENV)/.site $(VENV)/.browser ## everything that CI runs
 	@mvn -v >/dev/null 2>&1 && $(MAKE) --no-print-directory mongo || echo "without Maven, the tests of sessions in MongoDB are skipped"
+	@if npm --version >/dev/null 2>&1; then $(MAKE) --no-print-directory oidc .clients; else echo "without Node.js, the tests of logins at a real provider and of npm clients are skipped"; fi
 	@$(MAKE) --no-print-directory -j 2 lint compiled-tests layers types coverage site older-server litellm-proxy browser lowest
 	@$(MAKE) --no-print-directory test-others
 

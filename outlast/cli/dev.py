@@ -11,7 +11,10 @@ import typer
 
 from outlast.agents.errors import ServerUnavailable
 from outlast.cli import options, terminal
+from outlast.cli.dev_desk import DevDesk
 from outlast.cli.dev_worker import DevWorker
+from outlast.cli.serve import DEFAULT_PORT as DESK_PORT
+from outlast.cli.serve import has_desk_packages
 from outlast.cli.server import answers
 from outlast.cli.signals import stop_requested
 from outlast.cli.target import Location, locate
@@ -60,11 +63,14 @@ def dev(
     in_memory: Annotated[
         bool, typer.Option("--in-memory", help="Keep no data after the end.")
     ] = False,
+    no_desk: Annotated[
+        bool, typer.Option("--no-desk", help="Do not start a desk for the agents of TARGET.")
+    ] = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Run a Temporal server with its web UI on this machine, and with TARGET a worker.
+    """Run a Temporal server on this machine, and with TARGET a worker and a desk in the browser.
 
-    Ctrl-C stops both. Runs are kept in the data directory and continue when it starts again. Other
+    Ctrl-C stops them. Runs are kept in the data directory and continue when it starts again. Other
     commands find the server by themselves.
     """
     if in_memory and data_dir is not None:
@@ -79,16 +85,17 @@ def dev(
             await server.start()
         try:
             is_default = data_dir is None and home is not None
-            _show_server(server, home, as_json=as_json)
             if target is None or location is None:
+                _show_server(server, home, as_json=as_json)
                 if not as_json:
                     _show_next(server, is_default=is_default)
                 await _until_stopped(stop, server)
             else:
-                arguments = [target, "--app-dir", str(app_dir), "--address", server.address]
-                worker = DevWorker([*arguments, "--namespace", server.info.namespace], location)
+                if as_json:
+                    _show_server(server, home, as_json=True)
                 address = "" if is_default else f"--address {server.address}"
-                await _work(worker, location, server, stop, address=address, as_json=as_json)
+                agents = _Agents(target, app_dir, location, server, with_desk=not no_desk)
+                await _work(agents, stop, home=home, address=address, as_json=as_json)
             left = "leaving the server running for others" if server.joined else "stopping"
             terminal.say(terminal.err(), left)
         finally:
@@ -110,38 +117,71 @@ def _server(home: Path | None, port: int | None, ui_port: int | None) -> "Embedd
     )
 
 
+class _Agents:
+    """The agents of a target: their worker, and their desk."""
+
+    def __init__(
+        self,
+        target: str,
+        app_dir: Path,
+        location: Location,
+        server: "EmbeddedServer",
+        *,
+        with_desk: bool,
+    ) -> None:
+        arguments = [target, "--app-dir", str(app_dir), "--address", server.address]
+        arguments += ["--namespace", server.info.namespace]
+        self.location = location
+        self.server = server
+        self.has_desk = with_desk and has_desk_packages()
+        self.lacks_packages = with_desk and not self.has_desk
+        self._desk = DevDesk(arguments, _port(None, DESK_PORT))
+        self.worker = DevWorker(arguments, location, self._on_reload)
+
+    async def start(self) -> tuple[JsonObject | str, str | None]:
+        """Start both; return the worker's record or why it did not start, and the desk's address.
+
+        The desk needs the same code, so it does not start where the worker cannot.
+        """
+        found = await self.worker.replace()
+        is_working = self.has_desk and not isinstance(found, str)
+        return found, await self._desk.start() if is_working else None
+
+    async def stop(self) -> None:
+        """Stop both."""
+        await asyncio.gather(self._desk.stop(), self.worker.stop())
+
+    async def _on_reload(self) -> None:
+        if self.has_desk:
+            await self._desk.restart()
+
+
 async def _work(
-    worker: DevWorker,
-    location: Location,
-    server: "EmbeddedServer",
-    stop: asyncio.Event,
-    *,
-    address: str,
-    as_json: bool,
+    agents: _Agents, stop: asyncio.Event, *, home: Path | None, address: str, as_json: bool
 ) -> None:
     console, reloading = terminal.err(), None
     try:
-        async with terminal.waiting(console, f"starting {location.shown}"):
-            found = await _unless_stopped(worker.replace(), stop)
-        if found is None:
+        async with terminal.waiting(console, f"starting {agents.location.shown}"):
+            started = await _unless_stopped(agents.start(), stop)
+        if started is None:
             return
+        found, desk = started
         if reloads := find_spec("watchfiles") is not None:
-            reloading = asyncio.create_task(worker.reload_on_save())
+            reloading = asyncio.create_task(agents.worker.reload_on_save())
             await asyncio.sleep(0)  # from here on, every save counts
         if as_json:
             failed = {"status": "failed", "error": str(found)}
-            terminal.print_json_line(failed if isinstance(found, str) else found)
-        elif isinstance(found, str):
-            terminal.report(f"{found} Correct it and save: the worker then starts.")
+            record = failed if isinstance(found, str) else found
+            terminal.print_json_line({**record, "desk": desk})
         else:
-            _show_worker(location, found, server, address)
+            _show_started(agents, found, desk, home=home, address=address)
         if not reloads:
             terminal.say(console, 'Saving does not reload: pip install "outlast[dev]" first.')
-        await _until_stopped(stop, server, reloading)
+        await _until_stopped(stop, agents.server, reloading)
     finally:
         if reloading is not None:
             reloading.cancel()
-        await worker.stop()
+        await agents.stop()
 
 
 async def _unless_stopped(
@@ -210,6 +250,21 @@ def _show_next(server: "EmbeddedServer", *, is_default: bool) -> None:
     terminal.say(console, "  outlast worker TARGET            runs your agents")
     terminal.say(console, '  outlast run AGENT "Hello"        asks one of them')
     terminal.say(console, "Ctrl-C stops it.")
+
+
+def _show_started(
+    agents: _Agents, found: JsonObject | str, desk: str | None, *, home: Path | None, address: str
+) -> None:
+    console = terminal.out()
+    if desk is not None:
+        terminal.say(console, ("Open ", "bold"), (desk, "bold green"), " in a browser: the desk.")
+    elif agents.lacks_packages:
+        terminal.say(console, 'For a desk in the browser: pip install "outlast[serve]"')
+    _show_server(agents.server, home, as_json=False)
+    if isinstance(found, str):
+        terminal.report(f"{found} Correct it and save: the worker then starts.")
+    else:
+        _show_worker(agents.location, found, agents.server, address)
 
 
 def _show_worker(

@@ -7,7 +7,7 @@ leaves a project without a worker.
 import asyncio
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, Self, cast
 
@@ -25,7 +25,9 @@ _LONGEST_LINE: Final = 1024 * 1024  # asyncio cannot read a longer one; its defa
 _DEBUG: Final = " Add --debug to see where."
 
 
-class _Worker(WorkerProcess):
+class ReadyProcess(WorkerProcess):
+    """A process that prints a record when it is ready; its words before are kept."""
+
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         super().__init__(process)
         self._lines: list[str] = []
@@ -38,11 +40,14 @@ class _Worker(WorkerProcess):
         )
 
     @classmethod
-    async def start(cls, arguments: Sequence[str]) -> Self:
-        """Start a worker with the arguments of `outlast worker`."""
-        kept = {key: value for key, value in os.environ.items() if not key.startswith("TEMPORAL_")}
+    async def start(cls, arguments: Sequence[str], *, command: str = "worker") -> Self:
+        """Start a process with the arguments of `outlast worker`, or of another command."""
+        # Neither another server nor a login that the environment names.
+        foreign = ("TEMPORAL_", "OUTLAST_OIDC_ISSUER", "OUTLAST_DESK_URL")
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(foreign)}
         process = await cls.spawn(
-            [*arguments, "--json", "--any-key"],
+            [*arguments, "--json"],
+            command=command,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             env={**kept, "TEMPORAL_CONFIG_FILE": os.devnull, "PYTHONUNBUFFERED": "1"},
@@ -51,7 +56,7 @@ class _Worker(WorkerProcess):
         return cls(process)
 
     async def ready(self) -> JsonObject | str:
-        """Wait until the worker polls; return its record, or why it ended."""
+        """Wait until the process is ready; return its record, or why it ended."""
         ended = asyncio.create_task(self.ended())
         ready = asyncio.create_task(self._ready.wait())
         await asyncio.wait({ended, ready}, return_when=asyncio.FIRST_COMPLETED)
@@ -65,10 +70,10 @@ class _Worker(WorkerProcess):
         lines = [one.removesuffix(_DEBUG) for one in self._lines]
         errors = [one.removeprefix(_ERROR) for one in lines if one.startswith(_ERROR)]
         code = self._process.returncode
-        return " ".join(errors or self._lines) or f"the worker ended with exit code {code}"
+        return " ".join(errors or self._lines) or f"it ended with exit code {code}"
 
     async def ended(self) -> int:
-        """Wait until the worker has ended, and return its exit code."""
+        """Wait until the process has ended, and return its exit code."""
         await asyncio.wait(self._pumps)
         return await self._process.wait()
 
@@ -94,13 +99,25 @@ class _Worker(WorkerProcess):
 
 
 class DevWorker:
-    """The worker of one target: at most one at a time takes new work."""
+    """The worker of one target: at most one at a time takes new work.
 
-    def __init__(self, arguments: Sequence[str], location: Location) -> None:
-        self._arguments = arguments
+    Args:
+        arguments: those of `outlast worker`.
+        location: where the target is.
+        on_reload: called when another worker has replaced one.
+    """
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        location: Location,
+        on_reload: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._arguments = [*arguments, "--any-key"]
+        self._on_reload = on_reload
         self._location = location
-        self._current: _Worker | None = None
-        self._all: set[_Worker] = set()
+        self._current: ReadyProcess | None = None
+        self._all: set[ReadyProcess] = set()
         self._watchers: set[asyncio.Task[None]] = set()
 
     async def replace(self) -> JsonObject | str:
@@ -108,7 +125,7 @@ class DevWorker:
 
         Returns the new worker's record; or why it did not start, and then the old one stays.
         """
-        worker = await _Worker.start(self._arguments)
+        worker = await ReadyProcess.start(self._arguments)
         self._all.add(worker)
         found = await worker.ready()
         if isinstance(found, str):
@@ -139,6 +156,7 @@ class DevWorker:
             found = await self.replace()
             if not isinstance(found, str):
                 terminal.say(console, ("reloaded", "green"), f": {saved}")
+                await self._on_reload()
             elif self._current is None:
                 terminal.say(console, ("not started", "bold red"), f": {found}")
             else:
@@ -159,7 +177,7 @@ class DevWorker:
         if ending:
             await asyncio.wait(ending)
 
-    async def _report_end(self, worker: _Worker) -> None:
+    async def _report_end(self, worker: ReadyProcess) -> None:
         code = await worker.ended()
         self._all.discard(worker)
         if worker is self._current:

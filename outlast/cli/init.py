@@ -115,5 +115,8 @@ def _show_next(directory: Path, package: str, count: int) -> None:
         terminal.say(console, "  python3 -m venv .venv && . .venv/bin/activate")
     terminal.say(console, '  pip install -e ".[dev]" && pytest -q')
     terminal.say(console, f"  outlast dev {package}/worker.py")
-    terminal.say(console, "and in another terminal, in the same directory:")
+    terminal.say(
+        console, "and open the desk, whose address it prints: ask and decide there. Or, in"
+    )
+    terminal.say(console, "another terminal, in the same directory:")
     terminal.say(console, '  outlast run Desk "Please refund 389 EUR for A-42." --id case-1')

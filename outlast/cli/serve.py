@@ -67,7 +67,7 @@ def serve(
         own = f"http://[{host}]:{bound}" if ":" in host else f"http://{host}:{bound}"
         url = team.url or own
         if as_json:
-            terminal.print_json_line({"url": url, "listens_at": own})
+            terminal.print_json_line({"status": "ready", "url": url, "listens_at": own})
         else:
             elsewhere = "" if url == own else f", and listens at {own}"
             terminal.say(terminal.out(), "The desk is at ", url, elsewhere)
@@ -91,13 +91,18 @@ def serve(
     asyncio.run(work())
 
 
+def has_desk_packages() -> bool:
+    """Whether the packages of the extra `serve` are there."""
+    return all(find_spec(name) is not None for name in ("starlette", "uvicorn", "jinja2", "nh3"))
+
+
 def check_desk_installed() -> None:
     """Check that the packages of the extra `serve` are there.
 
     Raises:
         UserError: they are not.
     """
-    if not all(find_spec(name) is not None for name in ("starlette", "uvicorn", "jinja2", "nh3")):
+    if not has_desk_packages():
         raise UserError('The desk needs more packages: pip install "outlast[serve]".')
 
 

@@ -17,10 +17,12 @@ class WorkerProcess:
         self._process = process
 
     @staticmethod
-    async def spawn(arguments: Sequence[str], **options: Any) -> asyncio.subprocess.Process:
-        """Start a process with arguments of `outlast worker`."""
+    async def spawn(
+        arguments: Sequence[str], *, command: str = "worker", **options: Any
+    ) -> asyncio.subprocess.Process:
+        """Start a process with arguments of `outlast worker`, or of another command."""
         return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "outlast.cli.entry", "worker", "--until-eof", *arguments),
+            *(sys.executable, "-m", "outlast.cli.entry", command, "--until-eof", *arguments),
             stdin=asyncio.subprocess.PIPE,
             start_new_session=True,
             **options,

@@ -1,5 +1,4 @@
 from outlast.loop.notices import NoticeEvent as NoticeEvent
-from outlast.notifications.decision_page import DecisionPage as DecisionPage
 from outlast.notifications.digest import Digest as Digest
 from outlast.notifications.mail import MailNotifier as MailNotifier
 from outlast.notifications.mail import Recipient as Recipient

@@ -1,12 +1,10 @@
-"""Notifications by mail, with a signed link for each person who may decide."""
+"""Notifications by mail, with a link to the request on the desk."""
 
 import asyncio
-import dataclasses
 import hashlib
 import re
 import smtplib
 import ssl
-import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,11 +14,9 @@ from typing import Final, Literal, TypeAlias
 
 from outlast.agents.errors import UserError
 from outlast.hosts import check_port, is_this_machine
-from outlast.loop.approvals import Risk
 from outlast.loop.notices import NoticeEvent
 from outlast.notifications import texts
-from outlast.notifications.links import Link, LinkSigner, address_of, check_link_base
-from outlast.notifications.requests import ref_of
+from outlast.notifications.links import check_link_base, request_address
 from outlast.notifications.signatures import SeenIds
 from outlast.notifications.texts import Detail
 from outlast.notifications.webhook import check_events
@@ -36,7 +32,6 @@ from outlast.rendering import excerpt, named
 Security: TypeAlias = Literal["starttls", "tls", "none"]
 
 _ADDRESS: Final = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9.-]{1,253}")
-_RISKS: Final[tuple[Risk, ...]] = ("low", "medium", "high")
 _LONGEST_SUBJECT: Final = 150  # mail programs show no more
 _SMTP_SECONDS: Final = 10.0
 
@@ -59,19 +54,16 @@ class Recipient:
 class MailNotifier(DigestNotifier):
     """Sends each person who may decide a mail of their own, as plain text.
 
-    With `link_base` and `key`, the mail has a link to a `DecisionPage`. Opening the link decides
-    nothing, because mail scanners open links: the page has a form. Whoever has the mail may decide
-    as its recipient, so requests of a higher risk than `links_up_to` get no link.
+    With `link_base`, the mail has a link to the request on the desk (`outlast serve`). The link
+    gives nobody a right: who opens it logs in, and decides there as themselves.
 
     Args:
         host: the SMTP server.
         port: its port.
         sender: the sender's address.
         to: the recipients. Those outside of a request's audience get no mail about it.
-        link_base: the address of the decision page; None for mails without links.
-        key: signs the links; at least 16 characters.
-        link_lifetime: how long a link is valid at most.
-        links_up_to: the highest risk of requests that can be decided by a link.
+        link_base: the address of the desk, such as `https://desk.example.com`; None for mails
+            without links.
         security: `starttls`, `tls` from the first byte, or `none`.
         username: the user for the server, if it wants one.
         password: the user's password.
@@ -90,9 +82,6 @@ class MailNotifier(DigestNotifier):
         sender: str,
         to: Sequence[Recipient],
         link_base: str | None = None,
-        key: str | None = None,
-        link_lifetime: timedelta = timedelta(hours=24),
-        links_up_to: Risk = "medium",
         security: Security = "starttls",
         username: str | None = None,
         password: str | None = None,
@@ -100,12 +89,8 @@ class MailNotifier(DigestNotifier):
         events: Collection[NoticeEvent] | None = None,
         name: str = "mail",
     ) -> None:
-        if (link_base is None) != (key is None):
-            raise UserError("link_base= and key= belong together: set both, or none of them.")
         if security not in {"starttls", "tls", "none"}:
             raise UserError(f"security= must be starttls, tls or none, not {security!r}.")
-        if links_up_to not in _RISKS:
-            raise UserError(f"links_up_to= must be low, medium or high, not {links_up_to!r}.")
         if password is not None and security == "none" and not is_this_machine(host):
             raise UserError(
                 "password= would travel without encryption. Use security='starttls' or 'tls'."
@@ -115,9 +100,6 @@ class MailNotifier(DigestNotifier):
         self._sender = _checked_address(sender, "sender")
         self._to = _checked_recipients(to)
         self._base = None if link_base is None else check_link_base(link_base)
-        self._signer = None if key is None else LinkSigner(key)
-        self._lifetime = link_lifetime
-        self._linked = _RISKS[: _RISKS.index(links_up_to) + 1]
         self.events = check_events(events)
         self.name = name
         self._sent = SeenIds()
@@ -158,8 +140,9 @@ class MailNotifier(DigestNotifier):
         if shown.text:
             lines = (f"> {line}" for line in shown.text.split("\n"))
             parts.append("\n".join(["Arguments:" if shown.is_whole else "Arguments, cut:", *lines]))
-        if link := self._link(notice, to):
-            parts.append(f"Look at it, and decide as {excerpt(to.subject, 100)}:\n{link}")
+        if self._base is not None and (link := request_address(self._base, notice)):
+            verb = "Look at it, and decide" if texts.is_open(notice) else "Look at it"
+            parts.append(f"{verb}:\n{link}")
         if lines := texts.command_lines(notice):
             parts.append("\n".join(["Or in a terminal:", *lines]))
         if notice.url:
@@ -170,25 +153,6 @@ class MailNotifier(DigestNotifier):
             first = f"{notice.run_id}/{notice.request_id}/created/1@{notice.requested_at_ms}"
             mail["References"] = self._message_id(first, to)
         return mail
-
-    def _link(self, notice: Notification, to: Recipient) -> str | None:
-        """Return the link to the decision page, if this person may decide by one."""
-        if self._signer is None or self._base is None or not texts.is_open(notice):
-            return None
-        if notice.risk not in self._linked or not notice.execution:
-            return None
-        if not texts.arguments_shown(notice, texts.LONGEST_ON_PAGE).is_whole:
-            return None
-        expires_at = int(time.time() + self._lifetime.total_seconds())
-        if notice.due_at_ms is not None:
-            expires_at = min(expires_at, notice.due_at_ms // 1_000)
-        link = Link(
-            **dataclasses.asdict(ref_of(notice)),
-            subject=to.subject,
-            groups=to.groups,
-            expires_at=expires_at,
-        )
-        return address_of(self._base, self._signer.token(link))
 
     def _message(self, to: Recipient, title: str, body: str, notice_id: str) -> EmailMessage:
         mail = EmailMessage()

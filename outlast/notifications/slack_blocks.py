@@ -12,6 +12,7 @@ from typing import Final
 
 from outlast.loop.values import JsonObject
 from outlast.notifications import texts
+from outlast.notifications.links import request_address
 from outlast.notifications.requests import RequestRef, ref_of
 from outlast.notifications.texts import Detail
 from outlast.ports.notifier import Notification
@@ -19,6 +20,7 @@ from outlast.rendering import cut, excerpt, named
 
 APPROVE: Final = "outlast_approve"
 REJECT: Final = "outlast_reject"
+LOOK: Final = "outlast_look"
 OPEN: Final = "outlast_open"
 
 LONGEST_VALUE: Final = 2_000
@@ -39,8 +41,13 @@ def escaped(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def message(notice: Notification) -> JsonObject:
-    """Return the text and blocks of a notification."""
+def message(notice: Notification, desk: str | None = None) -> JsonObject:
+    """Return the text and blocks of a notification.
+
+    Args:
+        notice: the notification.
+        desk: the address of the desk, for a link to the request; None without a desk.
+    """
     title = texts.headline(notice)
     blocks = [_header(title), _rich(_lines(texts.details(notice)))]
     arguments = texts.arguments_shown(notice)
@@ -50,7 +57,7 @@ def message(notice: Notification) -> JsonObject:
         blocks.append(_rich([_text(texts.ELSEWHERE)]))
     if lines := texts.command_lines(notice):
         blocks.append(_preformatted("\n".join(lines)))
-    if buttons := _buttons(notice, decides=arguments.is_whole):
+    if buttons := _buttons(notice, desk, decides=arguments.is_whole):
         blocks.append({"type": "actions", "elements": buttons})
     what = f": {named(notice.name)}" if notice.name else ""
     return {"text": fallback(f"{title}{what}"), "blocks": blocks}
@@ -91,7 +98,7 @@ def read_value(text: object) -> RequestRef | None:
     )
 
 
-def _buttons(notice: Notification, *, decides: bool) -> list[JsonObject]:
+def _buttons(notice: Notification, desk: str | None, *, decides: bool) -> list[JsonObject]:
     value = json.dumps(asdict(ref_of(notice)))
     found: list[JsonObject] = []
     is_named = bool(notice.request_id and notice.execution) and len(value) <= LONGEST_VALUE
@@ -100,9 +107,13 @@ def _buttons(notice: Notification, *, decides: bool) -> list[JsonObject]:
             found.append(_button("Approve", APPROVE, value, "primary", asks=notice.risk == "high"))
         if "reject" in notice.allow:
             found.append(_button("Reject", REJECT, value, "danger"))
-    if notice.url and len(notice.url) <= LONGEST_URL:
-        text = _plain("Open the run")
-        found.append({"type": "button", "action_id": OPEN, "text": text, "url": notice.url})
+    on_desk = None if desk is None else request_address(desk, notice)
+    links = (("Open the request", LOOK, on_desk), ("Open the run", OPEN, notice.url))
+    found += [
+        {"type": "button", "action_id": action, "text": _plain(label), "url": url}
+        for label, action, url in links
+        if url and len(url) <= LONGEST_URL
+    ]
     return found
 
 

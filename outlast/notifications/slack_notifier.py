@@ -11,6 +11,7 @@ from outlast.agents.errors import UserError
 from outlast.loop.notices import NoticeEvent
 from outlast.loop.values import JsonObject
 from outlast.notifications import slack_blocks
+from outlast.notifications.links import check_link_base
 from outlast.notifications.slack_api import API_URL, SlackApi
 from outlast.notifications.webhook import check_events
 from outlast.ports.notifier import DigestNotice, DigestNotifier, Notification
@@ -43,6 +44,8 @@ class SlackNotifier(DigestNotifier):
     Args:
         token: the bot's token, `xoxb-...`.
         channel: the channel's id, such as C0123456789.
+        link_base: the address of the desk, such as `https://desk.example.com`, for a button that
+            opens the request there; None without a desk.
         events: the events to deliver; default: all.
         name: tells it from the worker's other notifiers.
         api_url: the address of Slack's API.
@@ -53,6 +56,7 @@ class SlackNotifier(DigestNotifier):
         token: str,
         channel: str,
         *,
+        link_base: str | None = None,
         events: Collection[NoticeEvent] | None = None,
         name: str = "slack",
         api_url: str = API_URL,
@@ -63,6 +67,7 @@ class SlackNotifier(DigestNotifier):
                 "is at the end of the channel's details in Slack."
             )
         self.channel = channel
+        self._desk = None if link_base is None else check_link_base(link_base)
         self.events = check_events(events)
         self.name = name
         self._api = SlackApi(token, api_url)
@@ -76,12 +81,12 @@ class SlackNotifier(DigestNotifier):
             NotifierRejected: Slack refuses the message.
         """
         if not notice.request_id:
-            await self._post_once(notice, slack_blocks.message(notice), _digest(notice.id))
+            await self._post_once(notice, self._message(notice), _digest(notice.id))
             return
         # Short, and without a text of others.
         key = _digest(f"{notice.requested_at_ms}/{notice.request_id}/{notice.run_id}")
         if notice.event == "created":
-            await self._post_once(notice, slack_blocks.message(notice), key)
+            await self._post_once(notice, self._message(notice), key)
             return
         posted_at = await self._find(key, notice.requested_at_ms)
         if notice.event in _ENDS:
@@ -89,7 +94,7 @@ class SlackNotifier(DigestNotifier):
                 await self._rewrite(posted_at, notice, key)
             return
         if posted_at is None:  # such as a notifier that has no `created` among its events
-            await self._post_once(notice, slack_blocks.message(notice), key)
+            await self._post_once(notice, self._message(notice), key)
             return
         await self._rewrite(posted_at, notice, key)
         await self._reply_once(posted_at, notice)
@@ -104,6 +109,9 @@ class SlackNotifier(DigestNotifier):
         content = slack_blocks.digest_message(digest.pending)
         await self._post(content, _digest(digest.id))
 
+    def _message(self, notice: Notification) -> JsonObject:
+        return slack_blocks.message(notice, self._desk)
+
     async def _post_once(self, notice: Notification, content: JsonObject, key: str) -> None:
         since = notice.requested_at_ms or notice.at_ms
         if notice.attempt > 1 and await self._find(key, since) is not None:
@@ -117,7 +125,7 @@ class SlackNotifier(DigestNotifier):
         return str(reply.get("ts"))
 
     async def _rewrite(self, posted_at: str, notice: Notification, key: str) -> None:
-        content: JsonObject = {**slack_blocks.message(notice), "metadata": _metadata(key)}
+        content: JsonObject = {**self._message(notice), "metadata": _metadata(key)}
         await self._api.write(
             "chat.update", {**content, **_PLAIN, "channel": self.channel, "ts": posted_at}
         )

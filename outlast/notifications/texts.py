@@ -16,9 +16,6 @@ from outlast.rendering import argument_lines, counted, cut, excerpt, named, visi
 LONGEST_ARGUMENTS: Final = 2_500
 """How many characters of the arguments a message shows."""
 
-LONGEST_ON_PAGE: Final = 100_000
-"""How many characters of the arguments the decision page shows."""
-
 ELSEWHERE: Final = "The arguments are too long to be shown whole, so they are not decided here."
 """Takes the place of buttons: nobody decides by arguments that are not all to be seen."""
 

@@ -27,6 +27,7 @@ from outlast.serve.access import ROLES, RoleRules
 from outlast.serve.feed import Feed, FeedLimits
 from outlast.serve.login import TeamLogin, ThisMachine
 from outlast.serve.pages import agents, chat, conversation, conversations, inbox, page, request
+from outlast.serve.pages.page import show_page
 from outlast.serve.problems import problem_of
 from outlast.serve.routing import (
     LARGEST_BODY,
@@ -172,7 +173,9 @@ async def _health(_asked: DeskRequest) -> Response:
 
 
 async def _show(request: Request, error: Exception) -> Response:
-    return as_json(request, problem_of(error))
+    """Answer a request that no route takes: with a page where a person asks."""
+    is_person = "text/html" in request.headers.get("Accept", "")
+    return (show_page if is_person else as_json)(request, problem_of(error))
 
 
 class _SecurityHeaders:

@@ -52,6 +52,9 @@ _SAME_CHECK_SECONDS: Final = 60.0
 _RETRY_SECONDS: Final = 30.0
 """How soon a provider that gave no answer is asked again about a person."""
 
+_LONGEST_FORM: Final = 64_000
+"""The bytes that are read of what the provider posts by itself; its tokens are far shorter."""
+
 _STATE: Final = re.compile(r"[A-Za-z0-9_-]{43}", re.ASCII)
 
 _AGAIN: Final = (
@@ -296,9 +299,9 @@ class OpenIDConnect(TeamLogin):
 
         Only this process hears of it: others ask the provider at their next check.
         """
-        body = (await asked.http.body()).decode("utf-8", "replace")
+        body = await asked.http.body()
         try:
-            fields = parse_qs(body, max_num_fields=8)
+            fields = parse_qs(body[:_LONGEST_FORM].decode("utf-8", "replace"), max_num_fields=8)
             claims = await self._provider.logout_claims(fields.get("logout_token", [""])[0])
         except ValueError:
             raise Refused(400, "invalid_request", "The body has too many fields.") from None
@@ -409,7 +412,7 @@ class _Ended:
     def add_all(self, claims: Mapping[str, Any], until: float) -> None:
         """End the session, or all sessions of the person, that a logout token names."""
         session_id, subject = claims.get("sid"), claims.get("sub")
-        if isinstance(session_id, str):
+        if isinstance(session_id, str) and session_id:
             self._at_provider = _kept(self._at_provider) | {session_id: until}
         elif isinstance(subject, str):
             now = time.time()

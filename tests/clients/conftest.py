@@ -1,6 +1,6 @@
-"""The real npm clients of the wires, before a desk of real processes.
+"""The real clients of the wires, before a desk of real processes.
 
-`make clients` installs the clients. Without them or without Node, these tests are skipped.
+`make clients` installs those from npm. Without them or without Node, their tests are skipped.
 """
 
 import shutil
@@ -26,13 +26,14 @@ def why_not() -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark all of them as slow, and skip them where they cannot run."""
+    """Mark all tests of clients as slow, and skip those that need Node where it is not there."""
     reason = why_not()
     for item in items:
-        if item.path.is_relative_to(HERE):
-            item.add_marker(pytest.mark.full)
-            if reason:
-                item.add_marker(pytest.mark.skip(reason=reason))
+        if not item.path.is_relative_to(HERE):
+            continue
+        item.add_marker(pytest.mark.full)
+        if reason and "front_end" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,6 @@ import time
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
-from urllib.parse import urlencode
 
 import pytest
 from temporalio import activity, workflow
@@ -22,21 +21,16 @@ from outlast.agents.errors import RunCancelled, RunNotFound
 from outlast.agents.tools.function_tool import function_tool
 from outlast.client.audit import audit_run
 from outlast.client.handle import RunHandle
-from outlast.client.start.options import run_input
-from outlast.contract import identity, names, records
+from outlast.contract import identity, names
 from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.loop.notices import Notice
 from outlast.notifications import (
-    DecisionPage,
     Digest,
-    MailNotifier,
-    Recipient,
     RunRequests,
     SlackApp,
     SlackNotifier,
     Webhook,
 )
-from outlast.notifications.links import Link, LinkSigner
 from outlast.notifications.slack_blocks import APPROVE, REJECT
 from outlast.ports.notifier import Notification, Notifier, NotifierRejected, notification
 from outlast.testing import ScriptedModel, call
@@ -50,13 +44,8 @@ from tests.unit.notifications.slack_server import (
     signed_request,
     slack_server,
 )
-from tests.unit.notifications.smtp_server import smtp_server
 from tests.workflow.desk import Desk, waits_for
 from tests.workflow.replies import outputs
-
-KEY = "the key of the decision links"
-FORM = {"Content-Type": "application/x-www-form-urlencoded"}
-
 
 # --- Progress ------------------------------------------------------------------------------------
 
@@ -179,88 +168,6 @@ async def test_clicks_in_slack_decide_the_calls_of_a_run(desk: Desk) -> None:
 
 def created(request: ApprovalRequest) -> Notice:
     return Notice(event="created", request=request, at_ms=request.requested_at_ms)
-
-
-async def test_a_link_of_a_mail_decides_a_run_once(desk: Desk) -> None:
-    handle, model = await waiting(desk)
-    requests = RunRequests(desk.client)
-    request = await requests.find(handle.id, "a1")
-    assert request is not None
-    link = Link(
-        run_id=handle.id,
-        execution=await requests.execution(handle.id),
-        request_id="a1",
-        requested_at_ms=request.requested_at_ms,
-        args_digest=request.args_digest,
-        subject="ann",
-        expires_at=int(time.time()) + 60,
-    )
-    signer = LinkSigner(KEY)
-    page = DecisionPage(requests, KEY)
-    stale = signer.token(replace(link, args_digest="0" * 64))
-    query = urlencode({"token": signer.token(link)})
-
-    async def send(token: str, decision: str) -> int:
-        form = urlencode({"token": token, "decision": decision, "message": "Too much."}).encode()
-        return (await page.handle("POST", "/", "", form, FORM))[0]
-
-    assert (await page.handle("GET", "/", query, b"", {}))[0] == 200
-    assert await send(stale, "approve") == 410
-    assert (await handle.approvals())[0].status == "pending"
-    assert await send(signer.token(link), "reject") == 200
-    await desk.result(handle)
-    assert await send(signer.token(link), "approve") == 410
-    assert (await page.handle("GET", "/", query, b"", {}))[0] == 410
-    assert outputs(model.requests[1])["c1"] == "Too much."
-
-
-async def test_a_used_link_decides_no_later_run_with_the_same_id(desk: Desk) -> None:
-    model = ScriptedModel(
-        [call("refund", "c1", order="A-1")], "Done.", [call("refund", "c1", order="A-1")], "Done."
-    )
-    agent = Agent[Any](name="Clerk", tools=[refund])
-    page = DecisionPage(RunRequests(desk.client), KEY)
-
-    async def send(token: str) -> int:
-        form = urlencode({"token": token, "decision": "approve"}).encode()
-        return (await page.handle("POST", "/", "", form, FORM))[0]
-
-    async with smtp_server() as smtp:
-        mail = MailNotifier(
-            "127.0.0.1",
-            smtp.port,
-            sender="desk@example.com",
-            to=[Recipient(subject="ann", address="ann@example.com")],
-            link_base="https://desk.example/decide",
-            key=KEY,
-            security="none",
-            events=["created"],
-        )
-        await desk.open(agent, model=model, notifiers=[mail])
-
-        async def link_of_mail(number: int) -> str:
-            async with asyncio.timeout(30):
-                while len(smtp.received) < number:  # noqa: ASYNC110  the server has no event
-                    await asyncio.sleep(0.02)
-            text = str(smtp.received[number - 1][1].get_content())
-            return text.partition("?token=")[2].split()[0]
-
-        first = await desk.start(agent)
-        used = await link_of_mail(1)
-        assert LinkSigner(KEY).read(used).execution == await RunRequests(desk.client).execution(
-            first.id
-        )
-        assert await send(used) == 200
-        await desk.result(first)
-
-        record = records.write(run_input(agent, "Hello"))
-        await desk.client.start_workflow(names.WORKFLOW, record, id=first.id, task_queue=desk.queue)
-        second = RunHandle(desk.client, first.id)
-        await desk.until(second, waits_for(1))
-        assert await send(used) == 410
-        assert [one.status for one in (await second.state()).approvals] == ["pending"]
-        assert await send(await link_of_mail(2)) == 200
-        await desk.result(second)
 
 
 async def test_decisions_are_signed_where_there_is_a_key(

@@ -10,7 +10,7 @@ import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from outlast.loop.state import LoopState
 from outlast.serve.customer_view import CustomerMessage, CustomerView, shows_text_in_progress
@@ -47,29 +47,33 @@ class PageContent:
     status: Callable[[CustomerView], str]
     _messages: dict[str, str] = field(default_factory=dict[str, str])
     _status: str | None = None
-    _text: str = ""
+    _text: str | None = None
 
-    def changes(self, view: CustomerView) -> ServerSentEvent | None:
-        """Return what the page lacks of a view; None if it has everything."""
+    def changes(self, view: CustomerView, text: str) -> ServerSentEvent | None:
+        """Return what the page lacks of a view and of the text in progress; None if nothing.
+
+        Where a text ends, its message is in the same event: it is never there twice, or not at all.
+        """
         listed = [*((one, False) for one in view.messages), *((one, True) for one in view.unread)]
         messages = {
             ("u-" if is_unread else "") + one.id: self.message(one, is_unread)
             for one, is_unread in listed
         }
         status = self.status(view)
-        if (list(messages), status) == (list(self._messages), self._status) and (
-            messages == self._messages
-        ):
-            return None
-        new = {name: html for name, html in messages.items() if self._messages.get(name) != html}
-        self._messages, self._status = messages, status
-        content = {
+        is_same = list(messages) == list(self._messages) and messages == self._messages
+        if is_same and status == self._status:
+            return self.more_text(text)
+        content: dict[str, Any] = {
             "order": list(messages),
-            "html": new,
+            "html": {
+                name: one for name, one in messages.items() if self._messages.get(name) != one
+            },
             "status": status,
-            "works": view.works,
             "ended": view.has_ended,
         }
+        if text != self._text:
+            content["text"] = text
+        self._messages, self._status, self._text = messages, status, text
         return ServerSentEvent(json.dumps(content), CHAT)
 
     def more_text(self, text: str) -> ServerSentEvent | None:
@@ -93,13 +97,13 @@ async def chat_events(
             async for is_over in steps:
                 state = entries.state
                 shown = text.shown(state)
-                found = [] if state is last else [page.changes(await view_of(desk.client, state))]
-                last = state
-                # Where a text ends, its message comes first: it is never missing in between.
-                texts = [page.more_text(shown)]
-                for event in found + texts if not shown else texts + found:
-                    if event is not None:
-                        yield event
+                if state is last:
+                    event = page.more_text(shown)
+                else:
+                    event = page.changes(await view_of(desk.client, state), shown)
+                    last = state
+                if event is not None:
+                    yield event
                 if is_over:
                     yield ServerSentEvent("{}", END)
 

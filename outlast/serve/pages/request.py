@@ -76,8 +76,12 @@ class Draft:
 async def _request(asked: DeskRequest) -> Response:
     root = await root_of(asked)
     found = await find(asked, root)
-    done = DONE.get(asked.http.query_params.get("did", ""), "")
-    return page(asked, "request.html", **await _shown(asked, root, found, done=done))
+    given = asked.http.query_params
+    values = await _shown(asked, root, found, done=DONE.get(given.get("did", ""), ""))
+    # A mail's link: the id of its run may have been used again since.
+    present = str(found.request.requested_at_ms)
+    values["is_other"] = given.get("asked", present) != present
+    return page(asked, "request.html", **values)
 
 
 async def _decide(asked: DeskRequest) -> Response:
@@ -164,6 +168,7 @@ async def _shown(
         "draft": draft,
         "sent": sent,
         "done": done,
+        "is_other": False,
         "refusal": refusal,
         "talk": talk[-MOST_MESSAGES:],
         "left_out": max(0, len(talk) - MOST_MESSAGES),

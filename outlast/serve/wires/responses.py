@@ -1,7 +1,538 @@
-"""OpenAI's Responses API, served by agents."""
+"""OpenAI's Responses API, served by agents: `model` is the name of an agent."""
 
-from typing import Final
+import asyncio
+import hashlib
+import json
+import secrets
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, Final, cast
 
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
-ROUTES: Final[list[BaseRoute]] = []
+from outlast.agents.errors import AgentsException, RunClosed, UserError
+from outlast.client.people.actions import decision_of
+from outlast.client.read.events import ApprovalStreamEvent
+from outlast.loop.approvals import ApprovalRequest
+from outlast.loop.values import JsonObject
+from outlast.serve.access import Customer, Staff, Target
+from outlast.serve.cursor import Cursor
+from outlast.serve.customer_view import customer_input, customer_message_id
+from outlast.serve.feed import FeedReader, Happened
+from outlast.serve.messages import accept_message, json_body, startable_agent, stream_deadline
+from outlast.serve.problems import Problem, Refused, problem_of
+from outlast.serve.routing import DeskRequest, route
+from outlast.serve.sse import EventStream, ServerSentEvent, json_event
+from outlast.serve.wires.answer_steps import (
+    AnswerSteps,
+    Finished,
+    StatusShown,
+    follow_steps,
+    present_steps,
+)
+from outlast.serve.wires.response_events import (
+    LARGEST_NUMBER,
+    RequestId,
+    ResponseEvents,
+    ResponseId,
+    is_terminal,
+    seen_at,
+)
+
+LAG: Final = timedelta(seconds=5)
+"""How long a process may be behind another one that has taken a message or a decision."""
+
+LONGEST_WAIT: Final = timedelta(minutes=5)
+"""How long a request without `stream` and `background` waits for the answer; then it is to be polled."""
+
+READ_FIELDS: Final = frozenset(
+    {"model", "input", "stream", "background", "previous_response_id", "conversation"}
+)
+IGNORED_FIELDS: Final = frozenset(
+    {
+        "include",
+        "max_tool_calls",
+        "metadata",
+        "parallel_tool_calls",
+        "prompt_cache_key",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "safety_identifier",
+        "service_tier",
+        "store",
+        "stream_options",
+        "temperature",
+        "top_logprobs",
+        "top_p",
+        "truncation",
+        "user",
+    }
+)
+"""Fields that change nothing here: the agent's definition says how models are called, and the
+conversation is always stored."""
+
+_REFUSED: Final[dict[str, str]] = {
+    "instructions": "The agent has its own instructions.",
+    "tools": "The agent has its own tools, and runs them itself.",
+    "tool_choice": "The agent has its own tools, and runs them itself.",
+    "text": "The agent's own output type says what its answer is.",
+    "max_output_tokens": "The agent's own budgets bound its answers.",
+    "reasoning": "The agent has its own model settings.",
+}
+_WAITS: Final = frozenset({"waiting", "held", "blocked"})
+"""Statuses in which a run waits for people, who may take days."""
+
+_NEUTRAL: Final[tuple[object, ...]] = (None, [], {}, "auto")
+
+_TYPES: Final[dict[int, str]] = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    409: "conflict_error",
+    429: "rate_limit_error",
+}
+
+
+# --- Requests ------------------------------------------------------------------------------------
+
+
+async def create_response(asked: DeskRequest) -> Response:
+    """Take a message, or decisions about requests, and answer with the response."""
+    if asked.caller is None:
+        asked.check("start_run")
+    body = await json_body(asked.http)
+    _check_fields(body)
+    previous = _previous(body)
+    run_id = _run_id(asked, body, previous)
+    content, decisions = _read_input(body.get("input"))
+    if content is None and previous is None:
+        raise UserError("input has no message of the user. Send a text, or items with role user.")
+    from_event = None
+    if decisions:
+        asked.check("decide", Target(run_id=run_id))
+        from_event = await _decide(asked, run_id, decisions)
+    if content is not None:
+        response_id = await _send(asked, run_id, body, previous, content)
+    else:
+        assert previous is not None  # noqa: S101  checked above
+        asked.check("read_messages", Target(run_id=run_id))
+        if from_event is None:
+            from_event = await _undecided_until(asked, previous)
+        response_id = (
+            previous
+            if from_event is None
+            else ResponseId(run_id, previous.message_id, _now(), from_event)
+        )
+    return await _answer(asked, response_id, body)
+
+
+async def retrieve_response(asked: DeskRequest) -> Response:
+    """Return a response, or stream it from any of its events on."""
+    response_id = _named(asked.parameter("response_id"))
+    asked.check("read_messages", Target(run_id=response_id.run_id))
+    await _check_known(asked, response_id)
+    query = asked.http.query_params
+    if query.get("stream", "false") == "true":
+        return _stream(asked, response_id, _starting_after(query.get("starting_after")))
+    return JSONResponse((await _read(asked, response_id)).response())
+
+
+async def cancel_response(asked: DeskRequest) -> Response:
+    """Cancel the run of a response that is not complete."""
+    response_id = _named(asked.parameter("response_id"))
+    asked.check("cancel", Target(run_id=response_id.run_id))
+    await _check_known(asked, response_id)
+    events = await _read(asked, response_id)
+    if events.status == "in_progress":
+        with suppress(RunClosed):  # it has just ended
+            await asked.desk.handle(response_id.run_id).cancel()
+        events = await _read(asked, response_id, wait=LAG)
+    return JSONResponse(events.response())
+
+
+async def list_models(asked: DeskRequest) -> Response:
+    """Return the agents that the caller may start."""
+    own = asked.caller.run_id if isinstance(asked.caller, Customer) else ""
+    asked.check("start_run", Target(run_id=own))
+    data = [
+        {"id": one.name, "object": "model", "created": 0, "owned_by": "outlast"}
+        for one in asked.desk.agents
+    ]
+    return JSONResponse({"object": "list", "data": data})
+
+
+def show_problem(request: Request, problem: Problem) -> Response:
+    """Return a problem in OpenAI's form."""
+    kind = _TYPES.get(problem.status, "invalid_request_error")
+    error: JsonObject = {
+        "message": problem.message,
+        "type": "server_error" if problem.status >= 500 else kind,
+        "param": None,
+        "code": problem.code,
+    }
+    headers = dict(problem.headers)
+    has_key = "idempotency-key" in request.headers
+    if problem.status == 409 or (
+        problem.status >= 500 and request.method == "POST" and not has_key
+    ):
+        headers["x-should-retry"] = "false"  # OpenAI's clients would send it again
+    return JSONResponse({"error": error}, problem.status, headers)
+
+
+# --- Reading the body ----------------------------------------------------------------------------
+
+
+def _check_fields(body: JsonObject) -> None:
+    for name, value in body.items():
+        if name in READ_FIELDS or name in IGNORED_FIELDS or value in _NEUTRAL:
+            continue
+        is_text = name == "text" and value == {"format": {"type": "text"}}
+        if not is_text:
+            why = _REFUSED.get(name, "Leave it out.")
+            raise Refused(400, "unsupported_parameter", f"{name!r:.80} is not supported. {why}")
+    for name in ("stream", "background"):
+        if not isinstance(body.get(name), bool | None):
+            raise UserError(f"{name} must be true or false.")
+
+
+def _previous(body: JsonObject) -> ResponseId | None:
+    given = body.get("previous_response_id")
+    if given is None:
+        return None
+    return _named(given if isinstance(given, str) else "")
+
+
+def _named(text: str) -> ResponseId:
+    found = ResponseId.parse(text)
+    if found is None:
+        raise Refused(404, "response_not_found", f"There is no response {text!r:.80}.")
+    return found
+
+
+def _run_id(asked: DeskRequest, body: JsonObject, previous: ResponseId | None) -> str:
+    """Return the run that the request is about: a new one if it names none."""
+    given: Any = body.get("conversation")
+    named = cast("JsonObject", given).get("id") if isinstance(given, dict) else given
+    if named is not None and (not isinstance(named, str) or not named):
+        raise UserError("conversation must be the id of a conversation.")
+    if previous is not None and named not in {None, previous.run_id}:
+        raise UserError("previous_response_id is of another conversation than `conversation`.")
+    run_id = previous.run_id if previous is not None else named
+    if run_id is None and isinstance(asked.caller, Customer):
+        run_id = asked.caller.run_id
+    if run_id is None:
+        key = asked.http.headers.get("idempotency-key")
+        run_id = f"resp-{secrets.token_hex(8) if key is None else _digest(asked, key)}"
+    if isinstance(asked.caller, Customer):
+        asked.check("read_messages", Target(run_id=run_id))
+    return run_id
+
+
+def _digest(asked: DeskRequest, *parts: object) -> str:
+    caller = asked.caller
+    who = caller.person.subject if isinstance(caller, Staff) else getattr(caller, "name", "")
+    text = json.dumps([type(caller).__name__, who, *parts], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _read_input(given: object) -> tuple[str | list[JsonObject] | None, list[JsonObject]]:
+    """Return the user's new message, if there is one, and the decisions."""
+    if given is None:
+        return None, []
+    if isinstance(given, str):
+        return customer_input(given), []
+    if not isinstance(given, list):
+        raise UserError("input must be a text or a list of items.")
+    decisions: list[JsonObject] = []
+    parts: list[object] = []
+    for one in cast("list[object]", given):
+        item = cast("JsonObject", one) if isinstance(one, dict) else {}
+        kind = item.get("type", "message")
+        if kind == "mcp_approval_response":
+            decisions.append(item)
+        elif kind == "message" and item.get("role") == "user":
+            content: object = item.get("content")
+            parts += (
+                [{"type": "input_text", "text": content}]
+                if isinstance(content, str)
+                else cast("list[object]", content or [])
+            )
+        else:
+            parts.clear()  # a client that sends the whole conversation again: only what is new counts
+    return (customer_input([_plain(part) for part in parts]) if parts else None), decisions
+
+
+def _plain(part: object) -> object:
+    """Return a part without the fields that say nothing, as clients fill them in."""
+    if not isinstance(part, dict):
+        return part
+    return {name: value for name, value in cast("JsonObject", part).items() if value is not None}
+
+
+def _starting_after(given: str | None) -> int | None:
+    if given is None:
+        return None
+    if not given.isascii() or not given.isdigit() or int(given) > LARGEST_NUMBER:
+        raise UserError(
+            f"starting_after must be the sequence_number of an event, not {given!r:.40}."
+        )
+    return int(given)
+
+
+def _now() -> int:
+    return int(time.time())
+
+
+# --- Messages and decisions ----------------------------------------------------------------------
+
+
+async def _send(
+    asked: DeskRequest,
+    run_id: str,
+    body: JsonObject,
+    previous: ResponseId | None,
+    content: str | list[JsonObject],
+) -> ResponseId:
+    """Send the message, once: clients repeat a request whose answer they did not get."""
+    agent = body.get("model")
+    if not isinstance(agent, str) or not agent:
+        raise UserError("model must be the name of an agent.")
+    startable_agent(asked.desk, agent)
+    key = asked.http.headers.get("idempotency-key")
+    if key is None and previous is not None:
+        key = f"{previous}"  # whoever says the same again after the same response repeats it
+    own = secrets.token_hex(16) if key is None else _digest(asked, key, content)
+    message_id = customer_message_id(own)
+    await accept_message(asked, run_id, agent, content, message_id)
+    return ResponseId(run_id, message_id, _now())
+
+
+async def _decide(asked: DeskRequest, run_id: str, decisions: list[JsonObject]) -> int:
+    """Send decisions as the person of the login; return the number of the event after them."""
+    handle = asked.desk.handle(run_id)
+    state = await handle.state()
+    found = {one.id: one for one in (*state.approvals, *await handle.approvals())}
+    signs, person = await asked.desk.signs(), asked.person
+    decided: dict[str, Callable[[ApprovalRequest], bool]] = {}
+    for item in decisions:
+        wanted = RequestId.parse(str(item.get("approval_request_id")))
+        request, approves = found.get(wanted.request_id), item.get("approve")
+        if request is None:
+            raise Refused(404, "request_not_found", f"There is no request {wanted.request_id!r}.")
+        if not isinstance(approves, bool):
+            raise UserError("approve of an mcp_approval_response must be true or false.")
+        if not request.args_digest.startswith(wanted.digest):
+            raise Refused(
+                409,
+                "request_changed",
+                "The arguments have changed since. Look at the request again.",
+            )
+        if request.status == "pending":
+            asked.check("decide", Target(run_id=run_id, state=state, request=request, signs=signs))
+        reason = item.get("reason")
+        await handle.decide(
+            decision_of(
+                request,
+                "approve" if approves else "reject",
+                by=person,
+                message=None if approves or not isinstance(reason, str) else reason,
+                channel="responses",
+            )
+        )
+        decided[request.id] = lambda one: any(
+            vote.decision.by == person.subject for vote in one.votes
+        )
+    return await _event_after(asked, run_id, decided)
+
+
+async def _undecided_until(asked: DeskRequest, previous: ResponseId) -> int | None:
+    """Return where an answer goes on that ended with requests; None if it has not ended so."""
+    await _check_known(asked, previous)
+    steps = AnswerSteps(asked.caller, previous.message_id, from_event=previous.from_event)
+    last: Finished | None = None
+    async with _reader(asked, previous.run_id) as reader:
+        await reader.until_present()
+        async for step in present_steps(steps, reader):
+            last = step if isinstance(step, Finished) else last
+    if last is None:
+        return None
+    if last.reason != "asks":
+        raise UserError("The response is complete: send a message of the user as input.")
+    settled = {one.id: _is_settled for one in last.requests}
+    found = await _event_after(asked, previous.run_id, settled, wait=timedelta(0))
+    return None if found < last.next_event else found
+
+
+def _is_settled(request: ApprovalRequest) -> bool:
+    return request.status != "pending"
+
+
+async def _event_after(
+    asked: DeskRequest,
+    run_id: str,
+    wanted: Mapping[str, Callable[[ApprovalRequest], bool]],
+    wait: timedelta = LAG,
+) -> int:
+    """Return the number of the event after the first ones at which requests are as wanted.
+
+    0 if they are not so within the time. Requests of nested runs have no events: the number is then
+    that of the next event.
+    """
+    own = {name: fits for name, fits in wanted.items() if "." not in name}
+    found: dict[str, int] = {}
+    async with _reader(asked, run_id) as reader:
+        await reader.until_present()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait.total_seconds()):
+                while len(found) < len(own):
+                    if not reader.has_more:
+                        if not wait:
+                            return 0
+                        await reader.news()
+                        continue
+                    entry = await anext(reader, None)
+                    if entry is None:
+                        return 0
+                    event = entry.event if isinstance(entry, Happened) else None
+                    if isinstance(event, ApprovalStreamEvent):
+                        fits = own.get(event.request.id)
+                        if fits is not None and fits(event.request):
+                            found.setdefault(event.request.id, event.id + 1)
+        if not own:
+            return reader.recorded
+    return max(found.values()) if len(found) == len(own) else 0
+
+
+# --- Answers -------------------------------------------------------------------------------------
+
+
+def _reader(asked: DeskRequest, run_id: str) -> Any:
+    person = asked.caller.person.subject if isinstance(asked.caller, Staff) else ""
+    return asked.desk.feed.reader(run_id, Cursor(), person=person)
+
+
+async def _check_known(asked: DeskRequest, response_id: ResponseId) -> None:
+    """Refuse the id of a response that there is not; this process may be behind for a moment."""
+    async with _reader(asked, response_id.run_id) as reader:
+        await reader.until_present()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAG.total_seconds()):
+                while reader.answer_range(response_id.message_id) is None:
+                    if reader.state.outcome is not None:
+                        break
+                    if reader.has_more:
+                        await anext(reader)
+                    else:
+                        await reader.news()
+        if reader.answer_range(response_id.message_id) is None:
+            message = "There is no such response in this conversation."
+            raise Refused(404, "response_not_found", message)
+
+
+def _events(asked: DeskRequest, response_id: ResponseId, reader: FeedReader) -> ResponseEvents:
+    path = reader.state.handoff_path
+    model = path[0] if path else ""
+    return ResponseEvents(response_id, model, is_team=isinstance(asked.caller, Staff))
+
+
+async def _answer(asked: DeskRequest, response_id: ResponseId, body: JsonObject) -> Response:
+    more = {
+        "background": body.get("background"),
+        "previous_response_id": body.get("previous_response_id"),
+    }
+    if body.get("stream"):
+        return _stream(asked, response_id, None)
+    wait = timedelta(0) if body.get("background") else LONGEST_WAIT
+    events = await _read(asked, response_id, wait=wait)
+    return JSONResponse(events.response(**more))
+
+
+async def _read(
+    asked: DeskRequest, response_id: ResponseId, wait: timedelta = timedelta(0)
+) -> ResponseEvents:
+    """Return a response as it is; with `wait`, when it is over or waits for people who are not asked."""
+    steps = AnswerSteps(asked.caller, response_id.message_id, from_event=response_id.from_event)
+    status = "running"
+    async with _reader(asked, response_id.run_id) as reader:
+        await reader.until_present()
+        events = _events(asked, response_id, reader)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait.total_seconds() or None):
+                while True:
+                    async for step in present_steps(steps, reader):
+                        status = step.status if isinstance(step, StatusShown) else status
+                        for _ in events.take(step):
+                            pass
+                    if steps.is_over or not wait or status in _WAITS:
+                        break
+                    await reader.news()
+        events.model = events.model or _events(asked, response_id, reader).model
+    return events
+
+
+def _stream(asked: DeskRequest, response_id: ResponseId, after: int | None) -> Response:
+    return EventStream(_sent(asked, response_id, after), until=stream_deadline(asked.caller))
+
+
+async def _sent(
+    asked: DeskRequest, response_id: ResponseId, after: int | None
+) -> AsyncGenerator[ServerSentEvent]:
+    """Yield the events of a response whose numbers are larger than `after`."""
+    number = -1 if after is None else after
+    try:
+        async for event in _numbered(asked, response_id, after):
+            if event["sequence_number"] > number:
+                number = event["sequence_number"]
+                yield json_event(event, event=event["type"])
+            if is_terminal(event):
+                return
+    except (AgentsException, Refused) as error:
+        problem = problem_of(error)
+        failed: JsonObject = {
+            "type": "error",
+            "code": problem.code,
+            "message": problem.message,
+            "param": None,
+            "sequence_number": number + 1,
+        }
+        yield json_event(failed, event="error")
+
+
+async def _numbered(
+    asked: DeskRequest, response_id: ResponseId, after: int | None
+) -> AsyncGenerator[JsonObject]:
+    steps = AnswerSteps(
+        asked.caller,
+        response_id.message_id,
+        from_event=response_id.from_event,
+        seen=None if after is None else seen_at(after),
+    )
+    async with _reader(asked, response_id.run_id) as reader:
+        await reader.until_present()
+        while not reader.state.handoff_path and reader.state.outcome is None:
+            await reader.news()
+        events = _events(asked, response_id, reader)
+        for event in events.begin():
+            yield event
+        async for step in follow_steps(steps, reader):
+            for event in events.take(step):
+                yield event
+
+
+ROUTES: Final[list[BaseRoute]] = [
+    # The run is in the body or in the id of the response, so the handlers judge the caller.
+    route("/v1/models", list_models, action=None, show=show_problem),
+    route("/v1/responses", create_response, action=None, methods=("POST",), show=show_problem),
+    route("/v1/responses/{response_id}", retrieve_response, action=None, show=show_problem),
+    route(
+        "/v1/responses/{response_id}/cancel",
+        cancel_response,
+        action=None,
+        methods=("POST",),
+        show=show_problem,
+    ),
+]

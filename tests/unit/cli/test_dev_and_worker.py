@@ -1,16 +1,20 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeAlias
 
+import httpx2
 import pytest
 from temporalio.client import Client
 
-from outlast.cli import dev
+from outlast.agents.errors import UserError
+from outlast.cli import dev, serve
 from outlast.cli import server as temporal_server
 from outlast.cli.dev_worker import watched
 from outlast.cli.target import locate
@@ -185,18 +189,21 @@ desk = Agent(name="Desk", tools=[look], model=ScriptedModel(always="old answer")
 """
 
 
+NEW = ("--port", "0", "--ui-port", "0", "--in-memory")
+ALONE = (*NEW, "--no-desk")
+
+
 @pytest.fixture
 async def travel(start: Start, tmp_path: Path) -> tuple[Started, Path, str]:
     """Return `outlast dev travel.py` with its file and its server's address."""
     path = tmp_path / "travel.py"
     path.write_text(SCRIPTED)
-    process = await start(
-        *("dev", "travel.py", "--port", "0", "--ui-port", "0", "--in-memory", "--json")
-    )
+    process = await start("dev", "travel.py", *ALONE, "--json")
     address = json.loads(await first_line(process))["address"]
     ready = json.loads(await first_line(process))
     assert (ready["agents"], ready["tools"]) == (["Desk"], ["look"])
     assert ready["models"] == ["a script, offline"]
+    assert ready["desk"] is None
     return process, path, address
 
 
@@ -257,9 +264,10 @@ async def test_a_worker_that_dies_is_missed_and_the_next_save_starts_another(
 @pytest.mark.full
 async def test_a_person_sees_what_was_found_and_what_to_type(start: Start, tmp_path: Path) -> None:
     (tmp_path / "travel.py").write_text(SCRIPTED)
-    process = await start("dev", "travel.py", "--port", "0", "--ui-port", "0", "--in-memory")
+    process = await start("dev", "travel.py", *NEW)
     shown = await shown_until(process, "Ctrl-C stops")
 
+    assert re.match(r"Open http://127\.0\.0\.1:\d+ in a browser: the desk\.\n", shown)
     assert "travel.py runs, and reloads on save.\n  agents   Desk\n  tools    look\n" in shown
     assert "  model    a script, offline\n" in shown
     assert "  outlast run Desk Hello --address 127.0.0.1:" in shown
@@ -268,8 +276,7 @@ async def test_a_person_sees_what_was_found_and_what_to_type(start: Start, tmp_p
 
 @pytest.mark.full
 async def test_a_missing_key_is_said_and_the_worker_runs(start: Start, tmp_path: Path) -> None:
-    arguments = ("--port", "0", "--ui-port", "0", "--in-memory")
-    process = await start("dev", "application", *arguments, OPENAI_BASE_URL="")
+    process = await start("dev", "application", *ALONE, OPENAI_BASE_URL="")
     shown = await shown_until(process, "Ctrl-C stops")
 
     assert "  model    none\n" in shown
@@ -282,8 +289,7 @@ async def test_a_file_that_is_broken_from_the_start_starts_once_it_is_repaired(
 ) -> None:
     path = tmp_path / "travel.py"
     path.write_text("agents = [")
-    arguments = ("--port", "0", "--ui-port", "0", "--in-memory")
-    process = await start("dev", "travel.py", *arguments)
+    process = await start("dev", "travel.py", *NEW)
     line = await line_with(process, "error: ")
     assert "SyntaxError: '[' was never closed (travel.py, line 1). Correct it and save" in line
 
@@ -292,12 +298,53 @@ async def test_a_file_that_is_broken_from_the_start_starts_once_it_is_repaired(
     path.write_text(SCRIPTED)
 
     await line_with(process, "reloaded")
+    await line_with(process, "The desk is at http://127.0.0.1:")
+
+
+@pytest.mark.full
+async def test_the_desk_shows_the_agents_of_the_file_as_it_is_saved(
+    start: Start, tmp_path: Path
+) -> None:
+    path = tmp_path / "travel.py"
+    path.write_text(SCRIPTED)
+    process = await start(
+        *("dev", "travel.py", *NEW, "--json"),
+        OUTLAST_OIDC_ISSUER="https://login.test",  # of the desk in production
+        OUTLAST_DESK_URL="https://desk.test",
+    )
+    await first_line(process)
+    url = json.loads(await first_line(process))["desk"]
+    async with httpx2.AsyncClient(base_url=url) as browser:
+        assert "Desk" in (await browser.get("/chat")).text
+
+        path.write_text(SCRIPTED.replace("Desk", "Other agent"))
+        await line_with(process, "reloaded")
+
+        async with asyncio.timeout(WAIT_SECONDS):
+            while True:
+                with suppress(httpx2.TransportError):
+                    if "Other agent" in (await browser.get("/chat")).text:
+                        break
+                await asyncio.sleep(0.1)
+
+        process.send_signal(signal.SIGINT)
+        assert await rest_of(process) == (0, "stopping\n")
+        with pytest.raises(httpx2.ConnectError):
+            await browser.get("/health")
+
+
+async def test_without_the_packages_of_the_desk_its_extra_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(serve, "has_desk_packages", bool)
+    with pytest.raises(UserError, match=r'pip install "outlast\[serve\]"'):
+        serve.check_desk_installed()
 
 
 @pytest.mark.full
 async def test_ctrl_c_ends_an_import_that_hangs(start: Start, tmp_path: Path) -> None:
     (tmp_path / "travel.py").write_text("print('importing')\nimport time\ntime.sleep(600)\n")
-    process = await start("dev", "travel.py", "--port", "0", "--ui-port", "0", "--in-memory")
+    process = await start("dev", "travel.py", *ALONE)
     await shown_until(process, "importing\n")
 
     process.send_signal(signal.SIGINT)

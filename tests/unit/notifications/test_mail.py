@@ -3,20 +3,17 @@
 import asyncio
 import json
 import re
-import time
 from collections.abc import AsyncGenerator, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from outlast.agents.errors import UserError
 from outlast.notifications import mail as mail_module
-from outlast.notifications.links import LinkSigner
 from outlast.notifications.mail import MailNotifier, Recipient
 from outlast.ports.notifier import (
     DigestNotice,
@@ -34,7 +31,6 @@ from tests.unit.notifications.smtp_server import (
     smtp_server,
 )
 
-KEY = "the key of the decision links"
 ANN = Recipient(subject="ann", address="ann@example.com")
 BOB = Recipient(subject="bob", address="bob@example.com", groups=("billing",))
 EVE = Recipient(subject="eve", address="eve@example.com", groups=("sales",))
@@ -58,8 +54,7 @@ def notifier(smtp: SmtpServer, *to: Recipient, **options: Any) -> MailNotifier:
     defaults: dict[str, Any] = {
         "sender": "desk@example.com",
         "to": to or (ANN, BOB, EVE),
-        "link_base": "https://desk.example/decide",
-        "key": KEY,
+        "link_base": "https://desk.example",
         "security": "none",
     }
     return MailNotifier("127.0.0.1", smtp.port, **{**defaults, **options})
@@ -70,14 +65,11 @@ def text_of(mail: EmailMessage) -> str:
 
 
 def link_in(text: str) -> str | None:
-    found = re.search(r"https://desk\.example/decide\?\S+", text)
+    found = re.search(r"https://desk\.example/\S+", text)
     return found[0] if found else None
 
 
-def token_in(text: str) -> str:
-    link = link_in(text)
-    assert link is not None
-    return parse_qs(urlsplit(link).query)["token"][0]
+LINK = "https://desk.example/conversations/support-42/requests/a1?asked=1000000"
 
 
 async def test_everybody_who_may_decide_gets_a_mail_with_a_link(smtp: SmtpServer) -> None:
@@ -89,18 +81,7 @@ async def test_everybody_who_may_decide_gets_a_mail_with_a_link(smtp: SmtpServer
         text = text_of(mail)
         assert '> {\n>   "order": "A-17",\n>   "amount": 250\n> }' in text
         assert "outlast approve support-42 a1" in text
-        link = LinkSigner(KEY).read(token_in(text))
-        assert (link.subject, link.groups) == (person.subject, person.groups)
-        assert (link.run_id, link.request_id, link.args_digest) == ("support-42", "a1", "d" * 64)
-        assert (link.execution, link.requested_at_ms) == ("e-1", 1_000_000)
-        assert abs(link.expires_at - time.time() - 86_400) < 60
-
-
-async def test_a_link_ends_with_its_request(smtp: SmtpServer) -> None:
-    due_at_ms = int(time.time() * 1_000) + 60_000
-    await notifier(smtp, ANN).notify(replace(OPEN, due_at_ms=due_at_ms))
-    link = LinkSigner(KEY).read(token_in(text_of(smtp.received[0][1])))
-    assert link.expires_at == due_at_ms // 1_000
+        assert f"Look at it, and decide:\n{LINK}\n" in text
 
 
 async def test_a_request_for_everybody_goes_to_all(smtp: SmtpServer) -> None:
@@ -115,41 +96,48 @@ async def test_a_request_for_nobody_here_is_refused(smtp: SmtpServer) -> None:
 
 
 @pytest.mark.parametrize(
-    "notice",
+    ("notice", "has_one"),
     [
-        replace(OPEN, risk="high"),
-        replace(OPEN, allow=("edit", "respond")),
-        replace(OPEN, execution=""),
-        replace(OPEN, event="decided", status="approved", commands=()),
-        replace(OPEN, arguments=json.dumps({"note": "n" * 100_000, "amount": 90_000})),
+        (replace(OPEN, risk="high"), True),
+        (replace(OPEN, allow=("edit", "respond")), True),
+        (replace(OPEN, event="decided", status="approved", commands=()), True),
+        (replace(OPEN, arguments=json.dumps({"note": "n" * 100_000})), True),
+        (replace(OPEN, execution=""), False),
+        (replace(OPEN, request_id="", event="held", by="ann"), False),
     ],
-    ids=["high risk", "other decisions", "in memory", "decided", "more than the page shows"],
+    ids=["high risk", "other decisions", "decided", "long", "in memory", "no request"],
 )
-async def test_some_mails_have_no_link(smtp: SmtpServer, notice: Notification) -> None:
+async def test_a_mail_about_a_request_on_a_server_has_a_link(
+    smtp: SmtpServer, notice: Notification, *, has_one: bool
+) -> None:
     await notifier(smtp, ANN).notify(notice)
-    assert link_in(text_of(smtp.received[0][1])) is None
+    assert (link_in(text_of(smtp.received[0][1])) == LINK) == has_one
 
 
-async def test_a_mail_cuts_long_values_and_the_page_of_its_link_does_not(smtp: SmtpServer) -> None:
+async def test_a_mail_cuts_long_values(smtp: SmtpServer) -> None:
     arguments = json.dumps({"note": "n" * 5_000, "amount": 90_000})
     await notifier(smtp, ANN).notify(replace(OPEN, arguments=arguments))
     text = text_of(smtp.received[0][1])
     assert "Arguments, cut:" in text
     assert '>   "amount": 90000' in text
-    assert link_in(text) is not None
 
 
-async def test_links_may_be_off_or_for_high_risks_too(smtp: SmtpServer) -> None:
-    await notifier(smtp, ANN, link_base=None, key=None).notify(OPEN)
-    await notifier(smtp, ANN, links_up_to="high").notify(replace(OPEN, risk="high"))
+async def test_links_may_be_off_and_no_id_leads_elsewhere(smtp: SmtpServer) -> None:
+    await notifier(smtp, ANN, link_base=None).notify(OPEN)
+    odd = replace(OPEN, run_id="../a b?c#d/@evil.example", request_id="\u202ea1")
+    await notifier(smtp, ANN, link_base="https://desk.example/desk/").notify(odd)
     links = [link_in(text_of(mail)) for _, mail in smtp.received]
-    assert [link is None for link in links] == [True, False]
+    run = "..%2Fa%20b%3Fc%23d%2F%40evil.example"
+    assert links == [
+        None,
+        f"https://desk.example/desk/conversations/{run}/requests/%E2%80%AEa1?asked=1000000",
+    ]
 
 
 @pytest.mark.parametrize("notice", [NASTY, LONG], ids=["hostile", "long"])
 async def test_hostile_text_stays_in_its_line(smtp: SmtpServer, notice: Notification) -> None:
     to = Recipient(subject=notice.subjects[0], address="ann@example.com")
-    await notifier(smtp, to, links_up_to="high").notify(notice)
+    await notifier(smtp, to).notify(notice)
     [(_, mail)] = smtp.received
     assert mail.get_all("Bcc") is None
     assert mail["To"] == "ann@example.com"
@@ -159,8 +147,6 @@ async def test_hostile_text_stays_in_its_line(smtp: SmtpServer, notice: Notifica
     assert_visible(text, layout="\n")
     assert len(text) < 12_000
     assert not [line for line in text.split("\n") if line.startswith(("Bcc:", "</script>"))]
-    if notice is NASTY:  # the page of a link shows all arguments
-        assert LinkSigner(KEY).read(token_in(text)).subject == to.subject
 
 
 async def test_a_mail_has_the_same_id_on_every_attempt_and_joins_its_thread(
@@ -275,12 +261,9 @@ async def test_a_takeover_goes_to_everybody(smtp: SmtpServer) -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"key": None}, "belong together"),
-        ({"key": "short"}, "key= must be a text of at least 16"),
         ({"link_base": "http://desk.example/"}, "must begin with https://"),
         ({"link_base": "https://desk.example/?a=1"}, "without a query"),
         ({"security": "ssl"}, "security= must be starttls, tls or none"),
-        ({"links_up_to": "none"}, "links_up_to= must be low, medium or high"),
         ({"sender": "desk@example.com\nBcc: all@example.com"}, "sender= must be a mail address"),
         ({"to": ["ann@example.com"]}, "pass Recipient"),
         ({"to": []}, "to= must be a list of recipients"),
@@ -305,7 +288,7 @@ def test_a_password_needs_encryption() -> None:
 
 
 def test_links_on_this_machine_need_no_encryption() -> None:
-    notifier(SmtpServer(port=25), link_base="http://localhost:8000/decide")
+    notifier(SmtpServer(port=25), link_base="http://localhost:8000")
 
 
 async def test_a_delivery_that_was_broken_off_is_tried_again(smtp: SmtpServer) -> None:

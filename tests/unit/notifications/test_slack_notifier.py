@@ -115,6 +115,17 @@ async def test_arguments_that_cannot_be_shown_whole_have_no_button(slack: Slack)
     ]
 
 
+async def test_a_button_opens_the_request_on_the_desk(slack: Slack) -> None:
+    desk = "https://desk.example.com"
+    await notifier(slack, link_base=desk).notify(CREATED)
+    buttons = {one["text"]["text"]: one for one in elements(slack.messages[0], "actions")}
+    assert list(buttons) == ["Approve", "Reject", "Open the request", "Open the run"]
+    address = f"{desk}/conversations/support-42/requests/a1?asked={CREATED.requested_at_ms}"
+    assert buttons["Open the request"]["url"] == address
+    with pytest.raises(UserError, match="must begin with https"):
+        notifier(slack, link_base="http://desk.example.com")
+
+
 async def test_arguments_that_are_decided_need_no_button(slack: Slack) -> None:
     arguments = json.dumps({"note": "n" * 5_000})
     await notifier(slack).notify(replace(CREATED, arguments=arguments))

@@ -39,7 +39,7 @@ KEYS = IdentityKeys(read_keys(new_shared_key()))
 COOKIE = "__Host-outlast-session"
 
 
-async def _say_who(asked: DeskRequest) -> Response:
+async def say_who(asked: DeskRequest) -> Response:
     if not isinstance(asked.caller, Staff):
         return JSONResponse(None)
     person = asked.caller.person
@@ -59,10 +59,10 @@ def _desk(login: OpenIDConnect, url: str = URL) -> Starlette:
     login.check_address(url)
     app = Starlette(
         routes=[
-            route("/open", _say_who, action=None),
-            route("/runs", _say_who, action="list_runs"),
+            route("/open", say_who, action=None),
+            route("/runs", say_who, action="list_runs"),
             route("/stream", _stream, action="list_runs"),
-            route("/hold", _say_who, action="hold", methods=["POST"]),
+            route("/hold", say_who, action="hold", methods=["POST"]),
             *login.routes,
         ]
     )
@@ -768,6 +768,13 @@ async def test_sessions_of_others_go_on(story: Story) -> None:
     assert (await _logout_token(story, sid="session-2")).status_code == 200
     assert (await _logout_token(story, sid=None, sub="user-2")).status_code == 200
     assert await story.who() == ANN
+    # A session without an id at the provider is not everybody's.
+    story.provider.claims = {"sid": None}
+    other = Story(story.provider, story.desk, _browser(story.desk))
+    await other.log_in()
+    story.provider.claims = {}
+    assert (await _logout_token(story, sid="", sub="user-2")).status_code == 200
+    assert await other.who() == ANN
 
 
 # --- Arguments -----------------------------------------------------------------------------------

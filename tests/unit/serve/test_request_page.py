@@ -276,6 +276,16 @@ async def test_what_nobody_else_may_decide_says_why() -> None:
     assert 'aria-disabled="true"' in text
 
 
+async def test_a_link_of_an_earlier_request_says_so() -> None:
+    state = asking()
+    asked = state.approvals[0].requested_at_ms
+    async with client_of(app({"r": state})) as http:
+        now = await http.get(f"{PATH}?asked={asked}")
+        earlier = await http.get(f"{PATH}?asked={asked - 1}")
+    assert "earlier request" not in now.text
+    assert "earlier request with the same id" in earlier.text
+
+
 async def test_unknown_requests_and_runs_are_pages() -> None:
     async with client_of(app({"r": asking()})) as http:
         for path in ("/conversations/r/requests/a9", "/conversations/x/requests/a1"):

@@ -74,6 +74,7 @@
     source.addEventListener("chat", (event) => {
       const view = JSON.parse(event.data);
       showMessages(view.order, view.html);
+      if (view.text !== undefined) showText(view.text);
       status.innerHTML = view.status;
       form.hidden = view.ended;
       document.querySelector(".chat-hello")?.remove();

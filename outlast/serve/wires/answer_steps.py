@@ -1,0 +1,623 @@
+"""The answer to one message as steps, for the wires: what each caller may see of it, in order.
+
+    feed entries -> AnswerSteps -> steps, each at a place -> events of a wire
+
+A wire's client keeps what it has read, and comes back to any process. So the same entries give the
+same steps at the same places everywhere, and only text in progress, which may become void, has to be
+compared with what a client has.
+"""
+
+from collections import deque
+from collections.abc import AsyncGenerator, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, TypeAlias, cast
+
+from outlast.agents.items.run_items import raw_of
+from outlast.agents.items.stream_events import RunItemStreamEvent
+from outlast.client.read.events import ApprovalStreamEvent, NumberedEvent, StatusStreamEvent
+from outlast.contract.failures import CANCELLED
+from outlast.loop.approvals import ApprovalRequest
+from outlast.loop.canonical import canonical_name
+from outlast.loop.items import Item, call_id_of, refusal_of, text_of
+from outlast.loop.state import Answer, LoopState, Status
+from outlast.loop.values import Failure, JsonObject
+from outlast.serve.access import Caller, Staff, Target, may
+from outlast.serve.cursor import checksum
+from outlast.serve.customer_view import customer_view, shows_text_in_progress
+from outlast.serve.feed import Cut, Ended, FeedEntry, FeedReader, Happened, TextAdded, TextReset
+
+_OF_REPLIES: Final = frozenset(
+    {"reasoning", "tool_call", "tool_output", "handoff_call", "handoff_output", "draft"}
+)
+"""Kinds of items of which none comes while a model writes."""
+
+_BETWEEN_MESSAGES: Final = "\n\n"
+
+# --- Steps ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """Where a step is in the answer.
+
+    Attributes:
+        event: the number of the next event of the run, counted from the first one of the answer.
+        voids: how many texts the client has had that became void.
+        offset: the characters of the text in progress, with this step.
+    """
+
+    event: int = 0
+    voids: int = 0
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TextBegun:
+    """A message begins."""
+
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class TextPiece:
+    """More of the message; `whole` is all of it up to here."""
+
+    place: Place
+    text: str
+    whole: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextVoid:
+    """The message is void: it has to disappear."""
+
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class TextDone:
+    """The message is complete."""
+
+    place: Place
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoned:
+    """The model's reasoning, for the team."""
+
+    place: Place
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCalled:
+    """A tool is called, for the team."""
+
+    place: Place
+    call_id: str
+    item: Item
+
+
+@dataclass(frozen=True, slots=True)
+class ToolAnswered:
+    """A call has its output, for the team; `call` is None if it was made before the answer began."""
+
+    place: Place
+    call_id: str
+    call: Item | None
+    item: Item
+    request: ApprovalRequest | None
+
+
+@dataclass(frozen=True, slots=True)
+class RequestChanged:
+    """A request is new, or has changed, for those of the team who may decide."""
+
+    place: Place
+    request: ApprovalRequest
+
+
+@dataclass(frozen=True, slots=True)
+class StatusShown:
+    """The run works, waits or is held."""
+
+    place: Place
+    status: Status
+
+
+Reason: TypeAlias = Literal["answered", "failed", "cancelled", "ended", "asks"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The answer is over.
+
+    Attributes:
+        place: the place.
+        reason: `asks`: the caller has to decide the requests before it goes on.
+        failure: why there is no answer.
+        requests: what the caller has to decide.
+        next_event: the number of the event from which the rest of the answer goes on.
+    """
+
+    place: Place
+    reason: Reason
+    failure: Failure | None = None
+    requests: tuple[ApprovalRequest, ...] = ()
+    next_event: int = 0
+
+
+Step: TypeAlias = (
+    TextBegun
+    | TextPiece
+    | TextVoid
+    | TextDone
+    | Reasoned
+    | ToolCalled
+    | ToolAnswered
+    | RequestChanged
+    | StatusShown
+    | Finished
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """How far a client has read an answer.
+
+    Attributes:
+        place: the place of the last step.
+        kind: what that step was: `text` of a message in progress, the `void` of one, the `finish`,
+            or something else.
+        check: the checksum of the message in progress.
+    """
+
+    place: Place
+    kind: Literal["text", "void", "finish", "other"]
+    check: int = 0
+
+
+def text_check(text: str) -> int:
+    """Return the checksum of a text: 15 bits."""
+    return checksum(text) & 0x7FFF
+
+
+# --- From entries to steps -----------------------------------------------------------------------
+
+MOST_VOIDS: Final = 14
+LONGEST_IN_PROGRESS: Final = 1 << 20
+"""Bounds of places. After so many void texts, and from so many characters on, a text comes in whole."""
+
+
+@dataclass(slots=True)
+class _OpenText:
+    """The message in progress, as the client has it.
+
+    Attributes:
+        shown: all of it.
+        complete: the length of those messages in it that are complete: a reply may have several.
+    """
+
+    shown: str = ""
+    complete: int = 0
+
+
+class AnswerSteps:
+    """Turns what a feed says into the steps of one answer.
+
+    Args:
+        caller: who reads.
+        message_id: the message that is answered.
+        from_event: the number of the first event, where the answer goes on after a decision; None
+            to begin where the message arrived.
+        seen: how far the client has read; steps up to there may come again.
+        asks: whether the answer is over when the caller has to decide something.
+    """
+
+    def __init__(
+        self,
+        caller: Caller,
+        message_id: str,
+        *,
+        from_event: int | None = None,
+        seen: Seen | None = None,
+        asks: bool = True,
+    ) -> None:
+        self.is_over = False
+        self.calls: dict[str, Item] = {}
+        self.requests: dict[str, ApprovalRequest] = {}
+        self.begins = from_event
+        self._caller = caller
+        self._message_id = message_id
+        self._from_event = from_event
+        self._voids = 0
+        self._seen = seen
+        self._is_past = seen is None
+        self._seen_text = seen if seen is not None and seen.kind == "text" else None
+        self._asks = asks
+        self._is_team = isinstance(caller, Staff)
+        self._sees_payloads = self._is_team and may(caller, "view_payloads") is None
+        self._waiting: deque[FeedEntry] = deque()
+        self._at = 0
+        self._status: Status = "running"
+        self._text = ""
+        self._reply = ""
+        self._open: _OpenText | None = None
+
+    def take(self, entry: FeedEntry, reader: FeedReader) -> Iterator[Step]:
+        """Yield the steps that an entry leads to."""
+        self._waiting.append(entry)
+        yield from self.catch_up(reader)
+
+    def catch_up(self, reader: FeedReader) -> Iterator[Step]:
+        """Yield the steps that became possible, also without an entry: the state may be newer."""
+        yield from self._begin(reader)
+        while self._waiting and not self.is_over:
+            entry = self._waiting[0]
+            if self._has_ended(reader) or not self._can_show(entry, reader):
+                break
+            self._waiting.popleft()
+            yield from self._process(entry, reader)
+            yield from self._begin(reader)
+        if self.is_over:
+            return
+        if self._has_ended(reader):
+            yield from self._finish_answer(reader)
+        elif reader.state.outcome is not None and self._at >= reader.recorded:
+            yield from self._finish_run(reader)  # the end of the feed may come later
+
+    # --- The range of the answer ----------------------------------------------------------------
+
+    def _begin(self, reader: FeedReader) -> Iterator[Step]:
+        """Find the first event; an answer that begins while the caller has to decide is over."""
+        if self.begins is None:
+            found = reader.answer_range(self._message_id)
+            self.begins = None if found is None else found.begins
+        if not self.is_over and self._at == self.begins and self._status == "waiting":
+            yield from self._ask(reader)
+
+    def _has_ended(self, reader: FeedReader) -> bool:
+        found = reader.answer_range(self._message_id)
+        return found is not None and found.ends is not None and self._at >= found.ends
+
+    def _place(self, event: int, offset: int = 0) -> Place:
+        at = event - (self.begins or 0)
+        if self._seen is not None and not self._is_past and at >= self._seen.place.event:
+            # Void texts that this process never had are counted by the client.
+            self._is_past, self._voids = True, self._seen.place.voids
+        return Place(at, self._voids, offset)
+
+    # --- Entries --------------------------------------------------------------------------------
+
+    def _process(self, entry: FeedEntry, reader: FeedReader) -> Iterator[Step]:
+        match entry:
+            case TextAdded(text=text):
+                if self._reply:  # the reply before has ended, and no item had it
+                    yield from self._void(entry.cursor.event)
+                    self._reply = ""
+                self._text += text
+                if self._begun(entry.cursor.event) and self._shows(entry, reader):
+                    yield from self._show(self._text, entry.cursor.event)
+            case TextReset():
+                self._text = ""
+                if self._begun(entry.cursor.event):
+                    yield from self._void(entry.cursor.event)
+            case Happened(cursor=cursor, event=event):
+                if self._text and not cursor.offset:
+                    yield from self._resume(self._text, event.id, is_complete=True)
+                    # The message that is answered may have come after the text began.
+                    if self._begun(event.id) and self._is_team and self._has_room():
+                        yield from self._show(self._text, event.id)
+                    self._reply, self._text = self._text, ""
+                self._at = event.id + 1
+                yield from self._happened(event, reader)
+            case Ended():
+                yield from self._finish_run(reader)
+            case _:
+                pass
+
+    def _begun(self, event: int) -> bool:
+        return self.begins is not None and event >= self.begins
+
+    def _happened(self, event: NumberedEvent, reader: FeedReader) -> Iterator[Step]:
+        begun = self._begun(event.id)
+        place = self._place(event.id + 1) if begun else Place()
+        match event:
+            case StatusStreamEvent(status=status):
+                self._status = status
+                if begun:
+                    yield StatusShown(place, status)
+                    if status == "waiting":
+                        yield from self._ask(reader)
+            case ApprovalStreamEvent(request=request):
+                self.requests[request.id] = request
+                if begun and self._may_decide(request, reader, at_any_time=True):
+                    yield RequestChanged(place, request)
+            case RunItemStreamEvent(entry=Item() as item):
+                if item.kind == "tool_call":
+                    self.calls[call_id_of(item.raw)] = item
+                if begun:
+                    if item.kind in _OF_REPLIES:
+                        yield from self._resume("", event.id, is_complete=True)
+                    yield from self._item(event, item, self._place(event.id + 1), reader)
+            case _:
+                pass
+
+    def _item(
+        self, event: RunItemStreamEvent, item: Item, place: Place, reader: FeedReader
+    ) -> Iterator[Step]:
+        raw = raw_of(event.item)
+        match item.kind:
+            case "message":
+                text = text_of(raw) or refusal_of(raw) or ""
+                if text and (self._is_team or self._is_visible(item, reader)):
+                    yield from self._message(text, event.id, place)
+            case "reasoning" if self._sees_payloads:
+                yield Reasoned(place, _reasoning(raw))
+            case "tool_call" if self._sees_payloads:
+                yield ToolCalled(place, call_id_of(raw), replace(item, raw=raw))
+            case "tool_output" if self._sees_payloads:
+                call_id = call_id_of(raw)
+                request = next(
+                    (one for one in self.requests.values() if one.call_id == call_id), None
+                )
+                call, output = self.calls.get(call_id), replace(item, raw=raw)
+                yield ToolAnswered(place, call_id, call, output, request)
+            case _:
+                pass
+
+    # --- What customers may see -----------------------------------------------------------------
+
+    def _can_show(self, entry: FeedEntry, reader: FeedReader) -> bool:
+        """Whether it is certain what the caller sees: guardrails may not have passed a message yet."""
+        if self._is_team or not isinstance(entry, Happened):
+            return True
+        event = entry.event
+        if not isinstance(event, RunItemStreamEvent) or not self._begun(event.id):
+            return True
+        if event.entry.kind != "message":
+            return True
+        found = reader.answer_range(self._message_id)
+        is_over = found is None or found.ends is not None or reader.state.outcome is not None
+        return is_over or self._is_visible(event.entry, reader)
+
+    def _is_visible(self, item: Item, reader: FeedReader) -> bool:
+        items = reader.state.items
+        at = next((at for at in reversed(range(len(items))) if items[at] is item), None)
+        if at is None:  # the large content of the item was moved since
+            at = next((at for at, one in enumerate(items) if one == item), None)
+        return any(one.id == f"i{at}" for one in customer_view(reader.state).messages)
+
+    def _shows(self, entry: TextAdded, reader: FeedReader) -> bool:
+        if not self._has_room():
+            return False
+        # A reply that is recorded is shown as a message, once guardrails have passed it.
+        is_in_progress = entry.cursor.event == reader.recorded
+        return self._is_team or (
+            is_in_progress and shows_text_in_progress(reader.state, is_unjudged=entry.is_unjudged)
+        )
+
+    def _has_room(self) -> bool:
+        return self._voids <= MOST_VOIDS and len(self._text) < LONGEST_IN_PROGRESS
+
+    def _may_decide(
+        self, request: ApprovalRequest, reader: FeedReader, *, at_any_time: bool = False
+    ) -> bool:
+        caller = self._caller
+        if not isinstance(caller, Staff) or request.terms.takeover or request.kind == "worker":
+            return False
+        asked = replace(request, status="pending", claim=None) if at_any_time else request
+        target = Target(
+            run_id=reader.state.run_id,
+            state=reader.state,
+            request=asked,
+            at_ms=request.requested_at_ms,
+        )
+        own = canonical_name(caller.person.subject)
+        voters = {canonical_name(vote.decision.by or "") for vote in request.standing_votes}
+        if not at_any_time and own in voters:
+            return False
+        return may(caller, "decide", target) is None
+
+    # --- The message in progress ----------------------------------------------------------------
+
+    def _show(self, whole: str, event: int) -> Iterator[Step]:
+        yield from self._resume(whole, event)
+        if self._is_unknown(event):
+            return  # until this text is as long as the one that the client has
+        if self._open is None:
+            self._open = _OpenText()
+            yield TextBegun(self._place(event))
+        piece = whole[len(self._open.shown) :]
+        if piece:
+            self._open.shown = whole
+            yield TextPiece(self._place(event, len(whole)), piece, whole)
+
+    def _is_unknown(self, event: int) -> bool:
+        """Whether it is not known yet what has become of the message that the client has."""
+        seen = self._seen_text
+        return (
+            seen is not None and self.begins is not None and event - self.begins >= seen.place.event
+        )
+
+    def _resume(self, whole: str, event: int, *, is_complete: bool = False) -> Iterator[Step]:
+        """Go on with the message that the client has, if this is the one; else it is void."""
+        seen = self._seen_text
+        if seen is None or not self._is_unknown(event):
+            return
+        length = seen.place.offset
+        if len(whole) < length and not is_complete:
+            return
+        if self._open is not None:  # one from before
+            yield from self._void(event)
+        begun = whole[:length]
+        self._seen_text = None
+        self._place(event)
+        self._open = _OpenText()
+        yield TextBegun(replace(seen.place, offset=0))
+        if whole and len(begun) == length and text_check(begun) == seen.check:
+            self._open.shown = begun
+            if begun:
+                yield TextPiece(seen.place, begun, begun)
+        else:
+            yield from self._void(event)
+
+    def _void(self, event: int) -> Iterator[Step]:
+        if self._open is None:
+            return
+        if self._open.complete:
+            yield from self._close(event)
+            return
+        self._open = None
+        seen = self._seen
+        if seen is not None and self._is_unknown(event):
+            yield TextVoid(replace(seen.place, offset=0))  # before what the client has
+            return
+        place = self._place(event)
+        is_seen = seen is not None and place.event == seen.place.event
+        if seen is not None and is_seen and seen.kind in {"void", "finish"}:
+            yield TextVoid(place)  # the client has counted it
+            return
+        self._voids += 1
+        yield TextVoid(replace(place, voids=self._voids))
+
+    def _close(self, event: int) -> Iterator[Step]:
+        """End a message of which not all parts have come as items."""
+        opened = self._open
+        if opened is None:
+            return
+        text = opened.shown[: opened.complete]
+        if text != opened.shown:
+            opened.complete = 0
+            yield from self._void(event)
+            yield from self._show(text, event)
+        self._open = None
+        yield TextDone(self._place(event, len(text) + 1), text)
+
+    def _message(self, text: str, event: int, place: Place) -> Iterator[Step]:
+        """Complete the message in progress if it is this one; else show this one in whole."""
+        opened, before = self._open, ""
+        if opened is not None and opened.complete:
+            before = opened.shown[: opened.complete] + _BETWEEN_MESSAGES
+        whole = before + text
+        yield from self._resume(whole, event, is_complete=True)
+        opened = self._open
+        more = self._reply.startswith(whole + _BETWEEN_MESSAGES)
+        if opened is not None and opened.shown.startswith(whole + _BETWEEN_MESSAGES) and more:
+            opened.complete = len(whole)
+            return
+        if opened is not None and not whole.startswith(opened.shown):
+            yield from self._void(event)
+            whole = text
+        yield from self._show(whole, event)
+        self._open, self._reply = None, ""
+        yield TextDone(replace(place, voids=self._voids), whole)
+
+    # --- The end --------------------------------------------------------------------------------
+
+    def _ask(self, reader: FeedReader) -> Iterator[Step]:
+        if not self._asks:
+            return
+        requests = tuple(
+            one
+            for one in self.requests.values()
+            if one.status == "pending" and self._may_decide(one, reader)
+        )
+        if requests:
+            yield from self._finish(self._at, "asks", requests=requests)
+
+    def _finish_answer(self, reader: FeedReader) -> Iterator[Step]:
+        state = reader.state
+        found = reader.answer_range(self._message_id)
+        end = self._at if found is None or found.ends is None else found.ends
+        answer = answer_of(state, self._message_id)
+        failure = None if answer is None else answer.failure
+        if answer is not None and failure is None and (text := _text_elsewhere(state, answer)):
+            yield from self._message(text, end, self._place(end + 1))
+            end += 1
+        reason: Reason = "answered" if failure is None else "failed"
+        if failure is not None and failure.code == CANCELLED:
+            reason = "cancelled"
+        yield from self._finish(end, reason, failure)
+
+    def _finish_run(self, reader: FeedReader) -> Iterator[Step]:
+        outcome, failure = reader.state.outcome, reader.state.failure
+        reason: Reason = "failed" if outcome in {"failed", "terminated"} else "ended"
+        reason = "cancelled" if outcome == "cancelled" else reason
+        yield from self._finish(self._at, reason, failure)
+
+    def _finish(
+        self,
+        event: int,
+        reason: Reason,
+        failure: Failure | None = None,
+        requests: tuple[ApprovalRequest, ...] = (),
+    ) -> Iterator[Step]:
+        yield from self._resume("", event, is_complete=True)
+        closes = self._open is not None and self._open.complete > 0
+        yield from self._void(event)
+        self.is_over = True
+        yield Finished(self._place(event + closes), reason, failure, requests, event)
+
+
+def answer_of(state: LoopState, message_id: str) -> Answer | None:
+    """Return the newest answer to a message; None without one."""
+    answers = (one for one in reversed(state.answers) if message_id in one.to)
+    return next(answers, None)
+
+
+def _text_elsewhere(state: LoopState, answer: Answer) -> str:
+    """Return the text of an answer that is no message, such as the output of a tool."""
+    if answer.item is not None and state.items[answer.item].kind == "message":
+        return ""
+    if answer.item is None and answer is not state.answers[-1]:
+        return ""  # only the newest one is kept
+    own = f"a{len(state.answers)}" if answer.item is None else f"i{answer.item}"
+    return next((one.text for one in customer_view(state).messages if one.id == own), "")
+
+
+def _reasoning(raw: JsonObject) -> str:
+    parts = raw.get("summary") or raw.get("content")
+    found = cast("list[Any]", parts) if isinstance(parts, list) else []
+    texts = (
+        str(cast("JsonObject", one).get("text") or "") for one in found if isinstance(one, dict)
+    )
+    return "\n\n".join(text for text in texts if text)
+
+
+async def follow_steps(steps: AnswerSteps, reader: FeedReader) -> AsyncGenerator[Step]:
+    """Yield the steps of an answer until it is over, or the reader is cut off.
+
+    Raises:
+        AgentsException: the run cannot be read.
+    """
+    while not steps.is_over:
+        for step in steps.catch_up(reader):
+            yield step
+        if steps.is_over:
+            return
+        if not reader.has_more:
+            await reader.news()
+            continue
+        entry = await anext(reader, None)
+        if entry is None or isinstance(entry, Cut):
+            return
+        for step in steps.take(entry, reader):
+            yield step
+
+
+async def present_steps(steps: AnswerSteps, reader: FeedReader) -> AsyncGenerator[Step]:
+    """Yield the steps of an answer up to now.
+
+    Raises:
+        AgentsException: the run cannot be read.
+    """
+    while reader.has_more and not steps.is_over:
+        entry = await anext(reader, None)
+        if entry is None or isinstance(entry, Cut):
+            return
+        for step in steps.take(entry, reader):
+            yield step
+    for step in steps.catch_up(reader):
+        yield step
