@@ -14,6 +14,7 @@ from pydantic import Field
 from temporalio.client import Client
 
 from outlast.agents.items.stream_events import AgentUpdatedStreamEvent, RunItemStreamEvent
+from outlast.agents.logs import get_logger
 from outlast.blobs import large_content
 from outlast.client.people.nested_requests import FoundRequest, found_requests
 from outlast.client.read.events import ApprovalStreamEvent, NumberedEvent, StatusStreamEvent
@@ -49,6 +50,8 @@ from outlast.serve.views import (
     run_view,
     unread_views,
 )
+
+logger = get_logger(__name__)
 
 _OPENED: Final = ServerSentEvent("")
 """Taken before the answer begins, so that a refusal still has its own status."""
@@ -152,7 +155,11 @@ async def whole_state(client: Client, state: LoopState) -> LoopState:
     content = large_content(client=client)
     if content.store is None or all(is_plain(item.raw) for item in state.items):
         return state
-    raws = await content.whole_items([item.raw for item in state.items], words_for="damaged")
+    try:
+        raws = await content.whole_items([item.raw for item in state.items], words_for="damaged")
+    except Exception:  # any store's error; placeholders stand for the content
+        logger.exception("Content of %s cannot be read from the blob store", state.run_id)
+        return state
     items = zip(state.items, raws, strict=True)
     return replace(state, items=tuple(replace(item, raw=raw) for item, raw in items))
 

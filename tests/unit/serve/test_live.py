@@ -1,0 +1,279 @@
+"""Live streams of the API: what the team and customers get, and what customers do not."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from outlast.client.identity import person
+from outlast.client.read.events import RawResponsesStreamEvent, StreamedState, changes
+from outlast.loop.machine import advance
+from outlast.loop.state import LoopState
+from outlast.loop.values import Failure
+from outlast.serve.access import Caller, Customer, Role, RoleRules, Staff
+from outlast.serve.cursor import Cursor
+from outlast.serve.feed import Feed
+from outlast.serve.live import event_stream
+from outlast.serve.login import ThisMachine
+from outlast.serve.routing import Desk
+from outlast.streams.delta_reader import UNJUDGED
+from tests.laws.driver import Play, gated, said, tool
+from tests.unit.client.recorded import FakeClient
+from tests.unit.serve.scripted_source import COMPLETED, ScriptedSource, delta
+
+ME = Customer(Play.run_id, 10**15)
+SECONDS = 5
+BLOCKED = Failure(code="input_guardrail_tripwire", message="SECRET")
+
+
+def staff(*roles: Role) -> Staff:
+    return Staff(person("ann"), frozenset(roles))
+
+
+class Show:
+    """A run whose states and texts are shown to the readers of a desk."""
+
+    def __init__(self, play: Play) -> None:
+        self.play = play
+        self.source = ScriptedSource()
+        self._number = self._shown = 0
+        self._state = LoopState()
+        self.show()
+
+    def show(self) -> None:
+        """Show what has happened in the run since."""
+        for event in self.play.events[self._shown :]:
+            before, (self._state, _) = self._state, advance(self._state, event)
+            events = tuple(changes(before, self._state, self._number))
+            self._number += len(events)
+            present = StreamedState(state=self._state, events=events, event=event, is_present=True)
+            self.source.put(present)
+        self._shown = len(self.play.events)
+
+    def writes(self, *pieces: str, unjudged: bool = True) -> None:
+        """The model writes a text."""
+        begin = {UNJUDGED: True} if unjudged else {}
+        self.source.put(RawResponsesStreamEvent(raw={"type": "response.created", **begin}))
+        self.source.put(*map(delta, pieces))
+
+    def replies(self, *parts: Any, **fields: Any) -> None:
+        """The model has written its reply."""
+        self.source.put(COMPLETED)
+        self.play.replies(*parts, **fields)
+        self.show()
+
+    def desk(self) -> Desk:
+        """Return another process with a desk."""
+        client: Any = FakeClient(())
+        return Desk(
+            client=client,
+            feed=Feed(self.source),
+            login=ThisMachine(person("ann")),
+            roles=RoleRules(),
+            api_keys={},
+        )
+
+
+class Reader:
+    """A reader of a stream, and what it has."""
+
+    def __init__(self, desk: Desk, caller: Caller, after: str | None = None) -> None:
+        self.events: list[tuple[str, Any]] = []
+        self.cursor = after or ""
+        self.text = ""
+        self.messages: list[Any] = []
+        self._news = asyncio.Event()
+        self._task = asyncio.create_task(self._read(desk, caller, after))
+
+    async def _read(self, desk: Desk, caller: Caller, after: str | None) -> None:
+        cursor = Cursor.parse(after) if after else None
+        stream = await event_stream(desk, caller, Play.run_id, cursor)
+
+        async def receive() -> Any:
+            await asyncio.Event().wait()
+
+        async def send(message: Any) -> None:
+            for line in message.get("body", b"").decode().split("\n\n"):
+                if line and not line.startswith(":"):
+                    self._take(dict(one.split(": ", 1) for one in line.split("\n")))
+
+        await stream({"type": "http"}, receive, send)
+
+    def _take(self, fields: dict[str, str]) -> None:
+        name, data = fields["event"], json.loads(fields["data"])
+        self.cursor = fields.get("id", self.cursor)
+        self.events.append((name, data))
+        if name == "text":
+            self.text += data["text"]
+        elif name == "reset" or data.get("clears_text"):
+            self.text = ""
+        if name == "snapshot":
+            self.text = data["text"]
+        if name == "conversation":
+            self.messages[data["keep"] :] = [one["text"] for one in data["messages"]]
+        self._news.set()
+
+    async def until(self, condition: "Callable[[Reader], object]") -> None:
+        async with asyncio.timeout(SECONDS):
+            while not condition(self):
+                self._news.clear()
+                await self._news.wait()
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def end(self) -> None:
+        async with asyncio.timeout(SECONDS):
+            await self._task
+
+
+def thinking() -> Show:
+    play = Play(keep_open=True)
+    play.prepared()
+    return Show(play)
+
+
+async def test_a_customer_reads_the_text_once_wherever_they_come_back() -> None:
+    show = thinking()
+    one = Reader(show.desk(), ME)
+    show.writes("It ", "ships ")
+    await one.until(lambda it: it.text == "It ships ")
+    await one.close()
+    show.source.put(delta("today."))
+    two = Reader(show.desk(), ME, one.cursor)
+    await two.until(lambda it: it.text == "today.")
+    assert two.messages == ["Hello"]
+    late = Reader(show.desk(), ME)
+    await late.until(lambda it: it.text == "It ships today.")
+    show.replies(said("It ships today."))
+    for reader in (two, late):
+        await reader.until(lambda it: it.messages == ["Hello", "It ships today."])
+        assert reader.text == ""
+        await reader.close()
+
+
+@pytest.mark.parametrize("steps", [(), ("check_output",), ("check",)])
+async def test_a_customer_does_not_read_a_text_that_somebody_judges(steps: Any) -> None:
+    play = Play(keep_open=True)
+    play.prepared(required_steps=steps)
+    show = Show(play)
+    desk = show.desk()
+    reader, team = Reader(desk, ME), Reader(desk, staff("viewer"))
+    show.writes("SECRET ", "draft", unjudged=bool(steps))
+    await team.until(lambda it: it.text == "SECRET draft")
+    late, again = Reader(desk, ME), Reader(show.desk(), ME, "0-0-0000")
+    for one in (reader, late, again):
+        await one.until(lambda it: it.messages == ["Hello"])
+        assert "SECRET" not in json.dumps(one.events)
+        await one.close()
+    # No position in a text that it does not have.
+    assert not reader.cursor or Cursor.parse(reader.cursor).offset == 0
+    await team.close()
+
+
+async def test_a_reader_from_the_start_gets_no_text_that_was_judged_since() -> None:
+    """The text of a blocked question was in the stream once; its customer never reads it."""
+    play = Play(keep_open=True)
+    play.prepared(required_steps=("check",))
+    show = Show(play)
+    show.writes("SECRET reply")
+    show.replies(said("SECRET reply"), required_steps=("check",))
+    play.checked(failure=BLOCKED)
+    show.show()
+    play.hears("m2", "Another question.")
+    play.checked()
+    show.show()
+    reader = Reader(show.desk(), ME, "0-0-0000")
+    show.writes("Another ")
+    await reader.until(lambda it: it.text == "Another ")
+    assert "SECRET" not in json.dumps(reader.events)
+    assert reader.messages == ["Hello", "Another question."]
+    await reader.close()
+
+
+async def test_a_customer_learns_nothing_of_what_the_run_does() -> None:
+    show = thinking()
+    reader = Reader(show.desk(), ME)
+    call = gated("SECRET_tool", "c1", '{"iban": "SECRET"}', reason="SECRET")
+    show.replies(said("A moment."), call)
+    show.play.decided("a1", "reject", message="SECRET", by="SECRET")
+    show.show()
+    show.replies(said("I cannot."))
+    await reader.until(lambda it: it.messages == ["Hello", "A moment.", "I cannot."])
+    assert "SECRET" not in json.dumps(reader.events)
+    assert {name for name, _ in reader.events} == {"conversation"}
+    await reader.close()
+
+
+async def test_a_customer_sees_a_message_that_waits() -> None:
+    show = thinking()
+    show.replies(tool("look_up", "c1"))
+    reader = Reader(show.desk(), ME)
+    await reader.until(lambda it: bool(it.events))
+    show.play.hears("m2", "Are you there?")
+    show.show()
+    await reader.until(lambda it: bool(it.events[-1][1]["unread"]))
+    assert reader.events[-1][1]["unread"][0]["text"] == "Are you there?"
+    await reader.close()
+
+
+async def test_the_team_reads_what_happens_and_what_waits() -> None:
+    show = thinking()
+    reader = Reader(show.desk(), staff("decider"))
+    await reader.until(lambda it: bool(it.events))
+    assert reader.events[0][1]["run"]["items"][0]["text"] == "Hello"
+    show.writes("A ", "moment.")
+    await reader.until(lambda it: it.text == "A moment.")
+    show.replies(said("A moment."), gated("refund", "c1", '{"n": 1}'))
+    await reader.until(lambda it: it.events[-1][1].get("status") == "waiting")
+    assert reader.text == ""
+    found = [data for name, data in reader.events if name == "event"]
+    assert [one["item"]["text"] for one in found if "text" in one.get("item", {})][
+        -1
+    ] == "A moment."
+    (request,) = [one["request"] for one in found if "request" in one]
+    assert (request["id"], request["arguments"]) == ("a1", '{"n": 1}')
+    show.play.hears("m2", "Hurry!")
+    show.show()
+    await reader.until(lambda it: it.events[-1][0] == "unread")
+    assert reader.events[-1][1]["messages"][0]["text"] == "Hurry!"
+    await reader.close()
+
+
+async def test_a_stream_ends_with_the_run() -> None:
+    play = Play()
+    play.prepared()
+    show = Show(play)
+    team, mine = Reader(show.desk(), staff("viewer")), Reader(show.desk(), ME)
+    await mine.until(lambda it: bool(it.events))
+    show.replies(said("Bye."))
+    show.source.end()
+    await team.end()
+    await mine.end()
+    assert team.events[-1] == ("ended", {"status": "completed"})
+    assert mine.events[-1] == ("ended", {})
+    assert mine.messages == ["Hello", "Bye."]
+
+
+async def test_a_stream_ends_with_its_token() -> None:
+    show = thinking()
+    now_ms = 10**12
+    reader = Reader(show.desk(), Customer(Play.run_id, now_ms))
+    await reader.end()
+    assert reader.events == []
+
+
+async def test_a_run_that_cannot_be_read_is_an_error_without_secrets() -> None:
+    show = thinking()
+    team, mine = Reader(show.desk(), staff("viewer")), Reader(show.desk(), ME)
+    await mine.until(lambda it: bool(it.events))
+    show.source.end(RuntimeError("SECRET of the server"))
+    await team.end()
+    await mine.end()
+    for reader in (team, mine):
+        name, data = reader.events[-1]
+        assert (name, data["code"]) == ("error", "internal_error")
+        assert "SECRET" not in data["message"]
