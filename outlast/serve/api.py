@@ -8,7 +8,7 @@
 import json
 import secrets
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, Literal, TypeVar, cast
@@ -252,10 +252,10 @@ async def _first_message(
             "The conversation has not begun. Name the agent that it begins with: `agent`.",
         )
     agent = _agent(asked, body.agent)
-    try:
+    with suppress(RunAlreadyStarted):
         await _begin(asked, agent, content, run_id=asked.run_id, message_id=message_id)
-    except RunAlreadyStarted:  # another message was the first one
-        await _handle(asked).send(content, message_id=message_id)
+    # Another message may have begun it, also one that says the same; a known one changes nothing.
+    await _handle(asked).send(content, message_id=message_id)
 
 
 async def _mint(asked: DeskRequest) -> Response:

@@ -152,14 +152,19 @@ class RunAddress:
             except ServerUnavailable as outage:
                 return outage
             except RPCError:
-                return RunNotFound(
-                    f"There is no run {self.run_id!r} in the namespace {self._client.namespace!r}. Is "
-                    "the id right, and is its history still retained?"
-                )
-            return self.closed_error(description)
+                return self._not_found()
+            # A run that is open now began after the call.
+            is_open = description.close_time is None
+            return self._not_found() if is_open else self.closed_error(description)
         if is_transient(error):
             return unavailable(error)
         return AgentsException(f"The Temporal server refused: {error.message}")
+
+    def _not_found(self) -> RunNotFound:
+        return RunNotFound(
+            f"There is no run {self.run_id!r} in the namespace {self._client.namespace!r}. Is the id "
+            "right, and is its history still retained?"
+        )
 
     def checked(self, description: WorkflowExecutionDescription) -> WorkflowExecutionDescription:
         """Return the server's description of a run, if the workflow is a run."""
