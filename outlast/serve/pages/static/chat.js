@@ -21,6 +21,8 @@
     if (always || follows) page.scrollTo({ top: page.scrollHeight });
   }
 
+  messages.addEventListener("load", () => scrollDown(), true);  // photos have their height later
+
   // --- Messages, which the page keeps by their ids ------------------------------------------------
 
   function elementOf(html) {
@@ -51,10 +53,41 @@
     for (const old of present.values()) old.remove();
   }
 
+  // The answer while it is written: only what stands out is marked. The message that follows has all of it.
+  const MARKS = /\*\*(?=\S)([^\n]+?)\*\*|`([^`\n]+)`|\*(?=[^\s*])([^*\n]+)\*/g;
+  let written = "";
+
+  function marked(content) {
+    const parts = [];
+    let end = 0;
+    for (const found of content.matchAll(MARKS)) {
+      const at = found.slice(1).findIndex((one) => one !== undefined);
+      const element = document.createElement(["strong", "code", "em"][at]);
+      element.textContent = found[at + 1];
+      parts.push(content.slice(end, found.index), element);
+      end = found.index + found[0].length;
+    }
+    return [...parts, content.slice(end)];
+  }
+
   function showText(content) {
-    bubble.textContent = content;
+    written = content;
+    bubble.replaceChildren(...marked(content));
     progress.hidden = !content;
   }
+
+  // A window that nobody looks at says in its title that something has come.
+  const title = document.title;
+  addEventListener("visibilitychange", () => { if (!document.hidden) document.title = title; });
+
+  function hasCome(order, html) {
+    if (document.hidden && order.some((id) => /class="chat-message is-(assistant|colleague)/.test(html[id]) && !known.has(id))) {
+      document.title = `(1) ${title}`;
+    }
+    known = new Set(order);
+  }
+
+  let known = new Set([...messages.children].map((one) => one.dataset.message));
 
   // --- The stream ----------------------------------------------------------------------------------
 
@@ -73,6 +106,7 @@
     source.addEventListener("open", () => { failures = 0; showConnection("Live", false); });
     source.addEventListener("chat", (event) => {
       const view = JSON.parse(event.data);
+      hasCome(view.order, view.html);
       showMessages(view.order, view.html);
       if (view.text !== undefined) showText(view.text);
       status.innerHTML = view.status;
@@ -82,7 +116,7 @@
     });
     source.addEventListener("text", (event) => {
       const piece = JSON.parse(event.data);
-      showText(piece.text === undefined ? bubble.textContent + piece.add : piece.text);
+      showText(piece.text === undefined ? written + piece.add : piece.text);
       scrollDown();
     });
     source.addEventListener("end", () => { source.close(); connection.hidden = true; });
@@ -113,6 +147,7 @@
   function refuse(words) {
     problem.textContent = words;
     problem.hidden = !words;
+    scrollDown();
   }
 
   function newNonce() {
@@ -123,7 +158,8 @@
   const canSend = () => text.value.trim() !== "" || picked.length > 0;
 
   function fit() {
-    text.rows = Math.min(8, Math.max(1, text.value.split("\n").length, Math.ceil(text.value.length / 60)));
+    text.style.height = "auto";
+    text.style.height = `${text.scrollHeight}px`;
   }
 
   text.addEventListener("input", fit);
