@@ -13,7 +13,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, cast, get_args
-from urllib.parse import parse_qsl
 
 from markupsafe import Markup, escape
 from starlette.requests import Request
@@ -41,8 +40,8 @@ from outlast.serve.pages.conversation_view import (
     shown_draft,
     took,
 )
-from outlast.serve.pages.filters import now_ms, read_back
-from outlast.serve.pages.page import fragment, page, see_other, show_page
+from outlast.serve.pages.filters import now_ms
+from outlast.serve.pages.page import Form, form_of, fragment, page, see_other, show_page
 from outlast.serve.problems import Problem, Refused
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.sse import EventStream, ServerSentEvent
@@ -52,8 +51,6 @@ LONGEST_STREAM: Final = timedelta(minutes=15)
 
 LONGEST_WORDS: Final = 20_000
 """The most characters that a person writes at once."""
-
-LARGEST_FORM: Final = 500_000
 
 _MESSAGE_ID: Final = re.compile(r"desk-[0-9a-f]{16}")
 _REGIONS: Final = (
@@ -335,11 +332,11 @@ async def _in_temporal(asked: DeskRequest) -> Response:
 
 # --- What people do ------------------------------------------------------------------------------
 
-_Deed = Callable[[DeskRequest, dict[str, str]], Awaitable[str]]
+_Deed = Callable[[DeskRequest, Form], Awaitable[str]]
 
 
-async def _hold(asked: DeskRequest, form: dict[str, str]) -> str:
-    force = form.get("force") == "yes"
+async def _hold(asked: DeskRequest, form: Form) -> str:
+    force = form.exact("force") == "yes"
     receipt = await asked.handle.hold(by=asked.person, force=force)
     return _of_approved(receipt)
 
@@ -350,8 +347,8 @@ def _of_approved(receipt: TakeoverReceipt) -> str:
     return f"You have the conversation, which approved {', '.join(receipt.approved)}."
 
 
-async def _say(asked: DeskRequest, form: dict[str, str]) -> str:
-    text, message_id = _lines(form.get("text", "")), form.get("message_id", "")
+async def _say(asked: DeskRequest, form: Form) -> str:
+    text, message_id = _lines(form.exact("text")), form.exact("message_id")
     if not text.strip():
         raise UserError("Write something first.")
     if len(text) > LONGEST_WORDS:
@@ -364,32 +361,36 @@ async def _say(asked: DeskRequest, form: dict[str, str]) -> str:
     return "Guardrails judge it first." if receipt.is_judged else ""
 
 
-async def _release(asked: DeskRequest, form: dict[str, str]) -> str:
-    note = _lines(form.get("note", "")).strip()
+async def _release(asked: DeskRequest, form: Form) -> str:
+    note = _lines(form.exact("note")).strip()
     if len(note) > LONGEST_WORDS:
         raise UserError(
             f"The note has {len(note):,} characters, and at most {LONGEST_WORDS:,} are sent."
         )
-    await asked.handle.release(by=asked.person, note=note, to=read_back(form.get("to", "")))
+    await asked.handle.release(
+        by=asked.person,
+        note=note,
+        to=form.text("to").encode(errors="replace").decode(),
+    )
     return ""
 
 
-async def _cancel(asked: DeskRequest, form: dict[str, str]) -> str:
-    mode = form.get("mode", "")
+async def _cancel(asked: DeskRequest, form: Form) -> str:
+    mode = form.exact("mode")
     if mode not in get_args(CancelMode):
         raise UserError("Choose whether the run stops now or after its turn.")
     await asked.handle.cancel(cast("CancelMode", mode))
     return ""
 
 
-async def _retry(asked: DeskRequest, form: dict[str, str]) -> str:
+async def _retry(asked: DeskRequest, form: Form) -> str:
     del form
     await asked.handle.retry()
     return ""
 
 
-async def _extend(asked: DeskRequest, form: dict[str, str]) -> str:
-    request_id, amount = form.get("request_id", ""), form.get("extend_by", "").strip()
+async def _extend(asked: DeskRequest, form: Form) -> str:
+    request_id, amount = form.exact("request_id"), form.exact("extend_by").strip()
     if not re.fullmatch("[1-9][0-9]{0,17}", amount):
         raise UserError("Say by how much, as a whole number from 1 on.")
     state = await asked.handle.state()
@@ -413,18 +414,11 @@ def _lines(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-async def _fields(asked: DeskRequest) -> dict[str, str]:
-    body = await asked.http.body()
-    if len(body) > LARGEST_FORM:
-        raise Refused(413, "too_large", "The form is too large.")
-    return dict(parse_qsl(body.decode(errors="replace"), keep_blank_values=True))
-
-
 def _deed(name: str, action: Action, deed: _Deed) -> BaseRoute:
     """Return the route of something that people do; its answer is a sentence beside the button."""
 
     async def handle(asked: DeskRequest) -> Response:
-        said = await deed(asked, await _fields(asked))
+        said = await deed(asked, await form_of(asked))
         if not asked.http.headers.get("HX-Request"):
             return see_other(asked, "conversations", asked.run_id)
         headers = {"Cache-Control": "no-store"}

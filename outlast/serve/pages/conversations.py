@@ -105,12 +105,17 @@ def wanted(query: Mapping[str, str]) -> Wanted:
         raise UserError("The address has no such page. Begin with the first one.") from None
     return Wanted(
         status=status if status in get_args(ListedStatus) else "",
-        agent=read_back(query.get("agent", "")).strip(),
-        starts=read_back(query.get("starts", "")).strip(),
+        agent=_text(query.get("agent", "")),
+        starts=_text(query.get("starts", "")),
         waiting=query.get("waiting") == "yes",
         nested=query.get("nested") == "yes",
         page=token or None,
     )
+
+
+def _text(value: str) -> str:
+    # Half a character, which an escape can stand for, is in no name and in no address.
+    return read_back(value).encode(errors="replace").decode().strip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,32 +63,43 @@ async def test_a_run_that_does_not_exist_is_a_page_that_says_so() -> None:
 # --- Hostile texts -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-async def test_hostile_texts_do_nothing_wherever_they_come_from(text: str) -> None:
-    name = text[:200] if text.strip() else "x"
-    play = Play.ready(keep_open=True, agent=name)
-    play.hears("m1", text or "x")
+def play_hostile(play: Play, text: str, number: int) -> None:
+    """Let everybody write a text, and let everything be called by it."""
+    name, call = (text[:200] if text.strip() else "x"), f"c{number}"
+    play.hears(f"m{number}", text or "x")
     play.replies(
         said(text),
-        tool(name, "c1", '{"a": "x"}'),
-        gated(name, "c2", reason=text, terms=ApprovalTerms(policy=name)),
+        tool(name, call, '{"a": "x"}'),
+        gated(name, f"g{number}", reason=text, terms=ApprovalTerms(policy=name)),
         model=text,
     )
-    play.returns("c1", text)
-    play.claimed("a1", by=name)
-    play.decided("a1", "reject", by=name, message=text[:1_000])
+    play.returns(call, text)
+    request = play.state.pending_approvals[0].id
+    play.claimed(request, by=name)
+    play.decided(request, "reject", by=name, message=text[:1_000])
     play.replies(said(text))
     if text.strip():
         play.holds(name)
         play.says(text, by=name)
         play.releases(name, note=text)
-    page = await shown(play)
-    assert active_content(page) == []
+
+
+@pytest.mark.parametrize("first", range(0, len(HOSTILE), 12))
+async def test_hostile_texts_do_nothing_wherever_they_come_from(first: int) -> None:
+    texts = HOSTILE[first : first + 12]
+    play = Play(keep_open=True, agent=texts[0][:200] or "x")
+    play.prepared()
+    play.replies(said("Hello."))
+    for number, text in enumerate(texts):
+        play_hostile(play, text, number)
     app = desk_of(PlayedRuns({"run": play}), conversation.ROUTES)
     async with app.state.desk.feed, browser_of(app) as http:
-        for number in range(4):
-            answer = await http.get(f"{PATH}/steps/{number}")
-            assert active_content(answer.text) == []
+        page = (await http.get(PATH)).text
+        assert active_content(page) == []
+        addresses = re.findall('hx-get="([^"]*/steps/[0-9]+)"', page)
+        assert len(addresses) >= 2 * len(texts)
+        for address in addresses:
+            assert active_content((await http.get(address)).text) == []
 
 
 async def test_a_hostile_id_of_a_run_does_nothing() -> None:
@@ -199,7 +210,7 @@ async def test_forms_are_checked_before_the_run_is_asked() -> None:
     wrong = {
         "say": [{"text": " \n"}, {"text": "x" * 20_001}],
         "release": [{"note": "x" * 20_001}],
-        "cancel": [{}, {"mode": "never"}],
+        "cancel": [{"mode": ""}, {"mode": "never"}],
         "extend": [{"extend_by": "-1"}, {"extend_by": "1e9"}, {"extend_by": "9" * 40}],
     }
     async with app.state.desk.feed, browser_of(app) as http:
@@ -219,10 +230,12 @@ class _Browser:
     def __init__(self) -> None:
         self.regions: dict[str, str] = {}
         self.draft = ""
+        self.sent = ""
         self.updates = 0
         self.has_ended = False
 
     def take(self, event: ServerSentEvent) -> None:
+        self.sent += event.encoded().decode()
         match event.event:
             case "text":
                 self.draft += unescape(event.data)
@@ -370,13 +383,10 @@ async def test_the_end_of_a_run_ends_the_stream() -> None:
         assert "cancelled" in browser.said("head")
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-async def test_hostile_text_in_progress_does_nothing(text: str) -> None:
-    runs = PlayedRuns({"run": Play.ready()}, {"run": [delta(text[:5_000])]})
+async def test_hostile_text_in_progress_does_nothing() -> None:
+    texts: list[Any] = [delta(text[:5_000]) for text in HOSTILE]
+    runs = PlayedRuns({"run": Play.ready()}, {"run": texts})
     async with following(runs) as (browser, settled):
         await settled()
-        assert (
-            active_content(browser.regions.get("draft-text", "") + str(browser.draft and "")) == []
-        )
-        assert "\x1b" not in browser.draft
-        assert "\u202e" not in browser.draft
+        assert "alert(1)" in browser.draft
+        assert active_content(browser.sent) == []

@@ -97,15 +97,19 @@
   const following = () => all("[data-follow]");
 
   function noteEnds() {
-    for (const list of following()) list.isAtEnd = list.scrollHeight - list.scrollTop - list.clientHeight < 48;
+    for (const list of following()) {
+      if (list.offsetParent !== null) list.isAtEnd = list.scrollHeight - list.scrollTop - list.clientHeight < 48;
+    }
   }
 
   function followEnds() {
-    for (const list of following()) if (list.isAtEnd) list.scrollTop = list.scrollHeight;
+    for (const list of following()) if (list.isAtEnd ?? true) list.scrollTop = list.scrollHeight;
   }
 
   addEventListener("htmx:sseBeforeMessage", noteEnds);
   addEventListener("htmx:sseMessage", followEnds);
+  // The other side of a conversation had no height while it was hidden.
+  addEventListener("change", (event) => { if (event.target.name === "side") followEnds(); });
 
   // What somebody wrote goes when it was sent, but not what they have written since.
   addEventListener("htmx:beforeRequest", (event) => {
@@ -242,6 +246,6 @@
   });
 
   showState();
-  for (const list of following()) list.scrollTop = list.scrollHeight;
+  followEnds();
   setInterval(() => showTimes(), 20000);
 })();
