@@ -7,12 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from urllib.parse import urlsplit
 
 import typer
 
 from outlast.agents.durations import parse_duration
 from outlast.agents.errors import UserError
 from outlast.cli.durations import past_time
+from outlast.hosts import is_this_machine
 
 if TYPE_CHECKING:
     from outlast.serve.access import Role, RoleRules
@@ -185,6 +187,11 @@ class TeamOptions:
         from outlast.client.identity import os_user, person
         from outlast.serve.login import ThisMachine
 
+        if self.url and not is_this_machine(urlsplit(self.url).hostname or ""):
+            raise UserError(
+                f"A desk at {self.url} needs a login: add --oidc-issuer or --proxy. Without one, a "
+                "desk serves you alone, at an address of this machine."
+            )
         groups = [one.strip() for one in (self.groups or "").split(",") if one.strip()]
         if self.as_name is not None:
             return ThisMachine(person(self.as_name, groups=groups, method="desk"))

@@ -217,7 +217,9 @@ def _check_login(login: Login | None, roles: RoleRules | None, url: str) -> None
                 "A desk with a login for a team needs roles=: who may do what. "
                 "RoleRules(anybody=['viewer']) lets everybody watch who can log in."
             )
-    if login is None and url and not is_this_machine(urlsplit(url).hostname or ""):
+    # A proxy on this machine would make everybody its user.
+    is_for_one = login is None or isinstance(login, ThisMachine)
+    if is_for_one and url and not is_this_machine(urlsplit(url).hostname or ""):
         raise UserError(
             f"A desk at {url} needs a login: pass login=. Without one, a desk is for the user of "
             "its machine, at an address such as http://127.0.0.1:8090."

@@ -1,6 +1,6 @@
 // A real OpenID Connect provider for tests: anybody logs in with any password.
 //
-//     node provider.mjs PORT REDIRECT_ADDRESS BACK_CHANNEL_ADDRESS
+//     node provider.mjs ISSUER REDIRECT_ADDRESS BACK_CHANNEL_ADDRESS
 //
 // It prints "ready" when it answers, reads commands from its standard input, and ends with it:
 // "block NAME" says that somebody may not log in any more.
@@ -10,8 +10,7 @@ import { createInterface } from "node:readline";
 
 import Provider from "oidc-provider";
 
-const [port, redirect, backChannel] = process.argv.slice(2);
-const issuer = `http://127.0.0.1:${port}`;
+const [issuer, redirect, backChannel] = process.argv.slice(2);
 const blocked = new Set();
 
 const { privateKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
@@ -68,4 +67,4 @@ createInterface({ input: process.stdin })
   })
   .on("close", () => process.exit(0));
 
-provider.listen(Number(port), "127.0.0.1", () => console.log("ready"));
+provider.listen(Number(new URL(issuer).port), "127.0.0.1", () => console.log("ready"));

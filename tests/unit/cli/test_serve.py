@@ -24,6 +24,8 @@ OIDC = ["--oidc-issuer", "https://login.test", "--oidc-client-id", "desk"]
     [
         (["--host", "0.0.0.0"], "A desk at 0.0.0.0 needs a login."),
         (["--host", "desk.test", *ROLE], "needs a login"),
+        (URL, "A desk at https://desk.test needs a login: add --oidc-issuer or --proxy."),
+        (["--as", "ann", *URL], "needs a login"),
         (["--groups", "billing"], "--groups belongs to --as"),
         (["--as", "ann", *URL, *PROXY, *ROLE], "--as names the user of a desk without a login"),
         (ROLE, "--role belongs to a login"),

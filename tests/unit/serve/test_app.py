@@ -7,7 +7,9 @@ import pytest
 from temporalio.client import Client
 
 from outlast.agents.errors import UserError
+from outlast.client.identity import person
 from outlast.serve.app import desk
+from outlast.serve.login import ThisMachine, TrustedProxy
 
 
 class _Nowhere(Client):
@@ -43,6 +45,9 @@ async def test_a_person_reads_a_page_where_there_is_nothing_and_a_program_json()
     [
         ({"url": "desk.example.com"}, "must be an address"),
         ({"url": "https://desk.example.com"}, "needs a login"),
+        ({"url": "https://desk.example.com", "login": ThisMachine(person("ann"))}, "needs a login"),
+        ({"url": "https://desk.example.com", "login": TrustedProxy(["10.0.0.7"])}, "needs roles="),
+        ({"login": TrustedProxy(["10.0.0.7"])}, "needs its own address"),
         ({"api_keys": {"shop": "short"}}, "at least 24 letters"),
     ],
 )

@@ -1,19 +1,13 @@
 """Logins at a real OpenID Connect provider, over HTTP, as a browser goes through them."""
 
 import asyncio
-import json
-import os
 import re
-import shutil
-import socket
-import sys
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from html import unescape
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,70 +23,13 @@ from outlast.serve.http_server import serve_desk
 from outlast.serve.oidc import OpenIDConnect
 from outlast.serve.routing import Desk, route
 from outlast.serve.staff_sessions import SessionRules
+from tests.oidc_provider.running import NEEDED, SECRET, RealProvider, free_port, outlast_serve
 from tests.servers import TemporalServer
 from tests.unit.serve.test_oidc import say_who
 
-PLACE = Path(__file__).parents[2] / "oidc_provider"
-SECRET = "a secret+of/the=desk"
 KEYS = IdentityKeys(read_keys(new_shared_key()))
 
-pytestmark = [
-    pytest.mark.full,
-    pytest.mark.skipif(shutil.which("node") is None, reason="the provider needs Node.js 20"),
-    pytest.mark.skipif(
-        not (PLACE / "node_modules").is_dir(), reason="`make oidc` installs the provider"
-    ),
-]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-class RealProvider:
-    """The provider, in a process of its own, which ends with this one."""
-
-    def __init__(self, desk_url: str) -> None:
-        self._desk_url = desk_url
-        self._port = _free_port()
-        self.issuer = f"http://127.0.0.1:{self._port}"
-        self._process: asyncio.subprocess.Process | None = None
-
-    async def start(self) -> None:
-        """Start it; a second start has other keys and knows nothing of the first."""
-        self._process = await asyncio.create_subprocess_exec(
-            *("node", str(PLACE / "provider.mjs"), str(self._port)),
-            *(f"{self._desk_url}/login/callback", f"{self._desk_url}/login/ended"),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-        await self._said("ready")
-
-    async def block(self, name: str) -> None:
-        """Let somebody log in no more."""
-        assert self._process is not None
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"block {name}\n".encode())
-        await self._said("done")
-
-    async def stop(self) -> None:
-        """End it."""
-        assert self._process is not None
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        await self._process.wait()
-
-    async def _said(self, word: str) -> None:
-        assert self._process is not None
-        assert self._process.stdout is not None
-        async with asyncio.timeout(30):
-            async for line in self._process.stdout:
-                if line.decode().strip() == word:
-                    return
-        raise AssertionError(f"the provider ended before it said {word!r}")
+pytestmark = [pytest.mark.full, *NEEDED]
 
 
 def _application(provider: RealProvider, url: str, **options: Any) -> Starlette:
@@ -147,7 +84,7 @@ class Place:
 
 @pytest.fixture(scope="module")
 async def place() -> AsyncGenerator[Place]:
-    port = _free_port()
+    port = free_port()
     provider = RealProvider(f"http://127.0.0.1:{port}")
     await provider.start()
     yield Place(provider, port)
@@ -313,7 +250,7 @@ async def test_a_provider_with_new_keys_and_one_that_is_away(
     browser: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(oidc_provider, "FEWEST_SECONDS", 0)
-    port = _free_port()
+    port = free_port()
     place = Place(RealProvider(f"http://127.0.0.1:{port}"), port)
     await place.provider.start()
     async with place.desk():
@@ -334,36 +271,11 @@ async def test_a_provider_with_new_keys_and_one_that_is_away(
     await place.provider.stop()
 
 
-@asynccontextmanager
-async def _outlast_serve(place: Place, address: str, key: str) -> AsyncGenerator[Any]:
-    """Start the command as a team would, and wait until it serves."""
-    arguments = ["--port", str(place.port), "--url", place.url, "--role", "support=viewer"]
-    arguments += ["--oidc-issuer", place.provider.issuer, "--oidc-client-id", "desk"]
-    arguments += ["--oidc-scopes", "openid profile groups"]
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "outlast.cli.entry", "serve", *arguments),
-        *("--address", address, "--json", "--until-eof"),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        env={**os.environ, "OUTLAST_DESK_KEY": key, "OUTLAST_OIDC_CLIENT_SECRET": SECRET},
-    )
-    assert process.stdout is not None
-    try:
-        async with asyncio.timeout(60):
-            line = await process.stdout.readline()
-        assert json.loads(line)["url"] == place.url
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
-
-
 async def test_a_login_outlives_the_desk(
     place: Place, browser: httpx2.AsyncClient, server: TemporalServer
 ) -> None:
     key = new_shared_key()
-    async with _outlast_serve(place, server.address, key) as serving:
+    async with outlast_serve(place.provider, server.address, key) as serving:
         sent = await browser.get(f"{place.url}/conversations")
         assert sent.headers["Location"].startswith("/login?next=%2Fconversations"), sent.text
         back = await browser.get(
@@ -380,8 +292,8 @@ async def test_a_login_outlives_the_desk(
         assert 'action="/logout"' in page.text
         serving.kill()
         await serving.wait()
-    async with _outlast_serve(place, server.address, f"{new_shared_key()},{key}"):
+    async with outlast_serve(place.provider, server.address, f"{new_shared_key()},{key}"):
         page = await browser.get(f"{place.url}/conversations")
         assert (page.status_code, "ann of the team" in page.text) == (200, True)
-    async with _outlast_serve(place, server.address, new_shared_key()):
+    async with outlast_serve(place.provider, server.address, new_shared_key()):
         assert (await browser.get(f"{place.url}/conversations")).status_code == 303
