@@ -5,10 +5,12 @@
 
 from typing import Any
 
+from support_desk import settings
 from support_desk.agents import triage
 from support_desk.context import Customer
+from support_desk.shop import Shop
 
-from outlast import Agent, ApprovalPolicy, Audience, RunContextWrapper, function_tool
+from outlast import Agent, ApprovalPolicy, Audience, ToolContext, function_tool
 
 context_type = Customer
 
@@ -42,19 +44,39 @@ def count_stock(article: str) -> str:
 
 
 @function_tool(effect="irreversible", needs_approval=ApprovalPolicy(audience=BILLING))
-def write_letter(_ctx: RunContextWrapper[Any], address: str, text: str, copies: int = 1) -> str:
-    """Send a letter.
+def write_letter(ctx: ToolContext[Any], address: str, text: str, copies: int = 1) -> str:
+    """Send a letter, and note it in the ledger.
 
     Args:
         address: Who gets it.
         text: What it says.
         copies: How many.
     """
-    return f"{copies} sent to {address}: {text}"
+    question = f"{copies} to {address}: {text}"
+    ticket = Shop.open(settings.database_path()).open_ticket(question, key=ctx.idempotency_key)
+    return f"{ticket.id}: {question}"
+
+
+@function_tool(
+    effect="irreversible",
+    needs_approval=ApprovalPolicy(
+        audience=BILLING, quorum=2, risk="high", reason="Two people sign a contract."
+    ),
+)
+def sign_contract(ctx: ToolContext[Any], title: str) -> str:
+    """Sign a contract, and note it in the ledger.
+
+    Args:
+        title: Its title.
+    """
+    Shop.open(settings.database_path()).open_ticket(title, key=ctx.idempotency_key)
+    return f"signed {title}"
 
 
 writer = Agent[Any](
-    name="Writer", instructions="Write what you are asked for.", tools=[write_letter, count_stock]
+    name="Writer",
+    instructions="Write what you are asked for.",
+    tools=[write_letter, count_stock, sign_contract],
 )
 
 agents = [triage, writer]

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from playwright.async_api import Browser, async_playwright
+from playwright.async_api import Browser, async_playwright, expect
 
 from tests.browser.stage import Stage
 from tests.browser.window import Windows
+
+expect.set_options(timeout=20_000)  # the machine may be busy; only a failing test waits for it
 
 CHROMIUM: Final = os.environ.get("OUTLAST_BROWSER")
 

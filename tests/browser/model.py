@@ -1,7 +1,7 @@
 """The model of the desk's tests: a script that says what the customer's newest message asks for.
 
     say SOMETHING       the same words
-    count to 40         a long answer: `1 2 3 ...`, one number a word
+    count to 40 ...     a long answer: `1 2 3 ...`, one number a word
     call TOOL {...}     a call with these arguments, and then an answer that has the output
 
 To the support desk it answers as the script of `outlast demo` does.
@@ -40,7 +40,7 @@ def answer(body: JsonObject) -> list[JsonObject]:
     if what == "call":
         name, _, arguments = rest.partition(" ")
         return [function_call(name, json.loads(arguments))]
-    return [message(counted(int(rest)))]
+    return [message(counted(int(rest.split()[0])))]
 
 
 def counted(end: int) -> str:

@@ -11,6 +11,9 @@ from starlette.routing import Route
 
 from outlast.serve import pages
 
+_FILES = ("/static/", "/files/", "/temporal")
+"""Parts of the paths of files, and of ways to other sites."""
+
 _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 
 
@@ -19,7 +22,7 @@ def page_routes() -> Iterator[str]:
     for found in pkgutil.walk_packages(pages.__path__, f"{pages.__name__}."):
         module = import_module(found.name)
         for route in getattr(module, "ROUTES", ()):
-            is_file = route.path.startswith("/static/")
+            is_file = any(one in route.path for one in _FILES)
             if isinstance(route, Route) and "GET" in (route.methods or ()) and not is_file:
                 yield route.path
 

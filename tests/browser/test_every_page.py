@@ -1,11 +1,18 @@
 """Every page, in both themes and at both widths: it fits, nothing is refused, everybody can use it."""
 
+import asyncio
+from typing import Final
+
 import httpx2
 import pytest
 
+from outlast.client.identity import person
 from tests.browser.routes import filled, is_page, page_routes
 from tests.browser.stage import Stage
 from tests.browser.window import DESKTOP, PHONE, THEMES, Windows, accessibility_faults, overflow
+
+LONG: Final = "Donaudampfschifffahrtsgesellschaftskapitänsmützenabzeichen" * 5
+"""A word that has no place to break at."""
 
 
 async def test_the_desk_answers(stage: Stage, windows: Windows) -> None:
@@ -17,16 +24,24 @@ async def test_the_desk_answers(stage: Stage, windows: Windows) -> None:
 
 @pytest.fixture(scope="session")
 async def pages(stage: Stage) -> list[str]:
-    """The paths of all pages, of a conversation that waits for a person."""
-    refund = await stage.start_run(
-        "Triage", "Please refund order A-42, it arrived broken.", "a refund"
+    """The paths of all pages, of conversations in different states."""
+    refund, talk, ended = await asyncio.gather(
+        stage.start_run("Triage", "Please refund order A-42, it arrived broken.", "a refund"),
+        stage.start_run("Writer", "say **Hello**, `dear`\n\n- Ann\n- Lee", "a talk"),
+        stage.start_run("Writer", f"count to 80 {LONG}", "ended", keep_open=False),
     )
-    waiting = await refund.wait_for_people()
-    [item] = waiting.interruptions
-    values = {"run_id": refund.id, "request_id": item.request.id, "agent": "Triage"}
+    request = (await refund.wait_for_people()).interruptions[0].request
+    await ended.result()
+    await talk.wait_for_answer("start")
+    await talk.hold(by=person("lee", groups=["leads"]))
     async with httpx2.AsyncClient(trust_env=False, base_url=stage.url()) as http:
-        paths = [filled(path, values) for path in page_routes()]
-        return [path for path in paths if await is_page(http, path)]
+        found: dict[str, None] = {}
+        for run in (refund, talk, ended):
+            values = {"run_id": run.id, "request_id": request.id, "agent": "Triage", "number": "1"}
+            for path in page_routes():
+                if run is refund or ("{run_id}" in path and "{request_id}" not in path):
+                    found[filled(path, values)] = None
+        return [path for path in found if await is_page(http, path)]
 
 
 @pytest.mark.parametrize("theme", THEMES)

@@ -65,7 +65,8 @@ class Windows:
     def _heard(self, message: ConsoleMessage) -> None:
         if message.type not in {"error", "warning"}:
             return
-        if self.may_lose_server and "net::ERR_" in message.text:
+        lost = ("net::ERR_", "[object Event]")  # the latter is how htmx names the end of a stream
+        if self.may_lose_server and any(one in message.text for one in lost):
             return
         where = message.location.get("url", "")
         self.problems.append(f"{message.type} at {where}: {message.text}")
