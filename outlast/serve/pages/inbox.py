@@ -1,7 +1,6 @@
 """The inbox: what waits for the person who looks at it."""
 
 import asyncio
-import hashlib
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -34,6 +33,7 @@ from outlast.serve.pages.page import (
     page,
     see_other,
     show_page,
+    version_of,
 )
 from outlast.serve.problems import Refused
 from outlast.serve.routing import DeskRequest, route
@@ -121,14 +121,10 @@ def inbox_row(entry: InboxEntry) -> InboxRow:
     """Return the row of an entry."""
     return InboxRow(
         entry,
-        _hash(entry.run_id),
-        _hash(repr(entry)),
+        version_of(entry.run_id),
+        version_of(entry),
         quote(entry.run_id, safe="", errors="replace"),
     )
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
 
 
 def _listed(wanted: _Wanted, entries: Sequence[InboxEntry]) -> dict[str, Any]:
@@ -140,7 +136,7 @@ def _listed(wanted: _Wanted, entries: Sequence[InboxEntry]) -> dict[str, Any]:
     rows = [inbox_row(one) for one in shown]
     return {
         "rows": rows,
-        "version": _hash(f"{count} {[one.version for one in rows]}"),
+        "version": version_of(count, [one.version for one in rows]),
         "count": count,
         "left": len(found) - len(shown),
         "mine_query": {**wanted.query, "show": ""},

@@ -119,6 +119,12 @@ def fragment(asked: DeskRequest, template: str, **values: Any) -> str:
     return _environment().get_template(template).render(shared | {"asked": asked} | values)
 
 
+def version_of(*values: object) -> str:
+    """Return a short text that differs where values do: what a live stream compares."""
+    text = repr(values).encode("utf-8", "replace")
+    return hashlib.sha256(text).hexdigest()[:12]
+
+
 def html_part(text: str, status: int = 200) -> Response:
     """Return a piece of a page as a response of its own."""
     return HTMLResponse(text, status, _PAGE_HEADERS)

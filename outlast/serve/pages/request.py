@@ -18,7 +18,15 @@ from outlast.loop.values import Json
 from outlast.serve.customer_view import customer_view
 from outlast.serve.feed import Ended
 from outlast.serve.pages.decisions import DONE, Refusal, act, find, line_of, problems_of, root_of
-from outlast.serve.pages.page import Form, form_of, fragment, page, see_other, show_page
+from outlast.serve.pages.page import (
+    Form,
+    form_of,
+    fragment,
+    page,
+    see_other,
+    show_page,
+    version_of,
+)
 from outlast.serve.pages.schema_form import (
     ABSENT,
     Change,
@@ -115,21 +123,28 @@ async def _live(asked: DeskRequest) -> Response:
     await find(asked, root)
 
     async def events() -> AsyncGenerator[ServerSentEvent]:
-        before: dict[str, str] = {}
+        seen = asked.http.query_params.get("seen", "")  # what the page has, or had
         async with asked.desk.feed.reader(
             asked.run_id, None, person=asked.person.subject
         ) as entries:
             async for entry in entries:
                 values = await _shown(asked, entries.state, await find(asked, entries.state))
-                for name in ("status", "forms", "talk"):
-                    text = fragment(asked, f"request_{name}.html", **values)
-                    if before.get(name, text) != text:
-                        yield ServerSentEvent(text, name)
-                    before[name] = text
+                for name in _changed_regions(seen, values["version"]):
+                    yield ServerSentEvent(fragment(asked, f"request_{name}.html", **values), name)
+                seen = values["version"]
                 if isinstance(entry, Ended):
+                    yield ServerSentEvent("ended", "ended")  # or browsers would come back for ever
                     return
 
     return EventStream(events())
+
+
+def _changed_regions(seen: str, present: str) -> list[str]:
+    """Return the regions of a page that a version of it shows otherwise."""
+    request_seen, _, talk_seen = seen.partition(".")
+    request, _, talk = present.partition(".")
+    changed = ["status", "forms"] if request != request_seen else []
+    return changed + (["talk"] if talk != talk_seen else [])
 
 
 async def _shown(
@@ -152,6 +167,7 @@ async def _shown(
     return {
         "title": f"{TITLES.get(request.kind, request.kind)}: {rendering.excerpt(request.name, 80)}",
         "kind": TITLES.get(request.kind, request.kind),
+        "version": f"{version_of(view)}.{version_of(len(talk), talk[-1:])}",
         "view": view,
         "line": line_of(request, view),
         "nav": "/inbox",

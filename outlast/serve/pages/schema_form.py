@@ -169,7 +169,7 @@ class _Maker:
                 common["can_grow"] = len(items) < MOST_ITEMS
             case "choice":
                 choices = choices_of(rules)
-                common["choices"] = tuple(_as_shown(one) for one in choices)
+                common["choices"] = _labels(choices)
                 common["shown"] = "" if is_nothing else str(_place(choices, value))
             case _:
                 common["shown"] = "" if is_nothing else _shown(kind, value)
@@ -545,6 +545,13 @@ def choices_of(rules: JsonObject) -> list[Json]:
     if 0 < len(listed) <= MOST_CHOICES:
         return listed
     return [rules["const"]] if "const" in rules else []
+
+
+def _labels(choices: list[Json]) -> tuple[str, ...]:
+    """Return choices as people read them: as JSON only where they are not all texts."""
+    if all(isinstance(one, str) for one in choices):
+        return tuple(str(one) for one in choices)
+    return tuple(_as_shown(one) for one in choices)
 
 
 def _place(choices: list[Json], value: Value) -> int:

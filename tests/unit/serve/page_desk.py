@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 from starlette.applications import Starlette
@@ -17,6 +17,8 @@ from outlast.client.people.actions import ClaimReceipt, DecisionReceipt
 from outlast.loop.approvals import ApprovalRequest, ApprovalTerms
 from outlast.loop.state import LoopState
 from outlast.serve.access import ROLES, RoleRules
+from outlast.serve.cursor import Cursor
+from outlast.serve.feed import Ended, FeedEntry, Snapshot
 from outlast.serve.login import ThisMachine
 from outlast.serve.pages import inbox, page, request
 from outlast.serve.routing import Desk, EscapedPaths
@@ -108,6 +110,24 @@ class Entries:
 
     async def close(self) -> None:
         pass
+
+
+class Moments:
+    """Stands for the feed of a run: it has these states, and then the run has ended."""
+
+    def __init__(self, *states: LoopState) -> None:
+        self._states = states
+        self.state = LoopState()
+
+    @asynccontextmanager
+    async def reader(self, *_: Any, **__: Any) -> AsyncGenerator["Moments"]:
+        yield self
+
+    async def __aiter__(self) -> AsyncGenerator[FeedEntry]:
+        for state in self._states:
+            self.state = state
+            yield Snapshot(Cursor(), cast("Any", state), "", is_unjudged=False)
+        yield Ended(Cursor(), "completed")
 
 
 def app(

@@ -2,6 +2,7 @@
 
 import json
 import re
+from html.parser import HTMLParser
 from typing import Any
 
 import pytest
@@ -17,7 +18,17 @@ from outlast.loop.state import LoopState
 from outlast.serve.access import Role
 from outlast.serve.views import request_digest
 from tests.unit.serve.hostile_pages import HOSTILE, active_content
-from tests.unit.serve.page_desk import OWN, SCHEMA, app, asking, changed, client_of, run_of
+from tests.unit.serve.page_desk import (
+    OWN,
+    SCHEMA,
+    Moments,
+    app,
+    asking,
+    changed,
+    client_of,
+    run_of,
+)
+from tests.unit.serve.test_inbox_page import entry
 
 PATH = "/conversations/r/requests/a1"
 
@@ -274,6 +285,60 @@ async def test_what_nobody_else_may_decide_says_why() -> None:
         text = (await http.get(PATH)).text
     assert "ann may not do this. It is for the group leads." in text
     assert 'aria-disabled="true"' in text
+
+
+async def test_a_live_page_gets_what_has_changed_and_no_more() -> None:
+    state = asking(quorum=2)
+    vote = Vote(decision=Decision(request_id="a1", type="approve", by="bob"), at_ms=1)
+    voted = changed(state, votes=(vote,))
+    desk = app({"r": state}, feed=Moments(state, state, voted, voted))
+    async with client_of(desk) as http:
+        address = (await http.get(PATH)).text.partition('sse-connect="')[2].partition('"')[0]
+        assert await _events(http, address) == ["status", "forms", "ended"]
+        assert await _events(http, f"{PATH}/live") == [
+            *("status", "forms", "talk"),
+            *("status", "forms", "ended"),
+        ]
+        missing = await http.get("/conversations/r/requests/a9/live")
+    assert missing.status_code == 404
+
+
+async def _events(http: Any, address: str) -> list[str]:
+    return re.findall("^event: (.*)$", (await http.get(address)).text, re.MULTILINE)
+
+
+async def test_what_a_stream_sends_takes_the_place_of_its_region_only() -> None:
+    async with client_of(app({"r": asking()}, entries=[entry()])) as http:
+        for path in (PATH, "/inbox"):
+            parser = _Regions()
+            parser.feed((await http.get(path)).text)
+            assert parser.regions
+            assert parser.misplaced == [], path
+
+
+class _Regions(HTMLParser):
+    """Finds live regions that would pass what they get on to another place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.regions = 0
+        self.misplaced: list[str] = []
+        self._open: list[tuple[str, bool]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        names = {name for name, _ in attrs}
+        inherits = bool(names & {"hx-target", "hx-select", "hx-swap"}) or any(
+            one for _, one in self._open
+        )
+        if "sse-swap" in names:
+            self.regions += 1
+            self.misplaced += [tag] if inherits else []
+        if tag not in {"meta", "link", "input", "br", "hr", "img"}:
+            self._open.append((tag, inherits))
+
+    def handle_endtag(self, tag: str) -> None:
+        while self._open and self._open.pop()[0] != tag:
+            pass
 
 
 async def test_a_link_of_an_earlier_request_says_so() -> None:

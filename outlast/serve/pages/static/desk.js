@@ -90,6 +90,10 @@
     }
   }
 
+  addEventListener("htmx:sseClose", (event) => {
+    if (event.detail.type !== "message") return;
+    for (const element of all(".live")) element.hidden = true; // the run has ended: nothing follows
+  });
   addEventListener("htmx:sseOpen", () => showConnection(true));
   addEventListener("htmx:sseError", () => showConnection(false));
 
@@ -135,12 +139,13 @@
   function keepFocus() {
     for (const box of all("input[data-keep]")) chosen[box.checked ? "add" : "delete"](box.id);
     const row = document.activeElement?.closest?.("[data-row]");
-    kept = row ? { id: row.id, at: rows().indexOf(row), inner: document.activeElement.id } : null;
+    if (row) kept = { id: row.id, at: rows().indexOf(row), inner: document.activeElement.id };
   }
 
   function restoreFocus() {
     for (const box of all("input[data-keep]")) box.checked = chosen.has(box.id) && !box.disabled;
-    if (!kept || (document.activeElement && document.activeElement !== document.body)) return;
+    const isFree = !document.activeElement || document.activeElement === document.body;
+    if (!kept || !isFree) return;
     const same = document.getElementById(kept.inner) || document.getElementById(kept.id);
     const list = rows();
     const row = same || list[Math.min(kept.at, list.length - 1)];
@@ -148,6 +153,7 @@
     kept = null;
   }
 
+  addEventListener("htmx:beforeRequest", keepFocus); // a button that is disabled loses the focus
   addEventListener("htmx:beforeSwap", keepFocus);
   addEventListener("htmx:sseBeforeMessage", keepFocus);
   addEventListener("htmx:afterSwap", (event) => { showState(event.target); restoreFocus(); });
