@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, Literal, TypeVar, cast
 
-from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
@@ -60,8 +59,9 @@ from outlast.serve.bodies import (
 from outlast.serve.cursor import Cursor
 from outlast.serve.customer_view import customer_input, customer_message_id
 from outlast.serve.live import event_stream, whole_state
-from outlast.serve.problems import Problem, Refused
-from outlast.serve.routing import DeskRequest, Handler, as_json, route
+from outlast.serve.other_sites import for_other_sites, preflight, show_to_other_sites
+from outlast.serve.problems import Refused
+from outlast.serve.routing import DeskRequest, Handler, route
 from outlast.serve.views import (
     ClaimReceiptView,
     CustomerConversation,
@@ -514,55 +514,6 @@ def _answer(view: View, status: int = 200) -> Response:
     return JSONResponse(view.record(), status, {"Cache-Control": "no-store"})
 
 
-# --- Pages of other sites ------------------------------------------------------------------------
-
-_CORS: Final = {
-    "Access-Control-Allow-Methods": "GET, POST",
-    "Access-Control-Allow-Headers": "Authorization, Content-Type, Last-Event-ID",
-    "Access-Control-Max-Age": "600",
-}
-
-
-def _allows(request: Request) -> dict[str, str]:
-    """Return the headers that let a page of another site read an answer.
-
-    They never allow cookies: such a page acts with a customer's token alone.
-    """
-    origin = request.headers.get("Origin", "")
-    if origin not in request.app.state.desk.origins:
-        return {}
-    return {"Access-Control-Allow-Origin": origin, "Vary": "Origin"}
-
-
-def _is_of_customer(request: Request) -> bool:
-    return request.headers.get("Authorization", "")[:11].lower() == "bearer oc1."
-
-
-def _for_others(handler: Handler) -> Handler:
-    """Let pages of other sites read the answers to customers."""
-
-    async def answer(asked: DeskRequest) -> Response:
-        response = await handler(asked)
-        if isinstance(asked.caller, Customer):
-            response.headers.update(_allows(asked.http))
-        return response
-
-    return answer
-
-
-def _show_problem(request: Request, problem: Problem) -> Response:
-    response = as_json(request, problem)
-    if _is_of_customer(request):
-        response.headers.update(_allows(request))
-    return response
-
-
-async def _preflight(asked: DeskRequest) -> Response:
-    """Answer a browser that asks whether a page of another site may send a request."""
-    allowed = _allows(asked.http)
-    return Response(status_code=204, headers=allowed | (_CORS if allowed else {}))
-
-
 # --- The table -----------------------------------------------------------------------------------
 
 _RUN: Final = "/api/conversations/{run_id}"
@@ -742,15 +693,15 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
 def _route(endpoint: Endpoint) -> BaseRoute:
     return route(
         endpoint.path,
-        _for_others(endpoint.handler),
+        for_other_sites(endpoint.handler),
         action=endpoint.action,
         methods=[endpoint.method],
         name=f"{endpoint.method} {endpoint.path}",
-        show=_show_problem,
+        show=show_to_other_sites,
     )
 
 
 ROUTES: Final[list[BaseRoute]] = [
     *map(_route, ENDPOINTS),
-    route("/api/{rest:path}", _preflight, action=None, methods=["OPTIONS"], name="preflight"),
+    route("/api/{rest:path}", preflight, action=None, methods=["OPTIONS"], name="preflight"),
 ]

@@ -14,9 +14,10 @@ from starlette.routing import BaseRoute
 import outlast
 from outlast.agents.agent import Agent
 from outlast.loop.state import has_message
-from outlast.serve.access import Customer, Target
+from outlast.serve.access import Action, Customer, Target
 from outlast.serve.messages import accept_message, state_if_any, stream_deadline
-from outlast.serve.routing import DeskRequest, route
+from outlast.serve.other_sites import for_other_sites, preflight, show_to_other_sites
+from outlast.serve.routing import DeskRequest, Handler, route
 from outlast.serve.sse import EventStream
 from outlast.serve.wires.ag_ui_decisions import NOTHING_DECIDED, decide
 from outlast.serve.wires.ag_ui_input import answers_in, checked_content, new_messages, read_input
@@ -105,11 +106,23 @@ async def _stop(asked: DeskRequest) -> Response:
     return JSONResponse({"stopped": True})
 
 
+def _guarded(path: str, handler: Handler, method: str, action: Action | None = None) -> BaseRoute:
+    """Return a route for front ends, which may be pages of other sites."""
+    handler = for_other_sites(handler)
+    return route(path, handler, action=action, methods=[method], show=show_to_other_sites)
+
+
+def _preflight(path: str) -> BaseRoute:
+    return route(path, preflight, action=None, methods=["OPTIONS"], name=f"preflight {path}")
+
+
 ROUTES: Final[list[BaseRoute]] = [
     # The body names the conversation, so these handlers ask for the right to it.
-    route("/agui/{agent}", _run, action=None, methods=["POST"]),
-    route("/copilotkit/info", _info, action=None),
-    route("/copilotkit/agent/{agent}/run", _run, action=None, methods=["POST"]),
-    route("/copilotkit/agent/{agent}/connect", _connect, action=None, methods=["POST"]),
-    route("/copilotkit/agent/{agent}/stop/{run_id}", _stop, action="cancel", methods=["POST"]),
+    _guarded("/agui/{agent}", _run, "POST"),
+    _guarded("/copilotkit/info", _info, "GET"),
+    _guarded("/copilotkit/agent/{agent}/run", _run, "POST"),
+    _guarded("/copilotkit/agent/{agent}/connect", _connect, "POST"),
+    _guarded("/copilotkit/agent/{agent}/stop/{run_id}", _stop, "POST", "cancel"),
+    _preflight("/agui/{agent}"),
+    _preflight("/copilotkit/{rest:path}"),
 ]

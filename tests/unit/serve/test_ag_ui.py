@@ -1,16 +1,28 @@
 """What AG-UI front ends get and send: ids, redaction, attacks, and words for what is refused."""
 
 import json
+from collections.abc import AsyncGenerator
 from typing import Any
 
+import httpx2
 import pytest
 from ag_ui.core import RunAgentInput
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
 
+from outlast.agents.agent import Agent
 from outlast.agents.errors import UserError
+from outlast.client.identity import person
+from outlast.contract.identity import IdentityKeys, new_shared_key, read_keys
 from outlast.loop.approvals import ApprovalRequest, ApprovalTerms
 from outlast.loop.items import Item, Message
 from outlast.loop.state import Answer, LoopState, Question
 from outlast.loop.values import JsonObject
+from outlast.serve.access import RoleRules
+from outlast.serve.login import ThisMachine
+from outlast.serve.routing import Desk, EscapedPaths
+from outlast.serve.tokens import ConversationTokens
+from outlast.serve.wires.ag_ui import ROUTES
 from outlast.serve.wires.ag_ui_events import EventWriter, Facts, Pause
 from outlast.serve.wires.ag_ui_input import (
     answers_in,
@@ -296,3 +308,95 @@ def test_a_request_that_has_changed_is_another_interrupt() -> None:
 def test_a_stream_is_followed_only_if_the_front_end_says_so(props: Any) -> None:
     assert not follows(asked(forwardedProps=props))
     assert follows(asked(forwardedProps={"outlast": {"follow": True}}))
+
+
+# --- Requests ------------------------------------------------------------------------------------
+
+KEY = "a-key-of-a-shop-that-nobody-guesses"
+TOKENS = ConversationTokens(IdentityKeys(read_keys(new_shared_key())), audience="test")
+SHOP = "https://shop.example.com"
+
+
+@pytest.fixture
+async def http() -> AsyncGenerator[Any]:
+    """Requests to the routes of a desk that has no server: what is refused needs none."""
+    app = Starlette(routes=ROUTES, middleware=[Middleware(EscapedPaths)])
+    settings: dict[str, Any] = {
+        "client": None,
+        "feed": None,
+        "login": ThisMachine(person("ann", groups=["billing"])),
+        "roles": RoleRules(anybody=["viewer"]),
+        "agents": (Agent[Any](name="Shop"),),
+    }
+    app.state.desk = Desk(
+        tokens=TOKENS, api_keys={"shop": KEY}, origins=frozenset({SHOP}), **settings
+    )
+    transport = httpx2.ASGITransport(app, client=("127.0.0.1", 5000))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost:8090") as client:
+        yield client
+
+
+def bearer(token: str, **headers: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}", **headers}
+
+
+BODY = {"threadId": "mine", "runId": "1", "messages": []}
+PATHS = ("/agui/Shop", "/copilotkit/agent/Shop/run", "/copilotkit/agent/Shop/connect")
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_token_opens_only_the_thread_that_it_names(http: Any, path: str) -> None:
+    other = await http.post(path, json=BODY, headers=bearer(TOKENS.mint("other")))
+    assert (other.status_code, other.json()["error"]["code"]) == (401, "not_opened")
+    unknown = await http.post(path, json=BODY, headers=bearer(KEY + "x"))
+    assert unknown.status_code == 401
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_page_of_another_site_sends_nothing_in_the_name_of_the_team(
+    http: Any, path: str
+) -> None:
+    for headers in ({}, {"Origin": SHOP}, {"Origin": "null"}):
+        refused = await http.post(path, json=BODY, headers=headers)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (403, "other_origin")
+
+
+@pytest.mark.parametrize(
+    "body", ["", "[]", "{}", '{"threadId": "", "runId": "1", "messages": []}', '{"threadId": 1}']
+)
+async def test_a_body_that_is_none_of_the_protocol_is_refused_in_words(
+    http: Any, body: str
+) -> None:
+    refused = await http.post("/agui/Shop", content=body, headers=bearer(KEY))
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "user_error")
+    assert len(refused.json()["error"]["message"]) < 300
+
+
+async def test_only_those_who_may_begin_a_conversation_learn_which_agents_there_are(
+    http: Any,
+) -> None:
+    for headers in (bearer(KEY), bearer(TOKENS.mint("mine"))):
+        answer = await http.get("/copilotkit/info", headers=headers)
+        assert list(answer.json()["agents"]) == ["Shop"]
+    assert (await http.get("/copilotkit/info")).status_code == 403  # a viewer
+    assert (await http.get("/copilotkit/info", headers=bearer("x"))).status_code == 401
+
+
+async def test_a_customer_cannot_stop_a_run(http: Any) -> None:
+    path = "/copilotkit/agent/Shop/stop/mine"
+    refused = await http.post(path, headers=bearer(TOKENS.mint("mine")))
+    assert (refused.status_code, refused.json()["error"]["message"]) == (
+        403,
+        "Only the team can do this.",
+    )
+
+
+async def test_pages_of_sites_that_the_desk_names_may_call_it_with_a_token(http: Any) -> None:
+    allowed = await http.options("/agui/Shop", headers={"Origin": SHOP})
+    assert allowed.headers["Access-Control-Allow-Origin"] == SHOP
+    assert "Authorization" in allowed.headers["Access-Control-Allow-Headers"]
+    other = await http.options("/copilotkit/info", headers={"Origin": "https://evil.example.com"})
+    assert "Access-Control-Allow-Origin" not in other.headers
+    token = bearer(TOKENS.mint("other"), Origin=SHOP)
+    refused = await http.post("/agui/Shop", json=BODY, headers=token)
+    assert (refused.status_code, refused.headers["Access-Control-Allow-Origin"]) == (401, SHOP)
