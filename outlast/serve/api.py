@@ -7,9 +7,9 @@
 
 import json
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, Literal, TypeVar, cast
 
@@ -42,6 +42,7 @@ from outlast.serve.bodies import (
     FromQuery,
     HoldBody,
     InboxQuery,
+    InboxStreamQuery,
     MessageBody,
     NoBody,
     Query,
@@ -58,7 +59,14 @@ from outlast.serve.bodies import (
 )
 from outlast.serve.cursor import Cursor
 from outlast.serve.customer_view import customer_input, customer_message_id
-from outlast.serve.live import event_stream, whole_state
+from outlast.serve.live import (
+    EVENTS,
+    INBOX_EVENTS,
+    EventName,
+    event_stream,
+    inbox_stream,
+    whole_state,
+)
 from outlast.serve.other_sites import for_other_sites, preflight, show_to_other_sites
 from outlast.serve.problems import Refused
 from outlast.serve.routing import DeskRequest, Handler, route
@@ -104,7 +112,7 @@ class Endpoint:
         query: its query.
         answers: what it answers: one view, or another one for a customer.
         status: the status of its answer.
-        streams: whether the answer is a stream of server-sent events.
+        events: what it streams as server-sent events, by their names; empty for no stream.
     """
 
     method: Literal["GET", "POST"]
@@ -116,7 +124,7 @@ class Endpoint:
     query: type[Query] | None = None
     answers: tuple[type[View], ...] = ()
     status: int = 200
-    streams: bool = False
+    events: Mapping[EventName, type[View]] = field(default_factory=dict[EventName, type[View]])
 
 
 # --- Conversations -------------------------------------------------------------------------------
@@ -491,6 +499,11 @@ async def _inbox(asked: DeskRequest) -> Response:
     return _answer(InboxList(items=list(map(inbox_item, page)), next=text_of_page(page.next)))
 
 
+async def _inbox_events(asked: DeskRequest) -> Response:
+    query = read_query(asked.http, InboxStreamQuery)
+    return await inbox_stream(asked.desk, asked.person, query)
+
+
 # --- Shared --------------------------------------------------------------------------------------
 
 T = TypeVar("T")
@@ -575,7 +588,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         handler=_events,
         summary="Read a conversation live, as server-sent events.",
         query=FromQuery,
-        streams=True,
+        events=EVENTS,
     ),
     _post(
         f"{_RUN}/messages",
@@ -685,6 +698,15 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         summary="List what waits for people.",
         query=InboxQuery,
         answers=(InboxList,),
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/inbox/events",
+        action="inbox",
+        handler=_inbox_events,
+        summary="Read the inbox live, as server-sent events.",
+        query=InboxStreamQuery,
+        events=INBOX_EVENTS,
     ),
 )
 """Everything that the API answers."""

@@ -269,7 +269,7 @@ class RunsQuery(_Paged):
     nested: bool = Field(default=False, description="Also runs that are nested in others.")
 
 
-class InboxFilter(Query):
+class InboxStreamQuery(Query):
     """Which entries of the inbox are listed; without a parameter, all."""
 
     mine: bool = Field(default=False, description="Only what the caller may decide or holds.")
@@ -287,18 +287,23 @@ class InboxFilter(Query):
         _due(text)
         return text
 
+    @property
+    def due_before(self) -> datetime | None:
+        """The time before which entries are due; None for any."""
+        return _due(self.due)
+
     def criteria(self, person: Person) -> InboxCriteria:
         """Return the criteria for the inbox of a person."""
         return InboxCriteria(
             group=self.group,
             risk=self.risk,
             mine=person if self.mine else None,
-            due_before=_due(self.due),
+            due_before=self.due_before,
             held=self.held,
         )
 
 
-class InboxQuery(InboxFilter, _Paged):
+class InboxQuery(InboxStreamQuery, _Paged):
     """A page of the inbox."""
 
     urgent: bool = Field(

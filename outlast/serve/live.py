@@ -5,7 +5,7 @@ Each event has the reader's position as its `id:`, and any process goes on from 
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Final, Literal, TypeAlias
@@ -16,11 +16,14 @@ from temporalio.client import Client
 from outlast.agents.items.stream_events import AgentUpdatedStreamEvent, RunItemStreamEvent
 from outlast.agents.logs import get_logger
 from outlast.blobs import large_content
+from outlast.client.inbox import InboxEntry
 from outlast.client.people.nested_requests import FoundRequest, found_requests
 from outlast.client.read.events import ApprovalStreamEvent, NumberedEvent, StatusStreamEvent
 from outlast.contract.blobs import is_plain
+from outlast.loop.approvals import Person
 from outlast.loop.state import LoopState, Status
 from outlast.serve.access import Caller, Customer, Staff
+from outlast.serve.bodies import InboxStreamQuery
 from outlast.serve.cursor import Cursor
 from outlast.serve.customer_view import shows_text_in_progress
 from outlast.serve.feed import (
@@ -33,18 +36,21 @@ from outlast.serve.feed import (
     TextAdded,
     TextReset,
 )
+from outlast.serve.inbox_feed import InboxFilter
 from outlast.serve.problems import problem_of
 from outlast.serve.routing import Desk
 from outlast.serve.sse import EventStream, ServerSentEvent, json_event
 from outlast.serve.views import (
     CustomerConversation,
     CustomerMessageView,
+    InboxItem,
     ItemView,
     RequestView,
     RunView,
     UnreadView,
     View,
     customer_conversation,
+    inbox_item,
     item_view,
     request_view,
     run_view,
@@ -120,15 +126,41 @@ class ConversationEvent(View):
     )
 
 
+class InboxRemovedEvent(View):
+    """`removed`: an entry of the inbox is gone."""
+
+    id: str
+
+
+class InboxEvent(View):
+    """`inbox`: all entries, most urgent first; it replaces all that the reader has.
+
+    Then `added` and `changed` have an entry each.
+    """
+
+    items: list[InboxItem]
+
+
 class ErrorEvent(View):
-    """`error`: the run cannot be read now; come back with the id of the last event."""
+    """`error`: it cannot be read now; come back with the id of the last event."""
 
     code: str
     message: str
 
 
 EventName: TypeAlias = Literal[
-    "snapshot", "event", "unread", "conversation", "text", "reset", "ended", "error"
+    "snapshot",
+    "event",
+    "unread",
+    "conversation",
+    "text",
+    "reset",
+    "ended",
+    "error",
+    "inbox",
+    "added",
+    "changed",
+    "removed",
 ]
 
 EVENTS: Final[dict[EventName, type[View]]] = {
@@ -141,6 +173,16 @@ EVENTS: Final[dict[EventName, type[View]]] = {
     "ended": EndedEvent,
     "error": ErrorEvent,
 }
+"""The events of a run's stream."""
+
+INBOX_EVENTS: Final[dict[EventName, type[View]]] = {
+    "inbox": InboxEvent,
+    "added": InboxItem,
+    "changed": InboxItem,
+    "removed": InboxRemovedEvent,
+    "error": ErrorEvent,
+}
+"""The events of the inbox's stream."""
 
 
 def _event(name: EventName, view: View, cursor: Cursor | None) -> ServerSentEvent:
@@ -276,6 +318,62 @@ def _run_event(
         case StatusStreamEvent():
             content = {"status": event.status, "reason": event.reason}
     return RunEvent(number=event.id, clears_text=not cursor.offset, **content)
+
+
+# --- The inbox's stream --------------------------------------------------------------------------
+
+
+async def inbox_stream(desk: Desk, person: Person, query: InboxStreamQuery) -> EventStream:
+    """Return the live inbox of a person. A reader that comes back gets all of it again.
+
+    Raises:
+        TooManyReaders: the person has too many readers.
+    """
+    events = _inbox_events(desk, person, query)
+    await anext(events)
+    return EventStream(events)
+
+
+async def _inbox_events(
+    desk: Desk, person: Person, query: InboxStreamQuery
+) -> AsyncGenerator[ServerSentEvent]:
+    mine = person if query.mine else None
+    wanted = InboxFilter(mine=mine, group=query.group or "", risk=query.risk)
+    before: dict[str, InboxItem] | None = None
+    async with desk.inboxes.reader(desk.client, wanted, person=person.subject) as reader:
+        yield _OPENED
+        try:
+            async for entries in reader:
+                now = {one.run_id: inbox_item(one) for one in entries if _is_wanted(one, query)}
+                if before is None:
+                    yield _event("inbox", InboxEvent(items=list(now.values())), None)
+                else:
+                    for event in _inbox_changes(before, now):
+                        yield event
+                before = now
+        except Exception as error:  # noqa: BLE001  the answer has begun
+            problem = problem_of(error)
+            view = ErrorEvent(code=problem.code, message=problem.message)
+            yield _event("error", view, None)
+
+
+def _is_wanted(entry: InboxEntry, query: InboxStreamQuery) -> bool:
+    if not query.held and not entry.pending:
+        return False
+    due_before = query.due_before
+    return due_before is None or (entry.due is not None and entry.due < due_before)
+
+
+def _inbox_changes(
+    before: dict[str, InboxItem], now: dict[str, InboxItem]
+) -> Iterator[ServerSentEvent]:
+    for run_id, item in now.items():
+        if run_id not in before:
+            yield _event("added", item, None)
+        elif item != before[run_id]:
+            yield _event("changed", item, None)
+    for run_id in before.keys() - now.keys():
+        yield _event("removed", InboxRemovedEvent(id=run_id), None)
 
 
 # --- The customer's stream -----------------------------------------------------------------------

@@ -11,7 +11,7 @@ from starlette.routing import BaseRoute
 from outlast.loop.values import JsonObject
 from outlast.serve.access import RULES
 from outlast.serve.api import ENDPOINTS, Endpoint
-from outlast.serve.live import EVENTS
+from outlast.serve.bodies import FromQuery
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.views import View
 
@@ -40,10 +40,8 @@ def _models() -> list[tuple[type[BaseModel], JsonSchemaMode]]:
     for endpoint in ENDPOINTS:
         if endpoint.body is not None:
             found[endpoint.body, "validation"] = None
-        for answer in endpoint.answers:
+        for answer in (*endpoint.answers, *endpoint.events.values()):
             found[answer, "serialization"] = None
-    for event in EVENTS.values():
-        found[event, "serialization"] = None
     found[Error, "serialization"] = None
     return list(found)
 
@@ -122,24 +120,27 @@ def _who(endpoint: Endpoint) -> str:
 
 
 def _answer(endpoint: Endpoint) -> JsonObject:
-    if endpoint.streams:
-        lines = [f"- `{name}`: {EVENTS[name].__doc__}" for name in EVENTS]
+    if endpoint.events:
+        told = [f"- `{name}`: {_line(kind)}" for name, kind in endpoint.events.items()]
+        models = [_of(kind) for kind in dict.fromkeys(endpoint.events.values())]
         return {
-            "description": "Events, each with the reader's position as its id:\n"
-            + "\n".join(lines),
-            "content": {
-                "text/event-stream": {"schema": {"type": "string"}},
-                "application/json": {"schema": {"anyOf": [_of(one) for one in EVENTS.values()]}},
-            },
+            "description": "Server-sent events, each with JSON:\n" + "\n".join(told),
+            "content": {"text/event-stream": {"schema": {"anyOf": models}}},
         }
     if not endpoint.answers:
         return {"description": "It is on its way."}
     schemas = [_of(one) for one in endpoint.answers]
     schema = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
     return {
-        "description": " Or: ".join((one.__doc__ or "").strip() for one in endpoint.answers),
+        "description": " Or: ".join(map(_line, endpoint.answers)),
         "content": {"application/json": {"schema": schema}},
     }
+
+
+def _line(model: type[BaseModel]) -> str:
+    """Return the first line of a model's description."""
+    line = (model.__doc__ or "").strip().partition("\n")[0]
+    return line.rpartition("`: ")[2]
 
 
 def _of(model: type[BaseModel]) -> JsonObject:
@@ -170,7 +171,7 @@ def _of_query(endpoint: Endpoint) -> list[JsonObject]:
         found.append(
             {"name": name, "in": "query", "required": False, "description": text, "schema": schema}
         )
-    if endpoint.streams:
+    if endpoint.query is FromQuery:
         found.append(
             {
                 "name": "Last-Event-ID",

@@ -84,6 +84,10 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the stream, no longer than the session of its reader lasts."""
+        if scope.get("method") == "HEAD":
+            await self._events.aclose()
+            await Response(None, headers=dict(self.headers))(scope, receive, send)
+            return
         if (ends_at := session_end(scope)) is not None:
             now = asyncio.get_running_loop().time()
             until = now + max(0.0, ends_at - time.time())

@@ -21,7 +21,6 @@ from outlast.serve import api, openapi
 from outlast.serve.access import RULES, Role, RoleRules
 from outlast.serve.api import ENDPOINTS
 from outlast.serve.feed import Feed, FeedLimits
-from outlast.serve.live import EVENTS
 from outlast.serve.login import ThisMachine
 from outlast.serve.routing import Desk, EscapedPaths
 from outlast.serve.tokens import ConversationTokens
@@ -376,7 +375,7 @@ async def test_every_endpoint_knows_who_asks(endpoint: Any) -> None:
         key = await http.request(endpoint.method, path, headers=bearer(KEY + "x"), **send)
         mine = (
             await http.request(endpoint.method, path, headers=CUSTOMER, **send)
-            if (not endpoint.streams)
+            if (not endpoint.events)
             else None
         )
     for refused in (other, forged, expired, key):
@@ -471,7 +470,7 @@ async def test_the_description_has_every_route_and_every_model(http: Any) -> Non
     assert len(ids) == len(set(ids))
     models = {one.__name__ for endpoint in ENDPOINTS for one in endpoint.answers}
     models |= {endpoint.body.__name__ for endpoint in ENDPOINTS if endpoint.body is not None}
-    models |= {one.__name__ for one in EVENTS.values()}
+    models |= {one.__name__ for endpoint in ENDPOINTS for one in endpoint.events.values()}
     assert models <= document["components"]["schemas"].keys()
     jsonschema.Draft202012Validator.check_schema(document["components"])
 

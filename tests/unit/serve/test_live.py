@@ -2,22 +2,29 @@
 
 import asyncio
 import json
-from collections.abc import Callable
-from typing import Any
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
 
 import pytest
+from temporalio.client import Client
 
 from outlast.client.identity import person
+from outlast.client.inbox import InboxEntry
 from outlast.client.read.events import RawResponsesStreamEvent, StreamedState, changes
 from outlast.loop.machine import advance
 from outlast.loop.state import LoopState
 from outlast.loop.values import Failure
 from outlast.serve.access import Caller, Customer, Role, RoleRules, Staff
+from outlast.serve.bodies import InboxStreamQuery
 from outlast.serve.cursor import Cursor
 from outlast.serve.feed import Feed
-from outlast.serve.live import event_stream
+from outlast.serve.inbox_feed import InboxFeed
+from outlast.serve.live import event_stream, inbox_stream
 from outlast.serve.login import ThisMachine
 from outlast.serve.routing import Desk
+from outlast.serve.sse import EventStream
 from outlast.streams.delta_reader import UNJUDGED
 from tests.laws.driver import Play, gated, said, tool
 from tests.unit.client.recorded import FakeClient
@@ -76,20 +83,29 @@ class Show:
         )
 
 
+async def stream_of(desk: Desk, caller: Caller, after: str | None) -> EventStream:
+    return await event_stream(desk, caller, Play.run_id, Cursor.parse(after) if after else None)
+
+
 class Reader:
     """A reader of a stream, and what it has."""
 
-    def __init__(self, desk: Desk, caller: Caller, after: str | None = None) -> None:
+    def __init__(
+        self,
+        desk: Desk,
+        caller: Caller = None,
+        after: str | None = None,
+        stream: Awaitable[EventStream] | None = None,
+    ) -> None:
         self.events: list[tuple[str, Any]] = []
         self.cursor = after or ""
         self.text = ""
         self.messages: list[Any] = []
         self._news = asyncio.Event()
-        self._task = asyncio.create_task(self._read(desk, caller, after))
+        self._task = asyncio.create_task(self._read(stream or stream_of(desk, caller, after)))
 
-    async def _read(self, desk: Desk, caller: Caller, after: str | None) -> None:
-        cursor = Cursor.parse(after) if after else None
-        stream = await event_stream(desk, caller, Play.run_id, cursor)
+    async def _read(self, opening: Awaitable[EventStream]) -> None:
+        stream = await opening
 
         async def receive() -> Any:
             await asyncio.Event().wait()
@@ -277,3 +293,65 @@ async def test_a_run_that_cannot_be_read_is_an_error_without_secrets() -> None:
         name, data = reader.events[-1]
         assert (name, data["code"]) == ("error", "internal_error")
         assert "SECRET" not in data["message"]
+
+
+# --- The inbox -----------------------------------------------------------------------------------
+
+NOW = datetime.now(UTC)  # noqa: TID251  a deadline in an hour is one for the desk, too
+
+
+def entry(run_id: str, **fields: Any) -> InboxEntry:
+    settings: dict[str, Any] = {"pending": 1, "started": NOW, "client": cast("Client", None)}
+    return InboxEntry(run_id=run_id, **(settings | fields))
+
+
+async def test_an_inbox_is_read_live(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = [entry("a"), entry("held", status="held", pending=0)]
+    asked: list[Any] = []
+
+    class FakeInbox:
+        def __init__(self, _client: Any) -> None:
+            pass
+
+        async def all(self, **criteria: Any) -> AsyncGenerator[InboxEntry]:
+            asked.append(criteria)
+            for one in listed:
+                yield one
+
+    monkeypatch.setattr("outlast.serve.inbox_feed.Inbox", FakeInbox)
+    desk = replace(thinking().desk(), inboxes=InboxFeed(timedelta(seconds=0.01)))
+    ann = person("ann", groups=["billing"])
+    query = InboxStreamQuery(mine=True, group="billing", risk="high")
+    everything = Reader(desk, stream=inbox_stream(desk, ann, query))
+    due = InboxStreamQuery(due="1h", held=False)
+    soon = Reader(desk, stream=inbox_stream(desk, ann, due))
+    await everything.until(lambda it: it.events)
+    name, data = everything.events[0]
+    assert (name, [one["id"] for one in data["items"]]) == ("inbox", ["held", "a"])
+    assert asked[0] == {"mine": ann, "group": "billing", "risk": "high", "held": True}
+
+    later = entry("b", due=NOW + timedelta(hours=2))
+    listed[:] = [entry("a", due=NOW + timedelta(minutes=5)), later]
+    await everything.until(lambda it: len(it.events) == 4)
+    changes = {(name, data["id"]) for name, data in everything.events[1:]}
+    assert changes == {("changed", "a"), ("added", "b"), ("removed", "held")}
+    await soon.until(lambda it: len(it.events) == 2)
+    assert soon.events[0] == ("inbox", {"items": []})
+    assert (soon.events[1][0], soon.events[1][1]["id"]) == ("added", "a")
+    for reader in (everything, soon):
+        await reader.close()
+    await desk.inboxes.close()
+
+
+async def test_a_stream_whose_headers_are_asked_for_ends() -> None:
+    stream = await stream_of(thinking().desk(), ME, None)
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    receive: Any = None
+    await stream({"type": "http", "method": "HEAD"}, receive, send)
+    assert sent[0]["status"] == 200
+    assert (b"content-type", b"text/event-stream; charset=utf-8") in sent[0]["headers"]
+    assert sent[1:] == [{"type": "http.response.body", "body": b""}]
