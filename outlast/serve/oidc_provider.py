@@ -163,10 +163,10 @@ class Provider:
         with suppress(ProviderUnavailable, httpx2.HTTPError, ValueError):
             settings = await self.settings()
             url = settings.get("revocation_endpoint")
-            if isinstance(url, str):
+            if isinstance(url, str) and _problem_of_address(url) is None:
                 async with self._client(settings) as http:
                     await http.revoke_token(
-                        _checked_address(url, "revocation_endpoint"),
+                        url,
                         token=refresh_token,
                         token_type_hint="refresh_token",  # noqa: S106  a kind of token
                     )
@@ -199,7 +199,7 @@ class Provider:
         oauth_error = _authlib().OAuthError
         try:
             async with self._client(settings) as http:
-                return dict(await getattr(http, method)(url, **parameters))
+                found: dict[str, Any] = dict(await getattr(http, method)(url, **parameters))
         except oauth_error as error:
             code = str(error.error)
             if code in _REFUSALS:
@@ -210,6 +210,10 @@ class Provider:
             ) from None
         except (httpx2.HTTPError, ValueError, TypeError) as error:
             raise self._unavailable(error) from None
+        if _text(found.get("access_token")) is None:
+            # Such as the refusal of a firewall: it must not pass for the provider's word.
+            raise self._unavailable(ValueError("the answer has no access token"))
+        return found
 
     async def _claims(self, found: Mapping[str, Any], *, nonce: str | None) -> dict[str, Any]:
         """Return the verified claims of a token response, with those of the userinfo endpoint."""

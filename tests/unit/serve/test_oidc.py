@@ -537,7 +537,7 @@ async def test_another_person_in_a_check_ends_the_session(
     assert await story.who() is None
 
 
-@pytest.mark.parametrize("answer", [503, "temporarily_unavailable", "invalid_client"])
+@pytest.mark.parametrize("answer", [503, 403, 200, "temporarily_unavailable", "invalid_client"])
 async def test_without_the_providers_word_a_session_lasts_an_hour(
     story: Story, clock: Callable[[timedelta], None], answer: Any
 ) -> None:
@@ -574,6 +574,18 @@ async def test_a_copy_of_a_cookie_is_refused_after_the_logout(story: Story) -> N
     async with _browser(story.desk) as thief:
         thief.cookies.update(copy)
         assert (await thief.get("/open")).json() is None
+
+
+async def test_a_provider_that_is_away_or_odd_does_not_stop_a_logout(story: Story) -> None:
+    for settings in ({"revocation_endpoint": "javascript:1"}, {"issuer": "https://evil.test"}):
+        await story.log_in()
+        login: OpenIDConnect = story.desk.state.desk.login
+        login._provider._settings = None
+        story.provider.settings = settings
+        page = await story.browser.post("/logout", headers={"Origin": URL})
+        assert (page.status_code, dict(story.browser.cookies)) == (200, {})
+        login._provider._settings = None
+        story.provider.settings = {}
 
 
 async def test_another_process_refuses_the_copy_when_it_asks(
