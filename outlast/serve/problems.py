@@ -4,9 +4,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from starlette.exceptions import HTTPException
+from temporalio.service import RPCError
 
 from outlast.agents import errors
 from outlast.agents.logs import get_logger
+from outlast.client.transport.outages import is_transient
 from outlast.serve.cursor import InvalidCursor
 from outlast.serve.feed import TooManyReaders
 from outlast.serve.tokens import TokenRefused
@@ -79,6 +81,9 @@ def problem_of(error: Exception) -> Problem:
             problem = Problem(
                 error.status_code, code, f"{error.detail}.", {**(error.headers or {})}
             )
+        case RPCError() if is_transient(error):
+            message = "The Temporal server does not answer. Try again in a moment."
+            problem = Problem(503, "server_unavailable", message)
         case _:
             status = next((one for kind, one in _STATUSES.items() if isinstance(error, kind)), 500)
             if status == 500:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any, cast
 
 import httpx2
@@ -12,6 +13,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from temporalio.client import Client, WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCStatusCode
 
 from outlast.agents.agent import Agent
 from outlast.client.handle import RunHandle
@@ -21,16 +23,18 @@ from outlast.serve import api, openapi
 from outlast.serve.access import RULES, Role, RoleRules
 from outlast.serve.api import ENDPOINTS
 from outlast.serve.feed import Feed, FeedLimits
+from outlast.serve.live import EVENTS
 from outlast.serve.login import ThisMachine
 from outlast.serve.routing import Desk, EscapedPaths
 from outlast.serve.tokens import ConversationTokens
 from outlast.serve.views import View
-from tests.unit.client.recorded import FakeClient, Recording
+from tests.unit.client.recorded import FakeClient, Recording, refused
 
 KEY = "a-key-of-a-shop-that-nobody-guesses"
 TOKENS = ConversationTokens(IdentityKeys(read_keys(new_shared_key())), audience="test")
 RUN = "/api/conversations/support-42"
 SHOP = "https://shop.example.com"
+ROOT = Path(__file__).parents[3]
 ROLES: tuple[Role, ...] = ("viewer", "decider", "operator")
 
 
@@ -378,9 +382,9 @@ async def test_every_endpoint_knows_who_asks(endpoint: Any) -> None:
             if (not endpoint.events)
             else None
         )
-    for refused in (other, forged, expired, key):
-        assert refused.status_code in {401, 403}
-        assert "SECRET" not in refused.text
+    for answer in (other, forged, expired, key):
+        assert answer.status_code in {401, 403}
+        assert "SECRET" not in answer.text
     assert error_of(forged) == error_of(expired)
     if mine is not None:
         is_theirs = rule.customers and "{run_id}" in endpoint.path
@@ -403,6 +407,17 @@ async def test_too_many_readers_are_told_so() -> None:
             answer = await http.get(f"{RUN}/events", headers=headers)
             assert error_of(answer)[:2] == (429, "too_many_readers")
             assert answer.headers["Retry-After"] == "5"
+
+
+async def test_a_server_that_is_away_is_said_and_nothing_of_its_error() -> None:
+    class Away(FakeClient):
+        def get_workflow_handle(self, workflow_id: str, *, run_id: str | None = None) -> Any:
+            raise refused(RPCStatusCode.UNAVAILABLE, "SECRET address")
+
+    async with opened(Away(asking().events)) as http:
+        answer = await http.get(f"{RUN}/requests/a1")
+    assert error_of(answer)[:2] == (503, "server_unavailable")
+    assert "SECRET" not in answer.text
 
 
 # --- Pages of other sites ------------------------------------------------------------------------
@@ -473,6 +488,14 @@ async def test_the_description_has_every_route_and_every_model(http: Any) -> Non
     models |= {one.__name__ for endpoint in ENDPOINTS for one in endpoint.events.values()}
     assert models <= document["components"]["schemas"].keys()
     jsonschema.Draft202012Validator.check_schema(document["components"])
+
+
+def test_the_reference_has_every_route_and_every_event() -> None:
+    page = (ROOT / "docs" / "reference" / "http-api.md").read_text(encoding="utf-8")
+    for endpoint in ENDPOINTS:
+        assert f"`{endpoint.method} {endpoint.path}`" in page
+    for name in EVENTS:
+        assert f"| `{name}` |" in page
 
 
 async def test_answers_are_as_the_description_says(http: Any) -> None:
