@@ -22,7 +22,7 @@ async def open_conversation(
     window = await windows.open(width)
     desk = LEE if person is LEE else ANN
     await window.goto(f"{stage.url(desk)}/conversations/{run_id}")
-    await expect(window.locator("#steps .step").first).to_be_attached()
+    await expect(window.locator("#steps > li").first).to_be_attached()
     return window
 
 
@@ -162,7 +162,7 @@ async def test_on_a_phone_the_composer_stays_reachable(stage: Stage, windows: Wi
     await expect(window.locator("#talk .said").last).to_be_in_viewport()
     await window.click("label[for=side-run]")
     await expect(window.locator("#words")).to_be_hidden()
-    await expect(window.locator("#steps .step").last).to_be_in_viewport()
+    await expect(window.locator("#steps > li").last).to_be_in_viewport()
 
 
 async def test_the_list_is_live_and_used_by_keys(stage: Stage, windows: Windows) -> None:

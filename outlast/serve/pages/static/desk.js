@@ -114,6 +114,8 @@
   addEventListener("htmx:sseMessage", followEnds);
   // The other side of a conversation had no height while it was hidden.
   addEventListener("change", (event) => { if (event.target.name === "side") followEnds(); });
+  // What opens below a list takes room from it.
+  addEventListener("toggle", (event) => { if (!event.target.closest("[data-follow]")) followEnds(); }, true);
 
   // What somebody wrote goes when it was sent, but not what they have written since.
   addEventListener("htmx:beforeRequest", (event) => {
