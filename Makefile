@@ -142,6 +142,7 @@ bench: $(VENV)/.test bench-peers ## measure; see benchmarks/README.md
 	@$(BIN)/python benchmarks/spans.py
 	@$(BIN)/python benchmarks/guarded.py
 	@$(BIN)/python benchmarks/websocket.py
+	@$(BIN)/python benchmarks/serve.py
 
 bench-peers: $(VENV)/.bench ## compare with other frameworks: the short rows, about 15 minutes
 	@$(BIN)/python -m benchmarks.peers --rows plain --turns 8,50,100 --throughput --starts 5 --out $(PEERS)/results.json

@@ -1,15 +1,18 @@
-"""Takes the pictures of the documentation: the Temporal UI, and the demo.
+"""Takes the pictures of the documentation: the Temporal UI, the demo, and the desk.
 
 python docs/pictures.py ui      docs/pictures/waiting-run.png: the tutorial's run, in a real browser
 python docs/pictures.py demo    docs/pictures/demo.svg: what `outlast demo` prints
+python docs/pictures.py desk    docs/pictures/desk-*.png: each page of the desk, at desktop and phone
+                                width, light and dark
 
-The first needs Chromium and the package playwright: `apt-get install chromium`, and
+The first and the last need Chromium and the package playwright: `apt-get install chromium`, and
 `uv sync --inexact --group browser`.
 """
 
 # pyright: reportMissingImports=false, reportUnknownVariableType=false, reportUnknownMemberType=false
 
 import asyncio
+import itertools
 import os
 import re
 import shutil
@@ -17,12 +20,16 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
 from outlast.contract import names
 from outlast.dev import EmbeddedServer
+
+if TYPE_CHECKING:
+    from tests.browser.stage import Stage
 
 DOCS = Path(__file__).parent
 PICTURES = DOCS / "pictures"
@@ -82,6 +89,63 @@ async def photograph(page: str, picture: Path) -> None:
         await browser.close()
 
 
+async def pictures_of_the_desk() -> list[Path]:
+    """Photograph each page of the desk, with conversations in several states."""
+    from playwright.async_api import async_playwright
+
+    sys.path += [str(DOCS.parent), str(DOCS.parent / "examples")]
+    from tests.browser.stage import LEE, Stage
+    from tests.browser.window import DESKTOP, HEIGHTS, PHONE
+
+    found: list[Path] = []
+    with tempfile.TemporaryDirectory() as folder:
+        async with Stage(Path(folder)) as stage, async_playwright() as playwright:
+            pages = await _pages(stage)
+            browser = await playwright.chromium.launch(
+                executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+            )
+            for width, theme in itertools.product((DESKTOP, PHONE), ("light", "dark")):
+                context = await browser.new_context(
+                    viewport={"width": width, "height": HEIGHTS[width]},
+                    color_scheme="dark" if theme == "dark" else "light",
+                    reduced_motion="reduce",
+                )
+                tab = await context.new_page()
+                for name, path in pages.items():
+                    await tab.goto(stage.url(LEE) + path)
+                    await asyncio.sleep(1)  # what is streamed and loaded later has come
+                    form = "phone" if width == PHONE else "desktop"
+                    picture = PICTURES / f"desk-{name}-{form}-{theme}.png"
+                    await tab.screenshot(path=picture)
+                    found.append(picture)
+                await context.close()
+            await browser.close()
+    return found
+
+
+async def _pages(stage: "Stage") -> dict[str, str]:
+    """Start conversations as a desk has them, and return the paths of the pages by name."""
+    questions = {
+        "mara-lindholm": "Please refund order A-42, it arrived broken.",
+        "jonas-weber": "Please refund order C-3, it is broken.",
+        "case-2041": "Hi, where is my order A-17?",
+        "case-2042": "Can I talk to a human, please?",
+    }
+    handles = [await stage.start_run("Triage", text, run_id) for run_id, text in questions.items()]
+    for handle in handles:
+        await handle.wait_for_people()
+    [request] = await handles[0].approvals()
+    run, talk = handles[0].id, handles[2].id
+    return {
+        "inbox": "/inbox?show=all",
+        "request": f"/conversations/{run}/requests/{request.id}",
+        "conversations": "/conversations",
+        "conversation": f"/conversations/{run}",
+        "agents": "/agents",
+        "chat": f"/chat/c/{talk}",
+    }
+
+
 def picture_of_the_demo() -> Path:
     """Run the demo in a terminal of its own, and draw what it printed."""
     with tempfile.NamedTemporaryFile(suffix=".txt") as record:
@@ -117,13 +181,19 @@ def _beside(program: str) -> str:
 
 
 def main() -> None:
-    """Take the pictures that the command line names, or both."""
+    """Take the pictures that the command line names, or all."""
     PICTURES.mkdir(exist_ok=True)
-    for what in sys.argv[1:] or ["ui", "demo"]:
-        picture = asyncio.run(picture_of_the_ui()) if what == "ui" else picture_of_the_demo()
-        size = picture.stat().st_size
-        assert size < LARGEST_BYTES, f"{picture} has {size:,} bytes"
-        sys.stdout.write(f"{picture}: {size:,} bytes\n")
+    for what in sys.argv[1:] or ["ui", "demo", "desk"]:
+        if what == "desk":
+            pictures = asyncio.run(pictures_of_the_desk())
+        elif what == "ui":
+            pictures = [asyncio.run(picture_of_the_ui())]
+        else:
+            pictures = [picture_of_the_demo()]
+        for picture in pictures:
+            size = picture.stat().st_size
+            assert size < LARGEST_BYTES, f"{picture} has {size:,} bytes"
+            sys.stdout.write(f"{picture}: {size:,} bytes\n")
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ BILLING = Audience(groups=["billing"])
         response_schema={
             "type": "object",
             "properties": {
-                "count": {"type": "integer", "title": "How many are there?"},
+                "count": {"type": "integer", "description": "How many are there."},
                 "note": {"type": "string"},
             },
             "required": ["count"],
