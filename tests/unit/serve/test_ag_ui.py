@@ -340,7 +340,7 @@ def bearer(token: str, **headers: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}", **headers}
 
 
-BODY = {"threadId": "mine", "runId": "1", "messages": []}
+BODY: dict[str, Any] = {"threadId": "mine", "runId": "1", "messages": []}
 PATHS = ("/agui/Shop", "/copilotkit/agent/Shop/run", "/copilotkit/agent/Shop/connect")
 
 
