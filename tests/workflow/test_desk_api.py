@@ -13,12 +13,15 @@ from starlette.applications import Starlette
 from starlette.routing import BaseRoute
 
 from outlast.agents.agent import Agent
+from outlast.agents.approvals.budget import Budget
 from outlast.agents.approvals.policy import ApprovalPolicy
+from outlast.agents.config.run_config import RunConfig
 from outlast.client.handle import RunHandle
 from outlast.client.identity import person
 from outlast.client.read import delta_poller
 from outlast.contract.identity import IdentityKeys, new_shared_key, read_keys
 from outlast.loop.state import LoopState
+from outlast.serve.access import RoleRules
 from outlast.serve.app import desk as desk_app
 from outlast.serve.login import ThisMachine
 from outlast.serve.tokens import ConversationTokens
@@ -41,12 +44,15 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delta_poller, "call_windows", CallWindows())
 
 
-def app_of(desk: Desk, *agents: Agent[Any], name: str = "ann") -> Starlette:
+def app_of(
+    desk: Desk, *agents: Agent[Any], name: str = "ann", roles: RoleRules | None = None
+) -> Starlette:
     """Return the desk of one process, at which one person is logged in."""
     return desk_app(
         desk.client,
         agents=agents,
         login=ThisMachine(person(name, groups=["billing"])),
+        roles=roles,
         tokens=TOKENS,
         api_keys={"shop": KEY},
         task_queue=desk.queue,
@@ -288,6 +294,33 @@ async def test_a_request_of_a_nested_run_is_decided_in_that_run(desk: Desk):
         await desk.until_status(handle, "idle")
         settled = await http.get(of_run(handle.id, "requests", request["id"]))
         assert (settled.json()["status"], settled.json()["settled_by"]) == ("approved", "ann")
+
+
+async def test_an_operator_extends_a_budget(desk: Desk):
+    agent = clerk(False)
+    model = ScriptedModel([call("refund", "c1", order="A-17", euros=5)], "Refunded.")
+    await desk.open(agent, model=model)
+    config = RunConfig(budgets=[Budget(model_calls=1)])
+    handle = await desk.start(agent, keep_open=True, run_config=config)
+    await desk.until_status(handle, "waiting")
+    app = app_of(desk, roles=RoleRules(anybody=["operator"]))
+    async with asyncio.timeout(PATIENCE_SECONDS), opened(app) as http:
+        (request,) = (await http.get(of_run(handle.id, "requests"))).json()["requests"]
+        assert (request["kind"], request["headline"]) == (
+            "budget",
+            "1 model calls of 1 model calls per run used; 1 model calls more",
+        )
+        path = of_run(handle.id, "requests", request["id"])
+        body = {"digest": request["digest"]}
+        refused = await http.post(f"{path}/decide", json={**body, "type": "reject"})
+        assert refused.status_code == 403
+        wrong = await http.post(f"{path}/extend", json={"digest": "0", "extend_by": 3})
+        assert wrong.status_code == 409
+        receipt = await http.post(f"{path}/extend", json={**body, "extend_by": 3})
+        assert (receipt.json()["status"], receipt.json()["by"]) == ("edited", "ann")
+    state = await desk.until_status(handle, "idle")
+    assert state.extended == ((0, 3),)
+    assert state.final_output == "Refunded."
 
 
 # --- A customer who tries every route ------------------------------------------------------------
