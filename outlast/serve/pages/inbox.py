@@ -158,20 +158,26 @@ async def _inbox(asked: DeskRequest) -> Response:
 
 
 async def _live(asked: DeskRequest) -> Response:
-    wanted = _wanted(asked)
-    person = asked.person.subject
+    events = _events(asked)
+    await anext(events)  # too many readers are refused before the answer begins
+    return EventStream(events)
 
-    async def events() -> AsyncGenerator[ServerSentEvent]:
-        inboxes = asked.desk.inboxes
-        async with inboxes.reader(asked.desk.client, wanted.filter, person=person) as reader:
-            seen = asked.http.query_params.get("seen")
+
+async def _events(asked: DeskRequest) -> AsyncGenerator[ServerSentEvent]:
+    """Yield a remark, and then the list whenever it is not what the page has."""
+    wanted, person = _wanted(asked), asked.person.subject
+    seen = asked.http.query_params.get("seen")
+    inboxes, client = asked.desk.inboxes, asked.desk.client
+    async with inboxes.reader(client, wanted.filter, person=person) as reader:
+        yield ServerSentEvent("", "opened")
+        try:
             async for entries in reader:
                 listed = _listed(wanted, entries)
-                if listed["version"] != seen:  # the page had it already
+                if listed["version"] != seen:
                     yield ServerSentEvent(fragment(asked, "inbox_list.html", **listed), "inbox")
                 seen = listed["version"]
-
-    return EventStream(events())
+        except AgentsException:
+            return  # the server is away, and the browser comes back
 
 
 # --- The requests of a run -----------------------------------------------------------------------

@@ -9,14 +9,14 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from outlast import rendering
-from outlast.agents.errors import UserError
+from outlast.agents.errors import AgentsException, UserError
 from outlast.client.people.nested_requests import FoundRequest
 from outlast.client.people.words import model_words
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.state import LoopState
 from outlast.loop.values import Json
 from outlast.serve.customer_view import customer_view
-from outlast.serve.feed import Ended
+from outlast.serve.feed import Cut, Ended, FeedEntry
 from outlast.serve.pages.decisions import DONE, Refusal, act, find, line_of, problems_of, root_of
 from outlast.serve.pages.page import (
     Form,
@@ -122,21 +122,32 @@ async def _live(asked: DeskRequest) -> Response:
     root = await root_of(asked)
     await find(asked, root)
 
-    async def events() -> AsyncGenerator[ServerSentEvent]:
-        seen = asked.http.query_params.get("seen", "")  # what the page has, or had
-        async with asked.desk.feed.reader(
-            asked.run_id, None, person=asked.person.subject
-        ) as entries:
-            async for entry in entries:
-                values = await _shown(asked, entries.state, await find(asked, entries.state))
+    events = _events(asked)
+    await anext(events)  # too many readers are refused before the answer begins
+    return EventStream(events)
+
+
+async def _events(asked: DeskRequest) -> AsyncGenerator[ServerSentEvent]:
+    """Yield a remark, and then the regions of the page whenever they have changed."""
+    seen = asked.http.query_params.get("seen", "")  # what the page has, or had
+    async with asked.desk.feed.reader(asked.run_id, None, person=asked.person.subject) as entries:
+        yield ServerSentEvent("", "opened")
+        try:
+            entry: FeedEntry | None = await anext(entries)
+            while not isinstance(entry, Cut):
+                state = entries.state
+                values = await _shown(asked, state, await find(asked, state))
                 for name in _changed_regions(seen, values["version"]):
                     yield ServerSentEvent(fragment(asked, f"request_{name}.html", **values), name)
                 seen = values["version"]
                 if isinstance(entry, Ended):
                     yield ServerSentEvent("ended", "ended")  # or browsers would come back for ever
                     return
-
-    return EventStream(events())
+                if not entries.has_more and entries.state is state:
+                    await entries.news()  # votes and claims are in the state, and no entries
+                entry = await anext(entries) if entries.has_more else None
+        except (AgentsException, Refused, StopAsyncIteration):
+            return  # the server is away, and the browser comes back
 
 
 def _changed_regions(seen: str, present: str) -> list[str]:

@@ -116,18 +116,28 @@ class Moments:
     """Stands for the feed of a run: it has these states, and then the run has ended."""
 
     def __init__(self, *states: LoopState) -> None:
-        self._states = states
+        self._states = list(states)
         self.state = LoopState()
 
     @asynccontextmanager
     async def reader(self, *_: Any, **__: Any) -> AsyncGenerator["Moments"]:
         yield self
 
-    async def __aiter__(self) -> AsyncGenerator[FeedEntry]:
-        for state in self._states:
-            self.state = state
-            yield Snapshot(Cursor(), cast("Any", state), "", is_unjudged=False)
-        yield Ended(Cursor(), "completed")
+    @property
+    def has_more(self) -> bool:
+        return len(self._states) % 2 == 0  # every other state comes without an entry
+
+    async def news(self) -> None:
+        self._next()
+
+    async def __anext__(self) -> FeedEntry:
+        if not self._states:
+            return Ended(Cursor(), "completed")
+        self._next()
+        return Snapshot(Cursor(), cast("Any", self.state), "", is_unjudged=False)
+
+    def _next(self) -> None:
+        self.state, *self._states = self._states
 
 
 def app(
