@@ -58,7 +58,7 @@ litellm-proxy: $(VENV)/.test $(LITELLM)/.installed ## models behind a real LiteL
 
 browser: $(VENV)/.browser chromium ## the desk in a real browser; installs Debian's Chromium
 	@OUTLAST_BROWSER="$$(command -v chromium)" OUTLAST_AXE=$(AXE)/node_modules/axe-core/axe.min.js \
-		$(BIN)/pytest -q tests/browser
+		$(BIN)/pytest -q -n 2 --dist loadfile tests/browser
 
 # A browser that is missing is a failure: these tests never pass without having run.
 chromium:
