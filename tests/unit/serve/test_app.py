@@ -40,6 +40,12 @@ async def test_a_person_reads_a_page_where_there_is_nothing_and_a_program_json()
         assert answer.json() == {"error": {"code": "not_found", "message": "Not Found."}}
 
 
+async def test_a_load_balancer_asks_under_any_name() -> None:
+    async with _http() as http:
+        answer = await http.get("/health", headers={"Host": "10.0.0.9:8090"})
+        assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
