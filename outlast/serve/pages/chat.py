@@ -162,7 +162,9 @@ async def _view(asked: DeskRequest) -> CustomerView | None:
         state = await asked.handle.state()
     except RunNotFound:
         return None
-    asked.check("read_messages", Target(run_id=asked.run_id, state=state))
+    # A run that no worker has taken yet has no id in its state, and nothing to see.
+    own = state if state.run_id else None
+    asked.check("read_messages", Target(run_id=asked.run_id, state=own))
     return await view_of(asked.desk.client, state)
 
 

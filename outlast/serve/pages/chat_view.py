@@ -22,7 +22,9 @@ _FILES = ("image_url", "file_data")
 
 async def view_of(client: Client, state: LoopState) -> CustomerView:
     """Return what a customer sees of a run, with all of its texts."""
-    return customer_view(await _with_texts(client, state))
+    view = customer_view(await _with_texts(client, state))
+    # No worker has taken the run yet, so its first message is nowhere.
+    return replace(view, works=True) if state.phase == "new" else view
 
 
 async def file_of(client: Client, view: CustomerView, message_id: str, at: int) -> bytes | None:

@@ -17,6 +17,7 @@ from hypothesis import given
 from outlast.agents.agent import Agent
 from outlast.agents.errors import RunClosed, ServerUnavailable, UserError
 from outlast.client.read.events import StreamedState
+from outlast.client.results.result_members import RunSnapshot
 from outlast.loop.items import Item
 from outlast.loop.machine import advance
 from outlast.loop.state import LoopState
@@ -29,7 +30,7 @@ from outlast.serve.problems import Refused
 from outlast.streams.delta_reader import UNJUDGED
 from tests.laws.driver import Play, message, said
 from tests.laws.strategies import Script, examples, play_script, scripts
-from tests.unit.serve.chat_desk import ORIGIN, Place, place, team, token
+from tests.unit.serve.chat_desk import ORIGIN, Place, PlayedRun, place, team, token
 from tests.unit.serve.scripted_source import COMPLETED, RESTART, event, raw
 from tests.unit.serve.test_customer_view import SECRET, secretive_play
 
@@ -276,6 +277,14 @@ async def test_a_message_that_waits_is_marked(desk: Place) -> None:
         shown = (await client.get("/chat/c/mine")).text
     assert "Sent, not read yet" in shown
     assert "An answer is on its way" in shown
+
+
+async def test_a_run_that_no_worker_has_taken_is_shown(desk: Place) -> None:
+    desk.runs["mine"] = PlayedRun(RunSnapshot())
+    async with open_to(desk) as client:
+        shown = await client.get("/chat/c/mine")
+        assert (shown.status_code, "An answer is on its way" in shown.text) == (200, True)
+        assert (await client.get("/chat/c/other")).status_code == 401
 
 
 async def test_an_ended_conversation_takes_nothing(desk: Place) -> None:
