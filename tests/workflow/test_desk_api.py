@@ -27,6 +27,7 @@ from outlast.serve.login import ThisMachine
 from outlast.serve.tokens import ConversationTokens
 from outlast.streams.call_windows import CallWindows
 from outlast.testing import ScriptedModel, call, paced
+from tests.unit.serve.test_api import check
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
 from tests.workflow.people import clerk
 from tests.workflow.test_streams import WORDS
@@ -209,6 +210,9 @@ async def test_a_conversation_is_read_in_two_processes_and_decided_by_two_people
         assert "SECRET" not in json.dumps([conversation, second.events])
         listed = await http.get(f"/api/conversations?prefix={run_id}&limit=5")
         assert [one["id"] for one in listed.json()["conversations"]] in ([], [run_id])
+        check("RunList", (await http.get("/api/conversations?limit=2")).json())
+        for query in ("mine=true&limit=2", "urgent=true&held=false", "group=billing&due=1h"):
+            check("InboxList", (await http.get(f"/api/inbox?{query}")).json())
         assert (await http.post(of_run(run_id, "cancel"), headers=PROGRAM)).status_code == 202
         await second.until(lambda it: it.events[-1][0] == "ended")
         late = await other.post(of_run(run_id, "messages"), json={"text": "Hi"}, headers=mine)
