@@ -58,6 +58,7 @@ from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.events import CancelMode
 from outlast.loop.items import SendMode
 from outlast.loop.notices import Undelivered
+from outlast.loop.revision import revised
 from outlast.loop.run_changes import ItemsRecorded, run_changes
 from outlast.loop.state import has_message
 from outlast.loop.values import JsonObject
@@ -182,7 +183,8 @@ class RunHandle(People):
             state = await reader.catch_up()
         except RPCError as error:
             raise await self._address.translate(error) from error
-        return state, reader.place
+        # A run that has just been started does not know its id yet.
+        return state if state.run_id else revised(state, run_id=self.id), reader.place
 
     async def wait_for_answer(self, message_id: str) -> RunResult:
         """Wait until a message is answered, through approvals and however long.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, Literal, TypeVar, cast
 
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from outlast.agents.agent import Agent
@@ -525,7 +525,10 @@ async def _acted(act: Awaitable[T]) -> T:
 
 
 def _answer(view: View, status: int = 200) -> Response:
-    return JSONResponse(view.record(), status, {"Cache-Control": "no-store"})
+    # In ASCII: a text of a model or a customer may have half a character, which UTF-8 cannot write.
+    content = json.dumps(view.record(), separators=(",", ":"))
+    headers = {"Cache-Control": "no-store"}
+    return Response(content, status, headers, media_type="application/json")
 
 
 # --- The table -----------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from outlast.serve.live import EVENTS
 from outlast.serve.login import ThisMachine
 from outlast.serve.routing import Desk, EscapedPaths
 from outlast.serve.tokens import ConversationTokens
-from outlast.serve.views import View
+from outlast.serve.views import TokenView, View
 from tests.unit.client.recorded import FakeClient, Recording, refused
 
 KEY = "a-key-of-a-shop-that-nobody-guesses"
@@ -143,6 +143,11 @@ async def test_a_conversation_that_has_not_begun_is_empty_for_its_customer(http:
     for path in ("later", "later/events", "later/requests"):
         assert (await http.get(f"/api/conversations/{path}")).status_code == 404
     assert (await http.get("/api/conversations/later/events", headers=later)).status_code == 404
+
+
+async def test_half_a_character_in_an_answer_is_sent() -> None:
+    view = TokenView(token="half \ud83d of a smile")
+    assert b"half \\ud83d of" in bytes(api._answer(view).body)  # pyright: ignore[reportPrivateUsage]
 
 
 @pytest.mark.parametrize("roles", [("viewer",), ("operator",), ("decider",)])
