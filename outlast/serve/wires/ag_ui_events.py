@@ -150,7 +150,8 @@ class EventWriter:
         if pause.kind == "interrupt":
             outcome = RunFinishedInterruptOutcome(interrupts=list(pause.interrupts))
         elif pause.kind == "cancelled":
-            outcome = RunFinishedCancelledOutcome()
+            # Clients from before version 1.0 take an outcome that they do not know for a broken event.
+            outcome = None if self._version is None else RunFinishedCancelledOutcome()
         else:
             outcome = RunFinishedSuccessOutcome()
         yield RunFinishedEvent(thread_id=self._thread_id, run_id=self._run_id, outcome=outcome)

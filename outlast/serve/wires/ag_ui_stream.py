@@ -18,6 +18,7 @@ from outlast.serve.access import Staff, Target, may
 from outlast.serve.customer_view import customer_view, shows_text_in_progress
 from outlast.serve.feed import (
     Cut,
+    Ended,
     FeedEntry,
     FeedReader,
     Happened,
@@ -130,20 +131,23 @@ class RunStream:
                     yield _written(RunErrorEvent(message=_CUT, code="cut"))
                     return
                 live, state = _live_after(live, entry), entries.state
-                if entry is not None and entries.has_more and not state.outcome:
+                is_over = isinstance(entry, Ended)
+                if entry is not None and entries.has_more and not (is_over or state.outcome):
                     continue
                 if asyncio.get_running_loop().time() > deadline:
                     self._awaited.clear()
-                if self._lacks_messages(state):
+                if self._lacks_messages(state) and not is_over:
                     continue  # the client has them already, and would lose them
                 if entry is None and state is seen and not self._is_behind(state):
                     continue
                 seen = state
                 pause = await self._pause(state)
+                if is_over and pause is None:
+                    pause = Pause("cancelled")  # the server ended the run, and no event says how
                 for event in self._step(state, live, pause, paused):
                     yield _written(event, str(entries.cursor))
                 paused = pause
-                if pause is not None and (not self._follows or state.outcome is not None):
+                if pause is not None and (not self._follows or is_over or state.outcome):
                     return
 
     def _step(

@@ -220,6 +220,14 @@ def test_a_stream_may_have_several_runs_of_the_protocol() -> None:
     assert (client.outcomes, client.texts()) == (["error", "error"], ["One"])
 
 
+@pytest.mark.parametrize(("knows", "outcome"), [(True, {"type": "cancelled"}), (False, None)])
+def test_an_earlier_client_gets_no_outcome_that_it_does_not_know(knows: bool, outcome: Any) -> None:
+    writer = EventWriter("run", "1", names_version=knows)
+    [started], [finished] = list(writer.start()), list(writer.finish(Pause("cancelled")))
+    assert ("protocolVersion" in started.model_dump(by_alias=True)) == knows
+    assert finished.model_dump(by_alias=True).get("outcome") == outcome
+
+
 # --- Input ---------------------------------------------------------------------------------------
 
 
