@@ -1,4 +1,4 @@
-"""`outlast demo --desk` in a browser."""
+"""`outlast demo --desk` in a browser: both pages of its conversation, while everything is killed."""
 
 import asyncio
 import os
@@ -7,12 +7,21 @@ import signal
 import sys
 from pathlib import Path
 
-from tests.browser.window import Windows
+from playwright.async_api import expect
+
+from tests.browser.people import chat_texts, conversation_texts
+from tests.browser.window import PHONE, Windows
 
 LONGEST_SECONDS = 100
+SAID = 12
+"""What Mara, the agents and Lee say: six messages and their answers."""
 
 
-async def test_the_demo_leaves_its_desk_open(windows: Windows, tmp_path: Path) -> None:
+async def test_two_pages_follow_the_demo_and_its_desk_stays_open(
+    windows: Windows, tmp_path: Path
+) -> None:
+    windows.may_lose_server = True
+    supporter, mara = await windows.open(), await windows.open(PHONE)
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("TEMPORAL_", "OPENAI_"))}
     demo = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "outlast.cli.entry", "demo", "--desk", "--yes"),
@@ -28,11 +37,15 @@ async def test_the_demo_leaves_its_desk_open(windows: Windows, tmp_path: Path) -
                 line = (await demo.stdout.readline()).decode()
                 assert line, f"the demo ended: {told}"
                 told += line
-        found = re.search(r"desk +(http://127\.0\.0\.1:\d+)", told)
-        assert found, told
-        window = await windows.open()
-        answer = await window.request.get(f"{found[1]}/health")
-        assert await answer.json() == {"status": "ok"}
+                if found := re.search(r"desk +(http\S+/conversations/\S+)", line):
+                    await supporter.goto(found[1])
+                elif found := re.search(r"Mara's page +(http\S+)", line):
+                    await mara.goto(found[1])
+        await expect(mara.get_by_text("This conversation has ended.")).to_be_visible()
+        await expect(supporter.get_by_text("The conversation has ended.").first).to_be_visible()
+        for texts in (await chat_texts(mara), await conversation_texts(supporter)):
+            assert len(texts) == len(set(texts)) == SAID, texts
+            assert sum("Order C-3 is delivered" in text for text in texts) == 1
     finally:
         demo.send_signal(signal.SIGTERM)
         code = await asyncio.wait_for(demo.wait(), LONGEST_SECONDS)
