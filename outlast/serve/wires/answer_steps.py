@@ -7,9 +7,12 @@ same steps at the same places everywhere, and only text in progress, which may b
 compared with what a client has.
 """
 
+import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from outlast.agents.items.run_items import raw_of
@@ -22,9 +25,18 @@ from outlast.loop.items import Item, call_id_of, refusal_of, text_of
 from outlast.loop.state import Answer, LoopState, Status
 from outlast.loop.values import Failure, JsonObject
 from outlast.serve.access import Caller, Staff, Target, may
-from outlast.serve.cursor import checksum
+from outlast.serve.cursor import Cursor, checksum
 from outlast.serve.customer_view import customer_view, shows_text_in_progress
-from outlast.serve.feed import Cut, Ended, FeedEntry, FeedReader, Happened, TextAdded, TextReset
+from outlast.serve.feed import (
+    Cut,
+    Ended,
+    Feed,
+    FeedEntry,
+    FeedReader,
+    Happened,
+    TextAdded,
+    TextReset,
+)
 
 _OF_REPLIES: Final = frozenset(
     {"reasoning", "tool_call", "tool_output", "handoff_call", "handoff_output", "draft"}
@@ -178,6 +190,19 @@ class Seen:
     check: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class GoesOn:
+    """Where an answer goes on after decisions.
+
+    Attributes:
+        event: the number of the first event since the run began to wait for them.
+        decided: the number of the event after them: before it, nobody is asked again.
+    """
+
+    event: int
+    decided: int
+
+
 def text_check(text: str) -> int:
     """Return the checksum of a text: 15 bits."""
     return checksum(text) & 0x7FFF
@@ -209,10 +234,10 @@ class AnswerSteps:
     Args:
         caller: who reads.
         message_id: the message that is answered.
-        from_event: the number of the first event, where the answer goes on after a decision; None
-            to begin where the message arrived.
+        goes_on: where the answer goes on after a decision; None to begin where the message arrived.
         seen: how far the client has read; steps up to there may come again.
-        asks: whether the answer is over when the caller has to decide something.
+        only_open: whether an answer that was over, because the caller had to decide, goes on once
+            that is decided; if not, it stays over.
     """
 
     def __init__(
@@ -220,22 +245,22 @@ class AnswerSteps:
         caller: Caller,
         message_id: str,
         *,
-        from_event: int | None = None,
+        goes_on: GoesOn | None = None,
         seen: Seen | None = None,
-        asks: bool = True,
+        only_open: bool = False,
     ) -> None:
         self.is_over = False
         self.calls: dict[str, Item] = {}
         self.requests: dict[str, ApprovalRequest] = {}
-        self.begins = from_event
+        self.begins = None if goes_on is None else goes_on.event
         self._caller = caller
         self._message_id = message_id
-        self._from_event = from_event
+        self._goes_on = goes_on
         self._voids = 0
         self._seen = seen
         self._is_past = seen is None
         self._seen_text = seen if seen is not None and seen.kind == "text" else None
-        self._asks = asks
+        self._only_open = only_open
         self._is_team = isinstance(caller, Staff)
         self._sees_payloads = self._is_team and may(caller, "view_payloads") is None
         self._waiting: deque[FeedEntry] = deque()
@@ -274,7 +299,7 @@ class AnswerSteps:
         if self.begins is None:
             found = reader.answer_range(self._message_id)
             self.begins = None if found is None else found.begins
-        if not self.is_over and self._at == self.begins and self._status == "waiting":
+        if self._goes_on is None and self._at == self.begins and self._status == "waiting":
             yield from self._ask(reader)
 
     def _has_ended(self, reader: FeedReader) -> bool:
@@ -334,6 +359,8 @@ class AnswerSteps:
                 self.requests[request.id] = request
                 if begun and self._may_decide(request, reader, at_any_time=True):
                     yield RequestChanged(place, request)
+                if begun and self._status == "waiting":
+                    yield from self._ask(reader)  # another one may be left
             case RunItemStreamEvent(entry=Item() as item):
                 if item.kind == "tool_call":
                     self.calls[call_id_of(item.raw)] = item
@@ -517,12 +544,13 @@ class AnswerSteps:
     # --- The end --------------------------------------------------------------------------------
 
     def _ask(self, reader: FeedReader) -> Iterator[Step]:
-        if not self._asks:
+        if self.is_over or (self._goes_on is not None and self._at < self._goes_on.decided):
             return
+        known = self.requests.values()
+        if self._only_open:
+            known = tuple(one for one in reader.state.approvals if one.id in self.requests)
         requests = tuple(
-            one
-            for one in self.requests.values()
-            if one.status == "pending" and self._may_decide(one, reader)
+            one for one in known if one.status == "pending" and self._may_decide(one, reader)
         )
         if requests:
             yield from self._finish(self._at, "asks", requests=requests)
@@ -621,3 +649,81 @@ async def present_steps(steps: AnswerSteps, reader: FeedReader) -> AsyncGenerato
             yield step
     for step in steps.catch_up(reader):
         yield step
+
+
+# --- Decisions -----------------------------------------------------------------------------------
+
+LAG: Final = timedelta(seconds=5)
+"""How long a process may be behind another one that has taken a message or a decision."""
+
+RequestTest: TypeAlias = Callable[[ApprovalRequest], bool]
+
+
+def voted_by(name: str) -> RequestTest:
+    """Return a test whether a person has decided about a request."""
+    return lambda request: any(vote.decision.by == name for vote in request.votes)
+
+
+def is_settled(request: ApprovalRequest) -> bool:
+    """Whether nobody can decide the request any more."""
+    return request.status != "pending"
+
+
+async def decided_at(
+    feed: Feed, run_id: str, wanted: Mapping[str, RequestTest], wait: timedelta = LAG
+) -> GoesOn | None:
+    """Return where an answer goes on after the first events at which requests pass their tests.
+
+    None if they do not within the time. Requests of nested runs have no events: the answer then goes
+    on with the next event.
+    """
+    own = {name: passes for name, passes in wanted.items() if "." not in name}
+    search = _DecisionSearch(own)
+    async with feed.reader(run_id, Cursor()) as reader:
+        await reader.until_present()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait.total_seconds() or None):
+                while not search.is_over:
+                    if not reader.has_more:
+                        if not wait:
+                            return None
+                        await reader.news()
+                        continue
+                    entry = await anext(reader, None)
+                    if entry is None:
+                        return None
+                    search.take(entry)
+        if not own:
+            return GoesOn(reader.recorded, reader.recorded)
+    return search.found if search.is_over else None
+
+
+class _DecisionSearch:
+    """Looks for the events of decisions."""
+
+    def __init__(self, wanted: Mapping[str, RequestTest]) -> None:
+        self._wanted = wanted
+        self._waits_from = 0
+        self._found: dict[str, GoesOn] = {}
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all are found."""
+        return len(self._found) == len(self._wanted)
+
+    @property
+    def found(self) -> GoesOn:
+        """Where the answer goes on after all of them."""
+        places = self._found.values()
+        return GoesOn(min(one.event for one in places), max(one.decided for one in places))
+
+    def take(self, entry: FeedEntry) -> None:
+        """Look at an entry."""
+        event = entry.event if isinstance(entry, Happened) else None
+        if isinstance(event, StatusStreamEvent) and event.status == "waiting":
+            self._waits_from = event.id + 1
+        if isinstance(event, ApprovalStreamEvent):
+            passes = self._wanted.get(event.request.id)
+            if passes is not None and passes(event.request):
+                found = GoesOn(self._waits_from, event.id + 1)
+                self._found.setdefault(event.request.id, found)

@@ -14,6 +14,7 @@ from outlast.loop.phrases import as_text
 from outlast.loop.values import JsonObject
 from outlast.serve.wires.answer_steps import (
     Finished,
+    GoesOn,
     Place,
     Reasoned,
     Seen,
@@ -37,24 +38,27 @@ class ResponseId:
         run_id: the run.
         message_id: the message that the response answers.
         created_at: when it was asked for, in seconds since the epoch.
-        from_event: the number of the event from which it goes on after a decision; None otherwise.
+        goes_on: where the answer goes on after a decision; None otherwise.
     """
 
     run_id: str
     message_id: str
     created_at: int
-    from_event: int | None = None
+    goes_on: GoesOn | None = None
 
     def __str__(self) -> str:
         """Return the id as clients have it."""
-        return "resp_" + _encoded([self.run_id, self.message_id, self.created_at, self.from_event])
+        place = [] if self.goes_on is None else [self.goes_on.event, self.goes_on.decided]
+        return "resp_" + _encoded([self.run_id, self.message_id, self.created_at, *place])
 
     @classmethod
     def parse(cls, text: str) -> "ResponseId | None":
         """Read an id; None if it is none."""
         match _decoded(text, "resp_"):
-            case [str(run_id), str(message_id), int(created), int() | None as event] if run_id:
-                return cls(run_id, message_id, created, event)
+            case [str(run_id), str(message_id), int(created)] if run_id:
+                return cls(run_id, message_id, created)
+            case [str(run_id), str(message_id), int(created), int(event), int(decided)] if run_id:
+                return cls(run_id, message_id, created, GoesOn(event, decided))
             case _:
                 return None
 

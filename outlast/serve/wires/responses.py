@@ -5,7 +5,7 @@ import hashlib
 import json
 import secrets
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final, cast
@@ -16,23 +16,27 @@ from starlette.routing import BaseRoute
 
 from outlast.agents.errors import AgentsException, RunClosed, UserError
 from outlast.client.people.actions import decision_of
-from outlast.client.read.events import ApprovalStreamEvent
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.values import JsonObject
 from outlast.serve.access import Customer, Staff, Target
 from outlast.serve.cursor import Cursor
 from outlast.serve.customer_view import customer_input, customer_message_id
-from outlast.serve.feed import FeedReader, Happened
+from outlast.serve.feed import FeedReader
 from outlast.serve.messages import accept_message, json_body, startable_agent, stream_deadline
 from outlast.serve.problems import Problem, Refused, problem_of
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.sse import EventStream, ServerSentEvent, json_event
 from outlast.serve.wires.answer_steps import (
+    LAG,
     AnswerSteps,
     Finished,
+    GoesOn,
     StatusShown,
+    decided_at,
     follow_steps,
+    is_settled,
     present_steps,
+    voted_by,
 )
 from outlast.serve.wires.response_events import (
     LARGEST_NUMBER,
@@ -42,9 +46,6 @@ from outlast.serve.wires.response_events import (
     is_terminal,
     seen_at,
 )
-
-LAG: Final = timedelta(seconds=5)
-"""How long a process may be behind another one that has taken a message or a decision."""
 
 LONGEST_WAIT: Final = timedelta(minutes=5)
 """How long a request without `stream` and `background` waits for the answer; then it is to be polled."""
@@ -111,21 +112,21 @@ async def create_response(asked: DeskRequest) -> Response:
     content, decisions = _read_input(body.get("input"))
     if content is None and previous is None:
         raise UserError("input has no message of the user. Send a text, or items with role user.")
-    from_event = None
+    goes_on = None
     if decisions:
         asked.check("decide", Target(run_id=run_id))
-        from_event = await _decide(asked, run_id, decisions)
+        goes_on = await _decide(asked, run_id, decisions)
     if content is not None:
         response_id = await _send(asked, run_id, body, previous, content)
     else:
         assert previous is not None  # noqa: S101  checked above
         asked.check("read_messages", Target(run_id=run_id))
-        if from_event is None:
-            from_event = await _undecided_until(asked, previous)
+        if goes_on is None:
+            goes_on = await _decided_since(asked, previous)
         response_id = (
             previous
-            if from_event is None
-            else ResponseId(run_id, previous.message_id, _now(), from_event)
+            if goes_on is None
+            else ResponseId(run_id, previous.message_id, _now(), goes_on)
         )
     return await _answer(asked, response_id, body)
 
@@ -311,8 +312,8 @@ async def _send(
     return ResponseId(run_id, message_id, _now())
 
 
-async def _decide(asked: DeskRequest, run_id: str, decisions: list[JsonObject]) -> int:
-    """Send decisions as the person of the login; return the number of the event after them."""
+async def _decide(asked: DeskRequest, run_id: str, decisions: list[JsonObject]) -> GoesOn | None:
+    """Send decisions as the person of the login; return where the answer goes on."""
     handle = asked.desk.handle(run_id)
     state = await handle.state()
     found = {one.id: one for one in (*state.approvals, *await handle.approvals())}
@@ -343,16 +344,14 @@ async def _decide(asked: DeskRequest, run_id: str, decisions: list[JsonObject]) 
                 channel="responses",
             )
         )
-        decided[request.id] = lambda one: any(
-            vote.decision.by == person.subject for vote in one.votes
-        )
-    return await _event_after(asked, run_id, decided)
+        decided[request.id] = voted_by(person.subject)
+    return await decided_at(asked.desk.feed, run_id, decided)
 
 
-async def _undecided_until(asked: DeskRequest, previous: ResponseId) -> int | None:
+async def _decided_since(asked: DeskRequest, previous: ResponseId) -> GoesOn | None:
     """Return where an answer goes on that ended with requests; None if it has not ended so."""
     await _check_known(asked, previous)
-    steps = AnswerSteps(asked.caller, previous.message_id, from_event=previous.from_event)
+    steps = AnswerSteps(asked.caller, previous.message_id, goes_on=previous.goes_on)
     last: Finished | None = None
     async with _reader(asked, previous.run_id) as reader:
         await reader.until_present()
@@ -362,49 +361,9 @@ async def _undecided_until(asked: DeskRequest, previous: ResponseId) -> int | No
         return None
     if last.reason != "asks":
         raise UserError("The response is complete: send a message of the user as input.")
-    settled = {one.id: _is_settled for one in last.requests}
-    found = await _event_after(asked, previous.run_id, settled, wait=timedelta(0))
-    return None if found < last.next_event else found
-
-
-def _is_settled(request: ApprovalRequest) -> bool:
-    return request.status != "pending"
-
-
-async def _event_after(
-    asked: DeskRequest,
-    run_id: str,
-    wanted: Mapping[str, Callable[[ApprovalRequest], bool]],
-    wait: timedelta = LAG,
-) -> int:
-    """Return the number of the event after the first ones at which requests are as wanted.
-
-    0 if they are not so within the time. Requests of nested runs have no events: the number is then
-    that of the next event.
-    """
-    own = {name: fits for name, fits in wanted.items() if "." not in name}
-    found: dict[str, int] = {}
-    async with _reader(asked, run_id) as reader:
-        await reader.until_present()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(wait.total_seconds()):
-                while len(found) < len(own):
-                    if not reader.has_more:
-                        if not wait:
-                            return 0
-                        await reader.news()
-                        continue
-                    entry = await anext(reader, None)
-                    if entry is None:
-                        return 0
-                    event = entry.event if isinstance(entry, Happened) else None
-                    if isinstance(event, ApprovalStreamEvent):
-                        fits = own.get(event.request.id)
-                        if fits is not None and fits(event.request):
-                            found.setdefault(event.request.id, event.id + 1)
-        if not own:
-            return reader.recorded
-    return max(found.values()) if len(found) == len(own) else 0
+    settled = {one.id: is_settled for one in last.requests}
+    found = await decided_at(asked.desk.feed, previous.run_id, settled, wait=timedelta(0))
+    return None if found is None or found.decided < last.next_event else found
 
 
 # --- Answers -------------------------------------------------------------------------------------
@@ -455,7 +414,7 @@ async def _read(
     asked: DeskRequest, response_id: ResponseId, wait: timedelta = timedelta(0)
 ) -> ResponseEvents:
     """Return a response as it is; with `wait`, when it is over or waits for people who are not asked."""
-    steps = AnswerSteps(asked.caller, response_id.message_id, from_event=response_id.from_event)
+    steps = AnswerSteps(asked.caller, response_id.message_id, goes_on=response_id.goes_on)
     status = "running"
     async with _reader(asked, response_id.run_id) as reader:
         await reader.until_present()
@@ -508,7 +467,7 @@ async def _numbered(
     steps = AnswerSteps(
         asked.caller,
         response_id.message_id,
-        from_event=response_id.from_event,
+        goes_on=response_id.goes_on,
         seen=None if after is None else seen_at(after),
     )
     async with _reader(asked, response_id.run_id) as reader:

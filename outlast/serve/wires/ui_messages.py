@@ -1,0 +1,324 @@
+"""Answers as UI message streams of the Vercel AI SDK, and the messages that its clients send."""
+
+import hashlib
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+from outlast.agents.errors import UserError
+from outlast.loop.approvals import ApprovalRequest
+from outlast.loop.call_forms import arguments_of, name_of
+from outlast.loop.items import Item
+from outlast.loop.values import Json, JsonObject
+from outlast.serve.customer_view import customer_message_id
+from outlast.serve.wires.answer_steps import (
+    Finished,
+    Reasoned,
+    RequestChanged,
+    StatusShown,
+    Step,
+    TextBegun,
+    TextDone,
+    TextPiece,
+    TextVoid,
+    ToolAnswered,
+    ToolCalled,
+)
+from outlast.serve.wires.response_events import RequestId
+
+_PLAIN_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
+_APPROVED: Final = frozenset({"approved", "edited", "responded"})
+_FAILED: Final = "The question could not be answered."
+_ENDED: Final = "The conversation ended before the message was answered."
+
+
+def own_message_id(given: object) -> str:
+    """Return the id of a client's message in its run.
+
+    Raises:
+        UserError: the message has no id.
+    """
+    if not isinstance(given, str) or not given:
+        raise UserError("Each message needs an id.")
+    if _PLAIN_ID.fullmatch(given) is None:
+        given = hashlib.sha256(given.encode("utf-8", "replace")).hexdigest()[:32]
+    return customer_message_id(given)
+
+
+def answer_id(message_id: str) -> str:
+    """Return the id of the answer to a message: the same in every stream of it."""
+    return f"answer-{hashlib.sha256(message_id.encode()).hexdigest()[:16]}"
+
+
+@dataclass
+class MessageChunks:
+    """Makes the chunks of one answer from its steps.
+
+    Attributes:
+        message_id: the id of the assistant's message.
+        requests: the requests of the run so far.
+        goes_on: whether the message goes on that the client has already.
+        known: the approvals that the client's messages show as requested.
+        is_team: whether the caller may read why an answer failed.
+    """
+
+    message_id: str
+    requests: Mapping[str, ApprovalRequest]
+    goes_on: bool = False
+    known: Collection[str] = ()
+    is_team: bool = False
+    _has_parts: bool = False
+    _is_open: bool = False
+    _texts: int = 0
+    _sent: set[str] = field(default_factory=set[str])
+    _calls: dict[str, Item] = field(default_factory=dict[str, Item])
+    _later: list[JsonObject] = field(default_factory=list[JsonObject])
+
+    def begin(self) -> Iterator[JsonObject]:
+        """Yield the first chunks."""
+        yield {"type": "start", "messageId": self.message_id}
+        self._has_parts = self.goes_on
+        if not self.goes_on:
+            yield {"type": "start-step"}
+
+    def take(self, step: Step) -> Iterator[JsonObject]:
+        """Yield the chunks of a step."""
+        if isinstance(step, ToolCalled):
+            self._calls[step.call_id] = step.item
+            return
+        if not isinstance(step, RequestChanged):
+            yield from self.calls()
+        match step:
+            case TextBegun():
+                yield from self._begin_text()
+            case TextPiece(text=text):
+                yield {"type": "text-delta", "id": self._text_id, "delta": text}
+            case TextVoid():
+                # The text is alone in its step.
+                self._is_open = self._has_parts = False
+                yield {"type": "reset-step"}
+                yield from self._deferred()
+            case TextDone():
+                self._is_open = False
+                yield {"type": "text-end", "id": self._text_id}
+                yield from self._deferred()
+            case Reasoned(text=text):
+                yield from self._reasoning(text)
+            case RequestChanged(request=request):
+                yield from self._decided(request)
+            case ToolAnswered():
+                yield from self._output(step)
+            case StatusShown(status=status):
+                fields: JsonObject = {"status": status} if self.is_team else {}
+                works = status not in {"waiting", "blocked"}
+                data = {"works": works, **fields}
+                yield {"type": "data-outlast", "data": data, "transient": True}
+            case Finished():
+                yield from self._finish(step)
+
+    def calls(self) -> Iterator[JsonObject]:
+        """Yield the calls of which it is known by now whether reviewers see all arguments."""
+        for call_id, item in self._calls.items():
+            request = self._request(call_id)
+            hides = request is not None and bool(request.terms.redact)
+            text = request.arguments if request is not None and hides else arguments_of(item.raw)
+            yield from self._part(self._call(call_id, name_of(item.raw), text))
+        self._calls.clear()
+
+    # --- Parts ----------------------------------------------------------------------------------
+
+    @property
+    def _text_id(self) -> str:
+        return f"text-{self._texts}"
+
+    def _begin_text(self) -> Iterator[JsonObject]:
+        if self._has_parts:
+            yield {"type": "finish-step"}
+            yield {"type": "start-step"}
+        self._texts += 1
+        self._is_open = self._has_parts = True
+        yield {"type": "text-start", "id": self._text_id}
+
+    def _part(self, *chunks: JsonObject) -> Iterator[JsonObject]:
+        """Yield chunks of another part than the text; it must not vanish with a void text."""
+        if self._is_open:
+            self._later += chunks
+            return
+        self._has_parts = True
+        yield from chunks
+
+    def _deferred(self) -> Iterator[JsonObject]:
+        later, self._later = self._later, []
+        yield from self._part(*later) if later else ()
+
+    def _reasoning(self, text: str) -> Iterator[JsonObject]:
+        if not text:
+            return
+        self._texts += not self._is_open
+        own = f"reasoning-{self._texts}"
+        yield from self._part(
+            {"type": "reasoning-start", "id": own},
+            {"type": "reasoning-delta", "id": own, "delta": text},
+            {"type": "reasoning-end", "id": own},
+        )
+
+    def _call(self, call_id: str, name: str, arguments: str) -> JsonObject:
+        self._sent.add(call_id)
+        # The desk runs the tool: the client must not.
+        return {
+            "type": "tool-input-available",
+            "toolCallId": call_id,
+            "toolName": name,
+            "input": _value(arguments),
+            "dynamic": True,
+            "providerExecuted": True,
+        }
+
+    def _request(self, call_id: str) -> ApprovalRequest | None:
+        return next((one for one in self.requests.values() if one.call_id == call_id), None)
+
+    def _asked(self, request: ApprovalRequest) -> Iterator[JsonObject]:
+        call_id = request.call_id or request.id
+        yield from self.calls()
+        if call_id not in self._sent:
+            yield from self._part(self._call(call_id, request.name, request.arguments))
+        asked: JsonObject = {
+            "type": "tool-approval-request",
+            "approvalId": str(RequestId.of(request)),
+            "toolCallId": call_id,
+        }
+        yield from self._part({**asked, "reason": request.reason} if request.reason else asked)
+
+    def _decided(self, request: ApprovalRequest) -> Iterator[JsonObject]:
+        if request.status == "pending":
+            return
+        yield from self._asked(request)
+        decision = request.decision
+        response: JsonObject = {
+            "type": "tool-approval-response",
+            "approvalId": str(RequestId.of(request)),
+            "approved": request.status in _APPROVED,
+            "providerExecuted": True,
+        }
+        reason = None if decision is None else decision.message
+        yield from self._part({**response, "reason": reason} if reason else response)
+        if request.status not in _APPROVED:  # the output may have come before
+            call_id = request.call_id or request.id
+            yield from self._part({"type": "tool-output-denied", "toolCallId": call_id})
+        elif not request.call_id:
+            yield from self._part(_output(request.id, request.status))
+
+    def _output(self, step: ToolAnswered) -> Iterator[JsonObject]:
+        if step.call is None:
+            return
+        call_id, request = step.call_id, step.request
+        if call_id not in self._sent:
+            self._calls[call_id] = step.call
+            yield from self.calls()
+        is_denied = request is not None and request.status in {"rejected", "expired", "cancelled"}
+        if is_denied:
+            yield from self._part({"type": "tool-output-denied", "toolCallId": call_id})
+        else:
+            yield from self._part(_output(call_id, step.item.raw.get("output")))
+
+    def _finish(self, step: Finished) -> Iterator[JsonObject]:
+        for request in step.requests:
+            if str(RequestId.of(request)) not in self.known:
+                yield from self._asked(request)
+        reasons = {"answered": "stop", "asks": "tool-calls", "cancelled": "other"}
+        if step.reason == "cancelled":
+            yield {"type": "abort", "reason": "cancelled"}
+        elif step.reason not in reasons:
+            told = _ENDED if step.reason == "ended" else _FAILED
+            if self.is_team and step.failure is not None:
+                told = f"{step.failure.message} ({step.failure.code})"
+            yield {"type": "error", "errorText": told}
+        yield {"type": "finish-step"}
+        yield {"type": "finish", "finishReason": reasons.get(step.reason, "error")}
+
+
+def _value(text: str) -> Json:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _output(call_id: str, output: Json) -> JsonObject:
+    value = _value(output) if isinstance(output, str) else output
+    return {
+        "type": "tool-output-available",
+        "toolCallId": call_id,
+        "output": value,
+        "dynamic": True,
+        "providerExecuted": True,
+    }
+
+
+# --- What clients send ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SentApproval:
+    """What a person decided in a client.
+
+    Attributes:
+        id: the request.
+        approved: whether they approve it.
+        reason: why.
+    """
+
+    id: RequestId
+    approved: bool
+    reason: str | None = None
+
+
+def approvals_in(messages: list[JsonObject]) -> list[SentApproval]:
+    """Return the decisions in a client's messages: all of them, since old ones stay there."""
+    found: dict[str, SentApproval] = {}
+    for part in _tool_parts(messages, "approval-responded"):
+        approval: Any = part.get("approval")
+        fields = cast("JsonObject", approval) if isinstance(approval, dict) else {}
+        own, approved, reason = (fields.get(name) for name in ("id", "approved", "reason"))
+        if isinstance(own, str) and isinstance(approved, bool) and own.startswith("mcpr_"):
+            given = reason if isinstance(reason, str) and reason else None
+            found[own] = SentApproval(RequestId.parse(own), approved, given)
+    return list(found.values())
+
+
+def requested_in(messages: list[JsonObject]) -> set[str]:
+    """Return the ids of the approvals that a client's messages show as requested."""
+    approvals = (part.get("approval") for part in _tool_parts(messages, "approval-requested"))
+    return {str(cast("JsonObject", one).get("id")) for one in approvals if isinstance(one, dict)}
+
+
+def _tool_parts(messages: list[JsonObject], state: str) -> Iterator[JsonObject]:
+    for message in messages:
+        parts: Any = message.get("parts")
+        for one in cast("list[Any]", parts) if isinstance(parts, list) else []:
+            part = cast("JsonObject", one) if isinstance(one, dict) else {}
+            if message.get("role") == "assistant" and part.get("state") == state:
+                yield part
+
+
+def content_of(message: JsonObject) -> list[JsonObject]:
+    """Return a user's message as parts of Responses input."""
+    found: list[JsonObject] = []
+    parts: Any = message.get("parts")
+    for one in cast("list[Any]", parts) if isinstance(parts, list) else []:
+        part = cast("JsonObject", one) if isinstance(one, dict) else {}
+        match part.get("type"):
+            case "text":
+                found.append({"type": "input_text", "text": part.get("text")})
+            case "file" if str(part.get("mediaType")).startswith("image/"):
+                found.append(
+                    {"type": "input_image", "image_url": part.get("url"), "detail": "auto"}
+                )
+            case "file":
+                name = str(part.get("filename") or "file")
+                found.append({"type": "input_file", "file_data": part.get("url"), "filename": name})
+            case kind:
+                raise UserError(f"A part of a message is a text or a file, not {kind!r:.40}.")
+    return found

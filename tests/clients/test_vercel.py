@@ -1,0 +1,239 @@
+"""The real chat client of the Vercel AI SDK before real processes: each text once, nobody stuck."""
+
+import asyncio
+import json
+import secrets
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outlast.client.handle import RunHandle
+from outlast.client.identity import person
+from tests.browser.model import counted
+from tests.browser.stage import ANN, Stage
+from tests.clients.front_end import FrontEnd
+
+LETTER = {"address": "Main Street 1", "text": "Hello", "copies": 2}
+CALL = f"call write_letter {json.dumps(LETTER)}"
+SENT = "2 to Main Street 1: Hello"
+BEN = person("ben", groups=["billing"])
+PATIENCE_SECONDS = 30
+
+
+@pytest.fixture(scope="module")
+async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
+    """The processes of the tests that kill none of them."""
+    async with Stage(tmp_path_factory.mktemp("stage"), people=(ANN,)) as stage:
+        yield stage
+
+
+@pytest.fixture
+async def killed_stage(tmp_path: Path) -> AsyncIterator[Stage]:
+    """Processes of one test, which kills them."""
+    async with Stage(tmp_path, people=(ANN,)) as stage:
+        yield stage
+
+
+@pytest.fixture
+async def node() -> AsyncIterator[FrontEnd]:
+    """A Node process with the real client."""
+    async with FrontEnd("vercel.mjs") as front_end:
+        yield front_end
+    assert front_end.unhandled == []
+
+
+class Chat:
+    """A page with one chat."""
+
+    def __init__(self, node: FrontEnd, run_id: str) -> None:
+        self.node = node
+        self.run_id = run_id
+        self._name = secrets.token_hex(4)
+
+    async def open(self, stage: Stage, headers: dict[str, str], **options: Any) -> "Chat":
+        fields = {"agent": "Writer", **options}
+        await self.node.do(
+            "open", name=self._name, url=stage.url(), chat=self.run_id, headers=headers, **fields
+        )
+        return self
+
+    async def do(self, what: str, **fields: Any) -> Any:
+        return await self.node.do(what, name=self._name, **fields)
+
+    def begin(self, what: str, **fields: Any) -> asyncio.Future[Any]:
+        return self.node.begin(what, name=self._name, **fields)
+
+    async def until(self, condition: Callable[[Any], bool]) -> Any:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not condition(seen := await self.do("look")):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        return seen
+
+
+def texts(seen: Any) -> list[str]:
+    """Return what the page shows of the assistant, a text for each of its messages."""
+    return [
+        "|".join(part["text"] for part in message["parts"] if part["type"] == "text")
+        for message in seen["messages"]
+        if message["role"] == "assistant"
+    ]
+
+
+def tools(seen: Any) -> list[Any]:
+    parts = (part for message in seen["messages"] for part in message["parts"])
+    return [part for part in parts if part["type"] == "dynamic-tool"]
+
+
+def is_asked(seen: Any) -> bool:
+    waits = [one for one in tools(seen) if one["state"] == "approval-requested"]
+    return bool(waits) and seen["status"] == "ready"
+
+
+def words(seen: Any) -> int:
+    return sum(len(text.split()) for text in texts(seen))
+
+
+async def customer(node: FrontEnd, stage: Stage, run_id: str, **options: Any) -> Chat:
+    headers = {"Authorization": f"Bearer {stage.token(run_id)}"}
+    return await Chat(node, run_id).open(stage, headers, **options)
+
+
+async def staff(node: FrontEnd, stage: Stage, run_id: str, **options: Any) -> Chat:
+    return await Chat(node, run_id).open(stage, {"Origin": stage.url()}, **options)
+
+
+def new_id() -> str:
+    return f"vercel-{secrets.token_hex(6)}"
+
+
+async def test_a_customer_chats(node: FrontEnd, stage: Stage) -> None:
+    chat = await customer(node, stage, new_id())
+    seen = await chat.do("send", text="count to 12")
+    assert (texts(seen), seen["status"], seen["error"]) == ([counted(12)], "ready", None)
+    seen = await chat.do("send", text="say Goodbye")
+    assert texts(seen) == [counted(12), "Goodbye"]
+    state = await RunHandle(stage.client, chat.run_id).state()
+    assert len(state.answers) == 2, "each message is sent once"
+    again = await customer(node, stage, chat.run_id)
+    seen = await again.do("resume")
+    assert (seen["messages"], seen["status"]) == ([], "ready"), "nothing to resume"
+
+
+async def test_a_decider_approves_in_the_chat(node: FrontEnd, stage: Stage) -> None:
+    chat = await staff(node, stage, new_id())
+    seen = await chat.do("send", text=CALL)
+    [tool] = tools(seen)
+    assert (tool["state"], tool["input"], seen["status"]) == ("approval-requested", LETTER, "ready")
+    await chat.do("approve", approval=tool["approval"]["id"], approved=True)
+    seen = await chat.until(lambda one: "Done" in "".join(texts(one)) and one["status"] == "ready")
+    [text], [tool] = texts(seen), tools(seen)
+    assert tool["state"] == "output-available"
+    assert tool["output"].endswith(SENT)
+    assert text == f"Done: {tool['output']}"
+    state = await RunHandle(stage.client, chat.run_id).state()
+    [request] = state.approvals
+    assert request.settled_by == "ann"
+    # The decision stays in the messages, and is not made again.
+    seen = await chat.do("send", text="say Thanks")
+    assert (texts(seen)[-1], len(tools(seen))) == ("Thanks", 1)
+
+
+async def test_a_decider_rejects_in_the_chat(node: FrontEnd, stage: Stage) -> None:
+    chat = await staff(node, stage, new_id())
+    [tool] = tools(await chat.do("send", text=CALL))
+    await chat.do("approve", approval=tool["approval"]["id"], approved=False, reason="Not today.")
+    seen = await chat.until(lambda one: bool(texts(one)[-1]) and one["status"] == "ready")
+    [tool] = tools(seen)
+    assert tool["state"] == "output-denied"
+    assert "Not today." in texts(seen)[-1]
+
+
+async def test_customers_are_not_asked_and_see_no_call(node: FrontEnd, stage: Stage) -> None:
+    chat = await customer(node, stage, new_id())
+    sending = chat.begin("send", text=CALL)
+    seen = await chat.until(lambda one: any(not d["data"]["works"] for d in one["data"]))
+    assert (tools(seen), "".join(texts(seen))) == ([], "")
+    assert seen["status"] in {"submitted", "streaming"}
+    assert all(part["data"].keys() == {"works"} for part in seen["data"])
+    await RunHandle(stage.client, chat.run_id).approve("a1", by=BEN)
+    seen = await sending
+    [text] = texts(seen)
+    assert text.endswith(SENT)
+    assert not tools(seen)
+
+
+async def test_a_decision_that_is_made_elsewhere(node: FrontEnd, stage: Stage) -> None:
+    chat = await staff(node, stage, new_id())
+    [tool] = tools(await chat.do("send", text=CALL))
+    await RunHandle(stage.client, chat.run_id).approve("a1", by=BEN)
+    # Deciding now does no harm: the answer goes on.
+    await chat.do("approve", approval=tool["approval"]["id"], approved=False)
+    seen = await chat.until(lambda one: "Done" in "".join(texts(one)) and one["status"] == "ready")
+    [text], [tool] = texts(seen), tools(seen)
+    assert tool["state"] == "output-available"
+    assert text == f"Done: {tool['output']}"
+    other = await staff(node, stage, new_id())
+    await other.do("send", text=CALL)
+    await RunHandle(stage.client, other.run_id).approve("a1", by=BEN)
+    await other.do("resume")
+    seen = await other.until(lambda one: "Done" in "".join(texts(one)) and one["status"] == "ready")
+    [text], [tool] = texts(seen), tools(seen)
+    assert tool["state"] == "output-available"
+    assert text == f"Done: {tool['output']}"
+
+
+async def test_a_message_while_a_request_is_open(node: FrontEnd, stage: Stage) -> None:
+    chat = await staff(node, stage, new_id())
+    [tool] = tools(await chat.do("send", text=CALL))
+    seen = await chat.do("send", text="say Hurry")
+    assert (len(tools(seen)), seen["status"], seen["error"]) == (1, "ready", None)
+    # The decision is about a message that is not the last one.
+    await chat.do("approve", approval=tool["approval"]["id"], approved=True)
+    await asyncio.sleep(0)
+    handle = RunHandle(stage.client, chat.run_id)
+    await handle.wait(lambda state: [one.status for one in state.approvals] == ["approved"])
+    await handle.wait(lambda state: state.status == "idle")
+    await chat.until(lambda one: one["status"] == "ready")
+
+
+async def test_errors_are_shown(node: FrontEnd, stage: Stage) -> None:
+    unknown = await customer(node, stage, new_id(), agent="Nobody")
+    seen = await unknown.do("send", text="Hello")
+    assert seen["status"] == "error"
+    assert "There is no agent" in seen["error"]
+    run_id = new_id()
+    forbidden = await Chat(node, run_id).open(
+        stage, {"Authorization": f"Bearer {stage.token(new_id())}"}
+    )
+    seen = await forbidden.do("send", text="Hello")
+    assert "This token does not open" in seen["error"]
+    seen = await forbidden.do("resume")
+    assert seen["status"] == "error"
+    ended = await customer(node, stage, new_id())
+    await ended.do("send", text="say Hi")
+    await RunHandle(stage.client, ended.run_id).cancel("after_turn")
+    await RunHandle(stage.client, ended.run_id).result()
+    seen = await ended.do("send", text="say More")
+    assert "has ended" in seen["error"]
+
+
+async def test_a_chat_goes_on_after_each_process_is_killed(
+    node: FrontEnd, killed_stage: Stage
+) -> None:
+    stage = killed_stage
+    chat = await customer(node, stage, new_id())
+    stays = chat.begin("send", text="count to 150")
+    await chat.until(lambda one: words(one) >= 10)
+    await stage.kill_serve()
+    seen = await stays
+    assert (seen["status"], words(seen) < 150) == ("error", True)
+    resuming = chat.begin("resume")
+    await chat.until(lambda one: words(one) >= 25)
+    await stage.kill_worker()
+    seen = await resuming
+    assert (texts(seen), seen["status"]) == ([counted(150)], "ready")
+    # A page that missed the end has all of it, too.
+    missed = await customer(node, stage, chat.run_id, messages=seen["messages"][:1])
+    assert texts(await missed.do("resume")) == [counted(150)]
