@@ -20,6 +20,8 @@ LITELLM := $(CURDIR)/.venv-litellm
 PEERS := $(CURDIR)/.venv-peers
 LITELLM_TOOL := litellm[proxy]==1.106.2
 # The package with the checks of accessibility that run in the browser.
+# npm has certificates of its own, beside those of the file that other tools are told of.
+NPM := $(if $(SSL_CERT_FILE),NODE_EXTRA_CA_CERTS=$(SSL_CERT_FILE)) npm
 AXE := $(CURDIR)/$(VENV)/npm
 AXE_TOOL := axe-core@4.14.1
 
@@ -82,7 +84,7 @@ mongo: ## install a server in Java that speaks MongoDB's protocol, for the tests
 	@mvn -q -B -f tests/unit/sessions/mongo/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.mongo
 
 oidc: ## install a real OpenID Connect provider, at which the tests log in
-	@npm ci --prefix tests/oidc_provider --silent --no-audit --no-fund
+	@$(NPM) ci --prefix tests/oidc_provider --silent --no-audit --no-fund
 
 lowest: $(LOWEST)/.installed ## the tests with the oldest versions that pyproject.toml allows
 	@$(LOWEST)/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider -m "not full" $(LOWEST_TESTS)
@@ -196,12 +198,12 @@ $(VENV)/.mutation: $(VENV)/.test
 
 $(VENV)/.browser: $(VENV)/.test Makefile
 	@$(SYNC) --group test --group browser
-	@npm install --silent --no-audit --no-fund --prefix $(AXE) $(AXE_TOOL) \
+	@$(NPM) install --silent --no-audit --no-fund --prefix $(AXE) $(AXE_TOOL) \
 		|| { echo "make browser: npm cannot install $(AXE_TOOL). It needs npm, and the package index."; exit 1; }
 	@touch $@
 
 $(VENV)/.clients: $(VENV)/.test tests/clients/package-lock.json
-	@npm ci --silent --no-audit --no-fund --prefix tests/clients \
+	@$(NPM) ci --silent --no-audit --no-fund --prefix tests/clients \
 		|| { echo "make clients: npm cannot install the clients. It needs Node with npm, and the package index."; exit 1; }
 	@touch $@
 
