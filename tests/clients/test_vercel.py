@@ -188,9 +188,15 @@ async def test_a_message_while_a_request_is_open(node: FrontEnd, stage: Stage) -
     chat = await staff(node, stage, new_id())
     [tool] = tools(await chat.do("send", text=CALL))
     seen = await chat.do("send", text="say Hurry")
-    assert (len(tools(seen)), seen["status"], seen["error"]) == (1, "ready", None)
-    # The decision is about a message that is not the last one.
-    await chat.do("approve", approval=tool["approval"]["id"], approved=True)
+    # The newest answer asks again: the client sends decisions of its last message only.
+    [_, again] = tools(seen)
+    assert (again["toolCallId"], seen["status"], seen["error"]) == (
+        tool["toolCallId"],
+        "ready",
+        None,
+    )
+    assert again["approval"]["id"] != tool["approval"]["id"]
+    await chat.do("approve", approval=again["approval"]["id"], approved=True)
     await asyncio.sleep(0)
     handle = RunHandle(stage.client, chat.run_id)
     await handle.wait(lambda state: [one.status for one in state.approvals] == ["approved"])

@@ -362,7 +362,11 @@ async def _decided_since(asked: DeskRequest, previous: ResponseId) -> GoesOn | N
     if last.reason != "asks":
         raise UserError("The response is complete: send a message of the user as input.")
     settled = {one.id: is_settled for one in last.requests}
-    found = await decided_at(asked.desk.feed, previous.run_id, settled, wait=timedelta(0))
+    present = {one.id: one for one in (await asked.desk.handle(previous.run_id).state()).approvals}
+    # This process may be behind the run for a moment.
+    is_decided = all(name in present and is_settled(present[name]) for name in settled)
+    wait = LAG if is_decided else timedelta(0)
+    found = await decided_at(asked.desk.feed, previous.run_id, settled, wait=wait)
     return None if found is None or found.decided < last.next_event else found
 
 

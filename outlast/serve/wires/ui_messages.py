@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
@@ -28,6 +28,7 @@ from outlast.serve.wires.answer_steps import (
 )
 from outlast.serve.wires.response_events import RequestId
 
+_IN_ANSWER: Final = "~"
 _PLAIN_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 _APPROVED: Final = frozenset({"approved", "edited", "responded"})
 _FAILED: Final = "The question could not be answered."
@@ -60,14 +61,12 @@ class MessageChunks:
         message_id: the id of the assistant's message.
         requests: the requests of the run so far.
         goes_on: whether the message goes on that the client has already.
-        known: the approvals that the client's messages show as requested.
         is_team: whether the caller may read why an answer failed.
     """
 
     message_id: str
     requests: Mapping[str, ApprovalRequest]
     goes_on: bool = False
-    known: Collection[str] = ()
     is_team: bool = False
     _has_parts: bool = False
     _is_open: bool = False
@@ -179,6 +178,10 @@ class MessageChunks:
     def _request(self, call_id: str) -> ApprovalRequest | None:
         return next((one for one in self.requests.values() if one.call_id == call_id), None)
 
+    def _approval_id(self, request: ApprovalRequest) -> str:
+        """Return the id of an approval, another one in each answer: clients look for the first."""
+        return f"{RequestId.of(request)}{_IN_ANSWER}{self.message_id}"
+
     def _asked(self, request: ApprovalRequest) -> Iterator[JsonObject]:
         call_id = request.call_id or request.id
         yield from self.calls()
@@ -186,7 +189,7 @@ class MessageChunks:
             yield from self._part(self._call(call_id, request.name, request.arguments))
         asked: JsonObject = {
             "type": "tool-approval-request",
-            "approvalId": str(RequestId.of(request)),
+            "approvalId": self._approval_id(request),
             "toolCallId": call_id,
         }
         yield from self._part({**asked, "reason": request.reason} if request.reason else asked)
@@ -198,7 +201,7 @@ class MessageChunks:
         decision = request.decision
         response: JsonObject = {
             "type": "tool-approval-response",
-            "approvalId": str(RequestId.of(request)),
+            "approvalId": self._approval_id(request),
             "approved": request.status in _APPROVED,
             "providerExecuted": True,
         }
@@ -224,9 +227,9 @@ class MessageChunks:
             yield from self._part(_output(call_id, step.item.raw.get("output")))
 
     def _finish(self, step: Finished) -> Iterator[JsonObject]:
+        # Also those that an earlier answer asked: `useChat` sends approvals of its last message only.
         for request in step.requests:
-            if str(RequestId.of(request)) not in self.known:
-                yield from self._asked(request)
+            yield from self._asked(request)
         reasons = {"answered": "stop", "asks": "tool-calls", "cancelled": "other"}
         if step.reason == "cancelled":
             yield {"type": "abort", "reason": "cancelled"}
@@ -284,14 +287,9 @@ def approvals_in(messages: list[JsonObject]) -> list[SentApproval]:
         own, approved, reason = (fields.get(name) for name in ("id", "approved", "reason"))
         if isinstance(own, str) and isinstance(approved, bool) and own.startswith("mcpr_"):
             given = reason if isinstance(reason, str) and reason else None
-            found[own] = SentApproval(RequestId.parse(own), approved, given)
+            request_id = RequestId.parse(own.partition(_IN_ANSWER)[0])
+            found[own] = SentApproval(request_id, approved, given)
     return list(found.values())
-
-
-def requested_in(messages: list[JsonObject]) -> set[str]:
-    """Return the ids of the approvals that a client's messages show as requested."""
-    approvals = (part.get("approval") for part in _tool_parts(messages, "approval-requested"))
-    return {str(cast("JsonObject", one).get("id")) for one in approvals if isinstance(one, dict)}
 
 
 def _tool_parts(messages: list[JsonObject], state: str) -> Iterator[JsonObject]:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from starlette.responses import Response
@@ -41,7 +41,6 @@ from outlast.serve.wires.ui_messages import (
     approvals_in,
     content_of,
     own_message_id,
-    requested_in,
 )
 
 _HEADERS: Final = {"x-vercel-ai-ui-message-stream": "v1"}
@@ -56,7 +55,6 @@ class _Wanted:
     message_id: str
     answer_id: str
     goes_on: GoesOn | None = None
-    known: set[str] = field(default_factory=set[str])
 
 
 async def chat(asked: DeskRequest) -> Response:
@@ -83,7 +81,7 @@ async def chat(asked: DeskRequest) -> Response:
     if is_last and (state is None or not has_message(state, message_id)):
         content = customer_input(content_of(user[-1]))
         await accept_message(asked, run_id, agent, content, message_id)
-        return _stream(asked, _wanted(run_id, message_id, known=requested_in(messages)))
+        return _stream(asked, _wanted(run_id, message_id))
     state = await state_if_any(asked, run_id)
     if state is None:
         raise Refused(400, "no_message", "The chat has no message of the user.")
@@ -189,14 +187,12 @@ def _wanted(
     *,
     goes_on: GoesOn | None = None,
     own_id: str = "",
-    known: set[str] | None = None,
 ) -> _Wanted:
     return _Wanted(
         run_id=run_id,
         message_id=message_id,
         answer_id=own_id or answer_id(message_id),
         goes_on=goes_on,
-        known=known or set(),
     )
 
 
@@ -225,7 +221,6 @@ async def _chunks(asked: DeskRequest, wanted: _Wanted) -> AsyncGenerator[JsonObj
         wanted.answer_id,
         steps.requests,
         goes_on=wanted.goes_on is not None,
-        known=wanted.known,
         is_team=isinstance(caller, Staff),
     )
     person = caller.person.subject if isinstance(caller, Staff) else ""
