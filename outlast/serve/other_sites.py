@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from outlast.serve.access import Customer
 from outlast.serve.problems import Problem
-from outlast.serve.routing import DeskRequest, Handler, as_json
+from outlast.serve.routing import DeskRequest, Handler, ShowProblem, as_json
 
 _HEADERS: Final = {
     "Access-Control-Allow-Methods": "GET, POST",
@@ -28,18 +28,31 @@ def for_other_sites(handler: Handler) -> Handler:
     return answer
 
 
-def show_to_other_sites(request: Request, problem: Problem) -> Response:
-    """Show a problem as JSON, also to pages of other sites."""
-    response = as_json(request, problem)
-    if _is_of_customer(request):
-        response.headers.update(_allows(request))
-    return response
+def shown_to_other_sites(show: ShowProblem) -> ShowProblem:
+    """Return what shows problems also to pages of other sites, in its own form."""
+
+    def show_to_them(request: Request, problem: Problem) -> Response:
+        response = show(request, problem)
+        if _is_of_customer(request):
+            response.headers.update(_allows(request))
+        return response
+
+    return show_to_them
+
+
+show_to_other_sites: Final = shown_to_other_sites(as_json)
+"""Shows a problem as JSON, also to pages of other sites."""
 
 
 async def preflight(asked: DeskRequest) -> Response:
     """Answer a browser that asks whether a page of another site may send a request."""
     allowed = _allows(asked.http)
-    return Response(status_code=204, headers=allowed | (_HEADERS if allowed else {}))
+    if not allowed:
+        return Response(status_code=204)
+    # Clients have headers of their own. None of them is an identity, and no cookie comes along.
+    wanted = asked.http.headers.get("Access-Control-Request-Headers")
+    named = {"Access-Control-Allow-Headers": wanted} if wanted else {}
+    return Response(status_code=204, headers=allowed | _HEADERS | named)
 
 
 def _allows(request: Request) -> dict[str, str]:

@@ -23,8 +23,9 @@ from outlast.serve.cursor import Cursor
 from outlast.serve.customer_view import customer_input, customer_message_id
 from outlast.serve.feed import FeedReader
 from outlast.serve.messages import accept_message, json_body, startable_agent, stream_deadline
+from outlast.serve.other_sites import for_other_sites, preflight, shown_to_other_sites
 from outlast.serve.problems import Problem, Refused, problem_of
-from outlast.serve.routing import DeskRequest, route
+from outlast.serve.routing import DeskRequest, Handler, route
 from outlast.serve.sse import EventStream, ServerSentEvent, json_event
 from outlast.serve.wires.answer_steps import (
     LAG,
@@ -486,16 +487,16 @@ async def _numbered(
                 yield event
 
 
-ROUTES: Final[list[BaseRoute]] = [
+def _guarded(path: str, handler: Handler, method: str = "GET") -> BaseRoute:
     # The run is in the body or in the id of the response, so the handlers judge the caller.
-    route("/v1/models", list_models, action=None, show=show_problem),
-    route("/v1/responses", create_response, action=None, methods=("POST",), show=show_problem),
-    route("/v1/responses/{response_id}", retrieve_response, action=None, show=show_problem),
-    route(
-        "/v1/responses/{response_id}/cancel",
-        cancel_response,
-        action=None,
-        methods=("POST",),
-        show=show_problem,
-    ),
+    shown = shown_to_other_sites(show_problem)
+    return route(path, for_other_sites(handler), action=None, methods=(method,), show=shown)
+
+
+ROUTES: Final[list[BaseRoute]] = [
+    _guarded("/v1/models", list_models),
+    _guarded("/v1/responses", create_response, "POST"),
+    _guarded("/v1/responses/{response_id}", retrieve_response),
+    _guarded("/v1/responses/{response_id}/cancel", cancel_response, "POST"),
+    route("/v1/{rest:path}", preflight, action=None, methods=("OPTIONS",)),
 ]

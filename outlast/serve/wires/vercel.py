@@ -23,6 +23,7 @@ from outlast.serve.messages import (
     state_if_any,
     stream_deadline,
 )
+from outlast.serve.other_sites import for_other_sites, preflight, show_to_other_sites
 from outlast.serve.problems import Refused, problem_of
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.sse import EventStream, ServerSentEvent, json_event
@@ -256,6 +257,18 @@ async def _followed(
 
 ROUTES: Final[list[BaseRoute]] = [
     # The run is in the body, so the handler judges the caller.
-    route("/vercel/{agent}", chat, action=None, methods=("POST",)),
-    route("/vercel/{agent}/{run_id}/stream", resume, action="read_messages"),
+    route(
+        "/vercel/{agent}",
+        for_other_sites(chat),
+        action=None,
+        methods=("POST",),
+        show=show_to_other_sites,
+    ),
+    route(
+        "/vercel/{agent}/{run_id}/stream",
+        for_other_sites(resume),
+        action="read_messages",
+        show=show_to_other_sites,
+    ),
+    route("/vercel/{rest:path}", preflight, action=None, methods=("OPTIONS",)),
 ]
