@@ -2,8 +2,11 @@
 
 import asyncio
 import json
+import os
 import secrets
+import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import openai
@@ -16,6 +19,8 @@ from tests.browser.model import counted
 from tests.browser.stage import ANN, Person, Stage
 
 pytestmark = pytest.mark.full
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 LETTER = {"address": "Main Street 1", "text": "Hello", "copies": 2}
 CALL = f"call write_letter {json.dumps(LETTER)}"
@@ -87,6 +92,30 @@ async def test_an_answer_and_the_next_one(stage: Stage) -> None:
     )
     assert again.output_text == "Once more"
     assert again.conversation == second.conversation
+
+
+async def test_the_example_goes_on_where_it_was_ended(stage: Stage, tmp_path: Path) -> None:
+    environment = os.environ | {
+        "DESK_URL": stage.url(),
+        "DESK_TOKEN": stage.token(new_id()),
+        "PYTHONPATH": str(EXAMPLES),
+    }
+
+    async def chat(said: str) -> str:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "openai_chat.chat", "Writer"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            env=environment,
+            cwd=tmp_path,
+        )
+        async with asyncio.timeout(60):
+            shown, _ = await process.communicate(said.encode())
+        assert process.returncode == 0
+        return shown.decode()
+
+    assert await chat("say Hello there\n\nsay Once more\n") == "Hello there\nOnce more\n"
+    assert await chat("say And again\n") == "Once more\nAnd again\n"
 
 
 async def test_a_stream_is_what_the_real_client_reads(stage: Stage) -> None:
