@@ -60,6 +60,7 @@ def test_there_is_one_loop() -> None:
 STATE = LoopState.__name__
 
 SEEN_ONLY = {
+    "client/handle.py": "the id of a run that has just been started",
     "client/read/streaming.py": "what a reader has seen of a run so far",
     "client/results/result_members.py": "a result whose large content was fetched",
     "serve/pages/chat_view.py": "what a customer sees, with the texts that were fetched",
