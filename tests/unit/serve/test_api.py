@@ -438,7 +438,7 @@ async def test_a_shops_page_reads_with_a_customers_token_and_without_cookies(htt
     }
     preflight = await http.options(f"{RUN}/messages", headers=asks)
     assert (preflight.status_code, preflight.headers[ALLOWED]) == (204, SHOP)
-    assert preflight.headers["Access-Control-Allow-Headers"].startswith("Authorization")
+    assert preflight.headers["Access-Control-Allow-Headers"].startswith("authorization")
     for path in (RUN, "/api/conversations/other", "/api/inbox"):
         answer = await http.get(path, headers={**CUSTOMER, "Origin": SHOP})
         assert (answer.headers[ALLOWED], answer.headers["Vary"]) == (SHOP, "Origin")
