@@ -56,7 +56,7 @@ LIMITS: Final = {
     "p95_ms": 150.0,
     "lost": 0.0,
     "repeated": 0.0,
-    "requests_by_readers": 2.5,
+    "requests_by_readers": 1.5,
     "inbox_ms": 300.0,
 }
 ROWS: Final = {
