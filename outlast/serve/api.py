@@ -69,7 +69,7 @@ from outlast.serve.live import (
 )
 from outlast.serve.other_sites import for_other_sites, preflight, show_to_other_sites
 from outlast.serve.problems import Refused
-from outlast.serve.routing import DeskRequest, Handler, route
+from outlast.serve.routing import DeskRequest, Handler, JSONAnswer, route
 from outlast.serve.views import (
     ClaimReceiptView,
     CustomerConversation,
@@ -525,10 +525,7 @@ async def _acted(act: Awaitable[T]) -> T:
 
 
 def _answer(view: View, status: int = 200) -> Response:
-    # In ASCII: a text of a model or a customer may have half a character, which UTF-8 cannot write.
-    content = json.dumps(view.record(), separators=(",", ":"))
-    headers = {"Cache-Control": "no-store"}
-    return Response(content, status, headers, media_type="application/json")
+    return JSONAnswer(view.record(), status, {"Cache-Control": "no-store"})
 
 
 # --- The table -----------------------------------------------------------------------------------

@@ -7,9 +7,10 @@ again, with the state.
 """
 
 import hmac
+import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from starlette.requests import HTTPConnection, Request
@@ -173,10 +174,18 @@ ShowProblem: TypeAlias = Callable[[Request, Problem], Response]
 """Turns a problem into the answer of a route: JSON, a page, or a wire's own form."""
 
 
+class JSONAnswer(JSONResponse):
+    """JSON in ASCII: texts of models and customers may have half a character, which no UTF-8 has."""
+
+    def render(self, content: Any) -> bytes:
+        """Return the body."""
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+
+
 def as_json(_request: Request, problem: Problem) -> Response:
     """Return a problem as our API has it."""
     content = {"error": {"code": problem.code, "message": problem.message}}
-    return JSONResponse(content, problem.status, problem.headers)
+    return JSONAnswer(content, problem.status, problem.headers)
 
 
 def route(

@@ -8,7 +8,7 @@ answer, or a request for a person. A client comes back with the same request and
 from typing import Any, Final
 
 from ag_ui.core import RunAgentInput
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 import outlast
@@ -17,7 +17,7 @@ from outlast.loop.state import has_message
 from outlast.serve.access import Action, Customer, Target
 from outlast.serve.messages import accept_message, state_if_any, stream_deadline
 from outlast.serve.other_sites import for_other_sites, preflight, show_to_other_sites
-from outlast.serve.routing import DeskRequest, Handler, route
+from outlast.serve.routing import DeskRequest, Handler, JSONAnswer, route
 from outlast.serve.sse import EventStream
 from outlast.serve.wires.ag_ui_decisions import NOTHING_DECIDED, decide
 from outlast.serve.wires.ag_ui_input import answers_in, checked_content, new_messages, read_input
@@ -80,7 +80,7 @@ async def _info(asked: DeskRequest) -> Response:
     if not isinstance(asked.caller, Customer):
         asked.check("start_run")
     agents = {one.name: _described(one) for one in asked.desk.agents}
-    return JSONResponse(
+    return JSONAnswer(
         {
             "version": outlast.__version__,
             "agents": agents,
@@ -103,7 +103,7 @@ async def _stop(asked: DeskRequest) -> Response:
     state = await asked.handle.state()
     asked.check("cancel", Target(run_id=asked.run_id, state=state))
     await asked.handle.cancel()
-    return JSONResponse({"stopped": True})
+    return JSONAnswer({"stopped": True})
 
 
 def _guarded(path: str, handler: Handler, method: str, action: Action | None = None) -> BaseRoute:

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any, Final, cast
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from outlast.agents.errors import AgentsException, RunClosed, UserError
@@ -25,7 +25,7 @@ from outlast.serve.feed import FeedReader
 from outlast.serve.messages import accept_message, json_body, startable_agent, stream_deadline
 from outlast.serve.other_sites import for_other_sites, preflight, shown_to_other_sites
 from outlast.serve.problems import Problem, Refused, problem_of
-from outlast.serve.routing import DeskRequest, Handler, route
+from outlast.serve.routing import DeskRequest, Handler, JSONAnswer, route
 from outlast.serve.sse import EventStream, ServerSentEvent, json_event
 from outlast.serve.wires.answer_steps import (
     LAG,
@@ -140,7 +140,7 @@ async def retrieve_response(asked: DeskRequest) -> Response:
     query = asked.http.query_params
     if query.get("stream", "false") == "true":
         return _stream(asked, response_id, _starting_after(query.get("starting_after")))
-    return JSONResponse((await _read(asked, response_id)).response())
+    return JSONAnswer((await _read(asked, response_id)).response())
 
 
 async def cancel_response(asked: DeskRequest) -> Response:
@@ -153,7 +153,7 @@ async def cancel_response(asked: DeskRequest) -> Response:
         with suppress(RunClosed):  # it has just ended
             await asked.desk.handle(response_id.run_id).cancel()
         events = await _read(asked, response_id, wait=LAG)
-    return JSONResponse(events.response())
+    return JSONAnswer(events.response())
 
 
 async def list_models(asked: DeskRequest) -> Response:
@@ -164,7 +164,7 @@ async def list_models(asked: DeskRequest) -> Response:
         {"id": one.name, "object": "model", "created": 0, "owned_by": "outlast"}
         for one in asked.desk.agents
     ]
-    return JSONResponse({"object": "list", "data": data})
+    return JSONAnswer({"object": "list", "data": data})
 
 
 def show_problem(request: Request, problem: Problem) -> Response:
@@ -182,7 +182,7 @@ def show_problem(request: Request, problem: Problem) -> Response:
         problem.status >= 500 and request.method == "POST" and not has_key
     ):
         headers["x-should-retry"] = "false"  # OpenAI's clients would send it again
-    return JSONResponse({"error": error}, problem.status, headers)
+    return JSONAnswer({"error": error}, problem.status, headers)
 
 
 # --- Reading the body ----------------------------------------------------------------------------
@@ -412,7 +412,7 @@ async def _answer(asked: DeskRequest, response_id: ResponseId, body: JsonObject)
         return _stream(asked, response_id, None)
     wait = timedelta(0) if body.get("background") else LONGEST_WAIT
     events = await _read(asked, response_id, wait=wait)
-    return JSONResponse(events.response(**more))
+    return JSONAnswer(events.response(**more))
 
 
 async def _read(

@@ -49,6 +49,7 @@ def _failing(error: Exception) -> Any:
 
 ERRORS: Mapping[str, Exception] = {
     "missing": RunNotFound("There is no run 'x'."),
+    "half": RunNotFound("There is no run '\ud83d'."),
     "busy": TooManyReaders("100 readers follow the run already."),
     "away": ServerUnavailable("No server."),
     "defect": RuntimeError("secret of the program"),
@@ -183,7 +184,7 @@ async def test_without_a_login_other_machines_are_refused() -> None:
 
 async def test_errors_are_told_but_not_those_of_the_program(http: Any) -> None:
     statuses = {name: (await http.get(f"/{name}")).status_code for name in ERRORS}
-    assert statuses == {"missing": 404, "busy": 429, "away": 503, "defect": 500}
+    assert statuses == {"missing": 404, "half": 404, "busy": 429, "away": 503, "defect": 500}
     assert (await http.get("/busy")).headers["Retry-After"] == "5"
     assert "secret" not in (await http.get("/defect")).text
 
