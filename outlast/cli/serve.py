@@ -1,6 +1,7 @@
 """`outlast serve`: the desk, where people decide, answer and watch."""
 
 import asyncio
+import logging
 import os
 from datetime import timedelta
 from importlib.util import find_spec
@@ -13,6 +14,7 @@ from outlast.agents.errors import UserError
 from outlast.cli import options, server, terminal
 from outlast.cli.caller import use_codec
 from outlast.cli.desk_options import TeamOptions, api_keys, with_team
+from outlast.cli.process_log import log_to_standard_error
 from outlast.cli.signals import EndOfInput, stop_requested
 from outlast.hosts import LARGEST_PORT, LOOPBACK, is_this_machine
 
@@ -59,6 +61,7 @@ def serve(
     Without a login, it serves you alone, on this machine. A login is --oidc-issuer or --proxy.
     """
     use_codec(codec)
+    log_to_standard_error(logging.WARNING)
     check_desk_installed()
     _check_host(host, team)
     login, roles = team.login(), team.roles()

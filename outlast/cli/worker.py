@@ -4,7 +4,6 @@ import asyncio
 import logging
 import os
 import socket
-import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
@@ -14,10 +13,10 @@ import typer
 from outlast.agents.errors import AgentsException, ServerUnavailable, UserError
 from outlast.cli import event_loop, options, server, terminal
 from outlast.cli.caller import use_codec
+from outlast.cli.process_log import log_to_standard_error
 from outlast.cli.signals import EndOfInput, stop_requested
 from outlast.cli.supervisor import DEFAULT_GRACE_SECONDS, stop_message, supervise
 from outlast.loop.values import JsonObject
-from outlast.rendering import LogFormatter
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -28,8 +27,6 @@ _READY_POLL_SECONDS = 0.02  # `outlast dev` waits for it after each save
 _GRACE = timedelta(seconds=DEFAULT_GRACE_SECONDS)
 _AFTER_GRACE = timedelta(seconds=15)
 """How long a worker without a parent may take to end when its grace is over."""
-
-_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 Target: TypeAlias = Annotated[
     str,
@@ -95,7 +92,7 @@ def worker(
     With --processes, this process starts that many workers and replaces those that die.
     """
     use_codec(codec)
-    _log_to_standard_error(logging.INFO if verbose else logging.WARNING)
+    log_to_standard_error(logging.INFO if verbose else logging.WARNING)
     if processes > 1:
         given = {**context.params, "debug": bool(context.find_root().obj)}
         raise typer.Exit(supervise(_arguments(given), processes))
@@ -131,12 +128,6 @@ def _arguments(given: dict[str, Any]) -> list[str]:
         places = cast("list[Path]", value) if isinstance(value, list) else [value]
         arguments += [option] if value is True else [f"{option}={one}" for one in places]
     return [*arguments, "--", target]
-
-
-def _log_to_standard_error(level: int) -> None:
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(LogFormatter(_LOG_FORMAT))
-    logging.basicConfig(level=level, handlers=[handler])
 
 
 def _log_core_through_python() -> None:

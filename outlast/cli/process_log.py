@@ -1,0 +1,15 @@
+"""The log of a process that runs for long, such as a worker or the desk."""
+
+import logging
+import sys
+
+from outlast.rendering import LogFormatter
+
+_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+def log_to_standard_error(level: int) -> None:
+    """Print records from a level on, with every text that somebody wrote made harmless."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LogFormatter(_LOG_FORMAT))
+    logging.basicConfig(level=level, handlers=[handler])
