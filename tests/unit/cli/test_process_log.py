@@ -19,7 +19,7 @@ def test_a_defect_that_quotes_a_model_moves_no_cursor_and_forges_no_line(
     CliRunner().invoke(app, ["serve", "--host", "10.0.0.7"])
     [handler] = root.handlers
     assert isinstance(handler, logging.StreamHandler)
-    handler.setStream(shown)
+    monkeypatch.setattr(handler, "stream", shown)  # that of the command is closed
     problem_of(RuntimeError("\x1b[2Jgone\u202e\n2026-01-01 ERROR forged"))
     assert "gone" in shown.getvalue()
     assert not {"\x1b", "\u202e"} & {*shown.getvalue()}
