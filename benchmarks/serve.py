@@ -44,7 +44,7 @@ from outlast.worker import AgentWorker
 
 QUEUE = "clocks"
 QUICK = timedelta(milliseconds=50)
-"""How often the runs send their text to which the limits of delay apply."""
+"""The interval at which workers send text in the runs that the limits of delay are for."""
 
 QUIET_SECONDS = 5.0
 SPOKEN_SECONDS = 8.0

@@ -47,7 +47,7 @@ def page_of(handle: RunHandle, request_id: str = "a1") -> str:
 
 
 def form_in(text: str, deed: str) -> dict[str, str]:
-    """Return the hidden fields of the form that does something."""
+    """Return the hidden fields of the form for an action."""
     for form in re.findall(r"<form.*?</form>", text, re.DOTALL):
         fields = dict(re.findall(r'type="hidden" name="([^"]+)" value="([^"]*)"', form))
         if fields.get("deed") == deed:

@@ -93,7 +93,7 @@ async def _request(asked: DeskRequest) -> Response:
 
 
 async def _decide(asked: DeskRequest) -> Response:
-    """Do what a form says; a refusal is shown beside its button, with the present state."""
+    """Carry out the action of a form, or show why it was refused beside its button."""
     form = await form_of(asked)
     if form.exact("deed") in {"edit", "respond"} and form.exact("step") != "send":
         return await _preview(asked, form)
@@ -128,7 +128,7 @@ async def _live(asked: DeskRequest) -> Response:
 
 
 async def _events(asked: DeskRequest) -> AsyncGenerator[ServerSentEvent]:
-    """Yield a remark, and then the regions of the page whenever they have changed."""
+    """Yield the event `opened`, and then each region of the page whenever it has changed."""
     seen = asked.http.query_params.get("seen", "")  # what the page has, or had
     async with asked.desk.feed.reader(asked.run_id, None, person=asked.person.subject) as entries:
         yield ServerSentEvent("", "opened")

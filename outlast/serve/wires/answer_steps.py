@@ -295,7 +295,7 @@ class AnswerSteps:
     # --- The range of the answer ----------------------------------------------------------------
 
     def _begin(self, reader: FeedReader) -> Iterator[Step]:
-        """Find the first event; an answer that begins while the caller has to decide is over."""
+        """Find the first event of the answer; the answer is over if the caller has to decide first."""
         if self.begins is None:
             found = reader.answer_range(self._message_id)
             self.begins = None if found is None else found.begins

@@ -148,7 +148,7 @@ def packed(place: Place, low: int) -> int:
 
 
 def seen_at(number: int) -> Seen:
-    """Return how far a client has read whose last event has this sequence number."""
+    """Return the position of a client from the sequence number of its last event."""
     rest, low = divmod(number, 1 << _LOW_BITS)
     rest, offset = divmod(rest, 1 << _OFFSET_BITS)
     event, voids = divmod(rest, 1 << _VOID_BITS)

@@ -41,7 +41,7 @@ def event(number: int) -> StatusStreamEvent:
 def state(
     *numbers: int, call: int | None = None, at_ms: int = 0, present: bool = True
 ) -> StreamedState:
-    """Return a state that these events led to; `call` is the pending model call."""
+    """Return a state after events with these numbers; `call` is the number of the pending model call."""
     pending = () if call is None else (model_call(call),)
     reached = LoopState(at_ms=at_ms, pending=pending)
     return StreamedState(state=reached, events=tuple(map(event, numbers)), is_present=present)
@@ -152,7 +152,7 @@ class World:
         self._record(0)
 
     def write(self, text: str) -> None:
-        """The model writes; it is called for that, if it is not yet."""
+        """Let the model write more of its answer, after calling it if no call is pending."""
         if self.text is None:
             self.begin_call()
         self.text = (self.text or "") + text
