@@ -24,7 +24,6 @@ from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any, Final
 
 import httpx2
@@ -35,7 +34,7 @@ from benchmarks import inbox
 from benchmarks.processes import Child
 from benchmarks.streaming import AGENT, Requests, SpeakingClock
 from benchmarks.surroundings import OtherPrograms, surroundings
-from outlast import RunConfig, RunHandle, Runner
+from outlast import RunHandle, Runner
 from outlast.contract import names
 from outlast.dev import EmbeddedServer
 from outlast.serve.app import desk
@@ -43,9 +42,6 @@ from outlast.serve.feed import FeedLimits
 from outlast.worker import AgentWorker
 
 QUEUE = "clocks"
-QUICK = timedelta(milliseconds=50)
-"""The interval at which workers send text in the runs that the limits of delay are for."""
-
 QUIET_SECONDS = 5.0
 SPOKEN_SECONDS = 8.0
 INBOX_REPEATS = 20
@@ -60,10 +56,8 @@ LIMITS: Final = {
     "inbox_ms": 300.0,
 }
 ROWS: Final = {
-    "p50_ms": ("from the model to the page, text every 50 ms: median, ms", "{:.0f}"),
+    "p50_ms": ("from the model to the page: median, ms", "{:.0f}"),
     "p95_ms": ("the same, 95 %, ms", "{:.0f}"),
-    "p50_default_ms": ("the same, text at the default pace: median, ms", "{:.0f}"),
-    "p95_default_ms": ("the same, 95 %, ms", "{:.0f}"),
     "words": ("words that arrived", "{:,.0f}"),
     "lost": ("words that were lost", "{:,.0f}"),
     "repeated": ("words that came twice", "{:,.0f}"),
@@ -213,10 +207,7 @@ class Scale:
 
 
 async def start_runs(client: Client, scale: Scale) -> list[RunHandle]:
-    """Start runs that stay open, and wait until each has answered.
-
-    The first that speak send their text every 50 ms, all others at the default pace.
-    """
+    """Start runs that stay open, and wait until each has answered."""
 
     async def start(number: int) -> RunHandle:
         handle = await Runner.start(
@@ -227,7 +218,6 @@ async def start_runs(client: Client, scale: Scale) -> list[RunHandle]:
             task_queue=QUEUE,
             keep_open=True,
             stream=True,
-            run_config=RunConfig(stream_interval=QUICK if number < scale.speaking else None),
         )
         await handle.wait_for_answer("start")
         return handle
@@ -254,13 +244,9 @@ async def measure_readers(
         spoken, memory_mb = await _cost(served, speak(handles[: scale.speaking]))
         await asyncio.sleep(1)  # the last words are on their way
         arrived = json.loads(await pages.ask())
-        await speak(handles[scale.speaking : 2 * scale.speaking])
-        by_default = json.loads(await pages.ask())
         return {
             **arrived,
             "lost": scale.speaking * readers * SPOKEN_SECONDS * 50 - arrived["words"],
-            "p50_default_ms": by_default["p50_ms"],
-            "p95_default_ms": by_default["p95_ms"],
             "opened_s": float(pages.greeting),
             "memory_mb": memory_mb,
             **{row: spoken[row] for row in ("cpu_cores", "requests")},

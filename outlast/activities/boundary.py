@@ -27,7 +27,11 @@ from outlast.activities.heartbeats.engine_heartbeat import (
     through_the_loop,
 )
 from outlast.activities.heartbeats.heartbeats import Beat, heartbeats
-from outlast.activities.heartbeats.stream_heartbeats import Cadence, StreamHeartbeats
+from outlast.activities.heartbeats.stream_heartbeats import (
+    Cadence,
+    StreamHeartbeats,
+    is_billed,
+)
 from outlast.activities.model.retry import OF_THE_MODEL
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.contract import failures, names, policies, records
@@ -156,7 +160,8 @@ class EffectActivities:
         run_id = str(info.workflow_id)
         window = DeltaWindow(effect=int(info.activity_id), attempt=info.attempt)
         is_read_here = partial(call_windows.has_reader, run_id)
-        stream = StreamHeartbeats(window, beat, Cadence.of(request.effect.settings), is_read_here)
+        cadence = Cadence.of(request.effect.settings, is_billed=is_billed(activity.client()))
+        stream = StreamHeartbeats(window, beat, cadence, is_read_here)
         attempt = Attempt(
             number=info.attempt,
             on_event=stream.feed,

@@ -198,8 +198,8 @@ class RunConfig:
         heartbeat_timeout: the time after which a worker without heartbeats is considered dead;
             default 10 seconds.
         stream_interval: the time between two heartbeats with a streamed model's text; from 20
-            milliseconds to a minute. Each is billed in Temporal Cloud. By default, it grows
-            with the text's age.
+            milliseconds to a minute. By default 50 milliseconds; in Temporal Cloud, which bills each
+            heartbeat, 120 milliseconds and more as the text grows.
         requester: the person for whom the run works, whom a policy may exclude from its decisions.
             Nested runs work for the same person.
         takeover: who may take the conversation over; only the audience, `unverified` and `risk` of

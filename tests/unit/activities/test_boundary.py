@@ -5,6 +5,7 @@ import json
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -66,6 +67,9 @@ class QueriedRun:
     Each answer is used once: pages, or failures.
     """
 
+    namespace = "default"
+    service_client = SimpleNamespace(config=SimpleNamespace(target_host="localhost:7233"))
+
     def __init__(self, *answers: JsonObject | Exception) -> None:
         self.answers = list(answers)
         self.asked: list[Any] = []
@@ -87,7 +91,7 @@ def refusal(status: RPCStatusCode) -> RPCError:
 
 
 def environment(run: QueriedRun | None = None, **info: Any) -> ActivityEnvironment:
-    env = ActivityEnvironment(client=cast("Client", run))
+    env = ActivityEnvironment(client=cast("Client", run or QueriedRun()))
     fields: dict[str, Any] = {
         "activity_id": "2",
         "workflow_id": "support-42",

@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import ExitStack
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ from temporalio.testing import ActivityEnvironment
 
 from outlast.activities.heartbeats import stream_heartbeats as module
 from outlast.activities.heartbeats.heartbeats import Beat
-from outlast.activities.heartbeats.stream_heartbeats import Cadence, StreamHeartbeats
+from outlast.activities.heartbeats.stream_heartbeats import Cadence, StreamHeartbeats, is_billed
 from outlast.loop.values import JsonObject
 from outlast.streams.window import DeltaWindow
 
@@ -137,6 +139,58 @@ async def test_a_new_text_is_as_quick_as_the_first(
     sent = len(stream.sent)
     stream.say(1, lambda: text(output_index=index, type=f"response.{kind}.delta"))
     assert len(stream.sent) - sent >= 5
+
+
+@pytest.mark.parametrize("seconds", [1, 10])
+async def test_a_text_that_nobody_bills_is_sent_as_often_as_a_page_shows_it(
+    open_stream: Callable[..., Stream], seconds: int
+) -> None:
+    stream = open_stream(Cadence(is_billed=False))
+    with stream.stream:
+        stream.say(seconds)
+    waits = [after - before for before, after in pairwise(stream.times())]
+    assert waits == pytest.approx([0.06] * len(waits), abs=0.021)
+    assert stream.sent[-1][1]["next_ms"] == 50
+
+
+async def test_many_texts_at_once_share_what_a_process_sends(
+    open_stream: Callable[..., Stream],
+) -> None:
+    with ExitStack() as stack:
+        for _ in range(99):
+            other = open_stream(Cadence(is_billed=False))
+            stack.enter_context(other.stream)
+            other.stream.feed(text())
+        stream = open_stream(Cadence(is_billed=False))
+        stack.enter_context(stream.stream)
+        stream.say(10)
+        assert len(stream.sent) == pytest.approx(20, abs=2), "a hundredth of 200 a second"
+    alone = open_stream(Cadence(is_billed=False))
+    with alone.stream:
+        alone.say(1)
+    assert len(alone.sent) >= 15, "the others have ended"
+
+
+@pytest.mark.parametrize(
+    ("host", "namespace", "expected"),
+    [
+        ("localhost:7233", "default", False),
+        ("temporal.internal:7233", "support", False),
+        ("support.a1b2c.tmprl.cloud:7233", "support.a1b2c", True),
+        ("us-east-1.aws.api.temporal.io:7233", "support.a1b2c", True),
+        ("US-EAST-1.aws.API.temporal.io:7233", "support", True),
+        ("vpce-0123.vpce-svc.us-east-1.vpce.amazonaws.com:7233", "support.a1b2c", True),
+        ("nottmprl.cloud:7233", "default", False),
+    ],
+)
+def test_heartbeats_are_billed_in_temporal_cloud(
+    host: str, namespace: str, *, expected: bool
+) -> None:
+    config = SimpleNamespace(target_host=host)
+    client: Any = SimpleNamespace(
+        namespace=namespace, service_client=SimpleNamespace(config=config)
+    )
+    assert is_billed(client) is expected
 
 
 @pytest.mark.parametrize(("seconds", "beats"), [(0.1, 100), (0.5, 20), (1.0, 10), (2.5, 4)])
