@@ -24,6 +24,11 @@ LITELLM_TOOL := litellm[proxy]==1.106.2
 NPM := $(if $(SSL_CERT_FILE),NODE_EXTRA_CA_CERTS=$(SSL_CERT_FILE)) npm
 AXE := $(CURDIR)/$(VENV)/npm
 AXE_TOOL := axe-core@4.14.1
+# What npm installed, in a file that it writes itself: without the packages, the file is not there.
+CLIENTS := tests/clients/node_modules/.package-lock.json
+OIDC := tests/oidc_provider/node_modules/.package-lock.json
+# `make check WITHOUT_NODE=1` leaves out what needs Node.js.
+WITHOUT_NODE ?=
 
 # Workers, servers and commands are processes of their own in many tests: each would compile the
 # packages again if nothing kept what was compiled.
@@ -33,7 +38,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # are taken in the order of tests/conftest.py, not by their number of tests.
 PYTEST := $(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test test-full test-others browser chromium clients .clients older-server named-server litellm-proxy mongo oidc lowest compiled-tests check lint types layers fmt coverage fuzz crash mutate bench bench-peers docs site compose clean
+.PHONY: help demo test test-full test-others browser chromium node clients older-server named-server litellm-proxy mongo oidc lowest compiled-tests check lint types layers fmt coverage fuzz crash mutate bench bench-peers docs site compose clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -58,7 +63,7 @@ named-server: $(VENV)/.test ## the same on the server at OUTLAST_TEST_ADDRESS, w
 litellm-proxy: $(VENV)/.test $(LITELLM)/.installed ## models behind a real LiteLLM proxy
 	@OUTLAST_LITELLM=$(LITELLM)/bin/litellm $(BIN)/pytest -q tests/litellm_proxy
 
-browser: $(VENV)/.browser chromium ## the desk in a real browser; installs Debian's Chromium
+browser: $(VENV)/.browser $(OIDC) chromium ## the desk in a real browser; installs Debian's Chromium
 	@OUTLAST_BROWSER="$$(command -v chromium)" OUTLAST_AXE=$(AXE)/node_modules/axe-core/axe.min.js \
 		$(BIN)/pytest -q -n 2 --dist loadfile tests/browser
 
@@ -68,10 +73,8 @@ chromium:
 		&& DEBIAN_FRONTEND=noninteractive apt-get install --quiet=2 --no-install-recommends chromium fonts-dejavu-core >/dev/null; } \
 		|| { echo "make browser: there is no chromium, and it cannot be installed here. Install Debian's package: apt-get install chromium"; exit 1; }
 
-clients: $(VENV)/.clients ## the real npm clients of front ends before the desk
+clients: $(VENV)/.test $(CLIENTS) ## the real npm clients of front ends before the desk
 	@$(BIN)/pytest -q tests/clients
-
-.clients: $(VENV)/.clients
 
 # What is quick and touches every dependency: its own environment, so that the usual one stays.
 # Slow tests of the same packages find what these do; but for a run on a server, and a reload on save.
@@ -83,8 +86,11 @@ LOWEST_TESTS := tests/unit/agents tests/unit/cli tests/unit/mcp tests/unit/model
 mongo: ## install a server in Java that speaks MongoDB's protocol, for the tests of its sessions
 	@mvn -q -B -f tests/unit/sessions/mongo/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.mongo
 
-oidc: ## install a real OpenID Connect provider, at which the tests log in
-	@$(NPM) ci --prefix tests/oidc_provider --silent --no-audit --no-fund
+oidc: $(OIDC) ## install a real OpenID Connect provider, at which the tests log in
+
+node:
+	@npm --version >/dev/null 2>&1 && node -e 'process.exit(parseInt(process.versions.node) < 20)' 2>/dev/null \
+		|| { echo "Node.js 20 with npm is not installed. It is needed for pages in a browser, npm clients and logins at a real provider; make check WITHOUT_NODE=1 leaves these out."; exit 1; }
 
 lowest: $(LOWEST)/.installed ## the tests with the oldest versions that pyproject.toml allows
 	@$(LOWEST)/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider -m "not full" $(LOWEST_TESTS)
@@ -100,10 +106,11 @@ compiled-tests: $(VENV)/.test
 	@$(BIN)/pytest -q --collect-only >/dev/null
 
 # What is quick runs two at a time; the environment is complete before.
-check: $(VENV)/.lint $(VENV)/.site $(VENV)/.browser ## everything that CI runs
+check: $(VENV)/.lint $(VENV)/.site ## everything that CI runs
 	@mvn -v >/dev/null 2>&1 && $(MAKE) --no-print-directory mongo || echo "without Maven, the tests of sessions in MongoDB are skipped"
-	@if npm --version >/dev/null 2>&1; then $(MAKE) --no-print-directory oidc .clients; else echo "without Node.js, the tests of logins at a real provider and of npm clients are skipped"; fi
-	@$(MAKE) --no-print-directory -j 2 lint compiled-tests layers types coverage site older-server litellm-proxy browser lowest
+	@if test -n "$(WITHOUT_NODE)"; then echo "without Node.js: no pages in a browser, no npm clients, no logins at a real provider"; \
+		else $(MAKE) --no-print-directory $(VENV)/.browser $(OIDC) $(CLIENTS); fi
+	@$(MAKE) --no-print-directory -j 2 lint compiled-tests layers types coverage site older-server litellm-proxy $(if $(WITHOUT_NODE),,browser) lowest
 	@$(MAKE) --no-print-directory test-others
 
 lint: $(VENV)/.lint ## style
@@ -160,7 +167,7 @@ compose: ## check docker-compose.yml
 	docker compose config --quiet
 
 clean: ## remove what was installed
-	rm -rf $(VENV) $(LOWEST) $(LITELLM) $(PEERS) .mongo .mutation site .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(LOWEST) $(LITELLM) $(PEERS) .mongo .mutation tests/clients/node_modules tests/oidc_provider/node_modules site .pytest_cache .ruff_cache .hypothesis
 
 $(BIN)/uv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "outlast needs Python 3.11 or newer; say which with PYTHON=python3.11")'
@@ -196,15 +203,20 @@ $(VENV)/.mutation: $(VENV)/.test
 	@$(SYNC) --group test --group mutation
 	@touch $@
 
-$(VENV)/.browser: $(VENV)/.test Makefile
+$(VENV)/.browser: $(VENV)/.test Makefile | node
 	@$(SYNC) --group test --group browser
 	@$(NPM) install --silent --no-audit --no-fund --prefix $(AXE) $(AXE_TOOL) \
 		|| { echo "make browser: npm cannot install $(AXE_TOOL). It needs npm, and the package index."; exit 1; }
 	@touch $@
 
-$(VENV)/.clients: $(VENV)/.test tests/clients/package-lock.json
+$(CLIENTS): tests/clients/package-lock.json | node
 	@$(NPM) ci --silent --no-audit --no-fund --prefix tests/clients \
-		|| { echo "make clients: npm cannot install the clients. It needs Node with npm, and the package index."; exit 1; }
+		|| { echo "make clients: npm cannot install tests/clients/package-lock.json. It needs the package index."; exit 1; }
+	@touch $@
+
+$(OIDC): tests/oidc_provider/package-lock.json | node
+	@$(NPM) ci --silent --no-audit --no-fund --prefix tests/oidc_provider \
+		|| { echo "make oidc: npm cannot install tests/oidc_provider/package-lock.json. It needs the package index."; exit 1; }
 	@touch $@
 
 $(VENV)/.site: $(LOCK) | $(BIN)/uv

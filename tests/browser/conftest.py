@@ -1,23 +1,36 @@
 """A real browser before a desk of real processes.
 
 `make browser` installs Debian's Chromium and names it in `OUTLAST_BROWSER`. Without it,
-`tests/conftest.py` leaves this folder out.
+`tests/conftest.py` leaves this folder out. With it, nothing is skipped: a test that cannot run fails.
 """
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from pathlib import Path
 from typing import Final
 
 import pytest
 from playwright.async_api import Browser, async_playwright, expect
 
+from tests.browser.skipped import fail_instead
 from tests.browser.stage import Stage
 from tests.browser.window import Windows
 
 expect.set_options(timeout=20_000)  # the machine may be busy; only a failing test waits for it
 
 CHROMIUM: Final = os.environ.get("OUTLAST_BROWSER")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Turn a test that was skipped into one that failed."""
+    return fail_instead((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Turn a file that was skipped into one that failed."""
+    return fail_instead((yield))
 
 
 @pytest.fixture(scope="session")
