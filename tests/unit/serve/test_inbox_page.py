@@ -1,5 +1,6 @@
 """The inbox: what it lists, filters and decides, and what it does not read."""
 
+import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from time import perf_counter
@@ -183,3 +184,12 @@ def test_a_row_is_new_when_its_entry_is() -> None:
     assert inbox_row(one) == inbox_row(replace(one))
     other = inbox_row(replace(one, due=NOW + timedelta(seconds=1)))
     assert (other.id, other.version != inbox_row(one).version) == (inbox_row(one).id, True)
+
+
+async def test_the_button_of_the_filters_says_how_many_are_active() -> None:
+    async with client_of(app()) as http:
+        for query, count in (("", ""), ("?risk=high", "1"), ("?risk=high&due=4h&group=leads", "3")):
+            text = (await http.get(f"/inbox{query}")).text
+            button = text.partition("data-folds>")[2].partition("</button>")[0]
+            assert re.sub("[^0-9]", "", re.sub("<[^>]*>", "", button)) == count, query
+            assert 'aria-controls="filters"' in text

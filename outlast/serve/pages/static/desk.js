@@ -239,14 +239,20 @@
     if (opener) open(opener.dataset.open);
     const closer = event.target.closest?.("[data-close]");
     if (closer) document.getElementById(closer.dataset.close).close();
+    const folds = event.target.closest?.("[data-folds]");
+    if (folds) {
+      const isOpen = folds.getAttribute("aria-expanded") !== "true";
+      folds.setAttribute("aria-expanded", isOpen);
+      if (isOpen) document.getElementById(folds.getAttribute("aria-controls")).querySelector("select, input:not([type=hidden])").focus();
+    }
     const blocked = event.target.closest?.("button[aria-disabled=true]");
     if (blocked) event.preventDefault();
   });
 
-  // Filters apply when they are chosen; without scripts, a button applies them.
+  // Filters apply when they are chosen; where a button applies them, several can be chosen first.
   addEventListener("change", (event) => {
     const form = event.target.closest?.("form[data-apply]");
-    if (form) form.requestSubmit();
+    if (form && form.querySelector(".apply").offsetParent === null) form.requestSubmit();
     const every = event.target.closest?.("[data-checks]");
     if (every) {
       for (const box of all(`input[name="${CSS.escape(every.dataset.checks)}"]`)) box.checked = every.checked;
