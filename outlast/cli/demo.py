@@ -36,7 +36,8 @@ def demo(
     """Watch a support desk survive kill -9, twice, decide like its people, and see the proof.
 
     Starts a Temporal server and workers of its own and clears them away at the end. With --desk,
-    these, the desk and the server are also killed in the middle of an answer that a page shows. With
+    these, the desk and the server are also killed in the middle of an answer that a page shows, and
+    whoever has the page open can decide, take the conversation over and write as the customer. With
     OPENAI_API_KEY it talks to OpenAI. Without a key a script answers in place of a model: it knows
     this one desk and nothing else.
     """
@@ -59,5 +60,5 @@ async def _play(*, asks: bool, offline: bool, keep: bool, desk: bool, as_json: b
     console = terminal.out()
     narrator = TerminalNarrator(console, as_json=as_json)
     waits = PatientStaff(narrator) if desk else Staff()
-    staff = TerminalStaff(console) if asks else waits
+    staff = TerminalStaff(console, has_desk=desk) if asks else waits
     await play(narrator, staff, offline=offline, keep=keep, desk=desk)

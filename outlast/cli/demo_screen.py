@@ -131,12 +131,19 @@ class PatientStaff(Staff):
 
 
 class TerminalStaff(Staff):
-    """The person at the terminal, who plays everybody of the desk and the customer."""
+    """The person at the terminal, who plays everybody of the desk and the customer.
+
+    Args:
+        console: where questions are asked.
+        has_desk: whether a question may be settled in a browser before anybody answers it here.
+            What happens then begins a line of its own, so the question ends with its line.
+    """
 
     speaks = True
 
-    def __init__(self, console: terminal.Screen) -> None:
+    def __init__(self, console: terminal.Screen, *, has_desk: bool = False) -> None:
         self._console = console
+        self._has_desk = has_desk
         self._typed = b""
 
     async def decide(self, request: ApprovalRequest, by: Person, suggested: Choice) -> Choice:
@@ -155,6 +162,13 @@ class TerminalStaff(Staff):
             return Choice(type="reject", message=message or None)
         amount = await self._amount(float((suggested.arguments or {})["amount"]))
         return Choice(type="edit", arguments={**(suggested.arguments or {}), "amount": amount})
+
+    async def accept(self, by: Person) -> bool:
+        """Wait for Enter, where somebody may do it in the browser before."""
+        if self._has_desk:
+            name = by.display or by.subject
+            await self._ask(f"  You are {name}. Enter takes the conversation over. ")
+        return True
 
     async def write(self, prompt: str, suggested: str) -> str:
         """Ask for a text; Enter takes the suggestion."""
@@ -183,7 +197,10 @@ class TerminalStaff(Staff):
 
     async def _ask(self, question: str) -> str:
         """Read a line, without a thread, which Ctrl-C could not end."""
-        terminal.ask(self._console, question)
+        if self._has_desk:
+            terminal.say(self._console, (question, "bold yellow"))
+        else:
+            terminal.ask(self._console, question)
         while b"\n" not in self._typed:
             more = await self._read()
             if not more:

@@ -2,12 +2,12 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
 from temporalio.client import Client
@@ -25,6 +25,8 @@ from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 from outlast.loop.votes import audience_text
 from outlast.rendering import call_line, joined
+
+T = TypeVar("T")
 
 AGENT = "Triage"
 CUSTOMER = "cust-1001"
@@ -76,6 +78,11 @@ class Staff:
         """Decide about a request."""
         del request, by
         return suggested
+
+    async def accept(self, by: Person) -> bool:
+        """Return once somebody of the desk takes the conversation over."""
+        del by
+        return True
 
     async def write(self, prompt: str, suggested: str) -> str:
         """Return what somebody writes; the prompt says who and what."""
@@ -145,12 +152,8 @@ class Story:
         self._message_ids.append("start")
         self.narrator.facts([("watch it", self.link)])
         if self.desk is not None:
-            run = quote(self.run_id, safe="")
             self.narrator.facts(
-                [
-                    ("desk", f"{self.desk.url}/conversations/{run}"),
-                    ("Mara's page", f"{self.desk.url}/chat/c/{run}"),
-                ]
+                [("desk", self._page("conversations")), ("Mara's page", self._page("chat", "c"))]
             )
         return handle
 
@@ -268,6 +271,9 @@ class Story:
         while True:
             message = self._message_ids[-1]  # a takeover may add one
             state = await feed.reach("answer", _is_settled(message))
+            if state.hold is not None:  # taken on the desk, where nobody had asked for it
+                await self._speak_for(feed, handle, _holder(state.hold.by))
+                continue
             if _is_answered(state, message):
                 break
             for request in state.pending_approvals:
@@ -275,7 +281,8 @@ class Story:
                     await self._take_over(feed, handle, request)
                 else:
                     await self._decide(feed, handle, request)
-            await feed.reach("decision", _have_votes(state.pending_approvals))
+            have_votes = _have_votes(state.pending_approvals)
+            await feed.reach("decision", lambda now: have_votes(now) or now.hold is not None)  # noqa: B023  awaited here
         answer = next(one for one in state.answers if message in one.to)
         if answer.failure is not None and not may_fail:
             raise DemoFailed(f"There is no answer: {answer.failure.message}")
@@ -284,7 +291,16 @@ class Story:
 
     async def _decide(self, feed: Feed, handle: RunHandle, request: ApprovalRequest) -> None:
         by = _person_for(request)
-        choice = await self._decision(feed, request, by)
+        self._tell_to_click(
+            self._page("conversations", request_id=request.id),
+            "As Lee: Approve, Change the arguments, or Reject",
+        )
+        have_votes = _have_votes([request])
+        choice = await self._unless_on_desk(
+            feed,
+            self.staff.decide(request, by, _suggested(request)),
+            lambda now: have_votes(now) or now.hold is not None,
+        )
         if choice is None:
             return
         if choice.type == "edit" and choice.arguments is not None:
@@ -298,36 +314,76 @@ class Story:
         else:
             await handle.approve(request, by=by)
 
-    async def _decision(self, feed: Feed, request: ApprovalRequest, by: Person) -> Choice | None:
-        """Return what somebody decides here; None if somebody decides on the desk before."""
-        here = asyncio.create_task(self.staff.decide(request, by, _suggested(request)))
-        there = asyncio.create_task(feed.until(_have_votes([request])))
-        try:
-            await asyncio.wait({here, there}, return_when=asyncio.FIRST_COMPLETED)
-            return here.result() if here.done() else None
-        finally:
-            here.cancel()
-            there.cancel()
-            await asyncio.wait({here, there})
-
     async def _take_over(self, feed: Feed, handle: RunHandle, request: ApprovalRequest) -> None:
-        lead, asked = _person_for(request), self._message_ids[-1]
-        name = lead.display
-        self.narrator.note(
-            f"{name}, of {_groups(lead)}, accepts. As long as a person has the conversation, the agent "
-            "is silent."
+        lead = _person_for(request)
+        self._tell_to_click(
+            self._page("conversations"),
+            'As Lee: Take over, write to Mara, Send, and at the end "Give back to an agent"',
         )
-        await handle.hold(by=lead)
-        await feed.reach("end of the agent's turn", lambda state: state.phase == "held")
-        text = await self.staff.write(f"You are {name}. What do you say to Mara?", GREETING)
-        await handle.say(text, by=lead)
-        await feed.reach(f"words of {name}", lambda state: _is_answered(state, asked))
-        await self._say(handle, await self.staff.write("You are Mara. What do you say?", REPLY))
-        reply = self._message_ids[-1]
-        await feed.reach("reply", lambda state: reply in state.question.answering)
-        note = await self.staff.write(f"You are {name}. What should the agent know?", NOTE)
-        self.narrator.note(f"{name} leaves a note, which the agent reads and Mara does not.")
-        await handle.release(by=lead, note=note)
+        have_votes = _have_votes([request])
+        if await self._unless_on_desk(
+            feed, self.staff.accept(lead), lambda now: now.hold is not None or have_votes(now)
+        ):
+            self.narrator.note(
+                f"{lead.display}, of {_groups(lead)}, accepts. As long as a person has the "
+                "conversation, the agent is silent."
+            )
+            await handle.hold(by=lead)
+            await feed.reach("takeover", lambda now: now.hold is not None)
+        if feed.state.hold is not None:
+            await self._speak_for(feed, handle, lead)
+
+    async def _speak_for(self, feed: Feed, handle: RunHandle, lead: Person) -> None:
+        """Talk with the customer, here or on the pages, until the conversation is given back."""
+        name, asked = lead.display, self._message_ids[-1]
+        await feed.reach("end of the agent's turn", _or_given_back(lambda now: now.phase == "held"))
+        is_said = _or_given_back(lambda now: _is_answered(now, asked))
+        here = self.staff.write(f"You are {name}. What do you say to Mara?", GREETING)
+        if (text := await self._unless_on_desk(feed, here, is_said)) is not None:
+            await handle.say(text, by=lead)
+        await feed.reach(f"words of {name}", is_said)
+
+        known = frozenset(self._message_ids)
+        has_come = _or_given_back(lambda now: bool(_unknown(now, known)))
+        self._tell_to_click(self._page("chat", "c"), "As Mara: write, and Send")
+        here = self.staff.write("You are Mara. What do you say?", REPLY)
+        if feed.state.hold is None:
+            here.close()
+        elif (text := await self._unless_on_desk(feed, here, has_come)) is not None:
+            await self._say(handle, text)
+        await feed.reach("reply", has_come)
+        self._message_ids += _unknown(feed.state, frozenset(self._message_ids))
+
+        here = self.staff.write(f"You are {name}. What should the agent know?", NOTE)
+        if (note := await self._unless_on_desk(feed, here, _is_given_back)) is not None:
+            self.narrator.note(f"{name} leaves a note, which the agent reads and Mara does not.")
+            await handle.release(by=lead, note=note)
+        await feed.reach("end of the takeover", _is_given_back)
+
+    async def _unless_on_desk(
+        self, feed: Feed, here: Coroutine[Any, Any, T], is_done: Callable[[LoopState], bool]
+    ) -> T | None:
+        """Return what somebody does here; None if it is done in the browser before."""
+        typing = asyncio.create_task(here)
+        elsewhere = asyncio.create_task(feed.until(is_done))
+        try:
+            await asyncio.wait({typing, elsewhere}, return_when=asyncio.FIRST_COMPLETED)
+            return typing.result() if typing.done() else None
+        finally:
+            typing.cancel()
+            elsewhere.cancel()
+            await asyncio.wait({typing, elsewhere})
+
+    def _tell_to_click(self, page: str, what: str) -> None:
+        """Say what to do in the browser, if a person plays and there is a desk."""
+        if self.desk is not None and self.staff.speaks:
+            self.narrator.facts([("click", page), ("", f"{what}. Or answer here:")])
+
+    def _page(self, *parts: str, request_id: str = "") -> str:
+        """Return the address of a page about the run."""
+        url = "" if self.desk is None else self.desk.url
+        ends = ["requests", request_id] if request_id else []
+        return "/".join([url, *(quote(one, safe="") for one in (*parts, self.run_id, *ends))])
 
     def _is_in_ledger(self, call: RunTool) -> bool:
         return any(entry.key == key_of(call) for entry in ledger(self.database))
@@ -364,7 +420,26 @@ def _is_answered(state: LoopState, message_id: str) -> bool:
 
 
 def _is_settled(message_id: str) -> Callable[[LoopState], bool]:
-    return lambda state: state.status == "waiting" or _is_answered(state, message_id)
+    return lambda state: (
+        state.status == "waiting" or state.hold is not None or _is_answered(state, message_id)
+    )
+
+
+def _is_given_back(state: LoopState) -> bool:
+    return state.hold is None
+
+
+def _or_given_back(condition: Callable[[LoopState], bool]) -> Callable[[LoopState], bool]:
+    return lambda state: condition(state) or _is_given_back(state)
+
+
+def _unknown(state: LoopState, known: frozenset[str]) -> list[str]:
+    """Return the ids of messages without an answer that were not sent from here."""
+    return [one for one in state.question.answering if one not in known]
+
+
+def _holder(subject: str) -> Person:
+    return next((one for one in PEOPLE if one.subject == subject), Person(subject=subject))
 
 
 def _have_votes(requests: Iterable[ApprovalRequest]) -> Callable[[LoopState], bool]:

@@ -173,6 +173,16 @@ async def test_enter_takes_the_suggestion(keyboard: Keyboard, typed: str, text: 
     assert "You are Lee." in screen.getvalue()
 
 
+async def test_a_person_takes_over_where_the_desk_could(keyboard: Keyboard) -> None:
+    lee, screen = PEOPLE[2], io.StringIO()
+    assert await TerminalStaff(Console(file=screen)).accept(lee)
+    assert screen.getvalue() == ""
+
+    keyboard.type("\n")
+    assert await TerminalStaff(Console(file=screen), has_desk=True).accept(lee)
+    assert screen.getvalue() == "  You are Lee. Enter takes the conversation over. \n"
+
+
 async def test_a_person_may_speak_and_ends_with_nothing(keyboard: Keyboard) -> None:
     person = TerminalStaff(Console(file=io.StringIO()))
     keyboard.type("Where is A-17?\n")
