@@ -153,6 +153,39 @@ async def test_payloads_open_by_keys(stage: Stage, windows: Windows) -> None:
     assert "A-42" in await window.inner_text("#steps")
 
 
+async def test_a_long_conversation_shows_earlier_entries_and_stays_where_it_is(
+    stage: Stage, windows: Windows
+) -> None:
+    handle = await ready(stage, "long")
+    for number in range(40):
+        await (await handle.send(f"say {number}", stream=True)).answer()
+    window = await open_conversation(stage, windows, "long")
+    await expect(window.locator("#talk > li")).to_have_count(50)
+    link = window.locator("#earlier-talk a")
+    await link.scroll_into_view_if_needed()
+    first = window.locator("#talk > li").first
+    before = await first.bounding_box()
+    await link.click()
+    await expect(window.locator("#earlier-talk .said")).to_have_count(32)
+    after = await first.bounding_box()
+    assert before is not None
+    assert after is not None
+    assert abs(after["y"] - before["y"]) < 3
+    await (await handle.send("say more", stream=True)).answer()
+    await expect(window.locator("#talk > li")).to_have_count(52)
+    await expect(window.locator("#earlier-talk .said")).to_have_count(32)
+    # A link to a step leads there, also if the page shows another part.
+    await window.goto("about:blank")
+    await window.goto(f"{stage.url()}/conversations/long#step-9")
+    await expect(window.locator("#step-9")).to_be_in_viewport()
+    chat = await windows.open(PHONE)
+    await chat.goto(f"{stage.url()}/chat/c/long")
+    await expect(chat.locator("#messages > li")).to_have_count(50)
+    await chat.locator("#earlier a").click()
+    await expect(chat.locator("#earlier .chat-message")).to_have_count(34)
+    await expect(chat.locator("#earlier a")).to_have_count(0)
+
+
 async def test_on_a_phone_the_composer_stays_reachable(stage: Stage, windows: Windows) -> None:
     handle = await ready(stage, "phone")
     window = await open_conversation(stage, windows, "phone", width=PHONE)

@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 import re
 import secrets
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any, Final
@@ -38,7 +38,24 @@ from outlast.serve.pages import uploads
 from outlast.serve.pages.chat_stream import PageContent, chat_events
 from outlast.serve.pages.chat_view import file_of, view_of
 from outlast.serve.pages.conversation_cookie import set_token
-from outlast.serve.pages.page import fragment, link, page, problem_page, see_other, show_page
+from outlast.serve.pages.page import (
+    fragment,
+    html_part,
+    link,
+    page,
+    problem_page,
+    see_other,
+    show_page,
+)
+from outlast.serve.pages.parts import (
+    Part,
+    key_at,
+    message_keys,
+    newest,
+    newest_parts,
+    parts_before,
+    wanted_key,
+)
 from outlast.serve.problems import Problem, Refused, problem_of
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.sse import EventStream, ServerSentEvent
@@ -177,6 +194,10 @@ async def _chat_page(
 ) -> Response:
     view = await _view(asked)
     agent = _first_agent(asked) if view is None else None
+    messages = () if view is None else view.messages
+    keys = message_keys(messages)
+    first = newest(keys)
+    wanted = wanted_key(asked.http.query_params, "message")
     if view is None and agent is None:
         raise RunNotFound(f"There is no run {asked.run_id!r}, and no agent is named to begin it.")
     return page(
@@ -186,6 +207,9 @@ async def _chat_page(
         status=200 if problem is None else problem.status,
         view=view or CustomerView(messages=()),
         is_begun=view is not None,
+        messages=messages[first:],
+        earlier=_earlier(asked, messages, parts_before(keys, first, wanted)),
+        first_message=key_at(keys, first),
         agent=agent,
         problem=problem,
         # Their own words, which they send again: escaped for HTML, and not changed.
@@ -194,6 +218,49 @@ async def _chat_page(
         accepted=uploads.ACCEPTED,
         longest=LONGEST_TEXT,
         team=await _team_links(asked),
+        attachments=partial(_attachments, asked),
+    )
+
+
+def _earlier(
+    asked: DeskRequest, messages: Sequence[CustomerMessage], parts: Iterable[Part]
+) -> Markup:
+    """Return what stands before the newest messages: links, and messages where they are shown."""
+    here = ("chat", "c", asked.run_id)
+    found = [
+        "".join(_message(asked, one) for one in messages[part.start : part.stop])
+        if part.is_shown
+        else fragment(
+            asked,
+            "part_link.html",
+            part=part,
+            noun="message",
+            address=link(asked, *here, message=str(part.around)),
+            more=link(
+                asked, *here, "more-messages", after=str(part.after), before=str(part.before)
+            ),
+        )
+        for part in parts
+    ]
+    return Markup("".join(found))  # noqa: S704  templates made them
+
+
+async def _more_messages(asked: DeskRequest) -> Response:
+    view = await _view(asked)
+    if view is None:
+        raise RunNotFound(f"There is no run {asked.run_id!r}.")
+    query = asked.http.query_params
+    ends = wanted_key(query, "after") or 0, wanted_key(query, "before") or 0
+    parts = newest_parts(message_keys(view.messages), *ends)
+    return html_part(_earlier(asked, view.messages, parts))
+
+
+def _message(asked: DeskRequest, one: CustomerMessage, *, is_unread: bool = False) -> str:
+    return fragment(
+        asked,
+        "chat_message.html",
+        message=one,
+        is_unread=is_unread,
         attachments=partial(_attachments, asked),
     )
 
@@ -257,18 +324,13 @@ async def _events(asked: DeskRequest) -> Response:
 
 def _stream(asked: DeskRequest, person: str) -> AsyncGenerator[ServerSentEvent]:
     def message(one: CustomerMessage, is_unread: bool) -> str:  # noqa: FBT001
-        return fragment(
-            asked,
-            "chat_message.html",
-            message=one,
-            is_unread=is_unread,
-            attachments=partial(_attachments, asked),
-        )
+        return _message(asked, one, is_unread=is_unread)
 
     def status(view: CustomerView) -> str:
         return fragment(asked, "chat_status.html", view=view)
 
-    return chat_events(asked.desk, asked.run_id, person, PageContent(message, status))
+    first = wanted_key(asked.http.query_params, "first")
+    return chat_events(asked.desk, asked.run_id, person, PageContent(message, status, first))
 
 
 async def _begun(events: AsyncGenerator[ServerSentEvent]) -> AsyncGenerator[ServerSentEvent]:
@@ -390,6 +452,13 @@ ROUTES: Final[list[BaseRoute]] = [
     route(
         "/chat/c/{run_id}/events",
         _events,
+        action="read_messages",
+        show=show_chat,
+        takes_cookie=True,
+    ),
+    route(
+        "/chat/c/{run_id}/more-messages",
+        _more_messages,
         action="read_messages",
         show=show_chat,
         takes_cookie=True,

@@ -24,6 +24,7 @@ from outlast.serve.feed import (
     turn_in_progress,
 )
 from outlast.serve.pages.chat_view import view_of
+from outlast.serve.pages.parts import key_at, message_keys, newest
 from outlast.serve.routing import Desk
 from outlast.serve.sse import ServerSentEvent
 
@@ -41,10 +42,13 @@ class PageContent:
     Attributes:
         message: returns a message as HTML.
         status: returns the state of the conversation as HTML.
+        first: the key of the first message that the page keeps up to date; None for as many as
+            it shows.
     """
 
     message: Callable[[CustomerMessage, bool], str]
     status: Callable[[CustomerView], str]
+    first: int | None = None
     _messages: dict[str, str] = field(default_factory=dict[str, str])
     _status: str | None = None
     _text: str | None = None
@@ -54,7 +58,11 @@ class PageContent:
 
         Where a text ends, its message is in the same event: it is never there twice, or not at all.
         """
-        listed = [*((one, False) for one in view.messages), *((one, True) for one in view.unread)]
+        keys = message_keys(view.messages)
+        if self.first is None:
+            self.first = key_at(keys, newest(keys))
+        newer = view.messages[newest(keys, self.first) :]
+        listed = [*((one, False) for one in newer), *((one, True) for one in view.unread)]
         messages = {
             ("u-" if is_unread else "") + one.id: self.message(one, is_unread)
             for one, is_unread in listed

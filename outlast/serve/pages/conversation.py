@@ -31,6 +31,13 @@ from outlast.loop.state import LoopState
 from outlast.rendering import visible_text
 from outlast.serve.access import Action, Target
 from outlast.serve.feed import Cut, Ended, FeedEntry, FeedReader, Happened, Snapshot, TextAdded
+from outlast.serve.pages.conversation_lists import (
+    LiveMessages,
+    LiveSteps,
+    lists_of,
+    more_messages,
+    more_steps,
+)
 from outlast.serve.pages.conversation_view import (
     Conversation,
     conversation,
@@ -38,10 +45,18 @@ from outlast.serve.pages.conversation_view import (
     payloads,
     release_targets,
     shown_draft,
-    took,
 )
 from outlast.serve.pages.filters import now_ms
-from outlast.serve.pages.page import Form, form_of, fragment, page, see_other, show_page
+from outlast.serve.pages.page import (
+    Form,
+    form_of,
+    fragment,
+    html_part,
+    page,
+    see_other,
+    show_page,
+)
+from outlast.serve.pages.parts import wanted_key
 from outlast.serve.problems import Problem, Refused
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.sse import EventStream, ServerSentEvent
@@ -56,7 +71,6 @@ _MESSAGE_ID: Final = re.compile(r"desk-[0-9a-f]{16}")
 _REGIONS: Final = (
     "head",
     "acts",
-    "talk",
     "tail",
     "draft-label",
     "say-act",
@@ -64,7 +78,7 @@ _REGIONS: Final = (
     "waits",
     "facts",
 )
-"""The parts of the page that change, apart from the steps and the text in progress."""
+"""The parts of the page that change, apart from both lists and the text in progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +117,7 @@ async def _show(asked: DeskRequest) -> Response:
         asked.run_id,
         view=view,
         regions=_regions(asked, view, is_unjudged=now.is_unjudged),
-        steps=[_step(asked, view, number) for number in range(len(view.rows))],
+        lists=lists_of(asked, view),
         draft=shown_draft(now.text, view.hides),
         message_id=_new_message_id(),
         targets=release_targets(now.state, asked.desk.agents),
@@ -127,16 +141,14 @@ def _regions(asked: DeskRequest, view: Conversation, *, is_unjudged: bool) -> di
     return {name: region(name) for name in _REGIONS}
 
 
-def _step(asked: DeskRequest, view: Conversation, number: int) -> Markup:
-    row = view.rows[number]
-    values = {
-        "row": row,
-        "step": row.step,
-        "took": took(row.step.took_ms),
-        "view": view,
-        "has_temporal": bool(asked.desk.temporal_ui and row.step.effect),
-    }
-    return Markup(fragment(asked, "conversation_step.html", **values))  # noqa: S704
+async def _more_messages(asked: DeskRequest) -> Response:
+    now = await _present(asked)
+    return html_part(more_messages(asked, await _seen(asked, now.state, now.steps)))
+
+
+async def _more_steps(asked: DeskRequest) -> Response:
+    now = await _present(asked)
+    return html_part(more_steps(asked, await _seen(asked, now.state, now.steps)))
 
 
 def _temporal_link(asked: DeskRequest) -> str:
@@ -149,8 +161,19 @@ def _temporal_link(asked: DeskRequest) -> str:
 
 async def _live(asked: DeskRequest) -> Response:
     until = asyncio.get_running_loop().time() + LONGEST_STREAM.total_seconds()
-    screen = _Screen(asked, signs=await asked.desk.signs())
+    screen = _screen(asked, signs=await asked.desk.signs())
     return EventStream(_follow(asked, screen), until=until)
+
+
+def _screen(asked: DeskRequest, *, signs: bool) -> "_Screen":
+    """Return what a browser shows, whose address names the first entries of both lists."""
+    query = asked.http.query_params
+    return _Screen(
+        asked,
+        signs=signs,
+        messages=LiveMessages(wanted_key(query, "messages")),
+        steps=LiveSteps(wanted_key(query, "steps")),
+    )
 
 
 async def _follow(asked: DeskRequest, screen: "_Screen") -> AsyncGenerator[ServerSentEvent]:
@@ -191,12 +214,16 @@ class _Screen:
     Attributes:
         asked: the request of the stream.
         signs: whether the desk proves who acts.
+        messages: the newest messages.
+        steps: the newest steps.
         text: the text in progress at the reader's position.
         is_unjudged: whether nobody judges that text.
     """
 
     asked: DeskRequest
     signs: bool
+    messages: LiveMessages = field(default_factory=LiveMessages)
+    steps: LiveSteps = field(default_factory=LiveSteps)
     text: str = ""
     is_unjudged: bool = False
     _has_begun: bool = False
@@ -204,7 +231,6 @@ class _Screen:
     _is_replaced: bool = True
     _shown_state: LoopState | None = None
     _regions: dict[str, str] = field(default_factory=dict[str, str])
-    _steps: list[Step] = field(default_factory=list[Step])
     _holder: str | None = None
 
     def take(self, entry: FeedEntry) -> None:
@@ -214,8 +240,10 @@ class _Screen:
                 self._has_begun = True
                 self._replace(text)
                 self.is_unjudged = is_unjudged
-                self._shown_state, self._steps = None, []
+                self._shown_state = None
                 self._regions.clear()
+                self.messages.forget()
+                self.steps.forget()
             case TextAdded(text=text, is_unjudged=is_unjudged):
                 self.text += text
                 self._added += text
@@ -259,7 +287,8 @@ class _Screen:
             for name, text in _regions(asked, view, is_unjudged=self.is_unjudged).items()
             if self._is_new(name, text)
         ]
-        parts += self._changed_steps(view, steps)
+        parts += self.messages.changes(asked, view)
+        parts += self.steps.changes(asked, view)
         if self._holder is not None and view.holder != self._holder and not view.is_mine:
             words = (
                 f"{view.holder} has the conversation now."
@@ -279,21 +308,6 @@ class _Screen:
         self._regions[name] = timeless
         return known != timeless
 
-    def _changed_steps(self, view: Conversation, steps: Sequence[Step]) -> list[str]:
-        known, self._steps = self._steps, list(steps)
-        if not known:
-            rendered = "".join(_step(self.asked, view, number) for number in range(len(steps)))
-            return [f'<ol id="steps" hx-swap-oob="innerHTML">{rendered}</ol>']
-        parts = [
-            str(_step(self.asked, view, number)).replace("<li ", '<li hx-swap-oob="true" ', 1)
-            for number, step in enumerate(known)
-            if step != steps[number]
-        ]
-        added = "".join(_step(self.asked, view, number) for number in range(len(known), len(steps)))
-        if added:
-            parts.append(f'<ol hx-swap-oob="beforeend:#steps">{added}</ol>')
-        return parts
-
 
 _TIMES: Final = re.compile(r"<time [^>]*>[^<]*")
 
@@ -305,7 +319,9 @@ async def _payload(asked: DeskRequest) -> Response:
     now = await _present(asked)
     step = _step_of(asked, now)
     found = payloads(step, now.state, redaction_of(now.state))
-    text = fragment(asked, "conversation_payload.html", payloads=found)
+    text = fragment(
+        asked, "conversation_payload.html", payloads=found, number=asked.parameter("number")
+    )
     return HTMLResponse(text, headers={"Cache-Control": "no-store"})
 
 
@@ -454,6 +470,8 @@ _PATH: Final = "/conversations/{run_id}"
 ROUTES: Final[list[BaseRoute]] = [
     route(_PATH, _show, action="view_run", show=show_page),
     route(f"{_PATH}/live", _live, action="view_run", show=_beside),
+    route(f"{_PATH}/more-messages", _more_messages, action="view_run", show=_beside),
+    route(f"{_PATH}/more-steps", _more_steps, action="view_run", show=_beside),
     route(f"{_PATH}/steps/{{number}}", _payload, action="view_payloads", show=_beside),
     route(f"{_PATH}/steps/{{number}}/temporal", _in_temporal, action="view_run", show=show_page),
     _deed("hold", "hold", _hold),

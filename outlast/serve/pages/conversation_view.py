@@ -100,14 +100,14 @@ class CustomerSide:
     """What the customer sees.
 
     Attributes:
-        messages: the messages, in order.
+        messages: the messages, in order; `Conversation.bubbles` has them as the page shows them.
         unread: what the customer wrote that the run has not taken yet.
         works: whether an answer is to come.
         waits_for: what the customer reads while the conversation waits; None for nothing.
         silent: whether it waits, and the customer does not read for what.
     """
 
-    messages: tuple[Bubble, ...]
+    messages: tuple[CustomerMessage, ...]
     unread: tuple[Bubble, ...]
     works: bool
     waits_for: str | None
@@ -119,7 +119,7 @@ def customer_side(state: LoopState, hides: Redaction) -> CustomerSide:
     seen = customer_view(state)
     waits = [one for one in state.pending_approvals if not one.terms.customer_text]
     return CustomerSide(
-        messages=tuple(_bubble(one, state, hides) for one in seen.messages),
+        messages=seen.messages,
         unread=tuple(_bubble(one, state, hides) for one in seen.unread),
         works=seen.works,
         waits_for=seen.waits_for,
@@ -188,11 +188,6 @@ class Row:
     votes: tuple[str, ...] = ()
     request: str = ""
     has_payload: bool = False
-
-
-def rows(steps: Iterable[Step], hides: Redaction) -> tuple[Row, ...]:
-    """Return the steps as the page shows them."""
-    return tuple(_row(step, hides) for step in steps)
 
 
 _STATUS_BADGES: Final[dict[str, Badge]] = {
@@ -408,7 +403,7 @@ class Conversation:
         state: the state of the run.
         badge: its status.
         customer: what the customer sees.
-        rows: what the run did.
+        steps: what the run did.
         waiting: the pending requests.
         budgets: what was used of each budget.
         cost: what its model calls cost.
@@ -422,7 +417,7 @@ class Conversation:
     state: LoopState
     badge: Badge
     customer: CustomerSide
-    rows: tuple[Row, ...]
+    steps: Sequence[Step]
     waiting: tuple[Waiting, ...]
     budgets: tuple[str, ...]
     cost: StepsCost
@@ -436,6 +431,23 @@ class Conversation:
     def is_open(self) -> bool:
         """Whether the run goes on."""
         return self.state.outcome is None
+
+    def bubbles(self, start: int, stop: int | None = None) -> list[Bubble]:
+        """Return messages as the page shows them."""
+        messages = self.customer.messages[start:stop]
+        return [_bubble(one, self.state, self.hides) for one in messages]
+
+    def row(self, number: int) -> Row:
+        """Return a step as the page shows it."""
+        return _row(self.steps[number], self.hides)
+
+    @property
+    def first_open_step(self) -> int:
+        """The number of the first step that may still change; that of the next one, if none may."""
+        for step in self.steps:
+            if step.status in {"running", "waiting", "blocked"}:
+                return step.number
+        return len(self.steps)
 
     @property
     def customer_waits(self) -> bool:
@@ -479,7 +491,7 @@ def conversation(
         state=state,
         badge=BADGES.get(state.status, Badge(state.status)),
         customer=customer_side(state, hides),
-        rows=rows(steps, hides),
+        steps=steps,
         waiting=tuple(
             _waiting(one, state, caller, hides, target) for one in state.pending_approvals
         ),

@@ -8,6 +8,7 @@ from base64 import b64encode
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from datetime import timedelta
+from html import unescape
 from typing import Any
 from urllib.parse import quote
 
@@ -26,6 +27,7 @@ from outlast.serve.customer_view import customer_view
 from outlast.serve.feed import FeedLimits
 from outlast.serve.pages import uploads
 from outlast.serve.pages.chat_stream import PageContent
+from outlast.serve.pages.parts import SHOWN
 from outlast.serve.problems import Refused
 from outlast.streams.delta_reader import UNJUDGED
 from tests.laws.driver import Play, message, said
@@ -123,7 +125,7 @@ async def test_a_mounted_desk_keeps_its_prefix() -> None:
         assert opened.headers["Location"] == "/desk/chat/c/mine"
         assert "path=/desk/chat/c/mine" in opened.headers["Set-Cookie"].lower()
         shown = await client.get("/desk/chat/c/mine")
-        assert 'data-events="/desk/chat/c/mine/events"' in shown.text
+        assert 'data-events="/desk/chat/c/mine/events?first=0"' in shown.text
         assert (await client.get(re.findall(r'src="(/desk/static[^"]+)', shown.text)[0])).text
 
 
@@ -670,6 +672,28 @@ async def test_a_text_that_starts_over_is_shown_once(desk: Place) -> None:
     assert page_of(found) == (["Hello"], "Right")
 
 
+async def test_a_long_chat_shows_its_newest_messages_and_earlier_ones_on_demand(
+    desk: Place,
+) -> None:
+    run = replace(thinking(*(f"Answer {n}" for n in range(1, 100))), run_id="mine")
+    desk.play(run)
+    desk.source.put(streamed(run, 0))
+    desk.source.end()
+    async with open_to(desk) as client:
+        page = part = (await client.get("/chat/c/mine")).text
+        found = keys = re.findall('data-message="i([0-9]+)"', part)
+        assert len(found) == SHOWN
+        while links := re.findall('hx-get="([^"]*/more-messages[^"]*)"', part):
+            part = (await client.get(unescape(links[0]))).text
+            found = re.findall('data-message="i([0-9]+)"', part) + found
+        assert found == [str(number) for number in range(199)]
+        plain = re.findall(r'href="([^"]*\?message=\d+)"', page)[0]
+        assert len(re.findall("data-message=", (await client.get(plain)).text)) == 2 * SHOWN
+        events = unescape(re.findall('data-events="([^"]*)"', page)[0])
+        ((_, first),) = [one for one in await events_of(client, events) if one[0] == "chat"]
+        assert [one.removeprefix("i") for one in first["order"]] == keys
+
+
 async def test_a_page_gets_only_what_it_lacks(desk: Place) -> None:
     run = replace(thinking(*(f"Answer {n}" for n in range(1, 20))), run_id="mine")
     desk.play(run)
@@ -679,6 +703,16 @@ async def test_a_page_gets_only_what_it_lacks(desk: Place) -> None:
         found = await events_of(client)
     (first,) = [content for kind, content in found if kind == "chat"]
     assert len(first["order"]) == len(first["html"]) == 39
+
+
+async def test_earlier_messages_are_for_the_customer_of_the_conversation_alone(desk: Place) -> None:
+    desk.play(answered("Hi."))
+    desk.play(answered("Secret."), "other")
+    async with open_to(desk) as client:
+        refused = await client.get("/chat/c/other/more-messages?before=999")
+        assert refused.status_code == 401
+        assert "Secret" not in refused.text
+        assert (await client.get("/chat/c/mine/more-messages?before=999")).status_code == 200
 
 
 def test_a_message_that_has_not_changed_is_not_sent_again() -> None:

@@ -14,10 +14,20 @@ from outlast.client.identity import person
 from outlast.loop.approvals import ApprovalTerms
 from outlast.loop.budgets import Budget
 from outlast.serve.pages import conversation
-from outlast.serve.pages.conversation import _follow, _Screen
+from outlast.serve.pages.conversation import _follow, _screen
+from outlast.serve.pages.parts import SHOWN
 from outlast.serve.routing import DeskRequest
 from outlast.serve.sse import ServerSentEvent
-from tests.laws.driver import SITUATIONS, Play, gated, play_in, play_with_everything, said, tool
+from tests.laws.driver import (
+    SITUATIONS,
+    Play,
+    gated,
+    message,
+    play_in,
+    play_with_everything,
+    said,
+    tool,
+)
 from tests.unit.serve.hostile_pages import HOSTILE, active_content
 from tests.unit.serve.played import PlayedRuns, browser_of, desk_of
 from tests.unit.serve.scripted_source import RESTART, delta
@@ -32,6 +42,17 @@ async def shown(play: Play, path: str = PATH, **fields: Any) -> str:
         answer = await http.get(path)
         assert answer.status_code == 200, answer.text
         return answer.text
+
+
+async def whole(http: Any) -> str:
+    """Return the page of a run, and all that its links to earlier entries add."""
+    page = (await http.get(PATH)).text
+    links = re.findall('hx-get="([^"]*/more-[^"]*)"', page)
+    while links:
+        part = (await http.get(unescape(links.pop()))).text
+        links += re.findall('hx-get="([^"]*/more-[^"]*)"', part)
+        page += part
+    return page
 
 
 def words(page: str) -> str:
@@ -94,7 +115,7 @@ async def test_hostile_texts_do_nothing_wherever_they_come_from(first: int) -> N
         play_hostile(play, text, number)
     app = desk_of(PlayedRuns({"run": play}), conversation.ROUTES)
     async with app.state.desk.feed, browser_of(app) as http:
-        page = (await http.get(PATH)).text
+        page = await whole(http)
         assert active_content(page) == []
         addresses = re.findall('hx-get="([^"]*/steps/[0-9]+)"', page)
         assert len(addresses) >= 2 * len(texts)
@@ -110,6 +131,97 @@ async def test_a_hostile_id_of_a_run_does_nothing() -> None:
             answer = await http.get(f"/conversations/{escaped}")
         assert answer.status_code == 404
         assert active_content(answer.text) == []
+
+
+# --- Long conversations --------------------------------------------------------------------------
+
+
+def long_play(count: int) -> Play:
+    """Return a run with so many questions and as many answers."""
+    play = Play(said=message("m0", "Question 0"), keep_open=True)
+    play.prepared()
+    play.replies(said("Answer 0"))
+    for number in range(1, count):
+        play.hears(f"m{number}", f"Question {number}")
+        play.replies(said(f"Answer {number}"))
+    return play
+
+
+def told(page: str) -> list[str]:
+    """Return the messages that a page or a part of it has, in order."""
+    return re.findall(r"(?:Question|Answer) \d+(?=</)", page.partition('class="run-side"')[0])
+
+
+WHOLE = [f"{who} {number}" for number in range(120) for who in ("Question", "Answer")]
+
+
+async def test_a_long_conversation_shows_its_newest_messages_and_earlier_ones_on_demand() -> None:
+    app = desk_of(PlayedRuns({"run": long_play(120)}), conversation.ROUTES)
+    async with app.state.desk.feed, browser_of(app) as http:
+        part = (await http.get(PATH)).text
+        found = told(part)
+        assert found == WHOLE[-SHOWN:]
+        while links := re.findall('hx-get="([^"]*/more-messages[^"]*)"', part):
+            [address] = links
+            part = (await http.get(unescape(address))).text
+            assert len(told(part)) <= SHOWN
+            found = told(part) + found
+    assert found == WHOLE
+
+
+async def test_earlier_messages_and_steps_come_by_plain_links() -> None:
+    app = desk_of(PlayedRuns({"run": long_play(120)}), conversation.ROUTES)
+    async with app.state.desk.feed, browser_of(app) as http:
+        for noun in ("message", "step"):
+            page, seen = (await http.get(PATH)).text, set[str]()
+            for _ in range(30):
+                seen |= set(
+                    re.findall(f'id="{"m-i" if noun == "message" else "step-"}(\\d+)"', page)
+                )
+                links = re.findall(rf'href="([^"]*\?{noun}=\d+)"[^>]*>[0-9,]+ earlier', page)
+                if not links:
+                    break
+                page = (await http.get(unescape(links[0]))).text
+                assert active_content(page) == []
+            assert "between" in page
+            numbers = sorted(map(int, seen))
+            assert numbers == list(range(numbers[-1] + 1))
+            assert numbers[-1] >= 239
+
+
+async def test_an_address_of_a_step_shows_the_part_that_has_it() -> None:
+    app = desk_of(PlayedRuns({"run": long_play(120)}), conversation.ROUTES)
+    async with app.state.desk.feed, browser_of(app) as http:
+        page = (await http.get(f"{PATH}?step=100")).text
+        assert 'id="step-100"' in page
+        assert page.count('<li id="step-') == 2 * SHOWN
+        assert "earlier steps" in page
+        assert "steps between" in page
+        for odd in (
+            "?step=-1",
+            "?step=x",
+            "?step=999999999",
+            "?message=1e3&step=",
+            "?step=" + "9" * 99,
+        ):
+            answer = await http.get(PATH + odd)
+            assert (answer.status_code, answer.text.count('<li id="step-')) == (200, SHOWN)
+        for odd in ("", "?after=9&before=3", "?before=99999999", "?after=x&before=-1"):
+            for side in ("more-messages", "more-steps"):
+                answer = await http.get(f"{PATH}/{side}{odd}")
+                assert answer.status_code == 200
+                assert answer.text.count("<li") <= SHOWN + 1
+
+
+async def test_a_step_that_may_still_change_is_among_the_newest() -> None:
+    play = Play.ready(keep_open=True)
+    play.replies(said("Hello."))
+    play.holds("ann")
+    for number in range(2 * SHOWN):
+        play.says(f"Word {number}", by="ann")
+    page = await shown(play)
+    assert 'is-takeover was-running"' in page
+    assert page.count('<li id="step-') > SHOWN
 
 
 # --- What who sees -------------------------------------------------------------------------------
@@ -242,9 +354,15 @@ class _Browser:
             case "update":
                 self.updates += 1
                 for part in re.split(r"(?m)^(?=<\w+ [^>]*hx-swap-oob=)", event.data):
-                    found = re.match(r'<div id="([a-z-]+)" hx-swap-oob="innerHTML">', part)
+                    found = re.match(
+                        r'<(?:div|ol)(?: id="([a-z-]+)")? hx-swap-oob="(innerHTML|beforeend:#([a-z]+))">',
+                        part,
+                    )
                     if found is not None:
-                        self.regions[found[1]] = part[found.end() :].rstrip().removesuffix("</div>")
+                        name = found[1] or found[3]
+                        before = "" if found[1] else self.regions.get(name, "")
+                        content = re.sub("</(div|ol)>$", "", part[found.end() :].rstrip())
+                        self.regions[name] = before + content
                 self.draft = unescape(self.regions.pop("draft-text", self.draft))
             case "end":
                 self.has_ended = True
@@ -256,16 +374,19 @@ class _Browser:
 
 
 @asynccontextmanager
-async def following(runs: PlayedRuns, **fields: Any) -> AsyncGenerator[tuple[_Browser, Any]]:
+async def following(
+    runs: PlayedRuns, query: str = "", **fields: Any
+) -> AsyncGenerator[tuple[_Browser, Any]]:
     """Follow a run as a browser does; the second value waits until nothing more comes."""
     app = desk_of(runs, conversation.ROUTES, **fields)
     desk = app.state.desk
     async with desk.feed:
         headers = [(b"host", b"localhost:8090")]
-        scope = {"type": "http", "app": app, "path": PATH, "headers": headers, "query_string": b""}
+        scope: dict[str, Any] = {"type": "http", "app": app, "path": PATH, "headers": headers}
+        scope["query_string"] = query.encode()
         asked = DeskRequest(Request(scope), desk, desk.roles.staff(person("ann")), "run")
         browser = _Browser()
-        async with aclosing(_follow(asked, _Screen(asked, signs=True))) as events:
+        async with aclosing(_follow(asked, _screen(asked, signs=True))) as events:
 
             async def take() -> None:
                 async for event in events:
@@ -282,6 +403,32 @@ async def following(runs: PlayedRuns, **fields: Any) -> AsyncGenerator[tuple[_Br
             finally:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_new_message_is_sent_alone() -> None:
+    play = long_play(60)
+    runs = PlayedRuns({"run": play})
+    async with following(runs) as (browser, settled):
+        await settled()
+        assert browser.regions["talk"].count("<li ") == SHOWN
+        before = len(browser.sent)
+        play.hears("new", "One more.")
+        runs.tell()
+        await settled()
+        assert browser.regions["talk"].count("<li ") == SHOWN + 1
+        assert browser.said("talk").endswith("One more.")
+        assert len(browser.sent) - before < 3_000
+
+
+async def test_a_stream_that_comes_back_begins_where_its_page_does() -> None:
+    play = long_play(60)
+    runs = PlayedRuns({"run": play})
+    async with following(runs, query="messages=40&steps=30") as (browser, settled):
+        await settled()
+        assert browser.regions["talk"].count("<li ") == 120 - 40
+        assert browser.said("talk").startswith("Customer Question 20")
+        assert 'id="step-30"' in browser.regions["steps"]
+        assert 'id="step-29"' not in browser.regions["steps"]
 
 
 async def test_the_text_in_progress_is_appended_and_ends_with_its_message() -> None:

@@ -53,6 +53,26 @@
     for (const old of present.values()) old.remove();
   }
 
+  // Earlier messages stand in a list of their own, which no event changes. Where one is, it stays.
+  document.getElementById("earlier")?.addEventListener("click", async (event) => {
+    const link = event.target.closest(".earlier a");
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    const answer = await fetch(link.getAttribute("hx-get"), { headers: { "HX-Request": "true" } }).catch(() => null);
+    if (!answer?.ok) return void location.assign(link.href);
+    const part = document.createElement("template");
+    part.innerHTML = await answer.text();
+    const place = link.closest(".earlier");
+    const next = place.nextElementSibling || messages.firstElementChild;
+    const top = next.getBoundingClientRect().top;
+    const added = part.content.firstElementChild;
+    place.replaceWith(part.content);
+    page.scrollTop += next.getBoundingClientRect().top - top;
+    const focused = added.querySelector("a") || added;
+    if (focused === added) added.tabIndex = -1;
+    focused.focus({ preventScroll: true });
+  });
+
   // The answer while it is written: only what stands out is marked. The message that follows has all of it.
   const MARKS = /\*\*(?=\S)([^\n]+?)\*\*|`([^`\n]+)`|\*(?=[^\s*])([^*\n]+)\*/g;
   let written = "";

@@ -117,6 +117,46 @@
   // What opens below a list takes room from it.
   addEventListener("toggle", (event) => { if (!event.target.closest("[data-follow]")) followEnds(); }, true);
 
+  // Earlier entries come in above: what one looks at stays where it is.
+  let stays = null;
+
+  addEventListener("htmx:beforeSwap", (event) => {
+    if (!event.target.matches(".earlier")) return;
+    const list = event.target.parentElement;
+    const next = event.target.nextElementSibling || list.nextElementSibling.firstElementChild;
+    stays = { next, list, place: [...list.children].indexOf(event.target), top: next.getBoundingClientRect().top };
+  });
+
+  addEventListener("htmx:afterSettle", () => {
+    if (!stays) return;
+    const { next, list, place, top } = stays;
+    stays = null;
+    list.closest(".scrolls").scrollTop += next.getBoundingClientRect().top - top;
+    const added = list.children[place];
+    (added?.querySelector("a, [data-row]") || list.closest(".scrolls")).focus({ preventScroll: true });
+  });
+
+  // A link to a step or a message leads there, also if the page shows another part of the list.
+  function showAddressed() {
+    const [, kind, key] = location.hash.match(/^#(step-|m-i)(\d+)$/) || [];
+    if (!kind) return;
+    const found = document.getElementById(location.hash.slice(1));
+    const query = new URLSearchParams(location.search);
+    const name = kind === "step-" ? "step" : "message";
+    if (!found) {
+      if (query.get(name) === key) return; // there is none
+      query.set(name, key);
+      return void location.replace(`?${query}${location.hash}`);
+    }
+    const side = document.getElementById(kind === "step-" ? "side-run" : "side-talk");
+    if (side) side.checked = true;
+    found.closest("[data-follow]").isAtEnd = false;
+    found.scrollIntoView({ block: "center" });
+    found.querySelector("[data-row]")?.focus({ preventScroll: true });
+  }
+
+  addEventListener("hashchange", showAddressed);
+
   // What somebody wrote goes when it was sent, but not what they have written since.
   addEventListener("htmx:beforeRequest", (event) => {
     if (!event.target.matches("form[data-clears]")) return;
@@ -261,5 +301,6 @@
 
   showState();
   followEnds();
+  showAddressed();
   setInterval(() => showTimes(), 20000);
 })();
