@@ -6,7 +6,7 @@ the requests themselves are read from the run's history.
 
 import asyncio
 import heapq
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -25,6 +25,7 @@ from outlast.client.runs import (
     Attributes,
     attributes_of,
     check_page,
+    count_executions,
     is_nested,
     list_executions,
 )
@@ -226,13 +227,16 @@ class _Filter:
         object.__setattr__(self, "person", person)
         object.__setattr__(self, "their_names", tuple(searchable(one) for one in mentioned if one))
 
-    def query(self) -> str:
-        """Return the filter in Temporal's query language; `accepts` is stricter."""
+    def query(self, *more: str) -> str:
+        """Return the filter in Temporal's query language, with more conditions.
+
+        `accepts` is stricter.
+        """
         base = f"WorkflowType = '{names.WORKFLOW}' AND ExecutionStatus = 'Running'"
         asks = self._of_requests()
-        if not self._lists_held:
-            return f"{base} AND {asks}"
-        return f"{base} AND (({asks}) OR {names.ATTRIBUTE_STATUS} = 'held')"
+        if self._lists_held:
+            asks = f"(({asks}) OR {names.ATTRIBUTE_STATUS} = 'held')"
+        return " AND ".join([base, asks, *more])
 
     @property
     def _lists_held(self) -> bool:
@@ -248,19 +252,34 @@ class _Filter:
         if self.risk is not None:
             terms.append(equals(names.ATTRIBUTE_RISK, self.risk))
         if self.due_before is not None:
-            until = self.due_before.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-            terms.append(f"{names.ATTRIBUTE_DUE} < '{until}'")
+            terms.append(_before(names.ATTRIBUTE_DUE, self.due_before))
         return " AND ".join(term for term in terms if term is not None)
 
-    def accepts(self, entry: InboxEntry, listed: Sequence[str]) -> bool:
-        """Whether a run fits, with its groups and people as the server lists them."""
+    def accepts(self, entry: InboxEntry) -> bool:
+        """Whether an entry fits."""
         if self._lists_held and entry.status == "held":
             is_theirs = self.mine is None or searchable(self.person.subject) == entry.held_by
             if is_theirs or not entry.pending:
                 return is_theirs
-        if self.group is not None and searchable(self.group) not in listed:
-            return False
-        return self.mine is None or not set(self.their_names).isdisjoint(listed)
+        listed = (*entry.people, *((names.ANYBODY_MAY,) if entry.for_anybody else ()))
+        return (
+            entry.pending > 0
+            and (self.group is None or searchable(self.group) in listed)
+            and self.risk in {None, entry.risk}
+            and (self.due_before is None or (entry.due is not None and entry.due < self.due_before))
+            and (self.mine is None or not set(self.their_names).isdisjoint(listed))
+        )
+
+
+def _before(attribute: str, time: datetime) -> str:
+    text = time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return f"{attribute} < '{text}'"
+
+
+def accepted(entries: Iterable[InboxEntry], **criteria: Unpack[InboxCriteria]) -> list[InboxEntry]:
+    """Return the entries of a list that fit; see `Inbox.list` for the criteria."""
+    wanted = _Filter(**criteria)
+    return [entry for entry in entries if wanted.accepts(entry)]
 
 
 class Inbox:
@@ -305,18 +324,21 @@ class Inbox:
         wanted = _Filter(**criteria)
         check_page(limit)
         while True:
-            listed, page = await list_executions(
-                self._client, wanted.query(), limit, page, self._patience
-            )
-            found = (
-                (_entry(execution, attributes, self._client), _texts(attributes))
-                for execution in listed
-                if not is_nested(execution)
-                for attributes in (attributes_of(execution),)
-            )
-            entries = tuple(entry for entry, texts in found if wanted.accepts(entry, texts))
+            entries, page = await self._page(wanted, wanted.query(), limit, page)
             if entries or page is None:
-                return InboxPage(entries, page)
+                return InboxPage(tuple(entries), page)
+
+    async def _page(
+        self, wanted: _Filter, query: str, limit: int, page: bytes | None
+    ) -> tuple[Sequence[InboxEntry], bytes | None]:
+        """Return the entries of one page of a search, and where the next page begins."""
+        listed, page = await list_executions(self._client, query, limit, page, self._patience)
+        found = (
+            _entry(execution, attributes_of(execution), self._client)
+            for execution in listed
+            if not is_nested(execution)
+        )
+        return [entry for entry in found if wanted.accepts(entry)], page
 
     async def all(self, **criteria: Unpack[InboxCriteria]) -> AsyncGenerator[InboxEntry]:
         """Yield every entry, page by page."""
@@ -333,13 +355,50 @@ class Inbox:
     ) -> tuple[InboxEntry, ...]:
         """Return the most urgent entries, however old: what is due first, then what is held.
 
-        Entries without a deadline follow by risk, and then by age. Every entry is listed for that,
-        but no history is read. Arguments and errors are those of `list`.
+        Entries without a deadline follow by risk, and then by age. Where there are many more entries
+        than `limit`, only their beginning is listed. Arguments and errors are those of `list`.
         """
+        wanted = _Filter(**criteria)
         check_page(limit)
-        async with aclosing(self.all(**criteria)) as found:
-            every = [entry async for entry in found]
-        return tuple(heapq.nsmallest(limit, every, key=urgency))
+        found: list[InboxEntry] = []
+        if await self._count(wanted.query()) <= _FEW * limit:
+            found += await self._every(wanted, wanted.query())
+        else:
+            counts = await asyncio.gather(*(self._count(wanted.query(one)) for one in _BY_URGENCY))
+            for condition, count in zip(_BY_URGENCY, counts, strict=True):
+                if count and len(found) < limit:
+                    found += await self._first(wanted, condition, count, limit - len(found))
+        return tuple(heapq.nsmallest(limit, found, key=urgency))
+
+    async def _first(
+        self, wanted: _Filter, condition: str, count: int, limit: int
+    ) -> Sequence[InboxEntry]:
+        """Return at least `limit` entries that meet a condition, the most urgent ones, or all."""
+        attribute = names.ATTRIBUTE_DUE if condition is _BY_URGENCY[0] else "StartTime"
+
+        def until(time: datetime) -> str:
+            return wanted.query(condition, _before(attribute, time))
+
+        needed = limit + limit // 4  # nested runs are counted, too
+        while count > _FEW * needed:
+            query = await _bounded(until, self._count, needed)
+            found = await self._every(wanted, query)
+            if len(found) >= limit:
+                return found
+            needed *= _FEW
+        return await self._every(wanted, wanted.query(condition))
+
+    async def _count(self, query: str) -> int:
+        return await count_executions(self._client, query, self._patience)
+
+    async def _every(self, wanted: _Filter, query: str) -> Sequence[InboxEntry]:
+        found: list[InboxEntry] = []
+        page: bytes | None = None
+        while True:
+            entries, page = await self._page(wanted, query, LARGEST_PAGE, page)
+            found += entries
+            if page is None:
+                return found
 
     async def watch(
         self, *, every: timedelta = timedelta(seconds=2), **criteria: Unpack[InboxCriteria]
@@ -427,6 +486,62 @@ async def _vote(
         except AgentsException as error:
             refused = str(error)
     return BulkOutcome(run_id=entry.run_id, request_id=request.id, receipt=receipt, refused=refused)
+
+
+_FEW: Final = 3
+"""So many times the entries that are wanted are listed rather than searched."""
+
+_BY_URGENCY: Final = (
+    f"{names.ATTRIBUTE_DUE} IS NOT NULL",
+    *(
+        f"{names.ATTRIBUTE_DUE} IS NULL AND {status} AND {risk}"
+        for status in (
+            f"{names.ATTRIBUTE_STATUS} = 'held'",
+            f"({names.ATTRIBUTE_STATUS} IS NULL OR {names.ATTRIBUTE_STATUS} != 'held')",
+        )
+        for risk in (
+            f"{names.ATTRIBUTE_RISK} = 'high'",
+            f"{names.ATTRIBUTE_RISK} = 'medium'",
+            f"({names.ATTRIBUTE_RISK} IS NULL OR {names.ATTRIBUTE_RISK} = 'low')",
+        )
+    ),
+)
+"""Conditions in the order of `urgency`: first by deadline, then each by age."""
+
+_SPAN: Final = timedelta(hours=1)
+_EXACT: Final = timedelta(milliseconds=1)
+_LONGEST_SPAN: Final = timedelta(days=365 * 50)
+
+
+async def _bounded(
+    until: Callable[[datetime], str], count: Callable[[str], Awaitable[int]], needed: int
+) -> str:
+    """Return a search that finds at least `needed` executions, and not many more.
+
+    Servers do not sort, but they count quickly: the time until which there are enough is searched
+    for, from now on.
+
+    Args:
+        until: returns the search for what is before a time; it finds more for a later one.
+        count: counts what a search finds.
+        needed: how many are wanted; there are more at some time.
+    """
+    low = high = datetime.now(UTC)  # noqa: TID251  an estimate to begin with
+    span = _SPAN
+    while await count(until(low)) >= needed and span < _LONGEST_SPAN:
+        low, high, span = low - span, low, span * 4
+    while low == high or (await count(until(high)) < needed and span < _LONGEST_SPAN):
+        low, high, span = high, high + span, span * 4
+    while high - low > _EXACT:
+        middle = low + (high - low) / 2
+        found = await count(until(middle))
+        if found < needed:
+            low = middle
+        else:
+            high = middle
+            if found <= needed * 1.25 + 5:  # a count is quicker than listing more
+                break
+    return until(high)
 
 
 def urgency(entry: InboxEntry) -> tuple[bool, float, bool, int, datetime]:

@@ -12,7 +12,10 @@ from typing import Any, Final, TypeAlias, cast, get_args
 
 from temporalio.api.enums.v1 import WorkflowExecutionStatus
 from temporalio.api.workflow.v1 import WorkflowExecutionInfo
-from temporalio.api.workflowservice.v1 import ListWorkflowExecutionsRequest
+from temporalio.api.workflowservice.v1 import (
+    CountWorkflowExecutionsRequest,
+    ListWorkflowExecutionsRequest,
+)
 from temporalio.client import Client
 from temporalio.service import RPCError
 
@@ -277,6 +280,20 @@ async def list_executions(
     except RPCError as error:
         raise search_error(client.namespace, error) from error
     return found.executions, found.next_page_token or None
+
+
+async def count_executions(client: Client, query: str, patience: timedelta | None) -> int:
+    """Return how many executions a search finds; much quicker than listing them."""
+    request = CountWorkflowExecutionsRequest(namespace=client.namespace, query=query)
+    try:
+        found = await retry_during_outage(
+            client,
+            lambda: client.workflow_service.count_workflow_executions(request),
+            patience_of(patience),
+        )
+    except RPCError as error:
+        raise search_error(client.namespace, error) from error
+    return found.count
 
 
 Attributes: TypeAlias = dict[str, Any]

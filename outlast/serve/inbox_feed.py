@@ -1,9 +1,10 @@
-"""The inbox as it changes: one look at the server for each filter, however many readers it has.
+"""The inbox as it changes: one look at the server for all readers, whatever their filters.
 
 Visibility is the only store, so any process serves any reader, and nothing is lost with one.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
@@ -12,11 +13,14 @@ from typing import Final, Self
 
 from temporalio.client import Client
 
-from outlast.client.inbox import Inbox, InboxCriteria, InboxEntry, urgency
+from outlast.client.inbox import Inbox, InboxCriteria, InboxEntry, accepted, urgency
 from outlast.loop.approvals import Person, Risk
 from outlast.serve.feed import TooManyReaders
 
 READERS_PER_PERSON: Final = 30
+
+_PAUSES: Final = 2
+"""How many times as long as a look takes the server is left alone after it, at least."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +45,18 @@ class InboxFilter:
 
 @dataclass(eq=False)
 class _Followed:
-    """The entries of a filter, and who reads them."""
+    """All entries, and who reads which of them.
+
+    Attributes:
+        entries: all entries, the most urgent first; None before the first look.
+        filtered: the entries of each filter that somebody reads.
+        news: set when something is new, and then replaced.
+    """
 
     entries: tuple[InboxEntry, ...] | None = None
+    filtered: dict[InboxFilter, tuple[InboxEntry, ...]] = field(
+        default_factory=dict[InboxFilter, tuple[InboxEntry, ...]]
+    )
     failure: Exception | None = None
     is_closed: bool = False
     news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -51,17 +64,37 @@ class _Followed:
     task: asyncio.Task[None] | None = None
     idle: asyncio.TimerHandle | None = None
 
+    def take(self, entries: tuple[InboxEntry, ...]) -> None:
+        """Take what is there now; a filter for which nothing has changed keeps its entries."""
+        if entries == self.entries:
+            return
+        self.entries, before = entries, self.filtered
+        self.filtered = {}
+        for wanted in {reader.wanted for reader in self.readers}:
+            now = self.of(wanted)
+            if now == before.get(wanted):
+                self.filtered[wanted] = before[wanted]
+        self.publish()
+
+    def of(self, wanted: InboxFilter) -> tuple[InboxEntry, ...] | None:
+        """Return the entries of a filter, the same object until one changes."""
+        if self.entries is not None and wanted not in self.filtered:
+            self.filtered[wanted] = tuple(accepted(self.entries, **wanted.criteria))
+        return self.filtered.get(wanted)
+
     def publish(self) -> None:
+        """Wake the readers."""
         self.news.set()
         self.news = asyncio.Event()
 
 
 class InboxFeed:
-    """The live inboxes of one process.
+    """The live inbox of one process, with any number of filters.
 
     Args:
-        every: the time between two looks at visibility.
-        grace: how long a filter without readers is followed.
+        every: the time between two looks at visibility. A look at many entries costs the server
+            more, so it is followed by a longer pause.
+        grace: how long the inbox is followed without readers.
     """
 
     def __init__(
@@ -69,12 +102,19 @@ class InboxFeed:
     ) -> None:
         self._every = every.total_seconds()
         self._grace = grace.total_seconds()
-        self._followed: dict[InboxFilter, _Followed] = {}
+        self._followed: _Followed | None = None
 
     @property
-    def followed(self) -> frozenset[InboxFilter]:
-        """The filters that are followed at the moment."""
-        return frozenset(self._followed)
+    def is_followed(self) -> bool:
+        """Whether the inbox is followed at the moment."""
+        return self._followed is not None
+
+    def known(self, wanted: InboxFilter) -> tuple[InboxEntry, ...] | None:
+        """Return the entries of a filter, the most urgent first; None if nobody follows them."""
+        followed = self._followed
+        if followed is None or followed.entries is None:
+            return None
+        return followed.filtered.get(wanted) or tuple(accepted(followed.entries, **wanted.criteria))
 
     @asynccontextmanager
     async def reader(
@@ -90,53 +130,51 @@ class InboxFeed:
         Raises:
             TooManyReaders: the person has too many readers.
         """
-        readers = [one for followed in self._followed.values() for one in followed.readers]
+        followed = self._followed
+        readers = [] if followed is None else followed.readers
         if person and sum(one.person == person for one in readers) >= READERS_PER_PERSON:
             raise TooManyReaders(
                 f"{person!r} reads the inbox {READERS_PER_PERSON} times already. Close a page."
             )
-        followed = self._followed.get(wanted)
         if followed is None:
-            followed = self._followed[wanted] = _Followed()
-            followed.task = asyncio.create_task(self._follow(client, wanted, followed))
+            followed = self._followed = _Followed()
+            followed.task = asyncio.create_task(self._follow(client, followed))
         if followed.idle is not None:
             followed.idle.cancel()
             followed.idle = None
-        reader = InboxReader(followed, person)
+        reader = InboxReader(followed, wanted, person)
         followed.readers.append(reader)
         try:
             yield reader
         finally:
             followed.readers.remove(reader)
-            if not followed.readers and self._followed.get(wanted) is followed:
+            if not followed.readers and self._followed is followed:
                 loop = asyncio.get_running_loop()
-                followed.idle = loop.call_later(self._grace, self._end, wanted)
+                followed.idle = loop.call_later(self._grace, self._end, followed)
 
     async def close(self) -> None:
         """Stop following; readers end."""
-        tasks = [one.task for one in self._followed.values() if one.task is not None]
-        for wanted in list(self._followed):
-            self._end(wanted)
-        await asyncio.gather(*tasks, return_exceptions=True)
+        followed = self._followed
+        if followed is not None:
+            self._end(followed)
+            await asyncio.gather(*filter(None, [followed.task]), return_exceptions=True)
 
-    async def _follow(self, client: Client, wanted: InboxFilter, followed: _Followed) -> None:
+    async def _follow(self, client: Client, followed: _Followed) -> None:
         inbox = Inbox(client)
         try:
             while True:
-                async with aclosing(inbox.all(**wanted.criteria)) as found:
-                    entries = tuple(sorted([entry async for entry in found], key=urgency))
-                if entries != followed.entries:
-                    followed.entries = entries
-                    followed.publish()
-                await asyncio.sleep(self._every)
+                began = time.monotonic()
+                async with aclosing(inbox.all(held=True)) as found:
+                    followed.take(tuple(sorted([entry async for entry in found], key=urgency)))
+                took = time.monotonic() - began
+                await asyncio.sleep(max(self._every, took * _PAUSES))
         except Exception as error:  # noqa: BLE001  its readers raise it
             followed.failure = error
-            self._end(wanted)
+            self._end(followed)
 
-    def _end(self, wanted: InboxFilter) -> None:
-        followed = self._followed.pop(wanted, None)
-        if followed is None:
-            return
+    def _end(self, followed: _Followed) -> None:
+        if self._followed is followed:
+            self._followed = None
         if followed.idle is not None:
             followed.idle.cancel()
         if followed.task is not None and followed.failure is None:
@@ -146,15 +184,17 @@ class InboxFeed:
 
 
 class InboxReader:
-    """One reader of an inbox: an asynchronous iterator of all its entries, after each change.
+    """One reader of an inbox: an asynchronous iterator of its entries, after each change.
 
     A slow reader gets the newest entries, and not those between.
 
     Attributes:
+        wanted: which entries it reads.
         person: who reads; empty for nobody in particular.
     """
 
-    def __init__(self, followed: _Followed, person: str) -> None:
+    def __init__(self, followed: _Followed, wanted: InboxFilter, person: str) -> None:
+        self.wanted = wanted
         self.person = person
         self._followed = followed
         self._seen: tuple[InboxEntry, ...] | None = None
@@ -174,7 +214,8 @@ class InboxReader:
                 raise followed.failure
             if followed.is_closed:
                 raise StopAsyncIteration
-            if followed.entries is not None and followed.entries is not self._seen:
-                self._seen = followed.entries
-                return followed.entries
+            entries = followed.of(self.wanted)
+            if entries is not None and entries is not self._seen:
+                self._seen = entries
+                return entries
             await followed.news.wait()

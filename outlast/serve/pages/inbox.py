@@ -15,11 +15,12 @@ from outlast.client.inbox import (
     BulkStep,
     HeldConversation,
     Inbox,
+    InboxCriteria,
     InboxEntry,
     held_conversation,
 )
 from outlast.client.people.nested_requests import found_requests
-from outlast.client.runs import READ_SECONDS
+from outlast.client.runs import LARGEST_PAGE, READ_SECONDS
 from outlast.loop.approvals import Person, Risk
 from outlast.rendering import counted
 from outlast.serve.inbox_feed import InboxFilter
@@ -70,6 +71,12 @@ class _Wanted:
         """What the server is asked for; the deadline moves, so it is no part of it."""
         mine = None if self.show == "all" else self.person
         return InboxFilter(mine=mine, group=self.group, risk=self.risk)
+
+    @property
+    def criteria(self) -> InboxCriteria:
+        """All filters, as arguments of an `Inbox`."""
+        due_before = filters.now() + DUE[self.due] if self.due else None
+        return {**self.filter.criteria, "due_before": due_before}
 
     @property
     def query(self) -> dict[str, str]:
@@ -127,34 +134,48 @@ def inbox_row(entry: InboxEntry) -> InboxRow:
     )
 
 
-def _listed(wanted: _Wanted, entries: Sequence[InboxEntry]) -> dict[str, Any]:
-    """Return what the list shows."""
+def _listed(
+    wanted: _Wanted, entries: Sequence[InboxEntry], *, is_whole: bool = True
+) -> dict[str, Any]:
+    """Return what the list shows.
+
+    Args:
+        wanted: the filters.
+        entries: the most urgent first.
+        is_whole: whether these are all entries of the filters, so that they can be counted.
+    """
     now = filters.now()
     found = [one for one in entries if wanted.accepts(one, now)]
     shown = found[: wanted.limit]
-    count = sum(max(one.pending, 1) for one in found)
+    count = sum(max(one.pending, 1) for one in (found if is_whole else shown))
     rows = [inbox_row(one) for one in shown]
+    words = f"{count:,}" if is_whole else f"{count:,}+"
     return {
         "rows": rows,
-        "version": version_of(count, [one.version for one in rows]),
+        "version": version_of(words, [one.version for one in rows]),
         "count": count,
+        "count_words": words,
+        "is_whole": is_whole,
         "left": len(found) - len(shown),
         "mine_query": {**wanted.query, "show": ""},
         "all_query": {**wanted.query, "show": "all"},
         "more": {**wanted.query, "limit": str(min(wanted.limit * 2, MOST_SHOWN))},
         "most_shown": MOST_SHOWN,
         "wanted": wanted,
-        "window_title": f"({count:,}) Inbox" if count else "Inbox",
+        "window_title": f"({words}) Inbox" if count else "Inbox",
     }
 
 
 async def _inbox(asked: DeskRequest) -> Response:
     wanted = _wanted(asked)
-    async with asked.desk.inboxes.reader(asked.desk.client, wanted.filter) as reader:
-        entries = await anext(reader)
-    return page(
-        asked, "inbox.html", "Inbox", groups=wanted.person.groups, **_listed(wanted, entries)
-    )
+    entries, is_whole = asked.desk.inboxes.known(wanted.filter), True
+    if entries is None:
+        # Nobody looks yet. Listing everything takes long, so the live list does that.
+        limit = min(wanted.limit + 1, LARGEST_PAGE)
+        entries = await Inbox(asked.desk.client).urgent(limit=limit, **wanted.criteria)
+        is_whole = len(entries) < limit
+    listed = _listed(wanted, entries, is_whole=is_whole)
+    return page(asked, "inbox.html", "Inbox", groups=wanted.person.groups, **listed)
 
 
 async def _live(asked: DeskRequest) -> Response:

@@ -1,6 +1,8 @@
 """The inbox without a server: its queries, and the differences between two looks."""
 
-from dataclasses import replace
+import random
+import re
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, cast
 
@@ -39,13 +41,21 @@ def test_a_query_has_a_condition_for_each_criterion() -> None:
 def test_what_no_server_can_search_for_is_compared_here() -> None:
     odd = 'the "team"'
     assert query(group=odd) == query()
-    criteria = module._Filter(group=odd)
-    assert criteria.accepts(B, [odd, "x"])
-    assert not criteria.accepts(B, ["the 'team'"])
-    mine = module._Filter(mine=Person(subject="ann", groups=(odd,)))
-    assert mine.accepts(B, ["*"])
-    assert mine.accepts(B, [odd])
-    assert not mine.accepts(B, ["billing"])
+    asking = replace(B, pending=1)
+    theirs, others = replace(asking, people=(odd, "x")), replace(asking, people=("the 'team'",))
+    assert module.accepted([theirs, others], group=odd) == [theirs]
+    anybodys = replace(asking, for_anybody=True)
+    mine = Person(subject="ann", groups=(odd,))
+    assert module.accepted([anybodys, theirs, others], mine=mine) == [anybodys, theirs]
+
+
+def test_entries_are_filtered_as_a_server_does() -> None:
+    due, high = replace(B, pending=1, due=NOW), replace(B, pending=1, risk="high")
+    entries = [A, due, high]
+    assert module.accepted(entries) == [due, high]
+    assert module.accepted(entries, risk="low") == [due]
+    assert module.accepted(entries, due_before=NOW) == []
+    assert module.accepted(entries, due_before=NOW + timedelta(seconds=1)) == [due]
 
 
 def test_held_conversations_are_listed_where_no_criterion_is_about_requests() -> None:
@@ -53,9 +63,9 @@ def test_held_conversations_are_listed_where_no_criterion_is_about_requests() ->
     ann, bob = Person(subject="ann"), Person(subject="bob")
     everybodys = module._Filter(held=True)
     assert "OR OutlastStatus = 'held')" in everybodys.query()
-    assert everybodys.accepts(held, [])
-    assert module._Filter(mine=ann, held=True).accepts(held, [])
-    assert not module._Filter(mine=bob, held=True).accepts(held, [])
+    assert everybodys.accepts(held)
+    assert module._Filter(mine=ann, held=True).accepts(held)
+    assert not module._Filter(mine=bob, held=True).accepts(held)
     high = module._Filter(risk="high", held=True)
     assert "held" not in high.query()
     assert "held" not in module._Filter().query()
@@ -68,6 +78,91 @@ def test_the_most_urgent_entry_is_first_however_old() -> None:
     old = replace(B, started=B.started - timedelta(days=1))
     found = sorted([B, old, high, held, due], key=module.urgency)
     assert found == [due, held, high, old, B]
+
+
+@dataclass
+class Visibility:
+    """Stands for a server with entries, each of which is listed twice: nested runs are counted."""
+
+    entries: list[InboxEntry]
+    counts: int = 0
+    listed: int = 0
+
+    def found(self, query: str) -> list[InboxEntry]:
+        entries = self.entries
+        for condition in query.split(" AND "):
+            entries = [one for one in entries if self._meets(one, condition)]
+        return entries
+
+    def _meets(self, one: InboxEntry, condition: str) -> bool:
+        if match := re.fullmatch(r"(OutlastDue|StartTime) < '(.+)'", condition):
+            value = one.due if match[1] == "OutlastDue" else one.started
+            return value is not None and value < datetime.fromisoformat(match[2])
+        conditions = {
+            "OutlastDue IS NOT NULL": one.due is not None,
+            "OutlastDue IS NULL": one.due is None,
+            "OutlastStatus = 'held'": one.status == "held",
+            "(OutlastStatus IS NULL OR OutlastStatus != 'held')": one.status != "held",
+            "(OutlastRisk IS NULL OR OutlastRisk = 'low')": one.risk == "low",
+            "OutlastRisk = 'medium'": one.risk == "medium",
+            "OutlastRisk = 'high'": one.risk == "high",
+        }
+        return conditions.get(condition, True)
+
+    async def count(self, _client: Any, query: str, _patience: Any) -> int:
+        self.counts += 1
+        return 2 * len(self.found(query))
+
+    async def page(self, wanted: Any, query: str, limit: int, page: bytes | None) -> Any:
+        begin = int(page or 0)
+        entries = self.found(query)[begin : begin + limit]
+        self.listed += len(entries)
+        after = begin + limit
+        more = str(after).encode() if after < len(self.found(query)) else None
+        return [one for one in entries if wanted.accepts(one)], more
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_the_most_urgent_entries_are_found_without_listing_all(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance, now = random.Random(seed), datetime.now(UTC)  # noqa: TID251
+    spread = timedelta(seconds=chance.choice([1, 3_600, 86_400 * 365]))
+    dues = chance.choice([[None], [None, True], [True]])
+    entries = [
+        replace(
+            B,
+            run_id=f"r{at}",
+            pending=1,
+            started=now - chance.random() * spread,
+            risk=chance.choice(["low", "low", "medium", "high"]),
+            due=chance.choice(dues) and now + (chance.random() - 0.3) * spread,
+            status=chance.choice(["held", "waiting", "waiting", "waiting"]),
+        )
+        for at in range(600)
+    ]
+    server = Visibility(entries)
+    monkeypatch.setattr(module, "count_executions", server.count)
+    inbox = Inbox.__new__(Inbox)
+    inbox._client = inbox._patience = cast("Any", None)
+    monkeypatch.setattr(inbox, "_page", server.page)
+    limit = chance.choice([1, 5, 15])
+    found = await inbox.urgent(limit=limit, held=True)
+    assert list(found) == sorted(entries, key=module.urgency)[:limit]
+    assert server.listed < 30 * limit
+    assert server.counts < 150
+    server.entries = entries[: limit - 1]
+    assert len(await inbox.urgent(limit=limit, held=True)) == limit - 1
+
+
+async def test_entries_of_one_moment_are_all_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Visibility([replace(B, run_id=f"r{at}", pending=1) for at in range(1_100)])
+    monkeypatch.setattr(module, "count_executions", server.count)
+    inbox = Inbox.__new__(Inbox)
+    inbox._client = inbox._patience = cast("Any", None)
+    monkeypatch.setattr(inbox, "_page", server.page)
+    assert len(await inbox.urgent(limit=10)) == 10
+    assert server.listed == 1_100
 
 
 def test_a_watcher_gets_the_differences_between_two_looks() -> None:

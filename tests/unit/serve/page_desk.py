@@ -100,6 +100,10 @@ class Entries:
         self.entries = tuple(entries)
         self.wanted: list[Any] = []
 
+    def known(self, wanted: Any) -> tuple[InboxEntry, ...]:
+        self.wanted.append(wanted)
+        return self.entries
+
     @asynccontextmanager
     async def reader(self, _client: Any, wanted: Any, **_: Any) -> AsyncGenerator[Any]:
         self.wanted.append(wanted)

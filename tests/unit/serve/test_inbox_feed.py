@@ -1,7 +1,8 @@
-"""Live inboxes: one look at the server for each filter, however many readers it has."""
+"""Live inboxes: one look at the server for all readers, whatever their filters."""
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -18,6 +19,7 @@ from tests.unit.serve.test_inbox_page import NOW, entry
 
 CLIENT: Any = None
 ALL = InboxFilter()
+HELD: dict[str, Any] = {"status": "held", "held_by": "bob", "pending": 0}
 
 
 class Server:
@@ -73,17 +75,17 @@ async def test_a_reader_gets_what_is_new(server: Server) -> None:
     await feed.close()
 
 
-async def test_a_filter_without_readers_is_forgotten_after_a_while(server: Server) -> None:
+async def test_the_inbox_is_not_followed_without_readers_after_a_while(server: Server) -> None:
     feed = quick(grace=0.02)
     async with asyncio.timeout(5):
         async with feed.reader(CLIENT, ALL) as reader:
             await anext(reader)
-        assert feed.followed == {ALL}
+        assert feed.is_followed
         async with feed.reader(CLIENT, ALL) as again:
             await anext(again)
             await asyncio.sleep(0.03)
-            assert feed.followed == {ALL}
-        while feed.followed:  # noqa: ASYNC110  nothing announces it
+            assert feed.is_followed
+        while feed.is_followed:  # noqa: ASYNC110  nothing announces it
             await asyncio.sleep(0.01)
     assert server.looks
 
@@ -107,17 +109,51 @@ async def test_closing_ends_readers(server: Server) -> None:
         await anext(reader)
         await feed.close()
         assert [one async for one in reader] == []
-    assert feed.followed == frozenset()
+    assert not feed.is_followed
 
 
-async def test_people_have_filters_of_their_own_and_a_limit(server: Server) -> None:
+async def test_all_filters_take_one_look_and_hear_of_their_own_changes(server: Server) -> None:
+    ann, everybodys = Person(subject="ann", groups=("billing",)), entry("all", for_anybody=True)
+    billing, held = entry("billing", people=("billing",)), entry("held", **HELD)
+    server.entries = [everybodys, billing, held, entry("risky", risk="high", people=("leads",))]
     feed = quick()
-    mine = InboxFilter(mine=Person(subject="ann"))
-    async with feed.reader(CLIENT, mine) as one, feed.reader(CLIENT, ALL) as other:
-        await anext(one)
-        await anext(other)
-    assert len(feed.followed) == 2
-    assert {look["mine"] for look in server.looks} == {mine.mine, None}
+    filters = (ALL, InboxFilter(mine=ann), InboxFilter(group="billing"), InboxFilter(risk="high"))
+    async with asyncio.timeout(5), AsyncExitStack() as stack:
+        readers = [await stack.enter_async_context(feed.reader(CLIENT, one)) for one in filters]
+        found = [{each.run_id for each in await anext(reader)} for reader in readers]
+        assert found == [
+            {"all", "billing", "held", "risky"},
+            {"all", "billing"},
+            {"billing"},
+            {"risky"},
+        ]
+        assert feed.known(InboxFilter(mine=Person(subject="bob"))) == (held, everybodys)
+        assert server.looks == [{"held": True}] * len(server.looks)
+        risky = readers[-1]
+        server.entries = [*server.entries, entry("new", for_anybody=True)]
+        assert {each.run_id for each in await anext(readers[1])} == {"all", "billing", "new"}
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(risky), 0.02)
+    await feed.close()
+
+
+async def test_a_filter_sees_what_a_server_would_list(server: Server) -> None:
+    odd = entry("odd", status="held", held_by="bob", people=("billing",))
+    server.entries = [odd, entry("mute", pending=0)]
+    feed = quick()
+    async with asyncio.timeout(5), feed.reader(CLIENT, ALL) as reader:
+        await anext(reader)
+        ann, carl = Person(subject="ann", groups=("billing",)), Person(subject="carl")
+        assert feed.known(InboxFilter(mine=ann)) == (odd,)
+        assert feed.known(InboxFilter(mine=Person(subject="bob"))) == (odd,)
+        assert feed.known(InboxFilter(mine=carl)) == feed.known(InboxFilter(group="leads")) == ()
+        assert feed.known(ALL) == (odd,)
+    await feed.close()
+    assert feed.known(ALL) is None
+
+
+async def test_people_have_a_limit(server: Server) -> None:
+    feed = quick()
     readers = [feed.reader(CLIENT, ALL, person="ann") for _ in range(READERS_PER_PERSON + 1)]
     for reader in readers[:-1]:
         await reader.__aenter__()

@@ -1,7 +1,7 @@
 """The inbox: what it lists, filters and decides, and what it does not read."""
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from time import perf_counter
 from typing import Any
@@ -14,7 +14,7 @@ from outlast.serve.inbox_feed import InboxFilter
 from outlast.serve.pages.inbox import inbox_row
 from outlast.serve.views import request_digest
 from tests.unit.serve.hostile_pages import HOSTILE, active_content
-from tests.unit.serve.page_desk import ANN, OWN, app, asking, client_of, run_of
+from tests.unit.serve.page_desk import ANN, OWN, Entries, app, asking, client_of, run_of
 
 NOW = datetime.fromtimestamp(1_900_000_000, UTC)
 
@@ -29,6 +29,11 @@ def entry(run_id: str = "r", **fields: Any) -> InboxEntry:
         "client": None,
     }
     return InboxEntry(run_id=run_id, **(values | fields))
+
+
+def live_address(text: str) -> str:
+    """Return the address of a page's live list."""
+    return text.partition('sse-connect="')[2].partition('"')[0].replace("&amp;", "&")
 
 
 async def test_the_inbox_lists_what_visibility_knows_and_reads_no_history() -> None:
@@ -96,11 +101,68 @@ async def test_the_page_with_1000_runs_is_quick() -> None:
     assert seconds < 0.3
 
 
+@dataclass
+class Server:
+    """Stands for an inbox that nobody follows yet."""
+
+    entries: list[InboxEntry]
+    asked: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+
+    async def urgent(self, *, limit: int, **criteria: Any) -> tuple[InboxEntry, ...]:
+        self.asked.append({"limit": limit, **criteria})
+        return tuple(self.entries[:limit])
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Server:
+    server = Server([entry(f"r{at}") for at in range(150)])
+
+    def inbox(_client: Any) -> Server:
+        return server
+
+    def known(*_: Any) -> None:
+        pass
+
+    monkeypatch.setattr("outlast.serve.pages.inbox.Inbox", inbox)
+    monkeypatch.setattr(Entries, "known", known)
+    return server
+
+
+async def test_a_page_of_an_inbox_that_nobody_follows_has_the_most_urgent_runs(
+    server: Server,
+) -> None:
+    async with client_of(app(entries=server.entries)) as http:
+        text = (await http.get("/inbox")).text
+        live = (await http.get(live_address(text))).text
+        most = (await http.get("/inbox?limit=1000")).text
+        del server.entries[100:]
+        all_shown = (await http.get("/inbox")).text
+    assert "(100+) Inbox" in text
+    assert "The most urgent 100 runs" in text
+    assert "Show more" in text
+    assert text.count("data-row ") == 100
+    assert "(150) Inbox" in live
+    assert "50 further runs" in live
+    assert "(150) Inbox" in most
+    assert "(100) Inbox" in all_shown
+    assert "in a moment" not in all_shown
+    assert [one["limit"] for one in server.asked] == [101, 1_000, 101]
+
+
+async def test_an_inbox_that_nobody_follows_is_searched_by_all_filters(server: Server) -> None:
+    async with client_of(app()) as http:
+        await http.get("/inbox?due=1h&risk=high&group=leads")
+    [asked] = server.asked
+    due_before = asked.pop("due_before")
+    assert timedelta(minutes=59) < due_before - datetime.now(UTC) < timedelta(hours=1)  # noqa: TID251
+    assert asked == {"limit": 101, "mine": ANN, "group": "leads", "risk": "high", "held": True}
+
+
 async def test_the_live_list_sends_what_the_page_does_not_have() -> None:
     desk = app(entries=[entry()])
     async with client_of(desk) as http:
         text = (await http.get("/inbox")).text
-        address = text.partition('sse-connect="')[2].partition('"')[0].replace("&amp;", "&")
+        address = live_address(text)
         assert "event: inbox" not in (await http.get(address)).text
         desk.state.desk.inboxes.entries = (entry(), entry("other"))
         assert "other" in (await http.get(address)).text
