@@ -93,24 +93,25 @@ node:
 		|| { echo "Node.js 20 with npm is not installed. It is needed for pages in a browser, npm clients and logins at a real provider; make check WITHOUT_NODE=1 leaves these out."; exit 1; }
 
 lowest: $(LOWEST)/.installed ## the tests with the oldest versions that pyproject.toml allows
-	@$(LOWEST)/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider -m "not full" $(LOWEST_TESTS)
+	@$(LOWEST)/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider --hypothesis-profile=versions -m "not full" $(LOWEST_TESTS)
 	@$(LOWEST)/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider $(LOWEST_SLOW)
 
-# `coverage` runs the tests of the loop, with all laws. Of these, the slow ones wait half of the time.
+# `coverage` runs the tests of the loop, with all laws. Of these, the slow ones wait more than half of the time.
 test-others: $(VENV)/.test
-	@OUTLAST_LAWS=1 $(PYTEST) -n 4 --ignore=tests/unit/loop
+	@OUTLAST_LAWS=1 $(PYTEST) -n 5 --ignore=tests/unit/loop
 
 # Importing the tests rewrites their assertions, which takes 20 seconds of each process that finds
 # them as they were written.
 compiled-tests: $(VENV)/.test
 	@$(BIN)/pytest -q --collect-only >/dev/null
 
-# What is quick runs two at a time; the environment is complete before.
+# Three at a time, since some only wait: for a browser, for packages, for processes. The environment
+# is complete before.
 check: $(VENV)/.lint $(VENV)/.site ## everything that CI runs
 	@mvn -v >/dev/null 2>&1 && $(MAKE) --no-print-directory mongo || echo "without Maven, the tests of sessions in MongoDB are skipped"
 	@if test -n "$(WITHOUT_NODE)"; then echo "without Node.js: no pages in a browser, no npm clients, no logins at a real provider"; \
 		else $(MAKE) --no-print-directory $(VENV)/.browser $(OIDC) $(CLIENTS); fi
-	@$(MAKE) --no-print-directory -j 2 lint compiled-tests layers types coverage site older-server litellm-proxy $(if $(WITHOUT_NODE),,browser) lowest
+	@$(MAKE) --no-print-directory -j 3 $(if $(WITHOUT_NODE),,browser) compiled-tests lowest litellm-proxy types coverage older-server site lint layers
 	@$(MAKE) --no-print-directory test-others
 
 lint: $(VENV)/.lint ## style
