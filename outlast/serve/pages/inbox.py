@@ -1,6 +1,7 @@
 """The inbox: what waits for the person who looks at it."""
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -31,6 +32,7 @@ from outlast.serve.pages.page import (
     form_of,
     fragment,
     html_part,
+    link,
     page,
     see_other,
     show_page,
@@ -45,6 +47,9 @@ SHOWN: Final = 100
 """How many runs a page shows at first; the others follow when somebody scrolls there."""
 
 MOST_SHOWN: Final = 1_000
+MOST_RENDERED: Final = 32
+"""How many live lists are kept as HTML, for others who see the same."""
+
 MOST_AT_ONCE: Final = 200
 """How many runs somebody can decide at once."""
 
@@ -195,10 +200,29 @@ async def _events(asked: DeskRequest) -> AsyncGenerator[ServerSentEvent]:
             async for entries in reader:
                 listed = _listed(wanted, entries)
                 if listed["version"] != seen:
-                    yield ServerSentEvent(fragment(asked, "inbox_list.html", **listed), "inbox")
+                    yield ServerSentEvent(_rendered(asked, wanted, listed), "inbox")
                 seen = listed["version"]
         except AgentsException:
             return  # the server is away, and the browser comes back
+
+
+_RENDERED: Final[OrderedDict[object, str]] = OrderedDict()
+
+
+def _rendered(asked: DeskRequest, wanted: _Wanted, listed: dict[str, Any]) -> str:
+    """Return a live list as HTML, rendered once for all who see the same.
+
+    The list is sent whole: it is sorted by urgency, so that a change may move any row, and htmx keeps
+    the details that a page has read.
+    """
+    entries = tuple(row.entry for row in listed["rows"])
+    query = tuple(wanted.query.items())
+    key = (link(asked, "inbox"), query, listed["count_words"], listed["left"], entries)
+    text = _RENDERED.pop(key, None) or fragment(asked, "inbox_list.html", **listed)
+    _RENDERED[key] = text
+    while len(_RENDERED) > MOST_RENDERED:
+        _RENDERED.popitem(last=False)
+    return text
 
 
 # --- The requests of a run -----------------------------------------------------------------------

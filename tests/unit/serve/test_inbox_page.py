@@ -1,6 +1,7 @@
 """The inbox: what it lists, filters and decides, and what it does not read."""
 
 import re
+from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from time import perf_counter
@@ -166,6 +167,29 @@ async def test_the_live_list_sends_what_the_page_does_not_have() -> None:
         assert "event: inbox" not in (await http.get(address)).text
         desk.state.desk.inboxes.entries = (entry(), entry("other"))
         assert "other" in (await http.get(address)).text
+
+
+async def test_a_live_list_is_rendered_once_for_all_who_see_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rendered: list[str] = []
+
+    def fragment(*_: Any, **values: Any) -> str:
+        rendered.append(values["window_title"])
+        return f"{values['window_title']} {values['wanted'].query}"
+
+    monkeypatch.setattr("outlast.serve.pages.inbox.fragment", fragment)
+    monkeypatch.setattr("outlast.serve.pages.inbox._RENDERED", OrderedDict[object, str]())
+    ann, bob = app(entries=[entry()]), app(entries=[entry()])
+    async with client_of(ann) as one, client_of(bob) as other:
+        lists = [(await http.get("/inbox/live")).text for http in (one, other, one)]
+        assert lists[0] == lists[1] == lists[2]
+        assert rendered == ["(1) Inbox"]
+        assert "'show': 'all'" in (await other.get("/inbox/live?show=all")).text
+        bob.state.desk.inboxes.entries = (entry(pending=2),)
+        assert "(2) Inbox" in (await other.get("/inbox/live")).text
+        assert "(1) Inbox" in (await one.get("/inbox/live")).text
+    assert len(rendered) == 3
 
 
 async def test_the_requests_of_a_run_are_read_when_they_are_seen() -> None:
