@@ -485,9 +485,15 @@ class FeedReader:
         return self._run.ranges.get(message_id)
 
     async def until_present(self) -> None:
-        """Wait until this process has read all that was recorded when it began to follow."""
+        """Wait until this process has read all that was recorded when it began to follow.
+
+        Raises:
+            AgentsException: the run cannot be read.
+        """
         while not (self._run.is_present or self._run.is_over):
             await self._run.news.wait()
+        if self._run.failure is not None:
+            raise self._run.failure
 
     async def news(self) -> None:
         """Wait until more is read of the run: the next thing, or a state that no event tells of."""

@@ -45,6 +45,8 @@ async def accept_message(
     agent: str,
     content: str | list[JsonObject],
     message_id: str,
+    *,
+    state: LoopState | None = None,
 ) -> None:
     """Take a message into a run, which it begins if there is none; return when the run has it.
 
@@ -56,11 +58,12 @@ async def accept_message(
         agent: the agent that begins a new run.
         content: the message, as `customer_view.customer_input` returns it.
         message_id: the id of the message, as `customer_view.customer_message_id` returns it.
+        state: the state of the run, if this request has read it already.
 
     Raises:
         Refused: the caller may not, the agent is unknown, or the conversation has ended.
     """
-    state = await state_if_any(asked, run_id)
+    state = state or await state_if_any(asked, run_id)
     if state is None:
         asked.check("start_run", Target(run_id=run_id))
         state = await _started(asked.desk, run_id, agent, content, message_id)

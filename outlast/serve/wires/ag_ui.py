@@ -7,20 +7,17 @@ answer, or a request for a person. A client comes back with the same request and
 
 from typing import Any, Final
 
-from ag_ui.core import RunAgentInput
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 import outlast
 from outlast.agents.agent import Agent
-from outlast.loop.state import has_message
 from outlast.serve.access import Action, Customer, Target
-from outlast.serve.messages import accept_message, state_if_any, stream_deadline
+from outlast.serve.messages import stream_deadline
 from outlast.serve.other_sites import for_other_sites, preflight, show_to_other_sites
 from outlast.serve.routing import DeskRequest, Handler, JSONAnswer, route
 from outlast.serve.sse import EventStream
-from outlast.serve.wires.ag_ui_decisions import NOTHING_DECIDED, decide
-from outlast.serve.wires.ag_ui_input import answers_in, checked_content, new_messages, read_input
+from outlast.serve.wires.ag_ui_input import read_input
 from outlast.serve.wires.ag_ui_stream import RunStream
 
 _CAPABILITIES: Final[dict[str, Any]] = {
@@ -38,38 +35,23 @@ _CAPABILITIES: Final[dict[str, Any]] = {
 
 async def _run(asked: DeskRequest) -> Response:
     """Take new messages and decisions, and stream what follows."""
-    given = await read_input(asked.http)
-    asked.check("read_messages", Target(run_id=given.thread_id))
-    answers = answers_in(given.resume)
-    decided = await decide(asked, given.thread_id, answers) if answers else NOTHING_DECIDED
-    sent = await _send_new(asked, given)
-    return _streamed(asked, RunStream(asked, given, sent, decided))
+    return await _streamed(asked, takes_messages=True)
 
 
 async def _connect(asked: DeskRequest) -> Response:
-    """Stream a conversation without sending anything to it."""
+    """Stream a conversation without writing to it.
+
+    Decisions count here, too: a client cannot connect without one for each of its interrupts.
+    """
+    return await _streamed(asked, takes_messages=False)
+
+
+async def _streamed(asked: DeskRequest, *, takes_messages: bool) -> Response:
     given = await read_input(asked.http)
     asked.check("read_messages", Target(run_id=given.thread_id))
-    return _streamed(asked, RunStream(asked, given))
-
-
-async def _send_new(asked: DeskRequest, given: RunAgentInput) -> frozenset[str]:
-    """Send the messages that the run does not have; return their ids.
-
-    A front end sends its whole history each time.
-    """
-    written = new_messages(given.messages)
-    state = await state_if_any(asked, given.thread_id) if written else None
-    new = [one for one in written if state is None or not has_message(state, one.id)]
-    contents = [checked_content(one.content) for one in new]
-    agent = asked.parameter("agent")
-    for one, content in zip(new, contents, strict=True):
-        await accept_message(asked, given.thread_id, agent, content, one.id)
-    return frozenset(one.id for one in new)
-
-
-def _streamed(asked: DeskRequest, stream: RunStream) -> Response:
-    return EventStream(stream.events(), until=stream_deadline(asked.caller))
+    events = RunStream(asked, given, takes_messages=takes_messages).events()
+    await anext(events)  # what is refused still has a status of its own
+    return EventStream(events, until=stream_deadline(asked.caller))
 
 
 # --- CopilotKit ----------------------------------------------------------------------------------

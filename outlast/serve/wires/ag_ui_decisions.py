@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from outlast.agents.errors import AgentsException, RunNotFound, UserError
+from outlast.agents.errors import AgentsException, UserError
 from outlast.client.people.actions import decision_of
 from outlast.client.people.nested_requests import present_requests
 from outlast.loop.approvals import ApprovalRequest
@@ -41,20 +41,30 @@ class Decided:
 NOTHING_DECIDED: Final = Decided()
 
 
-async def decide(asked: DeskRequest, run_id: str, answers: Sequence[Answered]) -> Decided:
-    """Send the decisions to the runs whose requests they answer."""
+async def decide(
+    asked: DeskRequest, run_id: str, answers: Sequence[Answered], state: LoopState | None
+) -> Decided:
+    """Send the decisions to the runs whose requests they answer.
+
+    Args:
+        asked: the request that brings them.
+        run_id: the conversation.
+        answers: the decisions.
+        state: the state of the run, as far as this process has read it; None if there is no run.
+    """
     skipped = frozenset(one.request_id for one in answers if one.kind is None and not one.problem)
     real = [one for one in answers if one.kind is not None or one.problem]
     if not real:
         return Decided(skipped=skipped)
     if (problem := may(asked.caller, "decide")) is not None:
         return Decided(skipped=skipped, words=(problem,))
-    try:
+    if state is None:
+        return Decided(skipped=skipped, words=(f"There is no conversation {run_id!r:.200}.",))
+    waiting = await _waiting(asked, state)
+    if any(answer.interrupt_id not in waiting for answer in real):
+        # Another process may have asked for what this one has not read yet.
         state = await asked.desk.handle(run_id).state()
-    except RunNotFound as error:
-        return Decided(skipped=skipped, words=(str(error),))
-    requests = await present_requests(state, asked.desk.client)
-    waiting = {interrupt_id(one): one for one in requests}
+        waiting = await _waiting(asked, state)
     taken: set[str] = set()
     words: list[str] = []
     for answer in real:
@@ -65,6 +75,12 @@ async def decide(asked: DeskRequest, run_id: str, answers: Sequence[Answered]) -
         else:
             words.append(problem)
     return Decided(frozenset(taken), skipped, tuple(words))
+
+
+async def _waiting(asked: DeskRequest, state: LoopState) -> dict[str, ApprovalRequest]:
+    """Return the requests that wait for a decision, by the ids of their interrupts."""
+    requests = await present_requests(state, asked.desk.client)
+    return {interrupt_id(one): one for one in requests}
 
 
 async def _decided(

@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from datetime import UTC, datetime
 from typing import Final
 
 from ag_ui.core import BaseEvent, Interrupt, RunAgentInput, RunErrorEvent
 
+from outlast.agents.errors import RunNotFound
 from outlast.client.people.nested_requests import present_requests
 from outlast.contract.redaction import redaction_of
 from outlast.loop.approvals import ApprovalRequest
@@ -27,13 +28,21 @@ from outlast.serve.feed import (
     TextReset,
     turn_in_progress,
 )
-from outlast.serve.messages import state_if_any
+from outlast.serve.messages import accept_message
 from outlast.serve.problems import problem_of
 from outlast.serve.routing import DeskRequest
 from outlast.serve.sse import ServerSentEvent, json_event
-from outlast.serve.wires.ag_ui_decisions import NOTHING_DECIDED, Decided
+from outlast.serve.wires.ag_ui_decisions import NOTHING_DECIDED, decide
 from outlast.serve.wires.ag_ui_events import EventWriter, Facts, Pause
-from outlast.serve.wires.ag_ui_input import follows, interrupt_id, known_parts, response_schema
+from outlast.serve.wires.ag_ui_input import (
+    answers_in,
+    checked_content,
+    follows,
+    interrupt_id,
+    known_parts,
+    new_messages,
+    response_schema,
+)
 from outlast.serve.wires.ag_ui_view import (
     Live,
     View,
@@ -51,34 +60,36 @@ _PATIENCE_SECONDS: Final = 10.0
 """How long a stream waits for what its request has brought. A colleague may withdraw a message
 before this process reads of it."""
 
+_NOTHING: Final = ServerSentEvent("")
+"""Taken before the answer begins; nobody gets it."""
+
 _CUT: Final = "The desk ended the stream. Send the request again to go on."
 _NO_ANSWER: Final = "The question could not be answered. Please send it again."
 _ENDED: Final = "The conversation has ended without an answer."
 
 
 class RunStream:
-    """What one request gets.
+    """What one request does and gets.
+
+    Its reader of the run says what there is before it does anything, so the history is read once.
 
     Args:
         asked: the request; its caller may read the conversation.
         given: its body.
-        sent: the ids of the messages that it brought.
-        decided: what became of the decisions that it brought.
+        takes_messages: whether it writes to the conversation.
     """
 
     def __init__(
-        self,
-        asked: DeskRequest,
-        given: RunAgentInput,
-        sent: frozenset[str] = frozenset(),
-        decided: Decided = NOTHING_DECIDED,
+        self, asked: DeskRequest, given: RunAgentInput, *, takes_messages: bool = True
     ) -> None:
         self._asked = asked
+        self._given = given
+        self._takes_messages = takes_messages
         self._run_id = given.thread_id
         self._follows = follows(given)
-        self._sent = sent
-        self._decided = decided
-        self._awaited = set(sent)
+        self._sent: frozenset[str] = frozenset()
+        self._decided = NOTHING_DECIDED
+        self._awaited: set[str] = set()
         caller = asked.caller
         self._staff = caller if isinstance(caller, Staff) else None
         self._is_team = self._staff is not None and may(caller, "view_payloads") is None
@@ -96,24 +107,57 @@ class RunStream:
         )
 
     async def events(self) -> AsyncGenerator[ServerSentEvent]:
-        """Yield the events as they are sent."""
+        """Take what the request brings, yield nothing once, and then the events as they are sent.
+
+        Raises:
+            Refused: before the first event, the caller may not do what the request asks for.
+        """
+        async with AsyncExitStack() as stack:
+            entries = await self._entries(stack)
+            await self._take_input(None if entries is None else entries.state)
+            if entries is None and self._sent:
+                entries = await self._entries(stack)
+            yield _NOTHING
+            try:
+                if entries is None:
+                    for event in self._not_begun():
+                        yield _written(event)
+                    return
+                async with aclosing(self._read(entries)) as reading:
+                    async for event in reading:
+                        yield event
+            except Exception as error:  # noqa: BLE001  the client has to learn that the stream failed
+                problem = problem_of(error)
+                yield _written(RunErrorEvent(message=problem.message, code=problem.code))
+
+    async def _entries(self, stack: AsyncExitStack) -> FeedReader | None:
+        """Return a reader that knows the present state of the run; None if there is no run."""
+        person = self._staff.person.subject if self._staff is not None else ""
+        opened = self._asked.desk.feed.reader(self._run_id, person=person)
         try:
-            self._signs = await self._asked.desk.signs()
-            if await state_if_any(self._asked, self._run_id) is None:
-                for event in self._not_begun():
-                    yield _written(event)
-                return
-            person = self._staff.person.subject if self._staff is not None else ""
-            feed = self._asked.desk.feed
-            async with (
-                feed.reader(self._run_id, person=person) as entries,
-                aclosing(self._read(entries)) as reading,
-            ):
-                async for event in reading:
-                    yield event
-        except Exception as error:  # noqa: BLE001  the client has to learn that the stream failed
-            problem = problem_of(error)
-            yield _written(RunErrorEvent(message=problem.message, code=problem.code))
+            entries = await stack.enter_async_context(opened)
+            await entries.until_present()
+        except RunNotFound:
+            return None
+        return entries
+
+    async def _take_input(self, state: LoopState | None) -> None:
+        """Send the decisions of the request, and the messages that the run does not have.
+
+        A front end sends its whole history each time.
+        """
+        asked = self._asked
+        self._signs = await asked.desk.signs()
+        if answers := answers_in(self._given.resume):
+            self._decided = await decide(asked, self._run_id, answers, state)
+        written = new_messages(self._given.messages) if self._takes_messages else []
+        new = [one for one in written if state is None or not has_message(state, one.id)]
+        contents = [checked_content(one.content) for one in new]
+        for one, content in zip(new, contents, strict=True):
+            agent = asked.parameter("agent")
+            await accept_message(asked, self._run_id, agent, content, one.id, state=state)
+        self._sent = frozenset(one.id for one in new)
+        self._awaited = set(self._sent)
 
     def _not_begun(self) -> Iterable[BaseEvent]:
         yield from self._writer.start()

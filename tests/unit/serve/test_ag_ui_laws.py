@@ -45,7 +45,8 @@ def comparable(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         for one in messages
         if one["role"] != "activity"
     ]
-    return sorted(found, key=lambda one: one["role"] == "tool")
+    outputs = sorted((one for one in found if one["role"] == "tool"), key=lambda one: one["id"])
+    return [one for one in found if one["role"] != "tool"] + outputs
 
 
 def returning(client: Client) -> list[Any]:
