@@ -27,6 +27,7 @@ AXE_TOOL := axe-core@4.14.1
 # What npm installed, in a file that it writes itself: without the packages, the file is not there.
 CLIENTS := tests/clients/node_modules/.package-lock.json
 OIDC := tests/oidc_provider/node_modules/.package-lock.json
+PAGES := examples/agui_chat/node_modules/.package-lock.json examples/vercel_chat/node_modules/.package-lock.json
 # `make check WITHOUT_NODE=1` leaves out what needs Node.js.
 WITHOUT_NODE ?=
 
@@ -63,7 +64,7 @@ named-server: $(VENV)/.test ## the same on the server at OUTLAST_TEST_ADDRESS, w
 litellm-proxy: $(VENV)/.test $(LITELLM)/.installed ## models behind a real LiteLLM proxy
 	@OUTLAST_LITELLM=$(LITELLM)/bin/litellm $(BIN)/pytest -q tests/litellm_proxy
 
-browser: $(VENV)/.browser $(OIDC) chromium ## the desk in a real browser; installs Debian's Chromium
+browser: $(VENV)/.browser $(OIDC) $(PAGES) chromium ## the desk in a real browser; installs Debian's Chromium
 	@OUTLAST_BROWSER="$$(command -v chromium)" OUTLAST_AXE=$(AXE)/node_modules/axe-core/axe.min.js \
 		$(BIN)/pytest -q -n 2 --dist loadfile tests/browser
 
@@ -110,7 +111,7 @@ compiled-tests: $(VENV)/.test
 check: $(VENV)/.lint $(VENV)/.site ## everything that CI runs
 	@mvn -v >/dev/null 2>&1 && $(MAKE) --no-print-directory mongo || echo "without Maven, the tests of sessions in MongoDB are skipped"
 	@if test -n "$(WITHOUT_NODE)"; then echo "without Node.js: no pages in a browser, no npm clients, no logins at a real provider"; \
-		else $(MAKE) --no-print-directory $(VENV)/.browser $(OIDC) $(CLIENTS); fi
+		else $(MAKE) --no-print-directory $(VENV)/.browser $(OIDC) $(CLIENTS) $(PAGES); fi
 	@$(MAKE) --no-print-directory -j 3 $(if $(WITHOUT_NODE),,browser) compiled-tests lowest litellm-proxy types coverage older-server site lint layers
 	@$(MAKE) --no-print-directory test-others
 
@@ -218,6 +219,12 @@ $(CLIENTS): tests/clients/package-lock.json | node
 $(OIDC): tests/oidc_provider/package-lock.json | node
 	@$(NPM) ci --silent --no-audit --no-fund --prefix tests/oidc_provider \
 		|| { echo "make oidc: npm cannot install tests/oidc_provider/package-lock.json. It needs the package index."; exit 1; }
+	@touch $@
+
+# Their tests build the pages.
+$(PAGES): examples/%/node_modules/.package-lock.json: examples/%/package-lock.json | node
+	@$(NPM) ci --silent --no-audit --no-fund --prefix examples/$* \
+		|| { echo "make browser: npm cannot install $<. It needs the package index."; exit 1; }
 	@touch $@
 
 $(VENV)/.site: $(LOCK) | $(BIN)/uv
