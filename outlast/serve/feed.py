@@ -5,6 +5,7 @@ queue: it gets more text at once. Nothing is stored, and any process continues a
 """
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
@@ -25,6 +26,9 @@ from outlast.serve.customer_view import text_delta
 from outlast.streams.delta_reader import GAP, RESTARTED, UNJUDGED
 
 _BETWEEN_MESSAGES: Final = "\n\n"
+
+_RECENT_STATES: Final = 30
+"""How many states a follower keeps, for readers that come back soon: see `FeedReader.had`."""
 
 Source: TypeAlias = Callable[[str], AsyncGenerator[StreamedState | RawResponsesStreamEvent]]
 """Streams the run with an id: see `RunHandle.stream_states`."""
@@ -119,6 +123,24 @@ class AnswerRange:
 
 FeedEntry: TypeAlias = Snapshot | Happened | TextAdded | TextReset | Ended | Cut
 """What a reader gets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Had:
+    """What a reader had at its cursor.
+
+    Attributes:
+        states: the states that the run had there, several if a state came without an event; none if
+            that was long ago.
+        text: the text in progress, as far as the reader had it.
+        turn: the number of the model call that writes it.
+        is_unjudged: whether no guardrail and no person will judge that text.
+    """
+
+    states: tuple[RunSnapshot, ...]
+    text: str
+    turn: int
+    is_unjudged: bool
 
 
 class TooManyReaders(Exception):
@@ -290,6 +312,7 @@ class _Run:
         is_unjudged: whether nobody judges the text, as the worker says that makes the call.
         has_gap: whether a part of the text is missing until then.
         is_present: whether the follower has caught up with the run.
+        recent: the newest states, each with the number of events up to it.
         news: set when something is new, and then replaced.
     """
 
@@ -312,6 +335,9 @@ class _Run:
     readers: "set[FeedReader]" = field(default_factory=set["FeedReader"])
     task: asyncio.Task[None] | None = None
     idle: asyncio.TimerHandle | None = None
+    recent: deque[tuple[int, RunSnapshot]] = field(
+        default_factory=lambda: deque[tuple[int, RunSnapshot]](maxlen=_RECENT_STATES)
+    )
     ranges: dict[str, AnswerRange] = field(default_factory=dict[str, AnswerRange])
     _answered: int = 0
     _call: int | None = None
@@ -372,6 +398,7 @@ class _Run:
             self._new_text()
         self.timeline.take(one.event, one.state)
         self.state, self._call = one.state, one.model_call
+        self.recent.append((len(self.log), one.state))
         self.is_present = self.is_present or one.is_present
 
     def _note_messages(self, state: LoopState) -> None:
@@ -473,8 +500,13 @@ class FeedReader:
     @property
     def has_more(self) -> bool:
         """Whether the next thing is there already, or the reader is over or about to fail."""
+        return self.is_behind or self._run.is_over or self.is_cut
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the next event or more of the text is there already."""
         run = self._run
-        if self._event < len(run.log) or run.is_over or self.is_cut:
+        if self._event < len(run.log):
             return True
         if run.text_number != self._text_number:
             return bool(self._offset or run.text)
@@ -494,6 +526,24 @@ class FeedReader:
             await self._run.news.wait()
         if self._run.failure is not None:
             raise self._run.failure
+
+    async def goes_on(self) -> bool:
+        """Return whether exactly what follows the cursor comes, and no `Snapshot` before it."""
+        at, self._begins_at = self._begins_at, None
+        if at is not None and not self._has_begun:
+            self._has_begun = await self._resume(at)
+        return self._has_begun
+
+    def had(self) -> Had:
+        """Return what the reader had at its cursor, before it takes the first thing after it."""
+        run = self._run
+        states = tuple(state for number, state in run.recent if number == self._event)
+        is_whole = len(run.recent) < _RECENT_STATES or run.recent[0][0] < self._event
+        rest = run.log[self._event :]
+        call = next((one for one in rest if one.reply is not None), run)
+        text, _, _ = run.text_from(self._event)
+        known = states if is_whole else ()
+        return Had(known, text[: self._offset], call.turn, call.is_unjudged)
 
     async def news(self) -> None:
         """Wait until more is read of the run: the next thing, or a state that no event tells of."""

@@ -20,11 +20,35 @@ function look(agent) {
     state: agent.state,
     interrupts: agent.pendingInterrupts,
     running: agent.isRunning,
+    positions: agent.sent,
+  };
+}
+
+// A fetch that goes on from the last event it got, as a front end may have one.
+function resuming(sent) {
+  let last;
+  return async (url, init) => {
+    const headers = last ? { ...init.headers, "Last-Event-ID": last } : init.headers;
+    sent.push(headers["Last-Event-ID"] ?? null);
+    const answer = await fetch(url, { ...init, headers });
+    const decoder = new TextDecoder();
+    let text = "";
+    const watched = new TransformStream({
+      transform(piece, controller) {
+        text += decoder.decode(piece, { stream: true });
+        const events = text.split("\n\n");
+        text = events.pop();
+        for (const one of events) last = /^id: (.*)$/m.exec(one)?.[1] ?? last;
+        controller.enqueue(piece);
+      },
+    });
+    return new Response(answer.body.pipeThrough(watched), answer);
   };
 }
 
 const commands = {
-  open({ name, kind, url, agent, thread, headers }) {
+  open({ name, kind, url, agent, thread, headers, resumes }) {
+    const sent = [];
     const opened =
       kind === "copilotkit"
         ? new ProxiedCopilotRuntimeAgent({
@@ -38,7 +62,9 @@ const commands = {
             url: `${url}/agui/${encodeURIComponent(agent)}`,
             threadId: thread,
             headers,
+            ...(resumes && { fetch: resuming(sent) }),
           });
+    opened.sent = sent;
     opened.subscribe({ onEvent: ({ event }) => write({ from: name, event }) });
     agents.set(name, opened);
     return {};

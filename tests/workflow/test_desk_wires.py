@@ -2,16 +2,22 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from temporalio.client import Client
+from starlette.applications import Starlette
+from temporalio.client import Client as TemporalClient
 
 from outlast.agents.agent import Agent
 from outlast.client.handle import RunHandle
-from outlast.testing import ScriptedModel
+from outlast.serve.cursor import Cursor
+from outlast.testing import ScriptedModel, call, paced
+from tests.unit.serve.ag_ui_client import EVENT, Client
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
-from tests.workflow.test_desk_api import TOKENS, app_of, bearer, keys, opened
+from tests.workflow.people import clerk
+from tests.workflow.test_desk_api import TOKENS, app_of, bearer, keys, opened, scope_of
+from tests.workflow.test_streams import WORDS
 
 __all__ = ["keys"]
 
@@ -37,11 +43,61 @@ def written_in(events: list[dict[str, Any]]) -> str:
     return "".join(one["delta"] for one in events if one["type"] == "TEXT_MESSAGE_CONTENT")
 
 
+class Stream:
+    """A stream over ASGI that its reader may break off."""
+
+    def __init__(self, app: Starlette, path: str, body: Any, headers: dict[str, str]) -> None:
+        self.text = ""
+        self._news = asyncio.Event()
+        self._task = asyncio.create_task(self._read(app, path, body, headers))
+
+    async def _read(self, app: Starlette, path: str, body: Any, headers: dict[str, str]) -> None:
+        sent = [{"type": "http.request", "body": json.dumps(body).encode()}]
+
+        async def receive() -> Any:
+            return sent.pop() if sent else await asyncio.Event().wait()
+
+        async def send(message: Any) -> None:
+            self.text += message.get("body", b"").decode()
+            self._news.set()
+
+        await app(scope_of("POST", path, headers), receive, send)
+
+    async def until(self, condition: Callable[[list[dict[str, Any]]], object]) -> None:
+        while not condition(self.events):
+            self._news.clear()
+            await self._news.wait()
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return events_in(self.text)
+
+
+def client_after(*streams: list[dict[str, Any]]) -> Client:
+    """Return a front end that got these streams, one after the other."""
+    client = Client()
+    for events in streams:
+        client.connect()
+        for one in events:
+            fields = {name: value for name, value in one.items() if name != "sse"}
+            client.take(EVENT.validate_python(fields))
+    return client
+
+
+def filled(client: Client) -> list[dict[str, Any]]:
+    """Return the messages of a front end without fields that are empty."""
+    return [{name: value for name, value in one.items() if value} for one in client.messages]
+
+
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The ids of the runs whose histories were read from their beginning, once for each time."""
     found: list[str] = []
-    original: Any = Client.workflow_service.fget
+    original: Any = TemporalClient.workflow_service.fget
 
     class Counting:
         def __init__(self, service: Any) -> None:
@@ -55,7 +111,9 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
                 found.append(asked.execution.workflow_id)
             return await self._service.get_workflow_execution_history(asked, **options)
 
-    monkeypatch.setattr(Client, "workflow_service", property(lambda self: Counting(original(self))))
+    monkeypatch.setattr(
+        TemporalClient, "workflow_service", property(lambda self: Counting(original(self)))
+    )
     return found
 
 
@@ -79,3 +137,57 @@ async def test_a_request_reads_the_history_once(desk: Desk, reads: list[str]) ->
         # A new follower looks where the present is, and then reads up to it.
         assert reads == [run_id, run_id]
     assert len((await RunHandle(desk.client, run_id).state()).answers) == 2
+
+
+async def test_a_stream_goes_on_from_its_last_event_in_another_process(desk: Desk) -> None:
+    agent = Agent[Any](name="Helper")
+    await desk.open(agent, model=ScriptedModel("Hello.", paced(0.05, WORDS)))
+    run_id = desk.new_id()
+    first, body = body_of(run_id, ("m1", "Hi")), body_of(run_id, ("m2", "Tell me."))
+    mine = bearer(TOKENS.mint(run_id))
+    app = app_of(desk, agent)
+    async with asyncio.timeout(PATIENCE_SECONDS), opened(app) as http:
+        await http.post("/agui/Helper", json=first, headers=mine)
+        begun = Stream(app, "/agui/Helper", body, mine)
+        await begun.until(lambda events: len(written_in(events)) > 5)
+        await begun.close()
+        last = begun.events[-1]["sse"]
+        Cursor.parse(last)
+        resumes = {**mine, "Last-Event-ID": last}
+        other = Stream(app_of(desk, agent), "/agui/Helper", body, resumes)
+        await other.until(written_in)
+        early = written_in(other.events)
+        await other.until(lambda events: events[-1:] and events[-1]["type"] == "RUN_FINISHED")
+        assert WORDS.startswith(written_in(begun.events) + early)
+        assert written_in(begun.events) + written_in(other.events) == WORDS
+        assert "MESSAGES_SNAPSHOT" not in [one["type"] for one in other.events]
+        # A position that there never was: everything comes, and replaces what the client has.
+        resumes["Last-Event-ID"] = "3-7-0000"
+        lost = await http.post("/agui/Helper", json=body, headers=resumes)
+        texts = client_after(begun.events, events_in(lost.text)).texts()
+        assert texts == ["Hello.", WORDS]
+        refused = await http.post("/agui/Helper", json=body, headers={**mine, "Last-Event-ID": "x"})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (400, "invalid_cursor")
+    assert len((await RunHandle(desk.client, run_id).state()).answers) == 2
+
+
+async def test_a_stream_may_break_off_after_any_event(desk: Desk) -> None:
+    agent = clerk(False)
+    model = ScriptedModel("Hello.", [call("refund", "c1", order="A-17", euros=5)], WORDS)
+    await desk.open(agent, model=model)
+    app, run_id = app_of(desk, agent), desk.new_id()
+    async with asyncio.timeout(PATIENCE_SECONDS), opened(app) as http:
+        first = await http.post("/agui/Clerk", json=body_of(run_id, ("m1", "Hi")))
+        second = body_of(run_id, ("m1", "Hi"), ("m2", "Refund it."))
+        live = await http.post("/agui/Clerk", json=second)
+        late = await http.post("/agui/Clerk", json=body_of(run_id))
+        streams = [[events_in(first.text), events_in(live.text)], [[], events_in(late.text)]]
+        for before, whole in streams:
+            wanted = client_after(before, whole)
+            assert wanted.texts() == ["Hello.", WORDS]
+            assert len(wanted.calls()) == 1
+            for length in range(1, len(whole) + 1):
+                resumes = {"Last-Event-ID": whole[length - 1]["sse"]}
+                rest = await http.post("/agui/Clerk", json=second, headers=resumes)
+                got = client_after(before, whole[:length], events_in(rest.text))
+                assert filled(got) == filled(wanted), (length, whole[:length], rest.text)

@@ -6,7 +6,17 @@ from contextlib import AsyncExitStack, aclosing
 from datetime import UTC, datetime
 from typing import Final
 
-from ag_ui.core import BaseEvent, Interrupt, RunAgentInput, RunErrorEvent
+from ag_ui.core import (
+    BaseEvent,
+    Interrupt,
+    MessagesSnapshotEvent,
+    RunAgentInput,
+    RunErrorEvent,
+    TextMessageContentEvent,
+    ToolCallArgsEvent,
+    ToolCallResultEvent,
+    ToolCallStartEvent,
+)
 
 from outlast.agents.errors import RunNotFound
 from outlast.client.people.nested_requests import present_requests
@@ -16,12 +26,14 @@ from outlast.loop.canonical import same_person
 from outlast.loop.state import LoopState, has_message
 from outlast.loop.values import Json, JsonObject
 from outlast.serve.access import Staff, Target, may
+from outlast.serve.cursor import Cursor
 from outlast.serve.customer_view import customer_view, shows_text_in_progress
 from outlast.serve.feed import (
     Cut,
     Ended,
     FeedEntry,
     FeedReader,
+    Had,
     Happened,
     Snapshot,
     TextAdded,
@@ -64,6 +76,19 @@ _NOTHING: Final = ServerSentEvent("")
 """Taken before the answer begins; nobody gets it."""
 
 _CUT: Final = "The desk ended the stream. Send the request again to go on."
+_BETWEEN: Final = str(Cursor(check=1))
+"""The id of events between texts that belong together: a position that no run has, so a client that
+has broken off there gets a snapshot."""
+
+_TEXTS: Final = (
+    MessagesSnapshotEvent,
+    TextMessageContentEvent,
+    ToolCallArgsEvent,
+    ToolCallResultEvent,
+    ToolCallStartEvent,
+)
+"""The events that a client must not get twice."""
+
 _NO_ANSWER: Final = "The question could not be answered. Please send it again."
 _ENDED: Final = "The conversation has ended without an answer."
 
@@ -76,14 +101,22 @@ class RunStream:
     Args:
         asked: the request; its caller may read the conversation.
         given: its body.
+        after: the position from which the client goes on; None if it names none.
         takes_messages: whether it writes to the conversation.
     """
 
     def __init__(
-        self, asked: DeskRequest, given: RunAgentInput, *, takes_messages: bool = True
+        self,
+        asked: DeskRequest,
+        given: RunAgentInput,
+        after: Cursor | None = None,
+        *,
+        takes_messages: bool = True,
     ) -> None:
         self._asked = asked
         self._given = given
+        self._after = after
+        self._position = str(after or Cursor())
         self._takes_messages = takes_messages
         self._run_id = given.thread_id
         self._follows = follows(given)
@@ -121,19 +154,20 @@ class RunStream:
             try:
                 if entries is None:
                     for event in self._not_begun():
-                        yield _written(event)
+                        yield _written(event, self._position)
                     return
                 async with aclosing(self._read(entries)) as reading:
                     async for event in reading:
                         yield event
             except Exception as error:  # noqa: BLE001  the client has to learn that the stream failed
                 problem = problem_of(error)
-                yield _written(RunErrorEvent(message=problem.message, code=problem.code))
+                failed = RunErrorEvent(message=problem.message, code=problem.code)
+                yield _written(failed, self._position)
 
     async def _entries(self, stack: AsyncExitStack) -> FeedReader | None:
         """Return a reader that knows the present state of the run; None if there is no run."""
         person = self._staff.person.subject if self._staff is not None else ""
-        opened = self._asked.desk.feed.reader(self._run_id, person=person)
+        opened = self._asked.desk.feed.reader(self._run_id, self._after, person=person)
         try:
             entries = await stack.enter_async_context(opened)
             await entries.until_present()
@@ -165,18 +199,20 @@ class RunStream:
         yield from self._writer.finish(Pause("done"))
 
     async def _read(self, entries: FeedReader) -> AsyncGenerator[ServerSentEvent]:
-        live: Live | None = None
+        goes_on = await entries.goes_on()
+        live = self._begin_at(entries.had() if goes_on else None)
         paused: Pause | None = None
         seen: object = None
         deadline = asyncio.get_running_loop().time() + _PATIENCE_SECONDS
-        async with aclosing(_with_looks(entries)) as looks:
+        looking = _with_looks(entries, looks_first=goes_on and not entries.is_behind)
+        async with aclosing(looking) as looks:
             async for entry in looks:
                 if isinstance(entry, Cut):
-                    yield _written(RunErrorEvent(message=_CUT, code="cut"))
+                    yield _written(RunErrorEvent(message=_CUT, code="cut"), self._position)
                     return
                 live, state = _live_after(live, entry), entries.state
                 is_over = isinstance(entry, Ended)
-                if entry is not None and entries.has_more and not (is_over or state.outcome):
+                if entries.is_behind:
                     continue
                 if asyncio.get_running_loop().time() > deadline:
                     self._awaited.clear()
@@ -188,15 +224,39 @@ class RunStream:
                 pause = await self._pause(state)
                 if is_over and pause is None:
                     pause = Pause("cancelled")  # the server ended the run, and no event says how
-                for event in self._step(state, live, pause, paused):
-                    yield _written(event, str(entries.cursor))
+                for event in self._step(state, live, pause, paused, str(entries.cursor)):
+                    yield event
                 paused = pause
                 if pause is not None and (not self._follows or is_over or state.outcome):
                     return
 
+    def _begin_at(self, had: Had | None) -> Live | None:
+        """Begin with what the client had at its position; return the text in progress there."""
+        if self._after is None:
+            return None  # the client has what it has sent
+        self._writer.start_over()
+        if had is None:
+            return None
+        live = Live(had.turn, had.text, had.is_unjudged) if had.text else None
+        if not had.states:
+            return live
+        shown = live if live is not None and self._shows(had.states[-1], live) else None
+        views = [self._view(one)[0].with_live(shown) for one in had.states]
+        sent = {one.id for one in known_parts(self._given.messages)}
+        parts = (one for view in views for one in view)
+        doubtful = {one.id for one in parts if any(one not in view for view in views)}
+        if doubtful <= sent:
+            self._writer.go_on(views[-1])
+        return live
+
     def _step(
-        self, state: LoopState, live: Live | None, pause: Pause | None, paused: Pause | None
-    ) -> Iterable[BaseEvent]:
+        self,
+        state: LoopState,
+        live: Live | None,
+        pause: Pause | None,
+        paused: Pause | None,
+        cursor: str,
+    ) -> Iterable[ServerSentEvent]:
         """Yield what is new, in a run of the protocol that ends where the conversation pauses."""
         view, facts = self._view(state)
         live = live if live is not None and self._shows(state, live) else None
@@ -210,11 +270,18 @@ class RunStream:
         said = [event for text in words for event in writer.say(plain(text))]
         if not writer.is_in_run and (shown or pause != paused):
             before = list(writer.start())
-        yield from before
-        yield from shown
-        yield from said
-        if pause is not None and writer.is_in_run:
-            yield from writer.finish(pause)
+        texts = [one for one in shown if isinstance(one, _TEXTS)]
+        position = self._position if texts else cursor
+        for event in (*before, *shown):
+            if texts and event is texts[0]:
+                position = _BETWEEN
+            if texts and event is texts[-1]:
+                position = cursor
+            yield _written(event, position)
+        self._position = cursor
+        end = writer.finish(pause) if pause is not None and writer.is_in_run else ()
+        for event in (*said, *end):
+            yield _written(event, cursor)
 
     # --- What the caller sees --------------------------------------------------------------------
 
@@ -392,13 +459,17 @@ def _iso(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat().replace("+00:00", "Z")
 
 
-def _written(event: BaseEvent, cursor: str | None = None) -> ServerSentEvent:
+def _written(event: BaseEvent, cursor: str) -> ServerSentEvent:
     return json_event(event.model_dump(by_alias=True), cursor=cursor)
 
 
-async def _with_looks(entries: FeedReader) -> AsyncGenerator[FeedEntry | None]:
-    """Yield the entries of a feed, and None where nothing has come for a while."""
+async def _with_looks(
+    entries: FeedReader, *, looks_first: bool
+) -> AsyncGenerator[FeedEntry | None]:
+    """Yield the entries of a feed, and None where nothing has come for a while, or yet."""
     waiting: asyncio.Future[FeedEntry | None] | None = None
+    if looks_first:
+        yield None
     try:
         while True:
             waiting = waiting or asyncio.ensure_future(anext(entries, None))

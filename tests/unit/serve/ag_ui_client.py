@@ -63,7 +63,9 @@ class Client:
 
     def texts(self, role: str = "assistant") -> list[str]:
         """Return the texts of messages, in order."""
-        return [one["content"] for one in self.messages if one["role"] == role and one["content"]]
+        return [
+            one["content"] for one in self.messages if one["role"] == role and one.get("content")
+        ]
 
     def calls(self) -> list[Fields]:
         """Return all tool calls."""

@@ -72,6 +72,35 @@ async def is_waiting(reader: FeedReader) -> bool:
     return False
 
 
+async def test_a_reader_that_goes_on_says_what_it_had(source: ScriptedSource) -> None:
+    source.put(state(0, call=1), delta("Hel"))
+    async with Feed(source) as feed:
+        async with feed.reader("run") as reader:
+            [begun] = await take(reader, 1)
+            source.put(delta("lo"))
+            [more] = await take(reader, 1)
+        source.put(COMPLETED, state(1, 2))
+        await settle()
+        async with feed.reader("run", begun.cursor) as reader:
+            assert await reader.goes_on()
+            had = reader.had()
+            assert (had.text, len(had.states), reader.is_behind) == ("Hel", 1, True)
+            [rest] = await take(reader, 1)
+            assert isinstance(rest, TextAdded)
+            assert rest.text == "lo"
+        async with feed.reader("run", more.cursor) as reader:
+            assert await reader.goes_on()
+            assert reader.had().text == "Hello"
+        async with feed.reader("run", Cursor(1, 2, 3)) as reader:
+            assert not await reader.goes_on()
+            assert isinstance((await take(reader, 1))[0], Snapshot)
+        source.put(*(state(number, at_ms=number) for number in range(3, 40)))
+        await settle()
+        async with feed.reader("run", begun.cursor) as reader:
+            assert await reader.goes_on()
+            assert (reader.had().text, reader.had().states) == ("Hel", ())
+
+
 async def read_all(source: ScriptedSource, after: Cursor | None) -> list[FeedEntry]:
     """Read what a new process shows of a run that has ended."""
     source.end()
