@@ -17,6 +17,7 @@ from outlast.client.read.events import (
     RawResponsesStreamEvent,
     StreamedState,
 )
+from outlast.client.read.read_range import HistoryPlace
 from outlast.client.results.result_members import RunSnapshot
 from outlast.client.timeline import Step, Timeline
 from outlast.loop.effects import CallModel
@@ -313,6 +314,7 @@ class _Run:
         has_gap: whether a part of the text is missing until then.
         is_present: whether the follower has caught up with the run.
         recent: the newest states, each with the number of events up to it.
+        places: how far each history was read, the newest one last.
         news: set when something is new, and then replaced.
     """
 
@@ -338,6 +340,7 @@ class _Run:
     recent: deque[tuple[int, RunSnapshot]] = field(
         default_factory=lambda: deque[tuple[int, RunSnapshot]](maxlen=_RECENT_STATES)
     )
+    places: dict[str, int] = field(default_factory=dict[str, int])
     ranges: dict[str, AnswerRange] = field(default_factory=dict[str, AnswerRange])
     _answered: int = 0
     _call: int | None = None
@@ -347,6 +350,12 @@ class _Run:
     def is_over(self) -> bool:
         """Whether nothing follows in this process."""
         return self.is_ended or self.is_cut or self.failure is not None
+
+    def has_read(self, place: HistoryPlace) -> bool:
+        """Whether the follower has read a place of the history."""
+        return self.places.get(place[0], -1) >= place[1] or (
+            place[0] in self.places and next(reversed(self.places)) != place[0]
+        )
 
     def take(self, one: StreamedState | RawResponsesStreamEvent) -> None:
         """Take the next thing of the stream."""
@@ -399,6 +408,7 @@ class _Run:
         self.timeline.take(one.event, one.state)
         self.state, self._call = one.state, one.model_call
         self.recent.append((len(self.log), one.state))
+        self.places[one.place[0]] = one.place[1]
         self.is_present = self.is_present or one.is_present
 
     def _note_messages(self, state: LoopState) -> None:
@@ -526,6 +536,16 @@ class FeedReader:
             await self._run.news.wait()
         if self._run.failure is not None:
             raise self._run.failure
+
+    async def until_read(self, place: HistoryPlace) -> None:
+        """Wait until this process has read a place of the history, or for the lag."""
+        run = self._run
+        try:
+            async with asyncio.timeout(self._lag):
+                while not (run.has_read(place) or run.is_over):
+                    await run.news.wait()
+        except TimeoutError:
+            pass
 
     async def goes_on(self) -> bool:
         """Return whether exactly what follows the cursor comes, and no `Snapshot` before it."""

@@ -50,7 +50,7 @@ async def decide(
         asked: the request that brings them.
         run_id: the conversation.
         answers: the decisions.
-        state: the state of the run, as far as this process has read it; None if there is no run.
+        state: the state of the run; None if there is no run.
     """
     skipped = frozenset(one.request_id for one in answers if one.kind is None and not one.problem)
     real = [one for one in answers if one.kind is not None or one.problem]
@@ -60,11 +60,8 @@ async def decide(
         return Decided(skipped=skipped, words=(problem,))
     if state is None:
         return Decided(skipped=skipped, words=(f"There is no conversation {run_id!r:.200}.",))
-    waiting = await _waiting(asked, state)
-    if any(answer.interrupt_id not in waiting for answer in real):
-        # Another process may have asked for what this one has not read yet.
-        state = await asked.desk.handle(run_id).state()
-        waiting = await _waiting(asked, state)
+    requests = await present_requests(state, asked.desk.client)
+    waiting = {interrupt_id(one): one for one in requests}
     taken: set[str] = set()
     words: list[str] = []
     for answer in real:
@@ -75,12 +72,6 @@ async def decide(
         else:
             words.append(problem)
     return Decided(frozenset(taken), skipped, tuple(words))
-
-
-async def _waiting(asked: DeskRequest, state: LoopState) -> dict[str, ApprovalRequest]:
-    """Return the requests that wait for a decision, by the ids of their interrupts."""
-    requests = await present_requests(state, asked.desk.client)
-    return {interrupt_id(one): one for one in requests}
 
 
 async def _decided(

@@ -167,10 +167,16 @@ class RunStream:
     async def _entries(self, stack: AsyncExitStack) -> FeedReader | None:
         """Return a reader that knows the present state of the run; None if there is no run."""
         person = self._staff.person.subject if self._staff is not None else ""
-        opened = self._asked.desk.feed.reader(self._run_id, self._after, person=person)
+        feed = self._asked.desk.feed
+        is_followed = self._run_id in feed.followed
+        opened = feed.reader(self._run_id, self._after, person=person)
         try:
             entries = await stack.enter_async_context(opened)
             await entries.until_present()
+            if is_followed:
+                # What the client has just done elsewhere may not have been read here yet.
+                _, place = await self._asked.desk.handle(self._run_id).present()
+                await entries.until_read(place)
         except RunNotFound:
             return None
         return entries

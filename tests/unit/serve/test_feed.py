@@ -101,6 +101,24 @@ async def test_a_reader_that_goes_on_says_what_it_had(source: ScriptedSource) ->
             assert (reader.had().text, reader.had().states) == ("Hel", ())
 
 
+async def test_a_reader_waits_until_a_place_is_read(source: ScriptedSource) -> None:
+    def at(number: int, *place: Any) -> StreamedState:
+        return replace(state(number), place=place)
+
+    source.put(at(0, "first", 1))
+    async with Feed(source, FeedLimits(lag=SOON)) as feed, feed.reader("run") as reader:
+        await reader.until_present()
+        waiting = asyncio.ensure_future(reader.until_read(("first", 2)))
+        await settle()
+        assert not waiting.done()
+        source.put(at(1, "first", 2))
+        await asyncio.wait_for(waiting, SOON.total_seconds() / 2)
+        source.put(at(2, "second", 1))
+        await settle()
+        await asyncio.wait_for(reader.until_read(("first", 9)), SOON.total_seconds() / 2)
+        await reader.until_read(("third", 1))  # not for ever
+
+
 async def read_all(source: ScriptedSource, after: Cursor | None) -> list[FeedEntry]:
     """Read what a new process shows of a run that has ended."""
     source.end()
