@@ -10,13 +10,16 @@ from starlette.applications import Starlette
 from temporalio.client import Client as TemporalClient
 
 from outlast.agents.agent import Agent
+from outlast.agents.approvals.policy import ApprovalPolicy
+from outlast.client.audit import audit_run
 from outlast.client.handle import RunHandle
+from outlast.serve.access import RoleRules
 from outlast.serve.cursor import Cursor
 from outlast.testing import ScriptedModel, call, paced
 from tests.unit.serve.ag_ui_client import EVENT, Client
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
 from tests.workflow.people import clerk
-from tests.workflow.test_desk_api import TOKENS, app_of, bearer, keys, opened, scope_of
+from tests.workflow.test_desk_api import PROGRAM, TOKENS, app_of, bearer, keys, opened, scope_of
 from tests.workflow.test_streams import WORDS
 
 __all__ = ["keys"]
@@ -192,3 +195,106 @@ async def test_a_stream_may_break_off_after_any_event(desk: Desk) -> None:
                 rest = await http.post("/agui/Clerk", json=second, headers=resumes)
                 got = client_after(before, whole[:length], events_in(rest.text))
                 assert filled(got) == filled(wanted), (length, whole[:length], rest.text)
+
+
+# --- Who decides ---------------------------------------------------------------------------------
+
+PATHS = ["/agui/Clerk", "/copilotkit/agent/Clerk/connect"]
+
+
+async def asked_for_a_refund(desk: Desk, policy: ApprovalPolicy) -> tuple[Agent[Any], RunHandle]:
+    agent = clerk(policy)
+    model = ScriptedModel([call("refund", "c1", order="A-17", euros=5)], "Refunded.")
+    await desk.open(agent, model=model)
+    handle = await desk.start(agent, keep_open=True)
+    await desk.until_status(handle, "waiting")
+    return agent, handle
+
+
+async def interrupt_of(http: Any, run_id: str) -> dict[str, Any]:
+    seen = events_in((await http.post("/agui/Clerk", json=body_of(run_id))).text)
+    [interrupt] = seen[-1]["outcome"]["interrupts"]
+    return interrupt
+
+
+def decided(interrupt: str, **payload: Any) -> dict[str, Any]:
+    entry = {"interruptId": interrupt, "status": "resolved", "payload": payload}
+    return {"resume": [entry]}
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_decision_is_that_of_the_verified_person(desk: Desk, path: str) -> None:
+    policy = ApprovalPolicy(audience="billing", unverified="refuse")
+    agent, handle = await asked_for_a_refund(desk, policy)
+    async with asyncio.timeout(PATIENCE_SECONDS), opened(app_of(desk, agent)) as http:
+        interrupt = await interrupt_of(http, handle.id)
+        # Whatever the body says about who decides is no identity.
+        lies = {"by": "lee", "groups": ["leads"], "person": {"subject": "lee"}, "verified": False}
+        body = body_of(handle.id, **decided(interrupt["id"], approved=True, **lies))
+        body |= {"forwardedProps": {"outlast": lies, **lies}, "state": {"outlast": lies}}
+        answer = await http.post(path, json=body)
+        assert events_in(answer.text)[-1]["outcome"] == {"type": "success"}
+        [request] = (await handle.state()).approvals
+        [vote] = request.votes
+        assert (request.status, request.settled_by) == ("approved", "ann")
+        assert (vote.verified, vote.decision.by, vote.decision.channel) == (True, "ann", "ag-ui")
+        assert vote.decision.seen is not None
+        assert vote.decision.proof
+        entries = (await audit_run(desk.client, handle.id)).records
+        assert {(one.by, one.verified) for one in entries if one.by} == {("ann", True)}
+        # The same decision, sent again after a lost connection, does nothing.
+        again = await http.post(path, json=body)
+        assert events_in(again.text)[-1]["outcome"] == {"type": "success"}
+        assert len((await handle.state()).approvals[0].votes) == 1
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_program_begins_and_writes_and_a_customer_writes_and_neither_decides(
+    desk: Desk, path: str
+) -> None:
+    agent, run_id = clerk(ApprovalPolicy(customer_text="A colleague looks at it.")), desk.new_id()
+    model = ScriptedModel("Hello.", [call("refund", "c1", order="A-17", euros=5)], "Refunded.")
+    await desk.open(agent, model=model)
+    async with asyncio.timeout(PATIENCE_SECONDS), opened(app_of(desk, agent)) as http:
+        hello = body_of(run_id, ("m1", "Hi"))
+        begun = await http.post("/agui/Clerk", json=hello, headers=PROGRAM)
+        assert client_after(events_in(begun.text)).texts() == ["Hello."]
+        asks = body_of(run_id, ("m2", "Refund it."))
+        waits = events_in((await http.post("/agui/Clerk", json=asks, headers=PROGRAM)).text)
+        assert waits[-1]["outcome"] == {"type": "success"}
+        interrupt = await interrupt_of(http, run_id)
+        tries = [
+            (PROGRAM, "An API key cannot decide: that takes a person."),
+            (bearer(TOKENS.mint(run_id)), "Only the team can do this."),
+        ]
+        for headers, words in tries:
+            for payload in ({"approved": True}, {"approved": False}, {"response": "5"}):
+                body = body_of(run_id, **decided(interrupt["id"], **payload))
+                seen = events_in((await http.post(path, json=body, headers=headers)).text)
+                assert remarks(seen) == [words]
+                assert seen[-1]["outcome"] == {"type": "success"}
+                assert "refund" not in json.dumps(seen).replace("Refund it.", "")
+        other = bearer(TOKENS.mint("another"))
+        body = body_of(run_id, **decided(interrupt["id"], approved=True))
+        assert (await http.post(path, json=body, headers=other)).status_code == 401
+        [request] = (await RunHandle(desk.client, run_id).state()).approvals
+        assert (request.status, request.votes) == ("pending", ())
+        # Staff who may not decide are told which role it takes.
+    viewers = RoleRules(anybody=["viewer"])
+    async with (
+        asyncio.timeout(PATIENCE_SECONDS),
+        opened(app_of(desk, agent, roles=viewers)) as http,
+    ):
+        seen = events_in((await http.post(path, json=body)).text)
+        assert remarks(seen) == ["You cannot decide: that needs the role decider."]
+    [request] = (await RunHandle(desk.client, run_id).state()).approvals
+    assert (request.status, request.votes) == ("pending", ())
+
+
+def remarks(events: list[dict[str, Any]]) -> list[str]:
+    """Return what the desk says beside the conversation."""
+    texts: dict[str, str] = {}
+    for one in events:
+        if one["type"] == "TEXT_MESSAGE_CONTENT" and "notice" in one["messageId"]:
+            texts[one["messageId"]] = texts.get(one["messageId"], "") + one["delta"]
+    return list(texts.values())
