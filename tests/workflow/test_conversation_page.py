@@ -21,6 +21,7 @@ from outlast.client.handle import RunHandle
 from outlast.loop.approvals import Person
 from outlast.serve.app import desk as desk_application
 from outlast.serve.login import ThisMachine
+from outlast.serve.views import request_digest
 from outlast.testing import ScriptedModel, call
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
 from tests.workflow.people import ANN, BOB
@@ -179,12 +180,13 @@ async def test_a_budget_is_extended_beside_its_request(desk: Desk) -> None:
     [request] = state.pending_approvals
     async with page_of(desk, handle, ANN) as page:
         await page.until("per run used")
-        assert (await page.act("extend", request_id=request.id, extend_by="0"))[0] == 400
-        assert (await page.act("extend", request_id="a9", extend_by="5"))[0] == 400
-        assert (await page.act("extend", request_id=request.id, extend_by="7"))[0] == 200
+        digest = request_digest(request)
+        assert (await page.act("extend", request_id="a9", digest=digest))[0] == 400
+        assert (await page.act("extend", request_id=request.id, digest="x"))[0] == 409
+        assert (await page.act("extend", request_id=request.id, digest=digest))[0] == 200
         assert (await handle.result()).final_output == "On its way."
-        await page.until("approved with changes", "7 of them added by people")
-        assert (await page.act("extend", request_id=request.id, extend_by="7"))[0] in {400, 409}
+        await page.until("approved", "1 of them added by people")
+        assert (await page.act("extend", request_id=request.id, digest=digest))[0] in {400, 409}
 
 
 async def test_steps_lead_to_their_events(desk: Desk) -> None:

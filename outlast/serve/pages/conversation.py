@@ -6,7 +6,6 @@ showed twice is replaced. Nothing that somebody writes into is part of a region.
 """
 
 import asyncio
-import json
 import re
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -31,6 +30,7 @@ from outlast.loop.state import LoopState
 from outlast.rendering import visible_text
 from outlast.serve.access import Action, Target
 from outlast.serve.feed import Cut, Ended, FeedEntry, FeedReader, Happened, Snapshot, TextAdded
+from outlast.serve.pages.budgets import extension_of
 from outlast.serve.pages.conversation_lists import (
     LiveMessages,
     LiveSteps,
@@ -41,7 +41,6 @@ from outlast.serve.pages.conversation_lists import (
 from outlast.serve.pages.conversation_view import (
     Conversation,
     conversation,
-    extension_of,
     payloads,
     release_targets,
     shown_draft,
@@ -60,6 +59,7 @@ from outlast.serve.pages.parts import wanted_key
 from outlast.serve.problems import Problem, Refused
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.sse import EventStream, ServerSentEvent
+from outlast.serve.views import request_digest
 
 LONGEST_STREAM: Final = timedelta(minutes=15)
 """Then the browser connects again, so that a login that has ended ends the stream, too."""
@@ -406,20 +406,17 @@ async def _retry(asked: DeskRequest, form: Form) -> str:
 
 
 async def _extend(asked: DeskRequest, form: Form) -> str:
-    request_id, amount = form.exact("request_id"), form.exact("extend_by").strip()
-    if not re.fullmatch("[1-9][0-9]{0,17}", amount):
-        raise UserError("Say by how much, as a whole number from 1 on.")
+    request_id = form.exact("request_id")
     state = await asked.handle.state()
     found = next((one for one in state.own_requests if one.id == request_id), None)
-    if found is None or found.kind != "budget":
+    extension = None if found is None else extension_of(found)
+    if found is None or extension is None:
         raise UserError(f"The request {request_id:.40} does not wait any more.")
     target = Target(run_id=asked.run_id, state=state, request=found, signs=await asked.desk.signs())
     asked.check("extend_budget", target)
-    if int(amount) == extension_of(found):
-        receipt = await asked.handle.approve(found, by=asked.person)
-    else:
-        arguments = json.loads(found.arguments) | {"extend_by": int(amount)}
-        receipt = await asked.handle.edit(found, arguments, by=asked.person)
+    if request_digest(found) != form.exact("digest"):
+        raise Refused(409, "changed", "The request has changed. Look at it again.")
+    receipt = await asked.handle.approve(found, by=asked.person)
     if receipt.status == "pending":
         return f"Counted: {receipt.votes} of {receipt.votes_needed} votes."
     return ""

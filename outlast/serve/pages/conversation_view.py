@@ -14,7 +14,7 @@ from outlast.agents.items.call_outputs import output_content
 from outlast.client.timeline import Step, StepKind
 from outlast.contract.blobs import readable
 from outlast.contract.redaction import Redaction, redaction_of
-from outlast.contract.wording import budget_line
+from outlast.contract.wording import amount_text, budget_line
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.call_forms import arguments_of, name_of
 from outlast.loop.canonical import same_person
@@ -31,6 +31,8 @@ from outlast.serve.customer_view import (
     customer_view,
     shows_text_in_progress,
 )
+from outlast.serve.pages.budgets import Extension, extension_of
+from outlast.serve.views import request_digest
 
 # --- States in words ------------------------------------------------------------------------------
 
@@ -382,7 +384,7 @@ class Waiting:
         line: why it was made.
         audience: who may decide.
         deadline_ms: when it expires or goes to further people; None for never.
-        extend_by: by how much a budget would be extended; None for other requests.
+        extension: by how much a budget would be extended; None for other requests.
         problem: why the viewer cannot extend the budget; None if they can.
     """
 
@@ -391,8 +393,13 @@ class Waiting:
     line: str
     audience: str
     deadline_ms: int | None
-    extend_by: int | None = None
+    extension: Extension | None = None
     problem: str | None = None
+
+    @property
+    def digest(self) -> str:
+        """What a decision about it has to name."""
+        return request_digest(self.request)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -508,9 +515,8 @@ def conversation(
 def _waiting(
     request: ApprovalRequest, state: LoopState, caller: Caller, hides: Redaction, target: Target
 ) -> Waiting:
-    extend_by = problem = None
+    problem = None
     if request.kind == "budget":
-        extend_by = extension_of(request)
         about = Target(
             run_id=state.run_id,
             state=state,
@@ -525,15 +531,9 @@ def _waiting(
         line=hides.text(request_line(request)),
         audience=audience_text(request.audiences),
         deadline_ms=deadline_ms(request),
-        extend_by=extend_by,
+        extension=extension_of(request),
         problem=problem,
     )
-
-
-def extension_of(request: ApprovalRequest) -> int | None:
-    """Return by how much a request would extend a budget; None if it does not say."""
-    found = re.search(r'"extend_by": ?([0-9]{1,18})\b', request.edited or request.arguments)
-    return int(found[1]) if found else None
 
 
 def _budgets(state: LoopState, at_ms: int) -> Iterator[str]:
@@ -541,9 +541,11 @@ def _budgets(state: LoopState, at_ms: int) -> Iterator[str]:
         if state.outcome is not None and budget.of == "seconds":
             continue  # the clock goes on after the end
         used = spent(state, budget, at_ms)
-        shown = f"${used / 1_000_000:,.2f}" if budget.of == "cost_micros" else f"{used:,}"
+        is_money = budget.of == "cost_micros"
+        shown = amount_text(budget.of, used) if is_money else f"{used:,}"
         more = sum(amount for at, amount in state.extended if at == index)
-        extended = f", {more:,} of them added by people" if more else ""
+        added = f"{amount_text(budget.of, more)} of it" if is_money else f"{more:,} of them"
+        extended = f", {added} added by people" if more else ""
         yield f"{shown} used of {described(state, index)}{extended}"
 
 

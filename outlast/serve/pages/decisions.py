@@ -1,5 +1,6 @@
 """What people do about a request by a form, and the sentence that says what came of it."""
 
+import re
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
@@ -7,11 +8,13 @@ from outlast.agents.errors import AgentsException, RunNotFound
 from outlast.client.people.actions import CLAIM_MINUTES, DecisionReceipt, decision_of
 from outlast.client.people.nested_requests import FoundRequest, find_request
 from outlast.contract.wording import request_line
-from outlast.loop.approvals import ApprovalRequest, VoteType
+from outlast.loop.approvals import ApprovalRequest, Decision, Person, VoteType
 from outlast.loop.state import LoopState
 from outlast.loop.values import Json, JsonObject
+from outlast.loop.votes import LONGEST_CLAIM_MINUTES
 from outlast.rendering import named
 from outlast.serve.access import Target
+from outlast.serve.pages.budgets import extended_by, extension_of
 from outlast.serve.pages.page import Form
 from outlast.serve.pages.schema_form import parse_json
 from outlast.serve.problems import Problem, Refused, problem_of
@@ -19,9 +22,29 @@ from outlast.serve.routing import DeskRequest
 from outlast.serve.views import RequestView, action_of, request_digest
 
 Deed = Literal[
-    "approve", "edit", "reject", "respond", "ask_back", "withdraw", "claim", "unclaim", "take"
+    "approve",
+    "edit",
+    "extend",
+    "reject",
+    "respond",
+    "ask_back",
+    "withdraw",
+    "claim",
+    "unclaim",
+    "take",
+    "hand_over",
 ]
-"""What a form can do; `take` claims what somebody else has claimed."""
+"""What a form can do; `take` claims what somebody else has claimed, `extend` edits a budget."""
+
+CLAIM_LENGTHS: Final[dict[int, str]] = {
+    15: "15 minutes",
+    CLAIM_MINUTES: f"{CLAIM_MINUTES} minutes",
+    60: "1 hour",
+    240: "4 hours",
+    480: "8 hours",
+    LONGEST_CLAIM_MINUTES: "a day",
+}
+"""How long a claim lasts, in minutes."""
 
 _CHANNEL: Final = "desk"
 _DONE: Final[dict[str, str]] = {
@@ -32,8 +55,10 @@ _DONE: Final[dict[str, str]] = {
 }
 DONE: Final[dict[str, str]] = {
     **_DONE,
+    "extended": "You extended the budget. The run goes on.",
     "asked": "You asked back. The agent reads your question.",
-    "claimed": f"You work on it now: nobody else decides it for {CLAIM_MINUTES} minutes.",
+    "claimed": "You work on it now: until your claim ends, nobody else decides it.",
+    "handed_over": "You handed it over: nobody else decides it now.",
     "unclaimed": "Everybody who may can decide it again.",
     "withdrawn": "You took your vote back.",
     "counted": "Your vote counts. Further people have to agree.",
@@ -98,8 +123,8 @@ async def act(asked: DeskRequest, form: Form) -> str | Refusal:
 
 async def _act(asked: DeskRequest, found: FoundRequest, deed: str, form: Form) -> str:
     request, handle, person = found.request, asked.handle, asked.person
-    is_claim = deed in {"claim", "unclaim", "take"}
-    action = "claim" if is_claim else action_of(request, deed)
+    is_claim = deed in {"claim", "unclaim", "take", "hand_over"}
+    action = "claim" if is_claim else action_of(request, "edit" if deed == "extend" else deed)
     if deed not in {"take", "withdraw"}:  # a claim of somebody else's is no hindrance to them
         signs = await asked.desk.signs()
         state = found.state
@@ -110,8 +135,15 @@ async def _act(asked: DeskRequest, found: FoundRequest, deed: str, form: Form) -
         _check_seen(found, form)
     match deed:
         case "claim" | "take":
-            await handle.claim(request, by=person, force=deed == "take")
+            minutes = _minutes(form)
+            await handle.claim(request, by=person, minutes=minutes, force=deed == "take")
             return "claimed"
+        case "hand_over":
+            to = form.text("to").strip()
+            if not to:
+                raise Refused(400, "empty", "Write the name of the colleague.")
+            await handle.claim(request, by=person, minutes=_minutes(form), to=to)
+            return "handed_over"
         case "unclaim":
             await handle.unclaim(request, by=person)
             return "unclaimed"
@@ -124,10 +156,13 @@ async def _act(asked: DeskRequest, found: FoundRequest, deed: str, form: Form) -
                 raise Refused(400, "empty", "Write the question that the agent shall answer.")
             await handle.ask_back(request, question, by=person)
             return "asked"
+        case "extend":
+            decision = _extended(request, form, person)
+            return _word(await handle.decide(decision, nested_id=request.run_id), request)
         case "approve" | "edit" | "reject" | "respond":
             fields = _fields(deed, form)
             decision = decision_of(request, deed, by=person, channel=_CHANNEL, **fields)
-            return _word(await handle.decide(decision, nested_id=request.run_id))
+            return _word(await handle.decide(decision, nested_id=request.run_id), request)
         case _:
             raise Refused(400, "unknown_decision", f"{deed!r:.40} is nothing that can be done.")
 
@@ -137,6 +172,26 @@ def _check_seen(found: FoundRequest, form: Form) -> None:
     if form.exact("digest") != request_digest(found.request):
         message = "It has changed since you looked at it. Look at it again, and decide again."
         raise Refused(409, "changed", message)
+
+
+def _minutes(form: Form) -> int:
+    text = form.exact("minutes", str(CLAIM_MINUTES))
+    if not re.fullmatch("[0-9]{1,4}", text, re.ASCII) or int(text) not in CLAIM_LENGTHS:
+        raise Refused(400, "claim_length", "Choose how long the claim lasts.")
+    return int(text)
+
+
+def _extended(request: ApprovalRequest, form: Form, person: Person) -> Decision:
+    """Return the decision that extends a budget by what somebody entered."""
+    extension = extension_of(request)
+    if extension is None:
+        raise Refused(400, "no_budget", f"The request {request.id} is not about a budget.")
+    fields: dict[str, Any] = {"by": person, "channel": _CHANNEL}
+    amount = extension.read(form.exact("amount"))
+    if amount == extension.counted:
+        return decision_of(request, "approve", **fields)
+    arguments = extended_by(request, amount)
+    return decision_of(request, "edit", edited_arguments=arguments, **fields)
 
 
 def _fields(deed: VoteType, form: Form) -> dict[str, Any]:
@@ -188,5 +243,7 @@ def line_of(request: ApprovalRequest, view: RequestView) -> str:
     return named(request_line(request) if is_open else request.name)
 
 
-def _word(receipt: DecisionReceipt) -> str:
+def _word(receipt: DecisionReceipt, request: ApprovalRequest) -> str:
+    if request.kind == "budget" and receipt.status in {"approved", "edited"}:
+        return "extended"
     return receipt.status if receipt.status in _DONE else "counted"

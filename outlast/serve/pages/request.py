@@ -17,7 +17,17 @@ from outlast.loop.state import LoopState
 from outlast.loop.values import Json
 from outlast.serve.customer_view import customer_view
 from outlast.serve.feed import Cut, Ended, FeedEntry
-from outlast.serve.pages.decisions import DONE, Refusal, act, find, line_of, problems_of, root_of
+from outlast.serve.pages.budgets import extension_of
+from outlast.serve.pages.decisions import (
+    CLAIM_LENGTHS,
+    DONE,
+    Refusal,
+    act,
+    find,
+    line_of,
+    problems_of,
+    root_of,
+)
 from outlast.serve.pages.page import (
     Form,
     form_of,
@@ -190,6 +200,8 @@ async def _shown(
         "is_cut": len(request.arguments) > rendering.LONGEST_READ,
         "edit": _edit_form(request, draft),
         "answer": _answer_form(request, draft),
+        "extension": extension_of(request),
+        "claim_lengths": CLAIM_LENGTHS,
         "can_remember": request.kind == "tool" and request.terms.quorum == 1,
         "my_claim": view.claim is not None and view.claim.by == asked.person.subject,
         "draft": draft,
@@ -224,7 +236,7 @@ def _value_of(request: ApprovalRequest) -> Json:
 def _edit_form(request: ApprovalRequest, draft: Draft | None) -> Field | None:
     if draft is not None and draft.deed == "edit":
         return draft.field
-    if "edit" not in request.terms.allow:
+    if "edit" not in request.terms.allow or extension_of(request) is not None:
         return None
     return form_field(_schema_for(request), _value_of(request), EDIT)
 

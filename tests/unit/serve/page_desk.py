@@ -42,6 +42,7 @@ class Run:
     id: str
     made: list[Any] = field(default_factory=list[Any])
     refused: str = ""
+    claims: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
     async def check(self) -> None:
         if self.id not in self.states:
@@ -61,7 +62,9 @@ class Run:
         return self._receipt(("withdraw",), "")
 
     async def claim(self, one: ApprovalRequest, **options: Any) -> ClaimReceipt:
-        self._receipt(("claim", options["force"]), one.run_id)
+        found = {name: options.get(name) for name in ("minutes", "force", "to")}
+        self._receipt(("claim", found["force"] or False), one.run_id)
+        self.claims.append(found)
         return ClaimReceipt(run_id=self.id, request_id=one.id)
 
     async def unclaim(self, one: ApprovalRequest, **_: Any) -> ClaimReceipt:

@@ -371,3 +371,87 @@ async def test_forms_come_from_pages_of_the_desk() -> None:
         assert (await http.get(PATH)).headers["Referrer-Policy"] == "same-origin"
     assert (files.status_code, many.status_code) == (415, 413)
     assert run_of(desk).made == []
+
+
+# --- Budgets and claims --------------------------------------------------------------------------
+
+
+def _budget(of: str, more: int) -> LoopState:
+    arguments = {"of": of, "per": "run", "limit": more, "spent": more, "extend_by": more}
+    schema: Any = {"type": "object", "properties": {"extend_by": {"type": "integer", "minimum": 1}}}
+    state = asking(json.dumps(arguments), allow=("approve", "edit", "reject"))
+    return changed(state, kind="budget", name="budget", schema=schema)
+
+
+@pytest.mark.parametrize(
+    ("of", "more", "shown", "entered", "counted"),
+    [
+        ("cost_micros", 500_000, ("Extend by $0.50", "US dollars", "0.50"), "$1.25", 1_250_000),
+        ("tokens", 50_000, ("Extend by 50,000 tokens", "tokens", "50000"), "1,000", 1_000),
+        ("seconds", 1_800, ("Extend by 30 minutes", "minutes", "30"), "1.5", 90),
+        ("seconds", 45, ("Extend by 45 s", "seconds", "45"), "5", 5),
+        ("model_calls", 3, ("Extend by 3 model calls", "model calls", "3"), "7", 7),
+    ],
+)
+async def test_a_budget_is_extended_in_the_unit_that_people_think_in(
+    of: str, more: int, shown: tuple[str, str, str], entered: str, counted: int
+) -> None:
+    state = _budget(of, more)
+    async with client_of(app({"r": state})) as http:
+        text = (await http.get(PATH)).text
+    words, unit, value = shown
+    assert words in text
+    assert f"Amount in {unit}</label>" in text
+    assert re.search(f'name="amount"[^>]* value="{value}"', text) is not None
+    assert "extend_by" not in text.partition("<main")[2]
+    answer, run = await _sent(state, deed="extend", amount=entered)
+    assert answer.headers["Location"] == f"{PATH}?did=extended"
+    assert run.made[0].type == "edit"
+    before = json.loads(state.approvals[0].arguments)
+    assert run.made[0].edited_arguments == before | {"extend_by": counted}
+    _, run = await _sent(state, deed="extend", amount=value)
+    assert run.made[0].type == "approve"
+
+
+@pytest.mark.parametrize(
+    "amount", ["", "0", "-1", "1e9", "x", "0.0000001", "9" * 40, "1.5", "\u0661"]
+)
+async def test_an_amount_that_is_none_is_refused_beside_its_field(amount: str) -> None:
+    answer, run = await _sent(_budget("tokens", 1_000), deed="extend", amount=amount)
+    assert answer.status_code == 400
+    assert "Enter a" in answer.text
+    assert f'value="{amount}"' in answer.text
+    assert run.made == []
+
+
+async def test_a_call_is_not_extended() -> None:
+    answer, run = await _sent(asking(), deed="extend", amount="1")
+    assert (answer.status_code, run.made) == (400, [])
+
+
+async def test_a_claim_lasts_as_long_as_somebody_chooses() -> None:
+    answer, run = await _sent(asking(), deed="claim", minutes="240")
+    assert answer.status_code == 303
+    assert run.claims == [{"minutes": 240, "force": False, "to": None}]
+    _, run = await _sent(asking(), deed="claim")
+    assert run.claims[0]["minutes"] == 30
+    for minutes in ("0", "-1", "99999", "x", "7"):
+        answer, run = await _sent(asking(), deed="claim", minutes=minutes)
+        assert (answer.status_code, run.claims) == (400, [])
+        assert "Choose how long the claim lasts." in answer.text
+
+
+async def test_who_has_a_claim_hands_it_over() -> None:
+    mine = changed(asking(), claim=Claim(by="ann", until_ms=9_999_999_999_999))
+    async with client_of(app({"r": mine})) as http:
+        text = (await http.get(PATH)).text
+    assert "Hand it over" in text
+    assert "Keep it</button>" in text
+    answer, run = await _sent(mine, deed="hand_over", to="bob", minutes="60")
+    assert answer.headers["Location"].endswith("did=handed_over")
+    assert run.claims == [{"minutes": 60, "force": None, "to": "bob"}]
+    answer, run = await _sent(mine, deed="hand_over", to=" ")
+    assert (answer.status_code, run.claims) == (400, [])
+    assert "Write the name of the colleague." in answer.text
+    async with client_of(app({"r": asking()})) as http:
+        assert "Hand it over" not in (await http.get(PATH)).text

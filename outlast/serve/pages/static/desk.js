@@ -156,6 +156,11 @@
   }
 
   addEventListener("hashchange", showAddressed);
+  const folded = document.getElementById(location.hash.slice(1));
+  if (folded?.matches("details")) {
+    folded.open = true;
+    folded.querySelector("input:not([type=hidden]), textarea, select")?.focus();
+  }
 
   // What somebody wrote goes when it was sent, but not what they have written since.
   addEventListener("htmx:beforeRequest", (event) => {
