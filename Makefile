@@ -90,7 +90,7 @@ mongo: ## install a server in Java that speaks MongoDB's protocol, for the tests
 oidc: $(OIDC) ## install a real OpenID Connect provider, at which the tests log in
 
 node:
-	@npm --version >/dev/null 2>&1 && node -e 'process.exit(parseInt(process.versions.node) < 20)' 2>/dev/null \
+	@npm --version >/dev/null 2>&1 && node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' 2>/dev/null \
 		|| { echo "Node.js 20 with npm is not installed. It is needed for pages in a browser, npm clients and logins at a real provider; make check WITHOUT_NODE=1 leaves these out."; exit 1; }
 
 lowest: $(LOWEST)/.installed ## the tests with the oldest versions that pyproject.toml allows
