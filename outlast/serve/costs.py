@@ -20,10 +20,12 @@ class StepsCost:
     Attributes:
         usd: US dollars, for the model calls whose price is known.
         is_whole: whether the price of every model call is known.
+        unknown: the models without a price, as far as they have names.
     """
 
     usd: Decimal
     is_whole: bool
+    unknown: tuple[str, ...] = ()
 
 
 @cache
@@ -54,13 +56,15 @@ def cost_of_step(step: Step) -> Decimal | None:
 
 def cost_of_steps(steps: Iterable[Step]) -> StepsCost:
     """Return the cost of a run. Nested runs used models of their own, so their cost is not known."""
-    usd, is_whole = Decimal(0), True
+    usd, is_whole, unknown = Decimal(0), True, dict[str, None]()
     for step in steps:
         if not step.usage.total_tokens:
             continue
         cost = cost_of_step(step)
         usd, is_whole = usd + (cost or 0), is_whole and cost is not None
-    return StepsCost(usd, is_whole)
+        if cost is None and step.kind == "model" and step.model:
+            unknown[step.model] = None
+    return StepsCost(usd, is_whole, tuple(unknown))
 
 
 def cost_of_state(state: LoopState) -> StepsCost:

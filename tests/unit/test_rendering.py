@@ -342,3 +342,29 @@ def test_below_it_a_traceback_is_indented() -> None:
 )
 def test_a_number_agrees_with_its_noun(count: int, text: str) -> None:
     assert counted(count, "call") == text
+
+
+def test_arguments_are_a_list_of_names_and_values_that_cannot_be_mistaken() -> None:
+    text = (
+        '{"id": "A-42", "n": 389.0, "s": "5", "t": "true", "e": "", "lines": "a\\nb", "bom": "a\\u202eb",'
+        ' "space": " x", "o": {"a": ["x", 1]}, "none": null, "id": "twice", "\\u202e": 1}'
+    )
+    pairs = rendering.argument_pairs(text)
+    assert pairs is not None
+    assert [(str(key), str(value)) for key, value in pairs] == [
+        ("id", "A-42"),
+        ("n", "389.0"),
+        ("s", '"5"'),
+        ("t", '"true"'),
+        ("e", '""'),
+        ("lines", '"a\\nb"'),
+        ("bom", '"a\\u202eb"'),
+        ("space", '" x"'),
+        ("o", '{"a": ["x", 1]}'),
+        ("none", "null"),
+        ("id", "twice"),
+        ("\\u202e", "1"),
+    ]
+    for odd in ("", "[1]", "5", "{", '{"a": ' + "[" * 5_000 + "]" * 5_000 + "}"):
+        assert rendering.argument_pairs(odd) is None
+    assert rendering.argument_pairs("{}") == ()

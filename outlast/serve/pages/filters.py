@@ -68,6 +68,12 @@ def _json_text(value: Any) -> rendering.Shown:
     return rendering.json_text(value, indent=2)
 
 
+def _argument_pairs(arguments: str) -> tuple[tuple[rendering.Shown, rendering.Shown], ...] | None:
+    if len(arguments) > rendering.LONGEST_READ:
+        return None
+    return rendering.argument_pairs(arguments)
+
+
 def initials(name: str) -> str:
     """Return one or two letters for a person."""
     words = [
@@ -289,6 +295,7 @@ GLOBALS: Final[dict[str, Callable[..., Any]]] = {
 
 FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "age": age,
+    "argument_pairs": _argument_pairs,
     "clock": clock,
     "date_time": date_time,
     "deadline": deadline,
