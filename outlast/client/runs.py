@@ -15,9 +15,10 @@ from temporalio.api.workflow.v1 import WorkflowExecutionInfo
 from temporalio.api.workflowservice.v1 import (
     CountWorkflowExecutionsRequest,
     ListWorkflowExecutionsRequest,
+    ListWorkflowExecutionsResponse,
 )
 from temporalio.client import Client
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.errors import AgentsException, UserError
 from outlast.client.read.history import RunReader
@@ -271,12 +272,20 @@ async def list_executions(
         next_page_token=page or b"",
         query=query,
     )
+
+    async def search() -> ListWorkflowExecutionsResponse:
+        try:
+            return await client.workflow_service.list_workflow_executions(request)
+        except RPCError as error:
+            # The server's answer to a token that it cannot read, which no retry changes.
+            if page and error.status is RPCStatusCode.UNKNOWN:
+                raise UserError(
+                    "There is no such page of runs. Begin with the first one."
+                ) from error
+            raise
+
     try:
-        found = await retry_during_outage(
-            client,
-            lambda: client.workflow_service.list_workflow_executions(request),
-            patience_of(patience),
-        )
+        found = await retry_during_outage(client, search, patience_of(patience))
     except RPCError as error:
         raise search_error(client.namespace, error) from error
     return found.executions, found.next_page_token or None

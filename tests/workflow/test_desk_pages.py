@@ -176,3 +176,19 @@ async def test_a_mail_leads_to_its_request_and_says_so_if_there_is_a_later_one(d
         assert "of an earlier request with the same id" in again
         stale = await ann.post(page_of(first), data=form_in(opened, "approve"), headers=OWN)
         assert stale.status_code == 409
+
+
+@pytest.mark.parametrize("token", ["QUFBQQ==", "A" * 400, "é"])
+async def test_a_page_of_the_list_that_no_server_has_given_is_refused_at_once(
+    client: Any, token: str
+) -> None:
+    application = web_desk(client, login=ThisMachine(ANN))
+    transport = httpx2.ASGITransport(application, client=("127.0.0.1", 5000))
+    async with (
+        asyncio.timeout(PATIENCE_SECONDS),
+        httpx2.AsyncClient(transport=transport, base_url=HOST) as http,
+    ):
+        answer = await http.get("/conversations", params={"page": token})
+    assert answer.status_code == 400
+    assert "no such page" in answer.text
+    assert "Begin with the first one." in answer.text
