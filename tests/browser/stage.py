@@ -86,11 +86,13 @@ class Stage:
         home: a directory for their data and logs.
         people: who has a desk.
         pace: how long the model takes for a word.
+        agents: the module of the agents.
     """
 
     home: Path
     people: tuple[Person, ...] = (ANN, LEE)
     pace: timedelta = PACE
+    agents: str = AGENTS
     desks: dict[str, Served] = field(default_factory=dict[str, Served])
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
     _key: str = field(default_factory=new_shared_key)
@@ -209,7 +211,15 @@ class Stage:
         assert self._server is not None
         self._started += 1
         arguments = [
-            *("outlast.cli.entry", command, AGENTS, "--app-dir", str(ROOT), "--json", *options),
+            *(
+                "outlast.cli.entry",
+                command,
+                self.agents,
+                "--app-dir",
+                str(ROOT),
+                "--json",
+                *options,
+            ),
             *("--address", self._server.address, "--namespace", "default"),
         ]
         child = await Child.start(
