@@ -130,6 +130,7 @@ Action: TypeAlias = Literal[
     "view_payloads",
     "read_messages",
     "send_message",
+    "withdraw_message",
     "decide",
     "claim",
     "extend_budget",
@@ -175,6 +176,9 @@ RULES: Final[dict[Action, Rule]] = {
     "read_messages": Rule(_ALL, "read the conversation", customers=True, programs=True),
     # In the customer's place, to try an agent.
     "send_message": Rule(_OPERATOR, "write as the customer", customers=True, programs=True),
+    "withdraw_message": Rule(
+        _OPERATOR, "take a message of the customer back", customers=True, programs=True
+    ),
     "decide": Rule(_DECIDER, "decide"),
     "claim": Rule(_DECIDER, "claim a request"),
     "extend_budget": Rule(_DECIDER | _OPERATOR, "extend a budget"),
@@ -258,7 +262,7 @@ def _run_problem(person: Person | None, action: Action, target: Target) -> str |
     if state is None:
         return None
     has_ended = state.phase in {"closing", "closed"}
-    if action in {"send_message", "cancel"}:
+    if action in {"send_message", "withdraw_message", "cancel"}:
         return "The conversation has ended." if has_ended else None
     if action == "retry":
         if state.outcome == "failed":

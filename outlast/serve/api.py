@@ -7,21 +7,22 @@
 
 import json
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, TypeVar, cast
 
 from starlette.responses import Response
 from starlette.routing import BaseRoute
+from temporalio.client import Client
 
 from outlast.agents.agent import Agent
 from outlast.agents.config.run_config import RunConfig
 from outlast.agents.errors import DecisionRefused, RunAlreadyStarted, RunNotFound, UserError
 from outlast.client.handle import RunHandle
 from outlast.client.identity import decided_by
-from outlast.client.inbox import Inbox
+from outlast.client.inbox import BulkOutcome, BulkStep, Inbox, InboxEntry
 from outlast.client.people.actions import DecisionReceipt, TakeoverReceipt
 from outlast.client.people.nested_requests import FoundRequest, find_request, found_requests
 from outlast.client.people.words import read_words
@@ -35,6 +36,8 @@ from outlast.loop.values import JsonObject
 from outlast.serve.access import Action, Customer, Staff, may
 from outlast.serve.bodies import (
     Body,
+    BulkDecisionBody,
+    BulkPlanBody,
     CancelBody,
     ClaimBody,
     DecisionBody,
@@ -71,6 +74,9 @@ from outlast.serve.other_sites import for_other_sites, preflight, show_to_other_
 from outlast.serve.problems import Refused
 from outlast.serve.routing import DeskRequest, Handler, JSONAnswer, route
 from outlast.serve.views import (
+    BulkOutcomes,
+    BulkOutcomeView,
+    BulkPlan,
     ClaimReceiptView,
     CustomerConversation,
     DecisionReceiptView,
@@ -85,6 +91,7 @@ from outlast.serve.views import (
     TokenView,
     View,
     action_of,
+    bulk_plan,
     customer_conversation,
     inbox_item,
     new_conversation,
@@ -96,6 +103,9 @@ from outlast.serve.views import (
 
 PATIENCE: Final = timedelta(seconds=20)
 """How long a request waits for a run that accepts nothing: proxies wait for a minute or less."""
+
+_GONE: Final = "It does not wait any more."
+_CHANGED: Final = "It has changed since you looked at it. Look at it again, and decide again."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,6 +275,20 @@ async def _first_message(
         await _begin(asked, agent, content, run_id=asked.run_id, message_id=message_id)
     # Another message may have begun it, also one that says the same; a known one changes nothing.
     await _handle(asked).send(content, message_id=message_id)
+
+
+async def _withdraw(asked: DeskRequest) -> Response:
+    await read_body(asked.http, NoBody)
+    own_id, handle = asked.parameter("message_id"), _handle(asked)
+    message_id = own_id
+    # The team sees, and may take back, whatever waits; others what was sent for the customer.
+    is_theirs = isinstance(asked.caller, Staff) and any(
+        one.id == own_id for one in (await handle.state()).inbox
+    )
+    if not is_theirs:
+        message_id = customer_message_id(own_id)
+    await _acted(handle.withdraw(message_id))
+    return _answer(MessageReceiptView(id=asked.run_id, message_id=own_id))
 
 
 async def _mint(asked: DeskRequest) -> Response:
@@ -451,15 +475,17 @@ async def _seen(asked: DeskRequest, digest: str) -> FoundRequest:
 
 
 def _decided(receipt: DecisionReceipt) -> Response:
-    return _answer(
-        DecisionReceiptView(
-            run_id=receipt.run_id,
-            request_id=receipt.request_id,
-            status=receipt.status,
-            votes=receipt.votes,
-            votes_needed=receipt.votes_needed,
-            by=receipt.by,
-        )
+    return _answer(_receipt_view(receipt))
+
+
+def _receipt_view(receipt: DecisionReceipt) -> DecisionReceiptView:
+    return DecisionReceiptView(
+        run_id=receipt.run_id,
+        request_id=receipt.request_id,
+        status=receipt.status,
+        votes=receipt.votes,
+        votes_needed=receipt.votes_needed,
+        by=receipt.by,
     )
 
 
@@ -503,6 +529,58 @@ async def _inbox(asked: DeskRequest) -> Response:
 async def _inbox_events(asked: DeskRequest) -> Response:
     query = read_query(asked.http, InboxStreamQuery)
     return await inbox_stream(asked.desk, asked.person, query)
+
+
+async def _plan(asked: DeskRequest) -> Response:
+    body = await read_body(asked.http, BulkPlanBody)
+    return _answer(bulk_plan(await bulk_steps(asked.desk.client, body.conversations)))
+
+
+async def _decide_together(asked: DeskRequest) -> Response:
+    body = await read_body(asked.http, BulkDecisionBody)
+    steps = await bulk_steps(asked.desk.client, [one.conversation for one in body.requests])
+    waiting = {(one.entry.run_id, one.request.id): one for one in steps if one.request is not None}
+    unread = {one.entry.run_id: one.problem for one in steps if one.request is None}
+    agreed: dict[tuple[str, str], BulkStep] = {}
+    refused: dict[tuple[str, str], str] = {}
+    for seen in body.requests:
+        key = seen.conversation, seen.request
+        step = waiting.get(key)
+        if step is None or step.request is None:
+            refused[key] = unread.get(seen.conversation) or _GONE
+        elif step.problem is not None or request_digest(step.request) != seen.digest:
+            refused[key] = step.problem or _CHANGED
+        else:
+            agreed[key] = step
+    box = Inbox(asked.desk.client, patience=PATIENCE)
+    steps = list(agreed.values())
+    outcomes = await box.decide_all(steps, body.type, by=asked.person, message=body.message)
+    decided = dict(zip(agreed, outcomes, strict=True))
+    keys = dict.fromkeys((one.conversation, one.request) for one in body.requests)
+    return _answer(
+        BulkOutcomes(outcomes=[_outcome(key, decided.get(key), refused.get(key)) for key in keys])
+    )
+
+
+def _outcome(
+    key: tuple[str, str], outcome: BulkOutcome | None, refused: str | None
+) -> BulkOutcomeView:
+    receipt = None if outcome is None else outcome.receipt
+    return BulkOutcomeView(
+        conversation=key[0],
+        request=key[1],
+        receipt=None if receipt is None else _receipt_view(receipt),
+        refused=refused if outcome is None else outcome.refused,
+    )
+
+
+async def bulk_steps(client: Client, run_ids: Iterable[str]) -> tuple[BulkStep, ...]:
+    """Return what runs wait for, and which of it may be decided together."""
+    began = datetime.fromtimestamp(0, UTC)
+    entries = [
+        InboxEntry(run_id=one, started=began, client=client) for one in dict.fromkeys(run_ids)
+    ]
+    return await Inbox(client, patience=PATIENCE).plan_bulk(entries)
 
 
 # --- Shared --------------------------------------------------------------------------------------
@@ -599,6 +677,14 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         MessageBody,
         MessageReceiptView,
         202,
+    ),
+    _post(
+        f"{_RUN}/messages/{{message_id}}/withdraw",
+        "withdraw_message",
+        _withdraw,
+        "Take a message of the customer back that the run has not taken yet.",
+        NoBody,
+        MessageReceiptView,
     ),
     _post(
         f"{_RUN}/tokens",
@@ -708,6 +794,22 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         summary="Read the inbox live, as server-sent events.",
         query=InboxStreamQuery,
         events=INBOX_EVENTS,
+    ),
+    _post(
+        "/api/inbox/plan",
+        "decide",
+        _plan,
+        "Say what deciding the requests of several conversations together would do.",
+        BulkPlanBody,
+        BulkPlan,
+    ),
+    _post(
+        "/api/inbox/decide",
+        "decide",
+        _decide_together,
+        "Decide several requests together, where their policies allow it.",
+        BulkDecisionBody,
+        BulkOutcomes,
     ),
 )
 """Everything that the API answers."""

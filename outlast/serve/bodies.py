@@ -26,6 +26,10 @@ LONGEST_TEXT: Final = 100_000
 """The most characters of what a colleague writes."""
 
 
+MOST_AT_ONCE: Final = 200
+"""The most runs, and requests, that somebody decides at once."""
+
+
 class Body(BaseModel):
     """The body of a request: JSON with these fields and no others."""
 
@@ -194,6 +198,40 @@ class DecisionBody(Body):
             raise ValueError(f"A decision of type {self.type} needs `{name}`.")
         if self.until is not None and self.remember is None:
             raise ValueError("`until` says how long `remember` holds. Send both, or neither.")
+        return self
+
+
+class BulkPlanBody(Body):
+    """Names conversations whose requests are decided together."""
+
+    conversations: list[str] = Field(
+        min_length=1, max_length=MOST_AT_ONCE, description="Their ids, each once."
+    )
+
+
+class SeenRequest(Body):
+    """A request as the person saw it."""
+
+    conversation: str
+    request: str
+    digest: str = Field(description="The decision counts for nothing else.")
+
+
+class BulkDecisionBody(Body):
+    """A decision of the person who is logged in, about several requests."""
+
+    type: Literal["approve", "reject"]
+    requests: list[SeenRequest] = Field(min_length=1, max_length=MOST_AT_ONCE)
+    message: str | None = Field(
+        default=None,
+        max_length=LONGEST_TEXT,
+        description="Of a `reject`: the reason, for the models to read.",
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> "BulkDecisionBody":
+        if self.type == "approve" and self.message is not None:
+            raise ValueError("A decision of type approve has no `message`.")
         return self
 
 
@@ -388,7 +426,8 @@ def _sentence(error: ValidationError, kind: type[BaseModel], what: str, part: st
             reason = problem["msg"].removeprefix("Value error, ")
             return f"The {part} {name!r} does not fit. {reason}" if name else reason
         case _:
-            reason = problem["msg"].removeprefix("Input ")
+            reason = problem["msg"].removeprefix("Input ").removeprefix("List ")
+            reason = reason.replace(" after validation", "")
             where = "".join(f"[{one!r}]" for one in problem["loc"][1:])
             place = f"The {part} {name!r}{where:.200}" if name else what
             return f"{place} {reason}."

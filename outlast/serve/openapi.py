@@ -18,6 +18,7 @@ from outlast.serve.views import View
 _REFERENCE: Final = "#/components/schemas/{model}"
 _PARAMETERS: Final = {
     "run_id": "The id of the conversation. Escape each character but letters, digits and _.-~.",
+    "message_id": "The id of the message: `message_id` of its receipt, or for the team that of `unread`.",
     "request_id": "The id of the request, such as `a1`, or `e3.a1` in a nested run.",
 }
 

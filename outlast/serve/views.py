@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field
 
 from outlast.agents.items.call_outputs import output_content
-from outlast.client.inbox import InboxEntry
+from outlast.client.inbox import BulkStep, InboxEntry
 from outlast.client.people.nested_requests import FoundRequest
 from outlast.client.runs import ListedRun
 from outlast.client.timeline import Check, Step, StepKind, StepStatus
@@ -830,6 +830,53 @@ class DecisionReceiptView(View):
     votes: int
     votes_needed: int
     by: str | None = Field(description="Who settled the request.")
+
+
+class BulkStepView(View):
+    """What a decision about several requests would do to one of them."""
+
+    conversation: str
+    request: str | None = Field(description="null if the conversation cannot be read.")
+    headline: str | None = Field(description="What waits, in a line for people.")
+    digest: str | None = Field(description="Send it with the decision.")
+    problem: str | None = Field(description="Why it is left alone; null if it is decided.")
+
+
+class BulkPlan(View):
+    """What a decision about several requests would do."""
+
+    steps: list[BulkStepView]
+
+
+def bulk_plan(steps: Iterable[BulkStep]) -> BulkPlan:
+    """Return a plan of a decision about several requests."""
+    return BulkPlan(steps=list(map(_bulk_step, steps)))
+
+
+def _bulk_step(step: BulkStep) -> BulkStepView:
+    request = step.request
+    return BulkStepView(
+        conversation=step.entry.run_id,
+        request=None if request is None else request.id,
+        headline=None if request is None else _headline(request, shows_arguments=True),
+        digest=None if request is None else request_digest(request),
+        problem=step.problem,
+    )
+
+
+class BulkOutcomeView(View):
+    """What became of one of several requests."""
+
+    conversation: str
+    request: str
+    receipt: DecisionReceiptView | None = Field(description="null if it was left alone.")
+    refused: str | None = Field(description="Why it was left alone.")
+
+
+class BulkOutcomes(View):
+    """What became of each request, in the order of the decision."""
+
+    outcomes: list[BulkOutcomeView]
 
 
 class ClaimReceiptView(View):

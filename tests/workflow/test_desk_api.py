@@ -29,7 +29,7 @@ from outlast.streams.call_windows import CallWindows
 from outlast.testing import ScriptedModel, call, paced
 from tests.unit.serve.test_api import check
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
-from tests.workflow.people import clerk
+from tests.workflow.people import clerk, refunds
 from tests.workflow.test_streams import WORDS
 
 KEY = "a-key-of-a-shop-that-nobody-guesses"
@@ -242,6 +242,39 @@ async def test_a_customers_first_message_begins_the_conversation_once(desk: Desk
         assert state.start.keep_open
 
 
+async def test_several_requests_are_decided_together_and_a_message_is_withdrawn(desk: Desk):
+    ran: list[int] = []
+    agent = clerk(ApprovalPolicy(risk="low", bulk=True), ran)
+    await desk.open(agent, model=ScriptedModel(refunds(50), refunds(50), always="Done."))
+    runs = [await desk.start(agent, "Refund.", keep_open=True) for _ in range(2)]
+    for run in runs:
+        await desk.until_status(run, "waiting")
+    mine = bearer(TOKENS.mint(runs[0].id))
+    async with asyncio.timeout(PATIENCE_SECONDS), opened(app_of(desk, agent)) as http:
+        body = {"text": "Never mind.", "message_id": "m-1"}
+        await http.post(of_run(runs[0].id, "messages"), json=body, headers=mine)
+        withdraw = of_run(runs[0].id, "messages/m-1/withdraw")
+        for _ in range(2):
+            assert (await http.post(withdraw, headers=mine)).status_code == 200
+        assert (await runs[0].state()).inbox == ()
+        ids = [run.id for run in runs]
+        plan = (await http.post("/api/inbox/plan", json={"conversations": ids})).json()["steps"]
+        assert [one["problem"] for one in plan] == [None, None]
+        seen = [{one: step[one] for one in ("conversation", "request", "digest")} for step in plan]
+        await runs[1].reject("a1", by=person("bob", groups=["billing"]))
+        body = {"type": "approve", "requests": seen}
+        outcomes = (await http.post("/api/inbox/decide", json=body)).json()["outcomes"]
+        assert outcomes[0]["receipt"]["status"] == "approved"
+        assert outcomes[1]["refused"] == "It does not wait any more."
+        await runs[0].wait_for_answer("start")
+        late = await http.post(of_run(runs[0].id, "messages/m-1/withdraw"), headers=mine)
+        assert late.status_code == 200, "a repeated withdrawal is the same one"
+        other = await http.post(of_run(runs[0].id, "messages/m-2/withdraw"), headers=mine)
+        assert other.status_code == 409
+        assert "No such message waits" in other.text
+    assert ran == [50]
+
+
 async def test_two_first_messages_that_say_the_same_are_two(desk: Desk):
     agent = Agent[Any](name="Helper")
     await desk.open(agent, model=ScriptedModel(always="Yes."))
@@ -394,6 +427,7 @@ async def test_a_customers_token_reads_nothing_but_its_conversation_at_any_route
                     "{request_id}", "a1"
                 )
                 place = place.replace("{agent}", "Clerk").replace("{rest:path}", "x")
+                place = place.replace("{message_id}", "m-1")
                 status, text = await asked(app, method, place, bearer(one))
                 assert "SECRET" not in text, (method, place)
                 if run_id == theirs.id and "{run_id}" in path and method != "OPTIONS":

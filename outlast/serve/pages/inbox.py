@@ -4,7 +4,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final, cast, get_args
 from urllib.parse import quote, unquote
 
@@ -24,6 +24,8 @@ from outlast.client.people.nested_requests import found_requests
 from outlast.client.runs import LARGEST_PAGE, READ_SECONDS
 from outlast.loop.approvals import Person, Risk
 from outlast.rendering import counted
+from outlast.serve.api import bulk_steps
+from outlast.serve.bodies import MOST_AT_ONCE
 from outlast.serve.inbox_feed import InboxFilter
 from outlast.serve.pages import filters
 from outlast.serve.pages.decisions import DONE, Refusal, act, line_of, problems_of
@@ -49,9 +51,6 @@ SHOWN: Final = 100
 MOST_SHOWN: Final = 1_000
 MOST_RENDERED: Final = 32
 """How many live lists are kept as HTML, for others who see the same."""
-
-MOST_AT_ONCE: Final = 200
-"""How many runs somebody can decide at once."""
 
 DUE: Final = {"1h": timedelta(hours=1), "4h": timedelta(hours=4), "24h": timedelta(days=1)}
 """The filters by deadline, by their names in addresses."""
@@ -310,10 +309,7 @@ async def _steps(asked: DeskRequest, form: Form) -> tuple[BulkStep, ...]:
         raise Refused(400, "nothing_chosen", "Choose requests in the inbox first.")
     if len(chosen) > MOST_AT_ONCE:
         raise Refused(400, "too_many", f"Choose at most {MOST_AT_ONCE} runs at once.")
-    began = datetime.fromtimestamp(0, UTC)
-    client = asked.desk.client
-    entries = [InboxEntry(run_id=one, started=began, client=client) for one in chosen]
-    return await Inbox(client).plan_bulk(entries)
+    return await bulk_steps(asked.desk.client, chosen)
 
 
 async def _decide_all(asked: DeskRequest) -> Response:

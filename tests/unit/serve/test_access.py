@@ -35,6 +35,7 @@ PERMITTED: dict[Action, tuple[Role, ...]] = {
     "view_payloads": ("decider", "operator"),
     "read_messages": EVERYBODY,
     "send_message": ("operator",),
+    "withdraw_message": ("operator",),
     "decide": ("decider",),
     "claim": ("decider",),
     "extend_budget": ("decider", "operator"),
@@ -44,7 +45,7 @@ PERMITTED: dict[Action, tuple[Role, ...]] = {
     "cancel": ("operator",),
     "retry": ("operator",),
 }
-OF_CUSTOMERS = {"start_run", "read_messages", "send_message"}
+OF_CUSTOMERS = {"start_run", "read_messages", "send_message", "withdraw_message"}
 OF_PROGRAMS = {*OF_CUSTOMERS, "mint_token", "view_run", "cancel"}
 ANN = Person(subject="ann", groups=("billing",), method="token")
 CUSTOMER = Customer("support-42", expires_at_ms=2_000_000_000_000)

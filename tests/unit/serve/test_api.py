@@ -170,6 +170,7 @@ async def test_what_there_is_not_is_said(http: Any) -> None:
 
 # --- Bodies and queries --------------------------------------------------------------------------
 
+A_REQUEST = {"conversation": "c", "request": "a1", "digest": "d"}
 BODIES: Mapping[tuple[str, str], str] = {
     ("messages", '{"text": "Hi"'): "The body is no JSON: EOF while parsing an object at line 1 "
     "column 13.",
@@ -182,6 +183,14 @@ BODIES: Mapping[tuple[str, str], str] = {
     ("messages", '{"parts": [{"type": "item_reference"}]}'): "A part of a message is one of "
     "input_text, input_image, input_file, not 'item_reference'.",
     ("messages", "[]"): "The body should be an object.",
+    ("../../inbox/plan", '{"conversations": []}'): "The field 'conversations' should have at least "
+    "1 item, not 0.",
+    (
+        "../../inbox/decide",
+        json.dumps({"type": "approve", "message": "Y", "requests": [A_REQUEST]}),
+    ): "A decision of type approve has no `message`.",
+    ("../../inbox/decide", '{"type": "edit", "requests": []}'): "The field 'type' should be "
+    "'approve' or 'reject'.",
     ("tokens", '{"lifetime_seconds": 0}'): "The field 'lifetime_seconds' should be greater than or "
     "equal to 1.",
     ("hold", '{"mode": "later"}'): "The field 'mode' should be 'finish' or 'cancel'.",
@@ -338,6 +347,123 @@ async def test_a_message_keeps_its_id_when_it_is_repeated() -> None:
     assert sent == [("Hurry!", "customer-m-7")] * 2
 
 
+def waiting_for_a_colleague() -> FakeClient:
+    """A run with a message of its customer and one of a program that nothing has taken."""
+    one = asking()
+    for message_id in ("customer-m-7", "m-of-a-program"):
+        one.update("send", {"input": "Hurry!", "message_id": message_id}, before=one.last)
+    one.task()
+    return FakeClient(one.events, answer={"status": "waiting", "turns": 1, "waits": True})
+
+
+@pytest.mark.parametrize("headers", [CUSTOMER, bearer(KEY), {}], ids=["customer", "program", "ann"])
+async def test_a_message_is_withdrawn_by_the_id_of_its_receipt(headers: dict[str, str]) -> None:
+    client = waiting_for_a_colleague()
+    async with opened(client) as http:
+        answer = await http.post(f"{RUN}/messages/m-7/withdraw", headers=headers)
+    assert (answer.status_code, answer.json()) == (200, {"id": "support-42", "message_id": "m-7"})
+    ((_, name, sent, update_id),) = [one for one in client.calls if one[0] == "update"]
+    assert (name, sent["message_id"]) == ("withdraw", "customer-m-7")
+    assert update_id == "withdraw-customer-m-7"
+
+
+@pytest.mark.parametrize("given", ["customer-m-7", "m-of-a-program"])
+async def test_only_the_team_withdraws_what_others_sent(given: str) -> None:
+    client = waiting_for_a_colleague()
+    async with opened(client) as http:
+        unread = (await http.get(RUN)).json()["unread"]
+        assert given in [one["id"] for one in unread]
+        for headers in ({}, CUSTOMER, bearer(KEY)):
+            await http.post(f"{RUN}/messages/{given}/withdraw", headers=headers)
+    sent = [one[2]["message_id"] for one in client.calls if one[0] == "update"]
+    assert sent == [given, f"customer-{given}", f"customer-{given}"]
+
+
+async def test_a_message_that_the_run_has_taken_is_not_withdrawn() -> None:
+    client = waiting_for_a_colleague()
+    error = ApplicationError("No such message waits.", type="user_error")
+    client.answers = [WorkflowUpdateFailedError(error)]
+    async with opened(client, "viewer") as http:
+        answer = await http.post(f"{RUN}/messages/m-7/withdraw", headers=CUSTOMER)
+        assert error_of(answer) == (409, "refused", "No such message waits.")
+        odd = await http.post(f"{RUN}/messages/a%2Fb/withdraw", headers=CUSTOMER)
+        assert odd.status_code == 400
+        assert (await http.post(f"{RUN}/messages/m-7/withdraw")).status_code == 403
+
+
+# --- Several requests at once --------------------------------------------------------------------
+
+
+async def planned(http: Any, *runs: str) -> list[dict[str, Any]]:
+    answer = await http.post("/api/inbox/plan", json={"conversations": list(runs)})
+    check("BulkPlan", answer.json())
+    return answer.json()["steps"]
+
+
+async def test_requests_are_decided_together_as_they_were_seen() -> None:
+    client = FakeClient(asking(bulk=True).events, answer=RECEIPT)
+    async with opened(client) as http:
+        step, gone = await planned(http, "support-42", "nobody", "support-42")
+        assert (step["request"], step["problem"]) == ("a1", None)
+        assert step["headline"] == 'refund(iban="SECRET-iban")'
+        assert (gone["conversation"], gone["request"], gone["digest"]) == ("nobody", None, None)
+        assert "There is no run 'nobody'" in gone["problem"]
+        seen = {one: step[one] for one in ("conversation", "request", "digest")}
+        requests = [
+            {**seen, "digest": "0" * 64, "request": "a9"},
+            {**seen, "conversation": "nobody"},
+            seen,
+        ]
+        body = {"type": "reject", "requests": requests, "message": "Not now."}
+        answer = await http.post("/api/inbox/decide", json=body)
+        stale = await http.post(
+            "/api/inbox/decide",
+            json={"type": "approve", "requests": [{**seen, "digest": "0" * 64}]},
+        )
+    check("BulkOutcomes", answer.json())
+    first, second, third = answer.json()["outcomes"]
+    assert (first["receipt"], first["refused"]) == (None, "It does not wait any more.")
+    assert "There is no run" in second["refused"]
+    assert third["receipt"]["by"] == "ann"
+    assert "It has changed" in stale.json()["outcomes"][0]["refused"]
+    ((_, name, sent, _),) = [one for one in client.calls if one[0] == "update"]
+    assert (name, sent["type"], sent["message"], sent["by"]) == (
+        "decide",
+        "reject",
+        "Not now.",
+        "ann",
+    )
+
+
+async def test_what_needs_a_decision_of_its_own_is_left_alone() -> None:
+    for terms in ({}, {"bulk": True, "risk": "high"}):
+        client = FakeClient(asking(**terms).events, answer=RECEIPT)
+        async with opened(client) as http:
+            (step,) = await planned(http, "support-42")
+            seen = {one: step[one] for one in ("conversation", "request", "digest")}
+            body = {"type": "approve", "requests": [seen]}
+            (outcome,) = (await http.post("/api/inbox/decide", json=body)).json()["outcomes"]
+        assert "so it needs a decision of its own" in step["problem"]
+        assert (outcome["receipt"], outcome["refused"]) == (None, step["problem"])
+        assert not [one for one in client.calls if one[0] == "update"]
+
+
+async def test_only_deciders_decide_together() -> None:
+    client = FakeClient(asking(bulk=True).events, answer=RECEIPT)
+    seen = {"conversation": "support-42", "request": "a1", "digest": "d"}
+    for headers, roles in (({}, ("viewer", "operator")), (bearer(KEY), ROLES), (CUSTOMER, ROLES)):
+        async with opened(client, *cast("Any", roles)) as http:
+            plan = await http.post(
+                "/api/inbox/plan", json={"conversations": ["support-42"]}, headers=headers
+            )
+            decided = await http.post(
+                "/api/inbox/decide", json={"type": "approve", "requests": [seen]}, headers=headers
+            )
+        assert {plan.status_code, decided.status_code} <= {401, 403}
+        assert "SECRET" not in plan.text
+    assert not [one for one in client.calls if one[0] == "update"]
+
+
 async def test_the_first_message_names_an_agent_of_the_desk(http: Any) -> None:
     later, headers = "/api/conversations/later/messages", bearer(TOKENS.mint("later"))
     answer = await http.post(later, json={"text": "Hi"}, headers=headers)
@@ -362,7 +488,9 @@ async def test_a_token_is_minted_for_one_conversation(http: Any) -> None:
 
 
 def path_of(path: str, run_id: str = "support-42") -> str:
-    return path.replace("{run_id}", run_id).replace("{request_id}", "a1")
+    return (
+        path.replace("{run_id}", run_id).replace("{request_id}", "a1").replace("{message_id}", "i0")
+    )
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda one: f"{one.method} {one.path}")
@@ -382,6 +510,7 @@ async def test_every_endpoint_knows_who_asks(endpoint: Any) -> None:
             endpoint.method, path, headers=bearer(TOKENS.mint("support-42", now_ms=1)), **send
         )
         key = await http.request(endpoint.method, path, headers=bearer(KEY + "x"), **send)
+        assert not [one for one in client.calls if one[0] == "update"]
         mine = (
             await http.request(endpoint.method, path, headers=CUSTOMER, **send)
             if (not endpoint.events)
@@ -395,7 +524,8 @@ async def test_every_endpoint_knows_who_asks(endpoint: Any) -> None:
         is_theirs = rule.customers and "{run_id}" in endpoint.path
         assert (mine.status_code in {401, 403}) == (not is_theirs)
         assert "SECRET" not in mine.text
-    assert not [one for one in client.calls if one[0] == "update"]
+    acted = [one for one in client.calls if one[0] == "update"]
+    assert len(acted) == (endpoint.action == "withdraw_message")
 
 
 async def test_too_many_readers_are_told_so() -> None:
