@@ -12,6 +12,7 @@ The first and the last need Chromium and the package playwright: `apt-get instal
 # pyright: reportMissingImports=false, reportUnknownVariableType=false, reportUnknownMemberType=false
 
 import asyncio
+import base64
 import itertools
 import os
 import re
@@ -21,14 +22,18 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from rich.console import Console
 from rich.text import Text
 
+from outlast.client.identity import person
 from outlast.contract import names
 from outlast.dev import EmbeddedServer
 
 if TYPE_CHECKING:
+    from playwright.async_api import Browser
+
     from tests.browser.stage import Stage
 
 DOCS = Path(__file__).parent
@@ -100,10 +105,12 @@ async def pictures_of_the_desk() -> list[Path]:
     found: list[Path] = []
     with tempfile.TemporaryDirectory() as folder:
         async with Stage(Path(folder)) as stage, async_playwright() as playwright:
-            pages = await _pages(stage)
             browser = await playwright.chromium.launch(
                 executable_path=shutil.which("chromium"), args=["--no-sandbox"]
             )
+            pages = await _pages(stage)
+            pages["chat-with-files"] = await _chat_with_files(browser, stage.url(LEE))
+            pages["login"] = f"{await _desk_with_login(stage)}/login/callback"
             for width, theme in itertools.product((DESKTOP, PHONE), ("light", "dark")):
                 context = await browser.new_context(
                     viewport={"width": width, "height": HEIGHTS[width]},
@@ -112,7 +119,11 @@ async def pictures_of_the_desk() -> list[Path]:
                 )
                 tab = await context.new_page()
                 for name, path in pages.items():
-                    await tab.goto(stage.url(LEE) + path)
+                    await tab.goto(path if "://" in path else stage.url(LEE) + path)
+                    if name == "takeover":
+                        await tab.fill(
+                            "#words", "You can hand the parcel back to the driver. I have"
+                        )
                     await asyncio.sleep(1)  # what is streamed and loaded later has come
                     form = "phone" if width == PHONE else "desktop"
                     picture = PICTURES / f"desk-{name}-{form}-{theme}.png"
@@ -121,6 +132,52 @@ async def pictures_of_the_desk() -> list[Path]:
                 await context.close()
             await browser.close()
     return found
+
+
+PARCEL = """<body style="margin:0;background:#8d7b68"><svg width="640" height="420">
+<rect y="300" width="640" height="120" fill="#6f6152"/><path d="M150 150l170-50 170 50v190l-170 50-170-50z"
+ fill="#c79a63"/><path d="M150 150l170 50 170-50-170-50z" fill="#dcb27c"/><path d="M320 200v190l170-50V150z"
+ fill="#a97f4d"/><path d="M262 117l170 50 34-10-170-50z" fill="#efe3cf"/>
+<path d="M360 235l24 30-20 14 34 40-12-2" stroke="#3c2d1c" stroke-width="7" fill="none"/></svg>"""
+"""A parcel that has arrived broken."""
+
+
+async def _chat_with_files(browser: "Browser", url: str) -> str:
+    """Send a photo and a file as a customer does, and return the path of the chat."""
+    tab = await browser.new_page(viewport={"width": 640, "height": 420})
+    await tab.set_content(PARCEL)
+    photo = await tab.screenshot(type="jpeg")
+    await tab.goto(f"{url}/chat/Triage")
+    files = [("parcel.jpg", "image/jpeg", photo), ("order.txt", "text/plain", b"Order A-42\n")]
+    await tab.locator("#files").set_input_files(
+        [{"name": name, "mimeType": kind, "buffer": content} for name, kind, content in files]
+    )
+    await tab.locator("#chosen li").nth(1).wait_for()
+    await tab.fill("#text", "Please refund order A-42, it arrived broken.")
+    await tab.click("#send")
+    await tab.locator(".chat-photo img").wait_for()
+    await asyncio.sleep(8)  # the agents have done what they can without a person
+    path = urlsplit(tab.url).path
+    await tab.context.close()
+    return path
+
+
+async def _desk_with_login(stage: "Stage") -> str:
+    """Serve the desk with a login, of which one page needs no provider: that it did not work."""
+    from tests.browser.stage import free_port
+
+    url = f"http://127.0.0.1:{free_port()}"
+    options = {
+        "--port": url.rpartition(":")[2],
+        "--url": url,
+        "--oidc-issuer": "https://login.example.com",
+        "--oidc-client-id": "outlast-desk",
+        "--role": "leads=viewer,decider,operator",
+    }
+    key = base64.b64encode(os.urandom(32)).decode()
+    secrets = {"OUTLAST_OIDC_CLIENT_SECRET": key, "OUTLAST_DESK_KEY": key}
+    await stage.serve(*itertools.chain(*options.items()), **secrets)
+    return url
 
 
 async def _pages(stage: "Stage") -> dict[str, str]:
@@ -134,6 +191,12 @@ async def _pages(stage: "Stage") -> dict[str, str]:
     handles = [await stage.start_run("Triage", text, run_id) for run_id, text in questions.items()]
     for handle in handles:
         await handle.wait_for_people()
+    lee = person("lee", groups=["leads", "billing"])
+    taken = await stage.start_run("Triage", "Can I talk to a human?", "case-2043")
+    await taken.wait_for_people()
+    await taken.hold(by=lee)
+    await taken.say("Hello, this is Lee. What can I do for you?", by=lee)
+    await taken.send("My parcel A-42 is at the door, and it is open. Should I take it?")
     [request] = await handles[0].approvals()
     run, talk = handles[0].id, handles[2].id
     return {
@@ -141,7 +204,8 @@ async def _pages(stage: "Stage") -> dict[str, str]:
         "request": f"/conversations/{run}/requests/{request.id}",
         "conversations": "/conversations",
         "conversation": f"/conversations/{run}",
-        "agents": "/agents",
+        "takeover": f"/conversations/{taken.id}",
+        "agents": f"/agents?run={run}",
         "chat": f"/chat/c/{talk}",
     }
 

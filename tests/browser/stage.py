@@ -207,7 +207,11 @@ class Stage:
         await child.first_line()
         return child
 
-    async def _child(self, command: str, *options: str) -> Child:
+    async def serve(self, *options: str, **environment: str) -> None:
+        """Start a further `outlast serve`."""
+        await (await self._child("serve", *options, **environment)).first_line()
+
+    async def _child(self, command: str, *options: str, **environment: str) -> Child:
         assert self._server is not None
         self._started += 1
         arguments = [
@@ -226,7 +230,7 @@ class Stage:
             f"{command} {self._started}",
             arguments,
             home=self.home,
-            environment=self._environment,
+            environment=self._environment | environment,
         )
         self._stack.push_async_callback(child.kill)
         return child

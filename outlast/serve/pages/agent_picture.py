@@ -160,8 +160,10 @@ def _row(at: int, part: Part) -> Row:
     marks = ["approval"] if part.asks else []
     marks += [f"×{part.calls}"] if part.calls else []  # noqa: RUF001
     mark = " ".join(marks)
-    room = WIDTH - 2 * _PADDING - _WORDS_WIDTH - (_length(mark, 11) + 8 if mark else 0)
-    return Row(_y(at), WORDS[part.kind], fitted(part.name, room, 12), mark, part.calls > 0)
+    is_used = part.calls > 0
+    bold = 1.12 if is_used else 1.0  # bold letters are wider
+    room = WIDTH - 2 * _PADDING - _WORDS_WIDTH - (_length(mark, 11 * bold) + 8 if mark else 0)
+    return Row(_y(at), WORDS[part.kind], fitted(part.name, room, 12 * bold), mark, is_used)
 
 
 def _y(at: int) -> float:
