@@ -298,6 +298,58 @@ async def test_a_decision_made_elsewhere_leaves_nobody_stuck(
     assert texts(again) == [one for one in texts(seen) if "Approval a1" not in one[1]]
 
 
+@KINDS
+async def test_after_a_decision_made_elsewhere_a_page_writes_and_connects(
+    front_end: FrontEnd, stage: Stage, kind: str
+):
+    thread = new_id()
+    await asked_for_a_letter(front_end, stage, kind, thread)
+    ann, other = [await staff(front_end, stage, kind, thread) for _ in range(2)]
+    for page in (ann, other):
+        assert len((await page.do("run"))["interrupts"]) == 1
+    await stage.handle(thread).reject("a1", by=LEE_DECIDES, message="No.")
+    connect = "connect" if kind == "copilotkit" else "run"
+    with pytest.raises(ClientError, match="pending interrupt"):
+        await other.do(connect)  # the client says so; nothing was sent
+    seen = await ann.do("say", text="say Anything new?", messageId="m2", resume=left_open(ann))
+    assert seen["interrupts"] == []
+    assert texts(seen)[-2:] == [("user", "say Anything new?"), ("assistant", "Anything new?")]
+    assert "No." in texts(seen)[1][1]
+    connected = await other.do(connect, resume=left_open(other))
+    assert connected["interrupts"] == []
+    assert texts(connected) == texts(seen)
+    again = await other.do(connect)
+    assert texts(again) == texts(seen)
+    [request] = (await stage.handle(thread).state()).approvals
+    assert (request.status, request.settled_by, len(request.votes)) == ("rejected", "lee", 1)
+
+
+@KINDS
+async def test_what_is_left_open_is_asked_again_and_a_connection_may_decide(
+    front_end: FrontEnd, stage: Stage, kind: str
+):
+    thread = new_id()
+    await asked_for_a_letter(front_end, stage, kind, thread)
+    ann = await staff(front_end, stage, kind, thread)
+    [interrupt] = (await ann.do("run"))["interrupts"]
+    seen = await ann.do("say", text="say More", messageId="m2", resume=left_open(ann))
+    assert seen["interrupts"] == []
+    [again] = (await ann.do("run"))["interrupts"]
+    assert again["id"] == interrupt["id"]
+    resume = [{"interruptId": again["id"], "status": "resolved", "payload": {"approved": True}}]
+    seen = await ann.do("connect" if kind == "copilotkit" else "run", resume=resume)
+    assert seen["interrupts"] == []
+    assert "2 to Main Street 1" in json.dumps(seen["messages"])
+    [request] = (await stage.handle(thread).state()).approvals
+    assert (request.status, request.settled_by) == ("approved", "ann")
+
+
+def left_open(page: Page) -> list[dict[str, str]]:
+    """Return answers to a page's newest interrupts that decide nothing."""
+    interrupts = page.events("RUN_FINISHED")[-1]["outcome"]["interrupts"]
+    return [{"interruptId": one["id"], "status": "cancelled"} for one in interrupts]
+
+
 async def test_an_open_stream_closes_its_interrupt_when_somebody_else_decides(
     front_end: FrontEnd, stage: Stage
 ):
