@@ -124,7 +124,7 @@ async def _list_agents(asked: DeskRequest) -> Response:
 
 
 def _escaped(name: str) -> str:
-    return "%6Fpen" if name == "open" else quote(name, safe="")
+    return "%6Fpen" if name == "open" else quote(name, safe="", errors="replace")
 
 
 async def _begin(asked: DeskRequest) -> Response:
