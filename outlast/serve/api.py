@@ -60,15 +60,15 @@ from outlast.serve.bodies import (
     read_query,
     text_of_page,
 )
+from outlast.serve.content import file_answer, file_of, whole_state
 from outlast.serve.cursor import Cursor
-from outlast.serve.customer_view import customer_input, customer_message_id
+from outlast.serve.customer_view import customer_input, customer_message_id, customer_view
 from outlast.serve.live import (
     EVENTS,
     INBOX_EVENTS,
     EventName,
     event_stream,
     inbox_stream,
-    whole_state,
 )
 from outlast.serve.other_sites import for_other_sites, preflight, show_to_other_sites
 from outlast.serve.problems import Refused
@@ -122,6 +122,7 @@ class Endpoint:
         query: its query.
         answers: what it answers: one view, or another one for a customer.
         status: the status of its answer.
+        content: the type of a file that it answers; empty for JSON.
         events: what it streams as server-sent events, by their names; empty for no stream.
     """
 
@@ -134,6 +135,7 @@ class Endpoint:
     query: type[Query] | None = None
     answers: tuple[type[View], ...] = ()
     status: int = 200
+    content: str = ""
     events: Mapping[EventName, type[View]] = field(default_factory=dict[EventName, type[View]])
 
 
@@ -222,7 +224,7 @@ async def _of_customer(asked: DeskRequest) -> CustomerConversation:
         state = await _handle(asked).state()
     except RunNotFound:  # the customer's first message begins it
         return new_conversation(asked.run_id)
-    return customer_conversation(await whole_state(asked.desk.client, state))
+    return customer_conversation(await whole_state(asked.desk.client, state, files=False))
 
 
 async def read_run(asked: DeskRequest) -> RunView:
@@ -289,6 +291,16 @@ async def _withdraw(asked: DeskRequest) -> Response:
         message_id = customer_message_id(own_id)
     await _acted(handle.withdraw(message_id))
     return _answer(MessageReceiptView(id=asked.run_id, message_id=own_id))
+
+
+async def _attachment(asked: DeskRequest) -> Response:
+    view = customer_view(await _handle(asked).state())
+    message_id, number = asked.parameter("message_id"), asked.parameter("number")
+    content = await file_of(asked.desk.client, view, message_id, number)
+    if content is None:
+        message = f"The message {message_id!r:.80} has no attachment {number!r:.20}."
+        raise Refused(404, "file_not_found", message)
+    return file_answer(content)
 
 
 async def _mint(asked: DeskRequest) -> Response:
@@ -677,6 +689,14 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         MessageBody,
         MessageReceiptView,
         202,
+    ),
+    Endpoint(
+        method="GET",
+        path=f"{_RUN}/messages/{{message_id}}/attachments/{{number}}",
+        action="read_messages",
+        handler=_attachment,
+        summary="Read an image or a file of the customer.",
+        content="application/octet-stream",
     ),
     _post(
         f"{_RUN}/messages/{{message_id}}/withdraw",

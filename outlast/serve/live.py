@@ -7,23 +7,20 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from typing import Any, Final, Literal, TypeAlias
 
 from pydantic import Field
 from temporalio.client import Client
 
 from outlast.agents.items.stream_events import AgentUpdatedStreamEvent, RunItemStreamEvent
-from outlast.agents.logs import get_logger
-from outlast.blobs import large_content
 from outlast.client.inbox import InboxEntry
 from outlast.client.people.nested_requests import FoundRequest, found_requests
 from outlast.client.read.events import ApprovalStreamEvent, NumberedEvent, StatusStreamEvent
-from outlast.contract.blobs import is_plain
 from outlast.loop.approvals import Person
 from outlast.loop.state import LoopState, Status
 from outlast.serve.access import Caller, Customer, Staff
 from outlast.serve.bodies import InboxStreamQuery
+from outlast.serve.content import whole_state
 from outlast.serve.cursor import Cursor
 from outlast.serve.customer_view import shows_text_in_progress
 from outlast.serve.feed import (
@@ -56,8 +53,6 @@ from outlast.serve.views import (
     run_view,
     unread_views,
 )
-
-logger = get_logger(__name__)
 
 _OPENED: Final = ServerSentEvent("")
 """Taken before the answer begins, so that a refusal still has its own status."""
@@ -187,23 +182,6 @@ INBOX_EVENTS: Final[dict[EventName, type[View]]] = {
 
 def _event(name: EventName, view: View, cursor: Cursor | None) -> ServerSentEvent:
     return json_event(view.record(), event=name, cursor=None if cursor is None else str(cursor))
-
-
-# --- Content in the blob store -------------------------------------------------------------------
-
-
-async def whole_state(client: Client, state: LoopState) -> LoopState:
-    """Return a state with the content of its items, where this process has the blob store."""
-    content = large_content(client=client)
-    if content.store is None or all(is_plain(item.raw) for item in state.items):
-        return state
-    try:
-        raws = await content.whole_items([item.raw for item in state.items], words_for="damaged")
-    except Exception:  # any store's error; placeholders stand for the content
-        logger.exception("Content of %s cannot be read from the blob store", state.run_id)
-        return state
-    items = zip(state.items, raws, strict=True)
-    return replace(state, items=tuple(replace(item, raw=raw) for item, raw in items))
 
 
 # --- The streams ---------------------------------------------------------------------------------
@@ -431,7 +409,7 @@ class _CustomerReader:
 
     async def _changed(self, at: Cursor | None, *, clears_text: bool) -> ServerSentEvent:
         """Return the event with what the reader lacks of the conversation."""
-        state = await whole_state(self._client, self._entries.state)
+        state = await whole_state(self._client, self._entries.state, files=False)
         before, now = self._sent, customer_conversation(state)
         self._sent = now
         had = before.messages if before is not None else []

@@ -19,6 +19,7 @@ _REFERENCE: Final = "#/components/schemas/{model}"
 _PARAMETERS: Final = {
     "run_id": "The id of the conversation. Escape each character but letters, digits and _.-~.",
     "message_id": "The id of the message: `message_id` of its receipt, or for the team that of `unread`.",
+    "number": "The place of the attachment in the message, from 0.",
     "request_id": "The id of the request, such as `a1`, or `e3.a1` in a nested run.",
 }
 
@@ -128,6 +129,9 @@ def _answer(endpoint: Endpoint) -> JsonObject:
             "description": "Server-sent events, each with JSON:\n" + "\n".join(told),
             "content": {"text/event-stream": {"schema": {"anyOf": models}}},
         }
+    if endpoint.content:
+        schema = {"type": "string", "format": "binary"}
+        return {"description": "The file.", "content": {endpoint.content: {"schema": schema}}}
     if not endpoint.answers:
         return {"description": "It is on its way."}
     schemas = [_of(one) for one in endpoint.answers]

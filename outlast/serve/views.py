@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache, partial
 from typing import Any, Final, Literal, TypeAlias
+from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -694,13 +695,21 @@ def run_list_item(run: ListedRun) -> RunListItem:
 # --- Customers -----------------------------------------------------------------------------------
 
 
+class AttachmentView(View):
+    """An image or a file of the customer."""
+
+    type: Literal["input_image", "input_file"]
+    filename: str | None
+    url: str = Field(description="Where its content is, below the address of the desk.")
+
+
 class CustomerMessageView(View):
     """A message of the conversation."""
 
     id: str
     by: Literal["customer", "assistant", "colleague"]
     text: str
-    attachments: list[JsonObject] = Field(description="Images and files of the customer.")
+    attachments: list[AttachmentView] = Field(description="Images and files of the customer.")
 
 
 class CustomerConversation(View):
@@ -725,20 +734,29 @@ def new_conversation(run_id: str) -> CustomerConversation:
 
 def customer_conversation(state: LoopState) -> CustomerConversation:
     """Return what the customer of a run sees of it."""
-    view = customer_view(state)
+    view, see = customer_view(state), partial(_customer_message, state.run_id)
     return CustomerConversation(
         id=state.run_id,
-        messages=list(map(_customer_message, view.messages)),
-        unread=list(map(_customer_message, view.unread)),
+        messages=list(map(see, view.messages)),
+        unread=list(map(see, view.unread)),
         works=view.works,
         has_ended=view.has_ended,
         waits_for=view.waits_for,
     )
 
 
-def _customer_message(message: CustomerMessage) -> CustomerMessageView:
+def _customer_message(run_id: str, message: CustomerMessage) -> CustomerMessageView:
+    run, own = quote(run_id, safe="", errors="replace"), quote(message.id, safe="")
+    attachments = [
+        AttachmentView(
+            type="input_image" if part.get("type") == "input_image" else "input_file",
+            filename=name if isinstance(name := part.get("filename"), str) else None,
+            url=f"/api/conversations/{run}/messages/{own}/attachments/{at}",
+        )
+        for at, part in enumerate(message.attachments)
+    ]
     return CustomerMessageView(
-        id=message.id, by=message.by, text=message.text, attachments=list(message.attachments)
+        id=message.id, by=message.by, text=message.text, attachments=attachments
     )
 
 

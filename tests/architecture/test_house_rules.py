@@ -63,8 +63,7 @@ SEEN_ONLY = {
     "client/handle.py": "the id of a run that has just been started",
     "client/read/streaming.py": "what a reader has seen of a run so far",
     "client/results/result_members.py": "a result whose large content was fetched",
-    "serve/pages/chat_view.py": "what a customer sees, with the texts that were fetched",
-    "serve/live.py": "a state whose large content was fetched",
+    "serve/content.py": "a state whose large content was fetched",
 }
 """Modules outside of the loop that make a state of a run, with the reason."""
 

@@ -427,7 +427,7 @@ async def test_a_customers_token_reads_nothing_but_its_conversation_at_any_route
                     "{request_id}", "a1"
                 )
                 place = place.replace("{agent}", "Clerk").replace("{rest:path}", "x")
-                place = place.replace("{message_id}", "m-1")
+                place = place.replace("{message_id}", "m-1").replace("{number}", "0")
                 status, text = await asked(app, method, place, bearer(one))
                 assert "SECRET" not in text, (method, place)
                 if run_id == theirs.id and "{run_id}" in path and method != "OPTIONS":

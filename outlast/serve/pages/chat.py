@@ -26,7 +26,9 @@ from starlette.routing import BaseRoute
 from outlast.agents.errors import IdentityRefused, RunNotFound, UserError
 from outlast.agents.logs import get_logger
 from outlast.loop.values import JsonObject
+from outlast.serve import uploads
 from outlast.serve.access import Customer, Staff, Target, may
+from outlast.serve.content import file_answer, file_of
 from outlast.serve.customer_view import (
     CustomerMessage,
     CustomerView,
@@ -34,9 +36,8 @@ from outlast.serve.customer_view import (
     customer_message_id,
 )
 from outlast.serve.messages import accept_message, startable_agent, stream_deadline
-from outlast.serve.pages import uploads
 from outlast.serve.pages.chat_stream import PageContent, chat_events
-from outlast.serve.pages.chat_view import file_of, view_of
+from outlast.serve.pages.chat_view import view_of
 from outlast.serve.pages.conversation_cookie import set_token
 from outlast.serve.pages.page import (
     fragment,
@@ -69,11 +70,6 @@ SEND_SECONDS: Final = 30.0
 """How long a run may take to accept a message; the same message may be sent again after that."""
 
 _NONCE: Final = re.compile(r"[A-Za-z0-9_-]{8,64}", re.ASCII)
-
-_FILE_HEADERS: Final = {
-    "Cache-Control": "private, max-age=600",
-    "Content-Security-Policy": "default-src 'none'; sandbox",
-}
 
 _WORDS: Final[Mapping[str, str]] = {
     "not_logged_in": "Open the chat with the link that you were given.",
@@ -299,18 +295,13 @@ def _attachments(asked: DeskRequest, message: CustomerMessage) -> list[dict[str,
 
 async def _file(asked: DeskRequest) -> Response:
     view = await _view(asked)
-    at = asked.parameter("at")
-    number = int(at) if at.isdecimal() and len(at) < 4 else -1
     content = None
     if view is not None:
-        content = await file_of(asked.desk.client, view, asked.parameter("message"), number)
+        message_id, at = asked.parameter("message"), asked.parameter("at")
+        content = await file_of(asked.desk.client, view, message_id, at)
     if content is None:
         raise Refused(404, "file_not_found", "There is no such file.")
-    kind = uploads.image_kind(content)
-    headers = dict(_FILE_HEADERS)
-    if kind is None:
-        headers["Content-Disposition"] = "attachment"
-    return Response(content, media_type=kind or "application/octet-stream", headers=headers)
+    return file_answer(content)
 
 
 async def _events(asked: DeskRequest) -> Response:

@@ -1,5 +1,6 @@
 """The HTTP API over recordings of runs: who gets which answer, and what refusals say."""
 
+import base64
 import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -391,6 +392,51 @@ async def test_a_message_that_the_run_has_taken_is_not_withdrawn() -> None:
         assert (await http.post(f"{RUN}/messages/m-7/withdraw")).status_code == 403
 
 
+# --- Attachments ---------------------------------------------------------------------------------
+
+PNG = b"\x89PNG\r\n\x1a\nrest"
+PAGE = b"<script>alert(1)</script>"
+
+
+def with_files() -> FakeClient:
+    """A run with a message of its customer that has a photo and a file."""
+    one = asking()
+    image, page = (base64.b64encode(content).decode() for content in (PNG, PAGE))
+    parts = [
+        {"type": "input_text", "text": "Look"},
+        {"type": "input_image", "image_url": f"data:image/png;base64,{image}"},
+        {"type": "input_file", "filename": "a.html", "file_data": f"data:text/html;base64,{page}"},
+        {"type": "input_image", "image_url": "https://evil.example.com/a.png"},
+    ]
+    content = [{"role": "user", "content": parts}]
+    one.update("send", {"input": content, "message_id": "customer-m-7"}, before=one.last)
+    one.task()
+    return FakeClient(one.events)
+
+
+async def test_a_customers_attachments_are_read_by_reference() -> None:
+    async with opened(with_files()) as http:
+        answer = await http.get(RUN, headers=CUSTOMER)
+        check("CustomerConversation", answer.json())
+        [message] = answer.json()["unread"]
+        photo, page, elsewhere = message["attachments"]
+        assert (photo["type"], photo["filename"]) == ("input_image", None)
+        assert (page["type"], page["filename"]) == ("input_file", "a.html")
+        assert "base64" not in answer.text
+        shown = await http.get(photo["url"], headers={**CUSTOMER, "Origin": SHOP})
+        assert (shown.content, shown.headers["Content-Type"]) == (PNG, "image/png")
+        assert shown.headers[ALLOWED] == SHOP
+        saved = await http.get(page["url"], headers=bearer(KEY))
+        assert (saved.content, saved.headers["Content-Disposition"]) == (PAGE, "attachment")
+        assert saved.headers["Content-Type"] == "application/octet-stream"
+        assert "sandbox" in saved.headers["Content-Security-Policy"]
+        base = photo["url"].rpartition("/")[0]
+        for url in (elsewhere["url"], f"{base}/9", f"{base}/-1", f"{base}/²"):
+            assert (await http.get(url, headers=CUSTOMER)).status_code == 404
+        stranger = await http.get(photo["url"], headers=bearer(TOKENS.mint("other")))
+        assert stranger.status_code in {401, 403}
+
+
 # --- Several requests at once --------------------------------------------------------------------
 
 
@@ -489,7 +535,10 @@ async def test_a_token_is_minted_for_one_conversation(http: Any) -> None:
 
 def path_of(path: str, run_id: str = "support-42") -> str:
     return (
-        path.replace("{run_id}", run_id).replace("{request_id}", "a1").replace("{message_id}", "i0")
+        path.replace("{run_id}", run_id)
+        .replace("{request_id}", "a1")
+        .replace("{message_id}", "i0")
+        .replace("{number}", "0")
     )
 
 

@@ -22,10 +22,10 @@ from outlast.client.results.result_members import RunSnapshot
 from outlast.loop.items import Item
 from outlast.loop.machine import advance
 from outlast.loop.state import LoopState
+from outlast.serve import uploads
 from outlast.serve.access import RoleRules
 from outlast.serve.customer_view import customer_view
 from outlast.serve.feed import FeedLimits
-from outlast.serve.pages import uploads
 from outlast.serve.pages.chat_stream import PageContent
 from outlast.serve.pages.parts import SHOWN
 from outlast.serve.problems import Refused
