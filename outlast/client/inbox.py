@@ -28,6 +28,7 @@ from outlast.client.runs import (
     count_executions,
     is_nested,
     list_executions,
+    texts_of,
 )
 from outlast.client.transport.outages import patience_of
 from outlast.contract import names
@@ -35,7 +36,7 @@ from outlast.contract.searchability import searchable
 from outlast.loop.approvals import ApprovalRequest, Person, Risk
 from outlast.loop.state import LoopState
 from outlast.ports.engine import check_client
-from outlast.visibility.queries import equals, is_any_of
+from outlast.visibility.queries import before, equals, is_any_of
 
 SHORTEST_POLL: Final = timedelta(seconds=0.1)  # visibility lags behind by more
 
@@ -252,7 +253,7 @@ class _Filter:
         if self.risk is not None:
             terms.append(equals(names.ATTRIBUTE_RISK, self.risk))
         if self.due_before is not None:
-            terms.append(_before(names.ATTRIBUTE_DUE, self.due_before))
+            terms.append(before(names.ATTRIBUTE_DUE, self.due_before))
         return " AND ".join(term for term in terms if term is not None)
 
     def accepts(self, entry: InboxEntry) -> bool:
@@ -269,11 +270,6 @@ class _Filter:
             and (self.due_before is None or (entry.due is not None and entry.due < self.due_before))
             and (self.mine is None or not set(self.their_names).isdisjoint(listed))
         )
-
-
-def _before(attribute: str, time: datetime) -> str:
-    text = time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    return f"{attribute} < '{text}'"
 
 
 def accepted(entries: Iterable[InboxEntry], **criteria: Unpack[InboxCriteria]) -> list[InboxEntry]:
@@ -377,7 +373,7 @@ class Inbox:
         attribute = names.ATTRIBUTE_DUE if condition is _BY_URGENCY[0] else "StartTime"
 
         def until(time: datetime) -> str:
-            return wanted.query(condition, _before(attribute, time))
+            return wanted.query(condition, before(attribute, time))
 
         needed = limit + limit // 4  # nested runs are counted, too
         while count > _FEW * needed:
@@ -552,13 +548,8 @@ def urgency(entry: InboxEntry) -> tuple[bool, float, bool, int, datetime]:
     return entry.due is None, due, entry.status != "held", harm, entry.started
 
 
-def _texts(attributes: Attributes) -> Sequence[str]:
-    listed: str | list[str] = attributes.get(names.ATTRIBUTE_GROUPS) or []
-    return [listed] if isinstance(listed, str) else listed  # some stores unpack a list of one
-
-
 def _entry(execution: WorkflowExecutionInfo, found: Attributes, client: Client) -> InboxEntry:
-    listed = _texts(found)
+    listed = texts_of(found)
     waits_for: str = found.get(names.ATTRIBUTE_WAITS_FOR) or ""
     asked = waits_for.removeprefix(_APPROVAL_OF) if waits_for.startswith(_APPROVAL_OF) else ""
     return InboxEntry(

@@ -27,9 +27,10 @@ from outlast.client.transport.outages import patience_of, retry_during_outage
 from outlast.contract import names
 from outlast.contract.names import ListedStatus
 from outlast.contract.searchability import searchable
+from outlast.loop.approvals import Risk
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
-from outlast.visibility.queries import equals, search_error, starts_with
+from outlast.visibility.queries import before, equals, is_any_of, search_error, starts_with
 
 PAGE: Final = 100
 LARGEST_PAGE: Final = 1_000
@@ -63,11 +64,15 @@ class RunFilter:
         waiting: whether the run waits for a person's decision.
         id_prefix: the beginning of the run's id.
         nested: whether runs nested in others are listed, too.
-        tenant: the tenant that the run belongs to. Servers cannot search for it, so a page may take
-            a while.
+        tenant: the tenant that the run belongs to. Servers cannot search for it, so a page may be
+            empty although another one follows.
+        group: a group, or a person, who may decide what the run waits for, and not everybody may.
+        risk: the highest risk of what the run waits for.
+        due_before: only runs with a request that expires or goes to further people before this
+            time.
 
     Raises:
-        UserError: there is no such status.
+        UserError: there is no such status or risk.
     """
 
     status: ListedStatus | None = None
@@ -76,8 +81,13 @@ class RunFilter:
     id_prefix: str = ""
     nested: bool = True
     tenant: str | None = None
+    group: str | None = None
+    risk: Risk | None = None
+    due_before: datetime | None = None
 
     def __post_init__(self) -> None:
+        if self.risk is not None and self.risk not in get_args(Risk):
+            raise UserError(f"risk= must be 'low', 'medium' or 'high', not {self.risk!r:.80}.")
         if self.status is not None and self.status not in get_args(ListedStatus):
             raise UserError(
                 f"{self.status!r:.40} is no status of a run. Statuses: "
@@ -91,7 +101,12 @@ class RunFilter:
             and run.run_id.startswith(self.id_prefix)
             and (self.nested or not run.is_nested)
             and self.tenant in {None, run.tenant}
+            and (self.group is None or searchable(self.group) in run.people)
         )
+
+    @property
+    def _is_about_requests(self) -> bool:
+        return self.waiting or (self.group, self.risk, self.due_before) != (None, None, None)
 
     def query(self) -> str:
         """Return the filter in Temporal's query language; `accepts` is stricter."""
@@ -111,9 +126,16 @@ class RunFilter:
             terms.append(f"({closed})")
         if self.agent is not None:
             terms.append(equals(names.ATTRIBUTE_AGENT, searchable(self.agent)))
-        if self.waiting:
+        if self._is_about_requests:
+            # Runs that have ended keep the attributes that they had.
             terms.append("ExecutionStatus = 'Running'")
             terms.append(f"{names.ATTRIBUTE_APPROVALS} > 0")
+        if self.group is not None:
+            terms.append(is_any_of(names.ATTRIBUTE_GROUPS, [searchable(self.group)]))
+        if self.risk is not None:
+            terms.append(equals(names.ATTRIBUTE_RISK, self.risk))
+        if self.due_before is not None:
+            terms.append(before(names.ATTRIBUTE_DUE, self.due_before))
         if self.id_prefix:
             terms.append(starts_with("WorkflowId", self.id_prefix))
         return " AND ".join(term for term in terms if term is not None)
@@ -136,6 +158,7 @@ class ListedRun:
             it cannot be read.
         is_nested: whether it is the run of an agent that works as a tool of another run.
         tenant: the tenant that the run belongs to; empty for none.
+        people: the groups and people who may decide what it waits for, where not everybody may.
     """
 
     run_id: str
@@ -149,6 +172,7 @@ class ListedRun:
     tokens: int | None = None
     is_nested: bool = False
     tenant: str = ""
+    people: tuple[str, ...] = ()
 
     def record(self) -> JsonObject:
         """Return the run for programs."""
@@ -195,6 +219,8 @@ async def list_runs(
 ) -> RunPage:
     """Return a page of the runs that match: open runs first, then closed ones, newest first.
 
+    After 1,000 runs that do not match, a page is empty, and another one follows.
+
     Args:
         client: connected to the runs' server.
         criteria: which runs; default: all.
@@ -208,10 +234,12 @@ async def list_runs(
     """
     wanted = criteria or RunFilter()
     check_page(limit)
+    looked_at = 0
     while True:
         listed, page = await list_executions(client, wanted.query(), limit, page, patience)
         runs = tuple(run for run in map(_listed, listed) if wanted.accepts(run))
-        if runs or page is None:
+        looked_at += len(listed)
+        if runs or page is None or looked_at >= LARGEST_PAGE:
             return RunPage(runs, page)
 
 
@@ -319,6 +347,12 @@ def attributes_of(execution: WorkflowExecutionInfo) -> Attributes:
     return found
 
 
+def texts_of(attributes: Attributes) -> Sequence[str]:
+    """Return the groups and people who may decide, as a run lists them."""
+    listed: str | list[str] = attributes.get(names.ATTRIBUTE_GROUPS) or []
+    return [listed] if isinstance(listed, str) else listed  # some stores unpack a list of one
+
+
 def is_nested(execution: WorkflowExecutionInfo) -> bool:
     """Whether a run is the run of an agent that works as a tool of another run."""
     parent = execution.parent_execution.workflow_id
@@ -343,4 +377,5 @@ def _listed(execution: WorkflowExecutionInfo) -> ListedRun:
         closed=None if is_open else execution.close_time.ToDatetime(UTC),
         is_nested=is_nested(execution),
         tenant=execution.priority.fairness_key,
+        people=tuple(one for one in texts_of(found) if one != names.ANYBODY_MAY) if is_open else (),
     )

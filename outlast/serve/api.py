@@ -200,6 +200,9 @@ async def _list(asked: DeskRequest) -> Response:
         id_prefix=query.prefix,
         nested=query.nested,
         tenant=query.tenant,
+        group=query.group,
+        risk=query.risk,
+        due_before=query.due_before,
     )
     page = await list_runs(
         asked.desk.client,

@@ -289,6 +289,14 @@ def text_of_page(page: bytes | None) -> str | None:
     return None if page is None else base64.urlsafe_b64encode(page).decode()
 
 
+_DUE: Final = "Only what is due by then: a length, such as 2h, or a time in ISO 8601."
+
+
+def _checked_time(text: str | None) -> str | None:
+    _due(text)
+    return text
+
+
 class _Paged(Query):
     limit: int = Field(default=PAGE, ge=1, le=LARGEST_PAGE, description="The most of a page.")
     page: str | None = Field(default=None, description="The field `next` of the page before.")
@@ -303,8 +311,18 @@ class RunsQuery(_Paged):
     agent: str | None = Field(default=None, description="The active agent.")
     tenant: str | None = None
     waiting: bool = Field(default=False, description="Only what waits for a person's decision.")
+    group: str | None = Field(default=None, description="Only what this group may decide.")
+    risk: Risk | None = None
+    due: str | None = Field(default=None, description=_DUE)
     prefix: str = Field(default="", description="The beginning of the id.")
     nested: bool = Field(default=False, description="Also runs that are nested in others.")
+
+    _checked_due = field_validator("due")(_checked_time)
+
+    @property
+    def due_before(self) -> datetime | None:
+        """The time before which requests are due; None for any."""
+        return _due(self.due)
 
 
 class InboxStreamQuery(Query):
@@ -313,17 +331,10 @@ class InboxStreamQuery(Query):
     mine: bool = Field(default=False, description="Only what the caller may decide or holds.")
     group: str | None = Field(default=None, description="Only what this group may decide.")
     risk: Risk | None = None
-    due: str | None = Field(
-        default=None,
-        description="Only what is due by then: a length, such as 2h, or a time in ISO 8601.",
-    )
+    due: str | None = Field(default=None, description=_DUE)
     held: bool = Field(default=True, description="Also conversations that a person has taken over.")
 
-    @field_validator("due")
-    @classmethod
-    def _is_time(cls, text: str | None) -> str | None:
-        _due(text)
-        return text
+    _checked_due = field_validator("due")(_checked_time)
 
     @property
     def due_before(self) -> datetime | None:

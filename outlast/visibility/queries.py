@@ -1,6 +1,7 @@
 """Queries of Temporal's visibility store: the quoting of texts, and the store's errors."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -53,6 +54,12 @@ def is_any_of(attribute: str, texts: Sequence[str]) -> str | None:
     if not all(map(is_findable, texts)):
         return None
     return f"{attribute} IN ({', '.join(map(_quoted, texts))})"
+
+
+def before(attribute: str, time: datetime) -> str:
+    """Return a condition that a time is before another one."""
+    text = time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return f"{attribute} < '{text}'"
 
 
 def search_error(namespace: str, error: "RPCError") -> AgentsException:

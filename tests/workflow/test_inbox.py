@@ -15,6 +15,7 @@ from outlast.agents.errors import DecisionRefused, UserError
 from outlast.agents.tools.function_tool import function_tool
 from outlast.client.handle import RunHandle
 from outlast.client.inbox import Inbox, InboxEntry
+from outlast.client.runs import RunFilter, list_runs
 from outlast.loop.approvals import Person
 from outlast.testing import ScriptedModel, call
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
@@ -130,6 +131,9 @@ async def test_a_run_is_listed_for_the_people_who_may_decide_until_when_and_at_w
     ]
     for fits in fitting:
         assert handle.id in await listed(desk, lambda found: handle.id in found, **fits)
+    for fits in fitting[:1] + fitting[2:]:
+        runs = await list_runs(desk.client, RunFilter(id_prefix=handle.id, **fits))
+        assert [one.run_id for one in runs] == [handle.id]
     missing: list[dict[str, Any]] = [
         {"group": "leads"},
         {"mine": EVE},
@@ -138,6 +142,8 @@ async def test_a_run_is_listed_for_the_people_who_may_decide_until_when_and_at_w
     ]
     for misses in missing:
         assert handle.id not in await listed(desk, lambda _found: True, **misses)
+    for misses in missing[:1] + missing[2:]:
+        assert not await list_runs(desk.client, RunFilter(id_prefix=handle.id, **misses))
     await entry.handle.approve(request, by=ANN)
     await listed(desk, lambda found: handle.id not in found)
     await desk.result(handle)

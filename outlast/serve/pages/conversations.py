@@ -24,10 +24,11 @@ from temporalio.client import Client
 from outlast.agents.errors import UserError
 from outlast.client.runs import ListedRun, RunFilter, RunPage, list_runs, state_of
 from outlast.contract.names import ListedStatus
+from outlast.loop.approvals import Risk
 from outlast.loop.state import LoopState
 from outlast.serve.costs import cost_of_state
 from outlast.serve.pages.conversation_view import BADGES, Badge
-from outlast.serve.pages.filters import read_back
+from outlast.serve.pages.filters import DUE, now, read_back
 from outlast.serve.pages.page import fragment, page, show_page
 from outlast.serve.routing import DeskRequest, route
 
@@ -58,6 +59,10 @@ class Wanted:
         starts: the beginning of the ids.
         waiting: whether a request waits for a decision.
         nested: whether nested runs are listed, too.
+        tenant: the tenant of the runs; empty for any.
+        group: who may decide what they wait for; empty for anybody.
+        risk: the highest risk of what they wait for; empty for any.
+        due: when it is due, as a name of `DUE`; empty for any time.
         page: where the page begins, as `RunPage.next`; None for the first.
     """
 
@@ -66,6 +71,10 @@ class Wanted:
     starts: str = ""
     waiting: bool = False
     nested: bool = False
+    tenant: str = ""
+    group: str = ""
+    risk: str = ""
+    due: str = ""
     page: bytes | None = None
 
     @property
@@ -77,6 +86,10 @@ class Wanted:
             "starts": self.starts,
             "waiting": "yes" if self.waiting else "",
             "nested": "yes" if self.nested else "",
+            "tenant": self.tenant,
+            "group": self.group,
+            "risk": self.risk,
+            "due": self.due,
         }
 
     @property
@@ -88,6 +101,10 @@ class Wanted:
             waiting=self.waiting,
             id_prefix=self.starts,
             nested=self.nested,
+            tenant=self.tenant or None,
+            group=self.group or None,
+            risk=cast("Risk", self.risk) if self.risk else None,
+            due_before=now() + DUE[self.due] if self.due else None,
         )
 
 
@@ -97,7 +114,7 @@ def wanted(query: Mapping[str, str]) -> Wanted:
     Raises:
         UserError: its page is none of this desk.
     """
-    status = query.get("status", "")
+    status, risk, due = (query.get(name, "") for name in ("status", "risk", "due"))
     after = query.get("page", "")
     try:
         token = urlsafe_b64decode(after.encode("ascii")) if after else None
@@ -109,6 +126,10 @@ def wanted(query: Mapping[str, str]) -> Wanted:
         starts=_text(query.get("starts", "")),
         waiting=query.get("waiting") == "yes",
         nested=query.get("nested") == "yes",
+        tenant=_text(query.get("tenant", "")),
+        group=_text(query.get("group", "")),
+        risk=risk if risk in get_args(Risk) else "",
+        due=due if due in DUE else "",
         page=token or None,
     )
 

@@ -4,7 +4,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final, cast, get_args
 from urllib.parse import quote, unquote
 
@@ -52,9 +52,6 @@ MOST_SHOWN: Final = 1_000
 MOST_RENDERED: Final = 32
 """How many live lists are kept as HTML, for others who see the same."""
 
-DUE: Final = {"1h": timedelta(hours=1), "4h": timedelta(hours=4), "24h": timedelta(days=1)}
-"""The filters by deadline, by their names in addresses."""
-
 
 # --- What is listed ------------------------------------------------------------------------------
 
@@ -79,7 +76,7 @@ class _Wanted:
     @property
     def criteria(self) -> InboxCriteria:
         """All filters, as arguments of an `Inbox`."""
-        due_before = filters.now() + DUE[self.due] if self.due else None
+        due_before = filters.now() + filters.DUE[self.due] if self.due else None
         return {**self.filter.criteria, "due_before": due_before}
 
     @property
@@ -94,7 +91,7 @@ class _Wanted:
 
     def accepts(self, entry: InboxEntry, now: datetime) -> bool:
         """Whether an entry is due in time."""
-        return not self.due or (entry.due is not None and entry.due < now + DUE[self.due])
+        return not self.due or (entry.due is not None and entry.due < now + filters.DUE[self.due])
 
 
 def _wanted(asked: DeskRequest) -> _Wanted:
@@ -106,7 +103,7 @@ def _wanted(asked: DeskRequest) -> _Wanted:
         show="all" if given.get("show") == "all" else "mine",
         group=filters.read_back(given.get("group", "")).strip(),
         risk=cast("Risk", risk) if risk in get_args(Risk) else None,
-        due=due if due in DUE else "",
+        due=due if due in filters.DUE else "",
         limit=min(int(limit), MOST_SHOWN) if limit.isdecimal() and int(limit[:5]) else SHOWN,
     )
 

@@ -4,9 +4,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from temporalio.api.workflow.v1 import WorkflowExecutionInfo
 
 from outlast.agents.errors import UserError
-from outlast.client.runs import LARGEST_PAGE, ListedRun, RunFilter, list_runs
+from outlast.client import runs
+from outlast.client.runs import LARGEST_PAGE, ListedRun, RunFilter, find_runs, list_runs
 
 BASE = "WorkflowType = 'AgentRun' AND ExecutionStatus != 'ContinuedAsNew'"
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -30,6 +32,18 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
         (RunFilter(agent="\n"), ""),
         (
             RunFilter(waiting=True),
+            " AND ExecutionStatus = 'Running' AND OutlastPendingApprovals > 0",
+        ),
+        (
+            RunFilter(group="billing", risk="high", due_before=START),
+            (
+                " AND ExecutionStatus = 'Running' AND OutlastPendingApprovals > 0"
+                " AND OutlastWaitingGroups IN ('billing') AND OutlastRisk = 'high'"
+                " AND OutlastDue < '2026-01-01T00:00:00.000000Z'"
+            ),
+        ),
+        (
+            RunFilter(group='say "x"'),
             " AND ExecutionStatus = 'Running' AND OutlastPendingApprovals > 0",
         ),
         (RunFilter(id_prefix="case-4"), " AND WorkflowId STARTS_WITH 'case-4'"),
@@ -62,11 +76,42 @@ def test_a_filter_looks_again_at_what_a_server_cannot_search_for() -> None:
     assert RunFilter(tenant="acme").accepts(_run(tenant="acme"))
     assert not RunFilter(tenant="acme").accepts(_run(tenant="other"))
     assert not RunFilter(tenant="acme").accepts(_run())
+    assert RunFilter(group='say "x"').accepts(_run(people=('say "x"', "leads")))
+    assert not RunFilter(group='say "x"').accepts(_run(people=("say y",)))
 
 
 def test_a_status_that_there_is_not_is_refused() -> None:
     with pytest.raises(UserError, match=r"'sleeping' is no status of a run\. Statuses: running"):
         RunFilter(status="sleeping")  # type: ignore[arg-type]
+
+
+def test_a_risk_that_there_is_not_is_refused() -> None:
+    with pytest.raises(UserError, match="risk= must be 'low', 'medium' or 'high'"):
+        RunFilter(risk="deadly")  # type: ignore[arg-type]
+
+
+async def test_a_list_ends_where_a_thousand_runs_do_not_fit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pages: list[bytes | None] = []
+    of_others = [WorkflowExecutionInfo()] * 100
+    ours = WorkflowExecutionInfo()
+    ours.priority.fairness_key = "acme"
+
+    async def listed(_client: Any, _query: str, _limit: int, page: bytes | None, _: Any) -> Any:
+        pages.append(page)
+        number = int(page or 0)
+        return ([ours] if number == 12 else of_others), str(number + 1).encode()
+
+    monkeypatch.setattr(runs, "list_executions", listed)
+    client: Any = None
+    first = await list_runs(client, RunFilter(tenant="acme"))
+    assert (len(first), first.next, len(pages)) == (0, b"10", 10)
+    second = await list_runs(client, RunFilter(tenant="acme"), page=first.next)
+    assert [one.tenant for one in second] == ["acme"]
+    assert second.next == b"13"
+    found = await find_runs(client, RunFilter(tenant="acme"), limit=1)
+    assert len(found) == 1
 
 
 @pytest.mark.parametrize("limit", [0, -1, LARGEST_PAGE + 1, True, "5"])

@@ -4,7 +4,7 @@ import re
 from base64 import urlsafe_b64encode
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from html import unescape
 from typing import Any
@@ -93,8 +93,28 @@ async def test_filters_are_kept_in_the_address(monkeypatch: pytest.MonkeyPatch) 
     assert server.asked[-1][1] == b"\x00next"
 
 
+async def test_what_waits_is_filtered_by_who_decides_until_when(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = Server(monkeypatch)
+    server.next = b"next"
+    kept = "tenant=acme&group=leads&risk=high&due=4h"
+    page = await shown_list(f"/conversations?{kept}")
+    [(criteria, _)] = server.asked
+    due_before = criteria.due_before
+    assert due_before is not None
+    assert timedelta(hours=3) < due_before - datetime.now(UTC) <= timedelta(hours=4)  # noqa: TID251
+    assert replace(criteria, due_before=None) == RunFilter(
+        tenant="acme", group="leads", risk="high", nested=False
+    )
+    assert kept in unescape(page.text)
+    assert "None of the 1,000 runs that were looked at fits" in page.text
+    assert 'value="acme"' in page.text
+
+
 def test_what_is_no_filter_counts_as_none() -> None:
     assert wanted({"status": "' OR 1=1", "page": ""}).filter == RunFilter(nested=False)
+    assert wanted({"risk": "deadly", "due": "now"}).filter == RunFilter(nested=False)
     with pytest.raises(UserError, match="no such page"):
         wanted({"page": "ä"})
     with pytest.raises(UserError, match="no such page"):
@@ -127,7 +147,13 @@ async def test_hostile_texts_do_nothing(monkeypatch: pytest.MonkeyPatch) -> None
     async with browser_of(app) as http:
         for text in HOSTILE:
             sent = text[:500].encode(errors="replace").decode()
-            query = {"agent": sent, "starts": rf"{sent}\ud800", "status": sent}
+            query = {
+                "tenant": sent,
+                "group": sent,
+                "agent": sent,
+                "starts": rf"{sent}\ud800",
+                "status": sent,
+            }
             answer = await http.get("/conversations", params=query)
             assert answer.status_code == 200
             assert active_content(answer.text) == []
