@@ -130,8 +130,12 @@ async def test_two_people_see_who_has_it_and_neither_loses_a_draft(
     await expect(lees.locator("#announcement")).to_contain_text("ann has the conversation now.")
     await expect(lees.locator("#say-act")).to_contain_text("ann has the conversation.")
     assert await lees.input_value("#words") == "Lee was about to write this."
-    lees.on("dialog", lambda dialog: dialog.accept())
     await lees.click("#hold-button")
+    await expect(lees.locator("#question")).to_contain_text("ann has the conversation.")
+    await lees.get_by_role("button", name="Cancel").click()
+    await expect(lees.locator("#head")).to_contain_text("ann has it")
+    await lees.click("#hold-button")
+    await lees.get_by_role("button", name="Take it", exact=True).click()
     await expect(lees.locator("#head")).to_contain_text("you have it")
     await expect(anns.locator("#head")).to_contain_text("lee has it")
     await lees.focus("#words")

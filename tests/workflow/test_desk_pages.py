@@ -97,6 +97,29 @@ async def test_two_people_decide_on_their_pages_and_a_late_decision_is_refused(d
         assert active_content(late.text) == []
 
 
+async def test_a_claim_is_handed_over_and_only_the_colleague_decides(desk: Desk) -> None:
+    ran: list[int] = []
+    handle = await waiting(desk, ApprovalPolicy(audience="billing", unverified="allow"), ran)
+    async with browser(desk, ANN) as ann, browser(desk, BOB) as bob:
+        assert (await decide(ann, handle, "claim", minutes="240")).status_code == 303
+        [request] = (await handle.state()).pending_approvals
+        assert request.claim is not None
+        first = request.claim.until_ms
+        answer = await decide(ann, handle, "hand_over", to="bob", minutes="15")
+        assert answer.headers["Location"].endswith("did=handed_over")
+        [request] = (await handle.state()).pending_approvals
+        assert request.claim is not None
+        assert request.claim.by == "bob"
+        assert first - request.claim.until_ms > 220 * 60_000
+        assert "bob works on it" in (await ann.get(page_of(handle))).text
+        form = form_in((await bob.get(page_of(handle))).text, "approve")
+        refused = await ann.post(page_of(handle), data=form, headers=OWN)
+        assert (refused.status_code, ran) == (403, [])
+        assert (await bob.post(page_of(handle), data=form, headers=OWN)).status_code == 303
+        await desk.result(handle)
+    assert ran == [50]
+
+
 async def test_an_edit_is_made_in_fields_and_runs(desk: Desk) -> None:
     ran: list[int] = []
     handle = await waiting(desk, True, ran)

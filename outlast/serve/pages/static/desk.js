@@ -127,7 +127,7 @@
     stays = { next, list, place: [...list.children].indexOf(event.target), top: next.getBoundingClientRect().top };
   });
 
-  addEventListener("htmx:afterSettle", () => {
+  addEventListener("htmx:afterSwap", () => {
     if (!stays) return;
     const { next, list, place, top } = stays;
     stays = null;
@@ -292,6 +292,19 @@
     }
     const blocked = event.target.closest?.("button[aria-disabled=true]");
     if (blocked) event.preventDefault();
+  });
+
+  // A question before something that may surprise somebody else.
+  addEventListener("htmx:confirm", (event) => {
+    const { question, issueRequest, elt } = event.detail;
+    if (!question) return;
+    event.preventDefault();
+    const dialog = document.getElementById("question");
+    document.getElementById("question-words").textContent = question;
+    dialog.querySelector("button[value=yes]").textContent = elt.dataset.yes || "Yes";
+    dialog.returnValue = "";
+    dialog.onclose = () => { if (dialog.returnValue === "yes") issueRequest(true); };
+    dialog.showModal();
   });
 
   // Filters apply when they are chosen; where a button applies them, several can be chosen first.
