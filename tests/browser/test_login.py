@@ -59,7 +59,7 @@ async def test_a_person_logs_in_works_and_logs_out(
     await page.click("text=Log out")
     await page.wait_for_selector("text=You are logged out of this desk.")
     assert await _session(context) == []
-    assert await page.inner_text(".problem-page a") == f"Log out of {provider.issuer}"
+    assert await page.inner_text("main a.button") == f"Log out of {provider.issuer}"
 
 
 async def test_another_site_logs_nobody_out(

@@ -65,7 +65,8 @@ class Windows:
     def _heard(self, message: ConsoleMessage) -> None:
         if message.type not in {"error", "warning"}:
             return
-        lost = ("net::ERR_", "[object Event]")  # the latter is how htmx names the end of a stream
+        # Chromium's words for a refused and for a cut connection, and htmx's for the end of a stream.
+        lost = ("net::ERR_", "network error", "[object Event]")
         if self.may_lose_server and any(one in message.text for one in lost):
             return
         where = message.location.get("url", "")
