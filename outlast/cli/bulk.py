@@ -11,8 +11,8 @@ from outlast.agents.errors import DecisionRefused
 from outlast.cli import options, terminal
 from outlast.cli.caller import By, Caller, on_server, sender
 from outlast.cli.consent import Consent, Digest, Yes
-from outlast.cli.durations import now_ms
 from outlast.cli.exit_codes import ExitCode
+from outlast.clock import now_ms
 from outlast.contract.wording import request_line
 from outlast.loop.values import JsonObject
 from outlast.loop.votes import Sender, claim_refusal

@@ -11,7 +11,8 @@ from outlast.agents.errors import DecisionRefused, UserError
 from outlast.cli import terminal
 from outlast.cli.caller import PersonCaller, by_person
 from outlast.cli.consent import Consent, Digest, Yes
-from outlast.cli.durations import now_ms, shown_time
+from outlast.cli.durations import shown_time
+from outlast.clock import now_ms
 from outlast.loop.values import Json, JsonObject
 from outlast.rendering import command, decision_command
 

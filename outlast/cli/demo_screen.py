@@ -12,10 +12,11 @@ from datetime import datetime
 from temporalio.client import Client
 
 from outlast.cli import review, terminal, view
-from outlast.cli.durations import iso_time, now_ms
+from outlast.cli.durations import iso_time
 from outlast.cli.events import RunEvent
 from outlast.cli.follower import Follower, Retry
 from outlast.cli.signals import stop_requested
+from outlast.clock import now_ms
 from outlast.contract import names
 from outlast.demo.proof import Deed
 from outlast.demo.story import Choice, Staff

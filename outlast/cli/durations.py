@@ -1,15 +1,9 @@
 """Times and durations as people read them."""
 
-import time
 from datetime import UTC, datetime, timedelta
 
 from outlast.agents.durations import parse_duration
 from outlast.agents.errors import UserError
-
-
-def now_ms() -> int:
-    """Return the time of this machine, in milliseconds since the epoch: an estimate for people."""
-    return time.time_ns() // 1_000_000
 
 
 def rough(length: timedelta) -> str:

@@ -14,7 +14,8 @@ from outlast.agents.errors import AgentsException, UserError
 from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server
 from outlast.cli.decide import ApprovalId, find_requests
-from outlast.cli.durations import now_ms, rough
+from outlast.cli.durations import rough
+from outlast.clock import now_ms
 from outlast.contract.wording import request_line
 from outlast.loop.values import JsonObject
 from outlast.rendering import command, counted, excerpt, joined, named

@@ -8,7 +8,7 @@ from typing import Final
 from temporalio.client import WorkflowExecutionStatus
 
 from outlast.cli import review, terminal, view
-from outlast.cli.durations import iso_time, now_ms, shown_time
+from outlast.cli.durations import iso_time, shown_time
 from outlast.cli.events import RunEvent
 from outlast.cli.follower import Follower
 from outlast.cli.server import Connection
@@ -16,6 +16,7 @@ from outlast.client.handle import RunHandle
 from outlast.client.people.nested_requests import present_requests
 from outlast.client.people.words import read_words
 from outlast.client.transport.content import reader_of
+from outlast.clock import now_ms
 from outlast.contract.redaction import redaction_of
 from outlast.loop.approvals import ApprovalRequest, Remembered
 from outlast.loop.notices import Undelivered

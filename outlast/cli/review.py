@@ -10,8 +10,9 @@ from typing import Final
 
 from outlast import rendering
 from outlast.cli import terminal
-from outlast.cli.durations import now_ms, rough, shown_time
+from outlast.cli.durations import rough, shown_time
 from outlast.cli.view import WHO_WIDTH, say_facts
+from outlast.clock import now_ms
 from outlast.contract.wording import ON_EXPIRY, budget_line, who_may_decide
 from outlast.loop.approvals import (
     ALL_DECISIONS,

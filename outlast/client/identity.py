@@ -5,7 +5,6 @@ puts a token into an error or a record.
 """
 
 import os
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from ipaddress import (
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from temporalio.client import Client
 
+from outlast import clock
 from outlast.agents.errors import IdentityRefused, UserError
 from outlast.contract import identity
 from outlast.contract.identity import Record
@@ -537,10 +537,6 @@ async def sign(client: Client, record: Record, run_id: str, *, action: str = "de
     chain_id = (await ServerLineage(client)(run_id)).chain_id
     place = identity.Place(namespace=client.namespace, chain_id=chain_id, run_id=run_id)
     try:
-        return identity.signed(record, place, keys.signing, action=action, at_ms=_now_ms())
+        return identity.signed(record, place, keys.signing, action=action, at_ms=clock.now_ms())
     except ValueError as error:
         raise UserError(str(error)) from None
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

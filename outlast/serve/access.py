@@ -4,12 +4,12 @@ A caller comes from the transport: a login, a proxy's headers or a token. Nothin
 request says who somebody is. The run checks people's actions again, so this is never the only door.
 """
 
-import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias, TypeVar, get_args
 
 from outlast.agents.errors import IdentityRefused, UserError
+from outlast.clock import now_ms
 from outlast.loop.actions import Action as HumanAction
 from outlast.loop.actions import HoldAction, ReleaseAction, SayAction, fields_of
 from outlast.loop.approvals import ApprovalRequest, Person
@@ -212,7 +212,7 @@ class Target:
     run_id: str = ""
     state: LoopState | None = None
     request: ApprovalRequest | None = None
-    at_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
+    at_ms: int = field(default_factory=now_ms)
     signs: bool = True
 
 

@@ -15,13 +15,13 @@ import base64
 import binascii
 import os
 import re
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
+from outlast import clock
 from outlast.agents.errors import IdentityRefused, UserError
 from outlast.contract.identity import (
     CLOCK_DIFFERENCE_MS,
@@ -138,7 +138,7 @@ class ConversationTokens:
         place = self._place(_checked(run_id, "run_id", LONGEST_ID_BYTES))
         if not timedelta(seconds=1) <= lifetime <= LONGEST_LIFETIME:
             raise UserError(f"lifetime= must be up to {LONGEST_LIFETIME}, not {lifetime}.")
-        at_ms = _now_ms() if now_ms is None else now_ms
+        at_ms = clock.now_ms() if now_ms is None else now_ms
         grant = _Grant(expires_at_ms=at_ms + int(lifetime.total_seconds() * 1000))
         return _written(place, signed(grant, place, key, action=_ACTION, at_ms=at_ms))
 
@@ -162,7 +162,7 @@ class ConversationTokens:
         signed_at = claims.proof.at_ms
         if not is_genuine(claims.grant, claims.place, self._keys, now_ms=signed_at, action=_ACTION):
             raise TokenRefused("forged")
-        now = _now_ms() if now_ms is None else now_ms
+        now = clock.now_ms() if now_ms is None else now_ms
         if claims.place.namespace != self._audience:
             raise TokenRefused("other_audience")
         if now < signed_at - CLOCK_DIFFERENCE_MS:
@@ -272,7 +272,3 @@ def _checked(text: object, name: str, longest: int) -> str:
     if size > longest:
         raise UserError(f"{name}= has {size:,} bytes, of at most {longest:,}.")
     return text
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

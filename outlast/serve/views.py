@@ -4,7 +4,6 @@ A view has no field for what its caller may not see. Text that others wrote is a
 only lines for people, such as headlines, are made visible here.
 """
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,6 +13,7 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from outlast import clock
 from outlast.agents.items.call_outputs import output_content
 from outlast.client.inbox import BulkStep, InboxEntry
 from outlast.client.people.nested_requests import FoundRequest
@@ -208,7 +208,7 @@ def request_view(
         at_ms: the time; None for now.
     """
     request, state = found.request, found.state
-    now_ms = _now_ms() if at_ms is None else at_ms
+    now_ms = clock.now_ms() if at_ms is None else at_ms
     terms = request.terms
     target = Target(run_id=state.run_id, state=state, request=request, at_ms=now_ms, signs=signs)
     payloads: dict[str, Any] = {}
@@ -621,7 +621,7 @@ def run_view(
     target = Target(
         run_id=state.run_id,
         state=state,
-        at_ms=_now_ms() if at_ms is None else at_ms,
+        at_ms=clock.now_ms() if at_ms is None else at_ms,
         signs=signs,
     )
     see = partial(request_view, caller=caller, signs=signs, at_ms=target.at_ms)
@@ -918,10 +918,6 @@ class RequestList(View):
 def sees_payloads(caller: Caller) -> bool:
     """Whether a caller may see arguments, outputs and reasoning."""
     return may(caller, "view_payloads") is None
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _time(at_ms: int) -> datetime:

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import time
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -32,6 +31,7 @@ from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
 from outlast.agents.registry import Registry
 from outlast.blobs import large_content
+from outlast.clock import now_ms
 from outlast.contract import records
 from outlast.contract.identity import (
     KEY_VARIABLE,
@@ -231,8 +231,7 @@ class _Observed(Interceptor):
         """Return why an action's proof does not count, or None; never called in a replay."""
         if not self._identity.keys and action == UPDATE_ATTACH_LINE:
             return None
-        now_ms = time.time_ns() // 1_000_000
-        return proof_problem(record, place, self._identity.keys, now_ms=now_ms, action=action)
+        return proof_problem(record, place, self._identity.keys, now_ms=now_ms(), action=action)
 
     def workflow_interceptor_class(
         self,

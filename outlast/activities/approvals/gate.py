@@ -7,12 +7,12 @@ does not run, and the run asks them.
 """
 
 import json
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Final, cast
 
+from outlast import clock
 from outlast.activities.approvals.rule import ApprovalRule, approval_rule_of, handoff_rule
 from outlast.activities.invocation import Invocation
 from outlast.agents.agent_tools.agent_tool import AgentTool
@@ -199,7 +199,7 @@ class _Check:
         audiences = (terms.audience, *(step.audience for step in terms.escalations))
         requester = str(self.invocation.settings.get("requester") or "")
         # Whether the sender is verified is checked below, by the proof.
-        sender = Sender(at_ms=_now_ms(), verified=True, requester=requester)
+        sender = Sender(at_ms=clock.now_ms(), verified=True, requester=requester)
         problem = person_problem(terms, audiences, decision.person, sender)
         if problem:
             return problem.removeprefix(":").strip().removesuffix(".")
@@ -271,13 +271,9 @@ class _Check:
             run_id=elsewhere or execution.workflow_id,
         )
         return proof_problem(
-            decision, place, keys, now_ms=_now_ms(), longest_ms=LONGEST_VOTE_AGE_MS
+            decision, place, keys, now_ms=clock.now_ms(), longest_ms=LONGEST_VOTE_AGE_MS
         )
 
 
 def _is_exact(decision: Decision) -> bool:
     return decision.remember_scope == "tool_with_args"
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -23,6 +23,7 @@ from outlast.client.people.actions import TakeoverReceipt
 from outlast.client.read.event_places import event_of_effect
 from outlast.client.results.result_members import RunSnapshot
 from outlast.client.timeline import Step
+from outlast.clock import now_ms
 from outlast.contract.redaction import redaction_of
 from outlast.dev.data_dir import run_link
 from outlast.loop.events import CancelMode
@@ -45,7 +46,6 @@ from outlast.serve.pages.conversation_view import (
     release_targets,
     shown_draft,
 )
-from outlast.serve.pages.filters import now_ms
 from outlast.serve.pages.page import (
     Form,
     form_of,

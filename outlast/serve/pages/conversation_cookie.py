@@ -4,9 +4,9 @@ from urllib.parse import urlsplit
 
 from starlette.responses import Response
 
+from outlast.clock import now_ms
 from outlast.hosts import is_this_machine
 from outlast.serve.access import Customer
-from outlast.serve.pages.filters import now_ms
 from outlast.serve.pages.page import link
 from outlast.serve.routing import CONVERSATION_COOKIE, DeskRequest, own_origin
 

@@ -166,11 +166,6 @@ def _host_of(address: str) -> str:
 # --- Times and money -----------------------------------------------------------------------------
 
 
-def now_ms() -> int:
-    """Return the time, in milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000
-
-
 def now() -> datetime:
     """Return the time."""
     return datetime.fromtimestamp(time.time(), UTC)

@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute
 
+from outlast.clock import now_ms
 from outlast.serve.access import Caller, Staff
 from outlast.serve.pages import filters
 from outlast.serve.problems import Problem, Refused
@@ -185,7 +186,7 @@ def _shared(request: Request, desk: Desk, caller: Caller) -> dict[str, Any]:
         "roles": sorted(caller.roles) if isinstance(caller, Staff) else [],
         "logout": None if logout is None else _root(request) + logout,
         "here": request.url.path.removeprefix(_root(request)),
-        "now_ms": filters.now_ms(),
+        "now_ms": now_ms(),
     }
 
 

@@ -12,12 +12,12 @@ from outlast.agents.agent import Agent
 from outlast.agents.approvals.policy import ApprovalPolicy
 from outlast.agents.tools.function_tool import function_tool
 from outlast.blobs import FileBlobStore, use_blob_store
-from outlast.cli.durations import now_ms
 from outlast.cli.events import run_events
 from outlast.cli.report import Report, show_report
 from outlast.client.handle import RunHandle
 from outlast.client.identity import os_user
 from outlast.client.start.runner import Runner
+from outlast.clock import now_ms
 from outlast.loop.approvals import ApprovalRequest, Decision, Remembered
 from outlast.loop.budgets import Budget
 from outlast.loop.effects import RunTool

@@ -22,8 +22,8 @@ from temporalio.api.workflow.v1 import WorkflowExecutionInfo
 from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionResponse
 from temporalio.client import Client
 
+from outlast import clock
 from outlast.agents.errors import IdentityRefused, UserError
-from outlast.client import identity
 from outlast.client.identity import (
     decided_by,
     from_proxy_headers,
@@ -465,7 +465,7 @@ async def test_with_a_key_everything_is_signed_now_for_the_runs_first_execution(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("OUTLAST_IDENTITY_KEY", KEY_TEXT)
-    monkeypatch.setattr(identity, "_now_ms", lambda: 5_000_000)
+    monkeypatch.setattr(clock, "now_ms", lambda: 5_000_000)
     keys = IdentityKeys((KEY,))
     decision = await signed(APPROVE)
     assert proof_problem(decision, PLACE, keys, now_ms=5_000_000) is None

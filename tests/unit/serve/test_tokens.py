@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast.agents.errors import IdentityRefused, UserError
+from outlast.clock import now_ms
 from outlast.contract.identity import (
     CLOCK_DIFFERENCE_MS,
     IdentityKeys,
@@ -85,7 +86,7 @@ def test_a_token_opens_its_conversation_until_it_expires(kind: str) -> None:
 def test_a_token_counts_now_and_for_a_day_unless_the_program_says_otherwise() -> None:
     keys = tokens()
     customer = keys.customer(keys.mint(RUN))
-    assert 86_000_000 < customer.expires_at_ms - module._now_ms() <= 86_400_000
+    assert 86_000_000 < customer.expires_at_ms - now_ms() <= 86_400_000
 
 
 def test_who_has_the_public_key_only_checks_tokens() -> None:
