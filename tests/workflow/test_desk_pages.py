@@ -144,7 +144,7 @@ async def test_the_inbox_has_every_request_of_a_run_and_decides_them_together(de
             await asyncio.sleep(0.2)
         rows = (await ann.get(f"/inbox/requests/{handle.id}")).text
         for euros in (1, 2, 3):
-            assert f"euros={euros})" in rows
+            assert f'<span class="argument-name">euros</span> {euros}</span>' in rows
         plan = (await ann.post("/inbox/plan", data={"run": handle.id}, headers=OWN)).text
         assert "You decide 3 requests" in plan
         seen = re.findall(r'name="seen" value="([^"]+)"', plan)
