@@ -59,14 +59,13 @@ class Windows:
 
     async def close(self) -> None:
         """Close all windows."""
-        for context in self._contexts:
-            await context.close()
+        while self._contexts:
+            await self._contexts.pop().close()
 
     def _heard(self, message: ConsoleMessage) -> None:
         if message.type not in {"error", "warning"}:
             return
-        # Chromium's words for a refused and for a cut connection, and htmx's for the end of a stream.
-        lost = ("net::ERR_", "network error", "[object Event]")
+        lost = ("net::ERR_", "[object Event]")  # the latter is how htmx names the end of a stream
         if self.may_lose_server and any(one in message.text for one in lost):
             return
         where = message.location.get("url", "")
