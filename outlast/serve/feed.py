@@ -485,6 +485,7 @@ class FeedReader:
         self.is_cut = False
         self.person = person
         self._run = run
+        self._news = run.news
         self._begins_at = after
         self._lag = lag
         self._has_begun = self._is_over = False
@@ -566,12 +567,16 @@ class FeedReader:
         return Had(known, text[: self._offset], call.turn, call.is_unjudged)
 
     async def news(self) -> None:
-        """Wait until more is read of the run: the next thing, or a state that no event tells of."""
+        """Wait until more is read of the run: the next thing, or a state that no event tells of.
+
+        What came since the last time this returned counts, so nothing is missed in between.
+        """
         self.busy_since = None
         try:
-            await self._run.news.wait()
+            await self._news.wait()
         finally:
             self.busy_since = asyncio.get_running_loop().time()
+        self._news = self._run.news
 
     def __aiter__(self) -> Self:
         return self

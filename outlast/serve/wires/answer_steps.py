@@ -130,14 +130,6 @@ class RequestChanged:
     request: ApprovalRequest
 
 
-@dataclass(frozen=True, slots=True)
-class StatusShown:
-    """The run works, waits or is held."""
-
-    place: Place
-    status: Status
-
-
 Reason: TypeAlias = Literal["answered", "failed", "cancelled", "ended", "asks"]
 
 
@@ -169,7 +161,6 @@ Step: TypeAlias = (
     | ToolCalled
     | ToolAnswered
     | RequestChanged
-    | StatusShown
     | Finished
 )
 
@@ -351,10 +342,8 @@ class AnswerSteps:
         match event:
             case StatusStreamEvent(status=status):
                 self._status = status
-                if begun:
-                    yield StatusShown(place, status)
-                    if status == "waiting":
-                        yield from self._ask(reader)
+                if begun and status == "waiting":
+                    yield from self._ask(reader)
             case ApprovalStreamEvent(request=request):
                 self.requests[request.id] = request
                 if begun and self._may_decide(request, reader, at_any_time=True):
@@ -614,18 +603,21 @@ def _reasoning(raw: JsonObject) -> str:
     return "\n\n".join(text for text in texts if text)
 
 
-async def follow_steps(steps: AnswerSteps, reader: FeedReader) -> AsyncGenerator[Step]:
+async def follow_steps(steps: AnswerSteps, reader: FeedReader) -> AsyncGenerator[Step | None]:
     """Yield the steps of an answer until it is over, or the reader is cut off.
+
+    None comes whenever all steps have come that there are by now.
 
     Raises:
         AgentsException: the run cannot be read.
     """
-    while not steps.is_over:
+    while True:
         for step in steps.catch_up(reader):
             yield step
         if steps.is_over:
             return
         if not reader.has_more:
+            yield None
             await reader.news()
             continue
         entry = await anext(reader, None)
@@ -633,22 +625,6 @@ async def follow_steps(steps: AnswerSteps, reader: FeedReader) -> AsyncGenerator
             return
         for step in steps.take(entry, reader):
             yield step
-
-
-async def present_steps(steps: AnswerSteps, reader: FeedReader) -> AsyncGenerator[Step]:
-    """Yield the steps of an answer up to now.
-
-    Raises:
-        AgentsException: the run cannot be read.
-    """
-    while reader.has_more and not steps.is_over:
-        entry = await anext(reader, None)
-        if entry is None or isinstance(entry, Cut):
-            return
-        for step in steps.take(entry, reader):
-            yield step
-    for step in steps.catch_up(reader):
-        yield step
 
 
 # --- Decisions -----------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import json
 import secrets
 import time
 from collections.abc import AsyncGenerator, Callable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from datetime import timedelta
 from typing import Any, Final, cast
 
@@ -32,11 +32,9 @@ from outlast.serve.wires.answer_steps import (
     AnswerSteps,
     Finished,
     GoesOn,
-    StatusShown,
     decided_at,
     follow_steps,
     is_settled,
-    present_steps,
     voted_by,
 )
 from outlast.serve.wires.response_events import (
@@ -356,8 +354,11 @@ async def _decided_since(asked: DeskRequest, previous: ResponseId) -> GoesOn | N
     last: Finished | None = None
     async with _reader(asked, previous.run_id) as reader:
         await reader.until_present()
-        async for step in present_steps(steps, reader):
-            last = step if isinstance(step, Finished) else last
+        async with aclosing(follow_steps(steps, reader)) as following:
+            async for step in following:
+                last = step if isinstance(step, Finished) else last
+                if step is None:
+                    break
     if last is None:
         return None
     if last.reason != "asks":
@@ -420,20 +421,20 @@ async def _read(
 ) -> ResponseEvents:
     """Return a response as it is; with `wait`, when it is over or waits for people who are not asked."""
     steps = AnswerSteps(asked.caller, response_id.message_id, goes_on=response_id.goes_on)
-    status = "running"
     async with _reader(asked, response_id.run_id) as reader:
         await reader.until_present()
         events = _events(asked, response_id, reader)
         with suppress(TimeoutError):
-            async with asyncio.timeout(wait.total_seconds() or None):
-                while True:
-                    async for step in present_steps(steps, reader):
-                        status = step.status if isinstance(step, StatusShown) else status
+            async with (
+                asyncio.timeout(wait.total_seconds() or None),
+                aclosing(follow_steps(steps, reader)) as following,
+            ):
+                async for step in following:
+                    if step is not None:
                         for _ in events.take(step):
                             pass
-                    if steps.is_over or not wait or status in _WAITS:
+                    elif not wait or reader.state.status in _WAITS:
                         break
-                    await reader.news()
         events.model = events.model or _events(asked, response_id, reader).model
     return events
 
@@ -482,9 +483,10 @@ async def _numbered(
         events = _events(asked, response_id, reader)
         for event in events.begin():
             yield event
-        async for step in follow_steps(steps, reader):
-            for event in events.take(step):
-                yield event
+        async with aclosing(follow_steps(steps, reader)) as following:
+            async for step in following:
+                for event in events.take(step) if step is not None else ():
+                    yield event
 
 
 def _guarded(path: str, handler: Handler, method: str = "GET") -> BaseRoute:

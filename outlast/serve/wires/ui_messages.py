@@ -17,7 +17,6 @@ from outlast.serve.wires.answer_steps import (
     Finished,
     Reasoned,
     RequestChanged,
-    StatusShown,
     Step,
     TextBegun,
     TextDone,
@@ -74,6 +73,7 @@ class MessageChunks:
     _sent: set[str] = field(default_factory=set[str])
     _calls: dict[str, Item] = field(default_factory=dict[str, Item])
     _later: list[JsonObject] = field(default_factory=list[JsonObject])
+    _facts: JsonObject | None = None
 
     def begin(self) -> Iterator[JsonObject]:
         """Yield the first chunks."""
@@ -88,7 +88,7 @@ class MessageChunks:
             self._calls[step.call_id] = step.item
             return
         if not isinstance(step, RequestChanged):
-            yield from self.calls()
+            yield from self._known_calls()
         match step:
             case TextBegun():
                 yield from self._begin_text()
@@ -109,15 +109,19 @@ class MessageChunks:
                 yield from self._decided(request)
             case ToolAnswered():
                 yield from self._output(step)
-            case StatusShown(status=status):
-                fields: JsonObject = {"status": status} if self.is_team else {}
-                works = status not in {"waiting", "blocked"}
-                data = {"works": works, **fields}
-                yield {"type": "data-outlast", "data": data, "transient": True}
             case Finished():
                 yield from self._finish(step)
 
-    def calls(self) -> Iterator[JsonObject]:
+    def rest(self, facts: JsonObject) -> Iterator[JsonObject]:
+        """Yield what is certain once no more steps are there: calls, and facts that have changed."""
+        yield from self._known_calls()
+        if facts != self._facts:
+            self._facts = facts
+            yield {"type": "data-outlast", "data": facts, "transient": True}
+
+    # --- Parts ----------------------------------------------------------------------------------
+
+    def _known_calls(self) -> Iterator[JsonObject]:
         """Yield the calls of which it is known by now whether reviewers see all arguments."""
         for call_id, item in self._calls.items():
             request = self._request(call_id)
@@ -125,8 +129,6 @@ class MessageChunks:
             text = request.arguments if request is not None and hides else arguments_of(item.raw)
             yield from self._part(self._call(call_id, name_of(item.raw), text))
         self._calls.clear()
-
-    # --- Parts ----------------------------------------------------------------------------------
 
     @property
     def _text_id(self) -> str:
@@ -184,7 +186,7 @@ class MessageChunks:
 
     def _asked(self, request: ApprovalRequest) -> Iterator[JsonObject]:
         call_id = request.call_id or request.id
-        yield from self.calls()
+        yield from self._known_calls()
         if call_id not in self._sent:
             yield from self._part(self._call(call_id, request.name, request.arguments))
         asked: JsonObject = {
@@ -219,7 +221,7 @@ class MessageChunks:
         call_id, request = step.call_id, step.request
         if call_id not in self._sent:
             self._calls[call_id] = step.call
-            yield from self.calls()
+            yield from self._known_calls()
         is_denied = request is not None and request.status in {"rejected", "expired", "cancelled"}
         if is_denied:
             yield from self._part({"type": "tool-output-denied", "toolCallId": call_id})

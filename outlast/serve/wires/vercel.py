@@ -1,7 +1,7 @@
 """The UI message stream of the Vercel AI SDK: what `useChat` and its transport speak."""
 
 from collections.abc import AsyncGenerator
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -14,8 +14,8 @@ from outlast.loop.state import LoopState, has_message
 from outlast.loop.values import JsonObject
 from outlast.serve.access import Caller, Staff, Target
 from outlast.serve.cursor import Cursor
-from outlast.serve.customer_view import customer_input
-from outlast.serve.feed import Cut, FeedReader
+from outlast.serve.customer_view import customer_input, customer_view
+from outlast.serve.feed import FeedReader
 from outlast.serve.messages import (
     accept_message,
     json_body,
@@ -32,6 +32,7 @@ from outlast.serve.wires.answer_steps import (
     GoesOn,
     answer_of,
     decided_at,
+    follow_steps,
     is_settled,
     voted_by,
 )
@@ -229,30 +230,24 @@ async def _chunks(asked: DeskRequest, wanted: _Wanted) -> AsyncGenerator[JsonObj
         await reader.until_present()
         for chunk in chunks.begin():
             yield chunk
-        async for chunk in _followed(steps, chunks, reader):
-            yield chunk
+        async with aclosing(follow_steps(steps, reader)) as following:
+            async for step in following:
+                news = chunks.take(step) if step is not None else chunks.rest(_facts(asked, reader))
+                for chunk in news:
+                    yield chunk
 
 
-async def _followed(
-    steps: AnswerSteps, chunks: MessageChunks, reader: FeedReader
-) -> AsyncGenerator[JsonObject]:
-    while True:
-        for step in steps.catch_up(reader):
-            for chunk in chunks.take(step):
-                yield chunk
-        if steps.is_over:
-            return
-        if not reader.has_more:
-            for chunk in chunks.calls():
-                yield chunk
-            await reader.news()
-            continue
-        entry = await anext(reader, None)
-        if entry is None or isinstance(entry, Cut):
-            return
-        for step in steps.take(entry, reader):
-            for chunk in chunks.take(step):
-                yield chunk
+def _facts(asked: DeskRequest, reader: FeedReader) -> JsonObject:
+    """Return what a chat says beside its messages: whether it works, and what it waits for.
+
+    The words are those that the policy has for the customer.
+    """
+    status = reader.state.status
+    facts: JsonObject = {
+        "works": status not in {"waiting", "blocked"},
+        "waitsFor": customer_view(reader.state).waits_for,
+    }
+    return {**facts, "status": status} if isinstance(asked.caller, Staff) else facts
 
 
 ROUTES: Final[list[BaseRoute]] = [

@@ -54,7 +54,7 @@ async def read(
     async with asyncio.timeout(20), Feed(source) as feed, feed.reader("run", Cursor()) as reader:
         putting = asyncio.create_task(put())
         async for step in follow_steps(steps, reader):
-            found += events.take(step)
+            found += events.take(step) if step is not None else ()
         await putting
     return [one for one in found if after is None or one["sequence_number"] > after]
 
