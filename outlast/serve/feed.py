@@ -6,7 +6,7 @@ queue: it gets more text at once. Nothing is stored, and any process continues a
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -342,6 +342,7 @@ class _Run:
     )
     places: dict[str, int] = field(default_factory=dict[str, int])
     ranges: dict[str, AnswerRange] = field(default_factory=dict[str, AnswerRange])
+    reported: dict[str, int] = field(default_factory=dict[str, int])
     _answered: int = 0
     _call: int | None = None
     _message: object = None
@@ -393,6 +394,7 @@ class _Run:
         if not is_same_call and not self.is_whole:
             self._new_text()
         self._note_messages(one.state)
+        self._note_nested(one.state)
         for event in one.events:
             reply = self.text if self.is_whole else None
             check = checksum(f"{one.state.at_ms} ", self.check_before(len(self.log)))
@@ -419,6 +421,12 @@ class _Run:
             self.ranges.setdefault(message_id, AnswerRange(len(self.log)))
         for message_id in open_ids:
             self.ranges[message_id].ends = None
+
+    def _note_nested(self, state: LoopState) -> None:
+        """Record where nested runs have reported their requests."""
+        for made in state.nested:
+            for request in made.requests:
+                self.reported.setdefault(request.id, len(self.log))
 
     def _note_answers(self, state: LoopState) -> None:
         """Record where answers end."""
@@ -522,6 +530,14 @@ class FeedReader:
         if run.text_number != self._text_number:
             return bool(self._offset or run.text)
         return self._offset < len(run.text)
+
+    @property
+    def reported_requests(self) -> Mapping[str, int]:
+        """The requests that nested runs have reported, with the number of the next event then.
+
+        Anybody who reaches the server can send a report, so it says where to look, and nothing else.
+        """
+        return self._run.reported
 
     def answer_range(self, message_id: str) -> AnswerRange | None:
         """Return which events belong to a message; None for one that was not read here."""

@@ -7,16 +7,14 @@ same steps at the same places everywhere, and only text in progress, which may b
 compared with what a client has.
 """
 
-import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, cast
 
 from outlast.agents.items.run_items import raw_of
 from outlast.agents.items.stream_events import RunItemStreamEvent
+from outlast.client.people.nested_requests import FoundRequest
 from outlast.client.read.events import ApprovalStreamEvent, NumberedEvent, StatusStreamEvent
 from outlast.contract.failures import CANCELLED
 from outlast.loop.approvals import ApprovalRequest
@@ -25,17 +23,31 @@ from outlast.loop.items import Item, call_id_of, refusal_of, text_of
 from outlast.loop.state import Answer, LoopState, Status
 from outlast.loop.values import Failure, JsonObject
 from outlast.serve.access import Caller, Staff, Target, may
-from outlast.serve.cursor import Cursor, checksum
 from outlast.serve.customer_view import customer_view, shows_text_in_progress
 from outlast.serve.feed import (
-    Cut,
     Ended,
-    Feed,
     FeedEntry,
     FeedReader,
     Happened,
     TextAdded,
     TextReset,
+)
+from outlast.serve.wires.steps import (
+    Finished,
+    GoesOn,
+    Place,
+    Reason,
+    Reasoned,
+    RequestChanged,
+    Seen,
+    Step,
+    TextBegun,
+    TextDone,
+    TextPiece,
+    TextVoid,
+    ToolAnswered,
+    ToolCalled,
+    text_check,
 )
 
 _OF_REPLIES: Final = frozenset(
@@ -44,162 +56,6 @@ _OF_REPLIES: Final = frozenset(
 """Kinds of items of which none comes while a model writes."""
 
 _BETWEEN_MESSAGES: Final = "\n\n"
-
-# --- Steps ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Place:
-    """Where a step is in the answer.
-
-    Attributes:
-        event: the number of the next event of the run, counted from the first one of the answer.
-        voids: how many texts the client has had that became void.
-        offset: the characters of the text in progress, with this step.
-    """
-
-    event: int = 0
-    voids: int = 0
-    offset: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class TextBegun:
-    """A message begins."""
-
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class TextPiece:
-    """More of the message; `whole` is all of it up to here."""
-
-    place: Place
-    text: str
-    whole: str
-
-
-@dataclass(frozen=True, slots=True)
-class TextVoid:
-    """The message is void: it has to disappear."""
-
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class TextDone:
-    """The message is complete."""
-
-    place: Place
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Reasoned:
-    """The model's reasoning, for the team."""
-
-    place: Place
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class ToolCalled:
-    """A tool is called, for the team."""
-
-    place: Place
-    call_id: str
-    item: Item
-
-
-@dataclass(frozen=True, slots=True)
-class ToolAnswered:
-    """A call has its output, for the team; `call` is None if it was made before the answer began."""
-
-    place: Place
-    call_id: str
-    call: Item | None
-    item: Item
-    request: ApprovalRequest | None
-
-
-@dataclass(frozen=True, slots=True)
-class RequestChanged:
-    """A request is new, or has changed, for those of the team who may decide."""
-
-    place: Place
-    request: ApprovalRequest
-
-
-Reason: TypeAlias = Literal["answered", "failed", "cancelled", "ended", "asks"]
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """The answer is over.
-
-    Attributes:
-        place: the place.
-        reason: `asks`: the caller has to decide the requests before it goes on.
-        failure: why there is no answer.
-        requests: what the caller has to decide.
-        next_event: the number of the event from which the rest of the answer goes on.
-    """
-
-    place: Place
-    reason: Reason
-    failure: Failure | None = None
-    requests: tuple[ApprovalRequest, ...] = ()
-    next_event: int = 0
-
-
-Step: TypeAlias = (
-    TextBegun
-    | TextPiece
-    | TextVoid
-    | TextDone
-    | Reasoned
-    | ToolCalled
-    | ToolAnswered
-    | RequestChanged
-    | Finished
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """How far a client has read an answer.
-
-    Attributes:
-        place: the place of the last step.
-        kind: what that step was: `text` of a message in progress, the `void` of one, the `finish`,
-            or something else.
-        check: the checksum of the message in progress.
-    """
-
-    place: Place
-    kind: Literal["text", "void", "finish", "other"]
-    check: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class GoesOn:
-    """Where an answer goes on after decisions.
-
-    Attributes:
-        event: the number of the first event since the run began to wait for them.
-        decided: the number of the event after them: before it, nobody is asked again.
-    """
-
-    event: int
-    decided: int
-
-
-def text_check(text: str) -> int:
-    """Return the checksum of a text: 15 bits."""
-    return checksum(text) & 0x7FFF
-
-
-# --- From entries to steps -----------------------------------------------------------------------
 
 MOST_VOIDS: Final = 14
 LONGEST_IN_PROGRESS: Final = 1 << 20
@@ -283,6 +139,21 @@ class AnswerSteps:
         elif reader.state.outcome is not None and self._at >= reader.recorded:
             yield from self._finish_run(reader)  # the end of the feed may come later
 
+    # --- Requests of nested runs ----------------------------------------------------------------
+
+    def ask(self, found: Sequence[FoundRequest], reader: FeedReader) -> Iterator[Step]:
+        """End the answer if the caller has to decide requests that wait in nested runs."""
+        if self.is_over or not self._begun(self._at) or reader.state.status != "waiting":
+            return
+        own = tuple(one.request for one in found if self._may_decide(one.request, one.state))
+        if own:
+            yield from self._finish(self._at, "asks", requests=own)
+
+    def show(self, found: FoundRequest) -> Iterator[Step]:
+        """Show what has become of a request of a nested run."""
+        if self._may_decide(found.request, found.state, at_any_time=True):
+            yield RequestChanged(self._place(self._at), found.request)
+
     # --- The range of the answer ----------------------------------------------------------------
 
     def _begin(self, reader: FeedReader) -> Iterator[Step]:
@@ -346,7 +217,7 @@ class AnswerSteps:
                     yield from self._ask(reader)
             case ApprovalStreamEvent(request=request):
                 self.requests[request.id] = request
-                if begun and self._may_decide(request, reader, at_any_time=True):
+                if begun and self._may_decide(request, reader.state, at_any_time=True):
                     yield RequestChanged(place, request)
                 if begun and self._status == "waiting":
                     yield from self._ask(reader)  # another one may be left
@@ -418,15 +289,15 @@ class AnswerSteps:
         return self._voids <= MOST_VOIDS and len(self._text) < LONGEST_IN_PROGRESS
 
     def _may_decide(
-        self, request: ApprovalRequest, reader: FeedReader, *, at_any_time: bool = False
+        self, request: ApprovalRequest, state: LoopState, *, at_any_time: bool = False
     ) -> bool:
         caller = self._caller
         if not isinstance(caller, Staff) or request.terms.takeover or request.kind == "worker":
             return False
         asked = replace(request, status="pending", claim=None) if at_any_time else request
         target = Target(
-            run_id=reader.state.run_id,
-            state=reader.state,
+            run_id=state.run_id,
+            state=state,
             request=asked,
             at_ms=request.requested_at_ms,
         )
@@ -539,7 +410,7 @@ class AnswerSteps:
         if self._only_open:
             known = tuple(one for one in reader.state.approvals if one.id in self.requests)
         requests = tuple(
-            one for one in known if one.status == "pending" and self._may_decide(one, reader)
+            one for one in known if one.status == "pending" and self._may_decide(one, reader.state)
         )
         if requests:
             yield from self._finish(self._at, "asks", requests=requests)
@@ -601,105 +472,3 @@ def _reasoning(raw: JsonObject) -> str:
         str(cast("JsonObject", one).get("text") or "") for one in found if isinstance(one, dict)
     )
     return "\n\n".join(text for text in texts if text)
-
-
-async def follow_steps(steps: AnswerSteps, reader: FeedReader) -> AsyncGenerator[Step | None]:
-    """Yield the steps of an answer until it is over, or the reader is cut off.
-
-    None comes whenever all steps have come that there are by now.
-
-    Raises:
-        AgentsException: the run cannot be read.
-    """
-    while True:
-        for step in steps.catch_up(reader):
-            yield step
-        if steps.is_over:
-            return
-        if not reader.has_more:
-            yield None
-            await reader.news()
-            continue
-        entry = await anext(reader, None)
-        if entry is None or isinstance(entry, Cut):
-            return
-        for step in steps.take(entry, reader):
-            yield step
-
-
-# --- Decisions -----------------------------------------------------------------------------------
-
-LAG: Final = timedelta(seconds=5)
-"""How long a process may be behind another one that has taken a message or a decision."""
-
-RequestTest: TypeAlias = Callable[[ApprovalRequest], bool]
-
-
-def voted_by(name: str) -> RequestTest:
-    """Return a test whether a person has decided about a request."""
-    return lambda request: any(vote.decision.by == name for vote in request.votes)
-
-
-def is_settled(request: ApprovalRequest) -> bool:
-    """Whether nobody can decide the request any more."""
-    return request.status != "pending"
-
-
-async def decided_at(
-    feed: Feed, run_id: str, wanted: Mapping[str, RequestTest], wait: timedelta = LAG
-) -> GoesOn | None:
-    """Return where an answer goes on after the first events at which requests pass their tests.
-
-    None if they do not within the time. Requests of nested runs have no events: the answer then goes
-    on with the next event.
-    """
-    own = {name: passes for name, passes in wanted.items() if "." not in name}
-    search = _DecisionSearch(own)
-    async with feed.reader(run_id, Cursor()) as reader:
-        await reader.until_present()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(wait.total_seconds() or None):
-                while not search.is_over:
-                    if not reader.has_more:
-                        if not wait:
-                            return None
-                        await reader.news()
-                        continue
-                    entry = await anext(reader, None)
-                    if entry is None:
-                        return None
-                    search.take(entry)
-        if not own:
-            return GoesOn(reader.recorded, reader.recorded)
-    return search.found if search.is_over else None
-
-
-class _DecisionSearch:
-    """Looks for the events of decisions."""
-
-    def __init__(self, wanted: Mapping[str, RequestTest]) -> None:
-        self._wanted = wanted
-        self._waits_from = 0
-        self._found: dict[str, GoesOn] = {}
-
-    @property
-    def is_over(self) -> bool:
-        """Whether all are found."""
-        return len(self._found) == len(self._wanted)
-
-    @property
-    def found(self) -> GoesOn:
-        """Where the answer goes on after all of them."""
-        places = self._found.values()
-        return GoesOn(min(one.event for one in places), max(one.decided for one in places))
-
-    def take(self, entry: FeedEntry) -> None:
-        """Look at an entry."""
-        event = entry.event if isinstance(entry, Happened) else None
-        if isinstance(event, StatusStreamEvent) and event.status == "waiting":
-            self._waits_from = event.id + 1
-        if isinstance(event, ApprovalStreamEvent):
-            passes = self._wanted.get(event.request.id)
-            if passes is not None and passes(event.request):
-                found = GoesOn(self._waits_from, event.id + 1)
-                self._found.setdefault(event.request.id, found)

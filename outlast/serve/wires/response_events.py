@@ -1,20 +1,17 @@
-"""Answers as responses of OpenAI's Responses API: ids, objects, events and their numbers."""
+"""Answers as responses of OpenAI's Responses API: objects, events and their numbers."""
 
-import base64
 import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from outlast.agents.errors import UserError
-from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.call_forms import arguments_of, name_of
 from outlast.loop.phrases import as_text
 from outlast.loop.values import JsonObject
-from outlast.serve.wires.answer_steps import (
+from outlast.serve.wires.ids import RequestId, ResponseId
+from outlast.serve.wires.steps import (
     Finished,
-    GoesOn,
     Place,
     Reasoned,
     Seen,
@@ -26,95 +23,6 @@ from outlast.serve.wires.answer_steps import (
     ToolAnswered,
     text_check,
 )
-
-# --- Ids -----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class ResponseId:
-    """What the id of a response says: it has no secret, since callers are judged, not ids.
-
-    Attributes:
-        run_id: the run.
-        message_id: the message that the response answers.
-        created_at: when it was asked for, in seconds since the epoch.
-        goes_on: where the answer goes on after a decision; None otherwise.
-    """
-
-    run_id: str
-    message_id: str
-    created_at: int
-    goes_on: GoesOn | None = None
-
-    def __str__(self) -> str:
-        """Return the id as clients have it."""
-        place = [] if self.goes_on is None else [self.goes_on.event, self.goes_on.decided]
-        return "resp_" + _encoded([self.run_id, self.message_id, self.created_at, *place])
-
-    @classmethod
-    def parse(cls, text: str) -> "ResponseId | None":
-        """Read an id; None if it is none."""
-        match _decoded(text, "resp_"):
-            case [str(run_id), str(message_id), int(created)] if run_id:
-                return cls(run_id, message_id, created)
-            case [str(run_id), str(message_id), int(created), int(event), int(decided)] if run_id:
-                return cls(run_id, message_id, created, GoesOn(event, decided))
-            case _:
-                return None
-
-
-@dataclass(frozen=True, slots=True)
-class RequestId:
-    """What the id of an `mcp_approval_request` says.
-
-    Attributes:
-        request_id: the request in its run.
-        digest: the beginning of the digest of the arguments that the client was shown.
-    """
-
-    request_id: str
-    digest: str
-
-    def __str__(self) -> str:
-        """Return the id as clients have it."""
-        return "mcpr_" + _encoded([self.request_id, self.digest])
-
-    @classmethod
-    def of(cls, request: ApprovalRequest) -> "RequestId":
-        """Return the id of a request with its present arguments."""
-        return cls(request.id, request.args_digest[:16])
-
-    @classmethod
-    def parse(cls, text: str) -> "RequestId":
-        """Read an id.
-
-        Raises:
-            UserError: it is none.
-        """
-        match _decoded(text, "mcpr_"):
-            case [str(request_id), str(digest)]:
-                return cls(request_id, digest)
-            case _:
-                raise UserError(
-                    f"approval_request_id {text!r:.80} is none of this desk. Send the id of an "
-                    "mcp_approval_request as it came."
-                )
-
-
-def _encoded(fields: list[Any]) -> str:
-    content = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
-    return base64.urlsafe_b64encode(content.encode("utf-8", "replace")).rstrip(b"=").decode()
-
-
-def _decoded(text: str, prefix: str) -> Any:
-    if not text.startswith(prefix) or len(text) > 4_000:
-        return None
-    content = text.removeprefix(prefix)
-    try:
-        return json.loads(base64.urlsafe_b64decode(content + "=" * (-len(content) % 4)))
-    except (ValueError, RecursionError):
-        return None
-
 
 # --- Sequence numbers ----------------------------------------------------------------------------
 
@@ -180,8 +88,6 @@ _LAST_EVENTS: Final[dict[Status, str]] = {
     "failed": "response.failed",
     "cancelled": "response.incomplete",  # the API has no event of its own for it
 }
-_FAILED: Final = "The question could not be answered."
-_ENDED: Final = "The conversation ended before the message was answered."
 
 
 @dataclass
@@ -365,10 +271,7 @@ class ResponseEvents:
             self.output.append(item)
         self.status = _STATUSES[step.reason]
         if self.status == "failed":
-            told = _ENDED if step.reason == "ended" else _FAILED
-            if self.is_team and step.failure is not None:
-                told = f"{step.failure.message} ({step.failure.code})"
-            self.error = {"code": "server_error", "message": told}
+            self.error = {"code": "server_error", "message": step.words(is_team=self.is_team)}
         yield self._event(step.place, _LAST_EVENTS[self.status], response=self.response())
 
     # --- Events ---------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ import hashlib
 import json
 import secrets
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from datetime import timedelta
 from typing import Any, Final, cast
@@ -15,8 +15,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from outlast.agents.errors import AgentsException, RunClosed, UserError
-from outlast.client.people.actions import decision_of
-from outlast.loop.approvals import ApprovalRequest
+from outlast.client.people.nested_requests import find_request
 from outlast.loop.values import JsonObject
 from outlast.serve.access import Customer, Staff, Target
 from outlast.serve.cursor import Cursor
@@ -27,24 +26,24 @@ from outlast.serve.other_sites import for_other_sites, preflight, shown_to_other
 from outlast.serve.problems import Problem, Refused, problem_of
 from outlast.serve.routing import DeskRequest, Handler, JSONAnswer, route
 from outlast.serve.sse import EventStream, ServerSentEvent, json_event
-from outlast.serve.wires.answer_steps import (
+from outlast.serve.wires.answer_steps import AnswerSteps
+from outlast.serve.wires.answer_stream import NestedRequests, follow_steps
+from outlast.serve.wires.decisions import (
     LAG,
-    AnswerSteps,
-    Finished,
-    GoesOn,
+    RequestTest,
+    decide,
     decided_at,
-    follow_steps,
     is_settled,
     voted_by,
 )
+from outlast.serve.wires.ids import RequestId, ResponseId
 from outlast.serve.wires.response_events import (
     LARGEST_NUMBER,
-    RequestId,
     ResponseEvents,
-    ResponseId,
     is_terminal,
     seen_at,
 )
+from outlast.serve.wires.steps import Finished, GoesOn
 
 LONGEST_WAIT: Final = timedelta(minutes=5)
 """How long a request without `stream` and `background` waits for the answer; then it is to be polled."""
@@ -313,37 +312,25 @@ async def _send(
 
 async def _decide(asked: DeskRequest, run_id: str, decisions: list[JsonObject]) -> GoesOn | None:
     """Send decisions as the person of the login; return where the answer goes on."""
-    handle = asked.desk.handle(run_id)
-    state = await handle.state()
-    found = {one.id: one for one in (*state.approvals, *await handle.approvals())}
-    signs, person = await asked.desk.signs(), asked.person
-    decided: dict[str, Callable[[ApprovalRequest], bool]] = {}
+    state = await asked.desk.handle(run_id).state()
+    decided: dict[str, RequestTest] = {}
     for item in decisions:
         wanted = RequestId.parse(str(item.get("approval_request_id")))
-        request, approves = found.get(wanted.request_id), item.get("approve")
-        if request is None:
+        found = await find_request(wanted.request_id, state, asked.desk.client)
+        approves = item.get("approve")
+        if found is None:
             raise Refused(404, "request_not_found", f"There is no request {wanted.request_id!r}.")
         if not isinstance(approves, bool):
             raise UserError("approve of an mcp_approval_response must be true or false.")
-        if not request.args_digest.startswith(wanted.digest):
+        if not found.request.args_digest.startswith(wanted.digest):
             raise Refused(
                 409,
                 "request_changed",
                 "The arguments have changed since. Look at the request again.",
             )
-        if request.status == "pending":
-            asked.check("decide", Target(run_id=run_id, state=state, request=request, signs=signs))
         reason = item.get("reason")
-        await handle.decide(
-            decision_of(
-                request,
-                "approve" if approves else "reject",
-                by=person,
-                message=None if approves or not isinstance(reason, str) else reason,
-                channel="responses",
-            )
-        )
-        decided[request.id] = voted_by(person.subject)
+        await decide(asked, run_id, found, approves=approves, reason=reason, channel="responses")
+        decided[found.request.id] = voted_by(asked.person.subject)
     return await decided_at(asked.desk.feed, run_id, decided)
 
 
@@ -352,14 +339,18 @@ async def _decided_since(asked: DeskRequest, previous: ResponseId) -> GoesOn | N
     await _check_known(asked, previous)
     steps = AnswerSteps(asked.caller, previous.message_id, goes_on=previous.goes_on)
     last: Finished | None = None
+    has_nested = False
     async with _reader(asked, previous.run_id) as reader:
         await reader.until_present()
-        async with aclosing(follow_steps(steps, reader)) as following:
+        nested = NestedRequests(asked.desk, asked.caller)
+        async with aclosing(follow_steps(steps, reader, nested)) as following:
             async for step in following:
                 last = step if isinstance(step, Finished) else last
                 if step is None:
                     break
-    if last is None:
+        has_nested = bool(reader.reported_requests)
+    # A response that asked for decisions of nested runs goes on itself when others have made them.
+    if last is None or (last.reason != "asks" and has_nested):
         return None
     if last.reason != "asks":
         raise UserError("The response is complete: send a message of the user as input.")
@@ -424,10 +415,11 @@ async def _read(
     async with _reader(asked, response_id.run_id) as reader:
         await reader.until_present()
         events = _events(asked, response_id, reader)
+        nested = NestedRequests(asked.desk, asked.caller)
         with suppress(TimeoutError):
             async with (
                 asyncio.timeout(wait.total_seconds() or None),
-                aclosing(follow_steps(steps, reader)) as following,
+                aclosing(follow_steps(steps, reader, nested)) as following,
             ):
                 async for step in following:
                     if step is not None:
@@ -483,7 +475,8 @@ async def _numbered(
         events = _events(asked, response_id, reader)
         for event in events.begin():
             yield event
-        async with aclosing(follow_steps(steps, reader)) as following:
+        nested = NestedRequests(asked.desk, asked.caller)
+        async with aclosing(follow_steps(steps, reader, nested)) as following:
             async for step in following:
                 for event in events.take(step) if step is not None else ():
                     yield event

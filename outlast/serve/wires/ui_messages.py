@@ -13,7 +13,8 @@ from outlast.loop.call_forms import arguments_of, name_of
 from outlast.loop.items import Item
 from outlast.loop.values import Json, JsonObject
 from outlast.serve.customer_view import customer_message_id
-from outlast.serve.wires.answer_steps import (
+from outlast.serve.wires.ids import RequestId
+from outlast.serve.wires.steps import (
     Finished,
     Reasoned,
     RequestChanged,
@@ -25,13 +26,10 @@ from outlast.serve.wires.answer_steps import (
     ToolAnswered,
     ToolCalled,
 )
-from outlast.serve.wires.response_events import RequestId
 
 _IN_ANSWER: Final = "~"
 _PLAIN_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 _APPROVED: Final = frozenset({"approved", "edited", "responded"})
-_FAILED: Final = "The question could not be answered."
-_ENDED: Final = "The conversation ended before the message was answered."
 
 
 def own_message_id(given: object) -> str:
@@ -185,7 +183,7 @@ class MessageChunks:
         return f"{RequestId.of(request)}{_IN_ANSWER}{self.message_id}"
 
     def _asked(self, request: ApprovalRequest) -> Iterator[JsonObject]:
-        call_id = request.call_id or request.id
+        call_id = _call_id(request)
         yield from self._known_calls()
         if call_id not in self._sent:
             yield from self._part(self._call(call_id, request.name, request.arguments))
@@ -209,11 +207,11 @@ class MessageChunks:
         }
         reason = None if decision is None else decision.message
         yield from self._part({**response, "reason": reason} if reason else response)
+        call_id = _call_id(request)
         if request.status not in _APPROVED:  # the output may have come before
-            call_id = request.call_id or request.id
             yield from self._part({"type": "tool-output-denied", "toolCallId": call_id})
-        elif not request.call_id:
-            yield from self._part(_output(request.id, request.status))
+        elif call_id == request.id:
+            yield from self._part(_output(call_id, request.status))
 
     def _output(self, step: ToolAnswered) -> Iterator[JsonObject]:
         if step.call is None:
@@ -236,12 +234,17 @@ class MessageChunks:
         if step.reason == "cancelled":
             yield {"type": "abort", "reason": "cancelled"}
         elif step.reason not in reasons:
-            told = _ENDED if step.reason == "ended" else _FAILED
-            if self.is_team and step.failure is not None:
-                told = f"{step.failure.message} ({step.failure.code})"
-            yield {"type": "error", "errorText": told}
+            yield {"type": "error", "errorText": step.words(is_team=self.is_team)}
         yield {"type": "finish-step"}
         yield {"type": "finish", "finishReason": reasons.get(step.reason, "error")}
+
+
+def _call_id(request: ApprovalRequest) -> str:
+    """Return the id of the call that a request is about, or of the part that stands for one.
+
+    Calls of nested runs are not in the answer, and their ids may be those of others.
+    """
+    return request.id if request.run_id or not request.call_id else request.call_id
 
 
 def _value(text: str) -> Json:

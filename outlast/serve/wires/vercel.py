@@ -1,7 +1,7 @@
 """The UI message stream of the Vercel AI SDK: what `useChat` and its transport speak."""
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from outlast.agents.errors import AgentsException, DecisionRefused
-from outlast.client.people.actions import decision_of
+from outlast.client.people.nested_requests import find_request, found_requests
 from outlast.loop.state import LoopState, has_message
 from outlast.loop.values import JsonObject
 from outlast.serve.access import Caller, Staff, Target
@@ -27,18 +27,18 @@ from outlast.serve.other_sites import for_other_sites, preflight, show_to_other_
 from outlast.serve.problems import Refused, problem_of
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.sse import EventStream, ServerSentEvent, json_event
-from outlast.serve.wires.answer_steps import (
-    AnswerSteps,
-    GoesOn,
-    answer_of,
+from outlast.serve.wires.answer_steps import AnswerSteps, answer_of
+from outlast.serve.wires.answer_stream import NestedRequests, follow_steps
+from outlast.serve.wires.decisions import (
+    RequestTest,
+    decide,
     decided_at,
-    follow_steps,
     is_settled,
     voted_by,
 )
+from outlast.serve.wires.steps import GoesOn
 from outlast.serve.wires.ui_messages import (
     MessageChunks,
-    SentApproval,
     answer_id,
     approvals_in,
     content_of,
@@ -49,14 +49,15 @@ _HEADERS: Final = {"x-vercel-ai-ui-message-stream": "v1"}
 _DONE: Final = ServerSentEvent("[DONE]")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class _Wanted:
-    """Which answer to stream, and what the client has of it."""
+    """Which answer to stream, and what the client has of it: where it goes on, and requests."""
 
     run_id: str
     message_id: str
     answer_id: str
     goes_on: GoesOn | None = None
+    requests: frozenset[str] = frozenset()
 
 
 async def chat(asked: DeskRequest) -> Response:
@@ -71,27 +72,27 @@ async def chat(asked: DeskRequest) -> Response:
         raise Refused(400, "no_id", "id must be the id of the chat.")
     asked.check("read_messages", Target(run_id=run_id))
     state = await state_if_any(asked, run_id)
-    place = None
-    if state is not None:
-        place = await _decide(asked, state, approvals_in(messages))
-    if body.get("trigger") == "regenerate-message":
-        await _retry(asked, run_id, state)
-        place = None
+    place = None if state is None else await _decide(asked, state, messages)
     user = [one for one in messages if one.get("role") == "user"]
     message_id = own_message_id(user[-1].get("id")) if user else ""
     is_last = bool(user) and messages[-1] is user[-1]
     if is_last and (state is None or not has_message(state, message_id)):
         content = customer_input(content_of(user[-1]))
         await accept_message(asked, run_id, agent, content, message_id)
-        return _stream(asked, _wanted(run_id, message_id))
+        return _stream(asked, _whole(run_id, message_id))
     state = await state_if_any(asked, run_id)
     if state is None:
         raise Refused(400, "no_message", "The chat has no message of the user.")
-    message_id = _answered(state, message_id)
+    if body.get("trigger") == "regenerate-message":
+        await _retry(asked, state)
+        place = None
     if place is None:
-        return _stream(asked, _wanted(run_id, message_id))
+        return _stream(asked, _whole(run_id, _answered(state, message_id)))
+    if not has_message(state, message_id):
+        message_id = _answered(state, message_id)
     own_id = str(body.get("messageId") or messages[-1].get("id"))
-    return _stream(asked, _wanted(run_id, message_id, goes_on=place, own_id=own_id))
+    requests = frozenset(one.id.request_id for one in approvals_in(messages[-1:]))
+    return _stream(asked, _Wanted(run_id, message_id, own_id, place, requests))
 
 
 async def resume(asked: DeskRequest) -> Response:
@@ -103,7 +104,7 @@ async def resume(asked: DeskRequest) -> Response:
         message_id = own_message_id(named)
     if not message_id:
         return Response(status_code=204)
-    return _stream(asked, _wanted(asked.run_id, message_id))
+    return _stream(asked, _whole(asked.run_id, message_id))
 
 
 # --- What the client sends -----------------------------------------------------------------------
@@ -118,51 +119,62 @@ def _messages(body: JsonObject) -> list[JsonObject]:
 
 
 async def _decide(
-    asked: DeskRequest, state: LoopState, approvals: list[SentApproval]
+    asked: DeskRequest, state: LoopState, messages: list[JsonObject]
 ) -> GoesOn | None:
     """Send the decisions that are new as the person of the login; return where the run goes on.
 
     Decisions stay in a client's messages, also those that others have made or that are about
     arguments that have changed: whatever is not open any more is left alone.
     """
-    pending = {one.id: one for one in await asked.desk.handle(state.run_id).approvals()}
-    open_ones = [
-        (one, pending[one.id.request_id])
+    approvals = approvals_in(messages)
+    if not approvals:
+        return None
+    waiting = {one.request.id: one for one in await found_requests(state, asked.desk.client)}
+    open_ones = {
+        one: waiting[one.id.request_id]
         for one in approvals
-        if one.id.request_id in pending
-        and pending[one.id.request_id].args_digest.startswith(one.id.digest)
-    ]
-    if not open_ones:
-        known = {one.id for one in state.approvals}
-        mine = {one.id.request_id for one in approvals if one.id.request_id in known}
-        if not mine or not isinstance(asked.caller, Staff) or not _open_message(state):
-            return None
-        return await decided_at(asked.desk.feed, state.run_id, dict.fromkeys(mine, is_settled))
-    asked.check("decide", Target(run_id=state.run_id))
-    person, signs = asked.person, await asked.desk.signs()
-    handle = asked.desk.handle(state.run_id)
-    decided: list[str] = []
-    for sent, request in open_ones:
-        target = Target(run_id=state.run_id, state=state, request=request, signs=signs)
-        asked.check("decide", target)
-        kind = "approve" if sent.approved else "reject"
-        reason = None if sent.approved else sent.reason
-        decision = decision_of(request, kind, by=person, message=reason, channel="vercel")
-        with suppress(DecisionRefused):  # somebody else was faster: the stream shows it
-            await handle.decide(decision)
-        decided.append(request.id)
-    by = voted_by(person.subject)
-    return await decided_at(
-        asked.desk.feed,
-        state.run_id,
-        dict.fromkeys(decided, lambda one: by(one) or is_settled(one)),
+        if one.id.request_id in waiting
+        and waiting[one.id.request_id].request.args_digest.startswith(one.id.digest)
+    }
+    if open_ones:
+        asked.check("decide", Target(run_id=state.run_id))
+    elif not isinstance(asked.caller, Staff):
+        return None
+    by = voted_by(asked.person.subject)
+    for sent, found in open_ones.items():
+        if by(found.request):
+            continue
+        try:
+            await decide(
+                asked,
+                state.run_id,
+                found,
+                approves=sent.approved,
+                reason=sent.reason,
+                channel="vercel",
+            )
+        except DecisionRefused:
+            now = await asked.desk.handle(state.run_id).state()
+            present = await find_request(found.request.id, now, asked.desk.client)
+            if present is not None and not is_settled(present.request):
+                raise
+            # Somebody else was faster: the stream shows it.
+    # The last message goes on, if it has decisions.
+    mine = {one.id.request_id for one in approvals_in(messages[-1:])}
+    async with asked.desk.feed.reader(state.run_id, Cursor()) as reader:
+        await reader.until_present()
+        mine &= {one.id for one in state.approvals} | reader.reported_requests.keys()
+    mine -= waiting.keys() - {one.id.request_id for one in open_ones}
+    tests: dict[str, RequestTest] = dict.fromkeys(
+        mine, lambda request: by(request) or is_settled(request)
     )
+    return await decided_at(asked.desk.feed, state.run_id, tests) if tests else None
 
 
-async def _retry(asked: DeskRequest, run_id: str, state: LoopState | None) -> None:
+async def _retry(asked: DeskRequest, state: LoopState) -> None:
     """Ask the last question again, if it failed."""
-    asked.check("retry", Target(run_id=run_id, state=state))
-    await asked.desk.handle(run_id).retry()
+    asked.check("retry", Target(run_id=state.run_id, state=state))
+    await asked.desk.handle(state.run_id).retry()
 
 
 def _open_message(state: LoopState) -> str:
@@ -183,19 +195,8 @@ def _answered(state: LoopState, message_id: str) -> str:
     return found
 
 
-def _wanted(
-    run_id: str,
-    message_id: str,
-    *,
-    goes_on: GoesOn | None = None,
-    own_id: str = "",
-) -> _Wanted:
-    return _Wanted(
-        run_id=run_id,
-        message_id=message_id,
-        answer_id=own_id or answer_id(message_id),
-        goes_on=goes_on,
-    )
+def _whole(run_id: str, message_id: str) -> _Wanted:
+    return _Wanted(run_id, message_id, answer_id(message_id))
 
 
 # --- The stream ----------------------------------------------------------------------------------
@@ -230,7 +231,8 @@ async def _chunks(asked: DeskRequest, wanted: _Wanted) -> AsyncGenerator[JsonObj
         await reader.until_present()
         for chunk in chunks.begin():
             yield chunk
-        async with aclosing(follow_steps(steps, reader)) as following:
+        nested = NestedRequests(asked.desk, caller, wanted.requests)
+        async with aclosing(follow_steps(steps, reader, nested)) as following:
             async for step in following:
                 news = chunks.take(step) if step is not None else chunks.rest(_facts(asked, reader))
                 for chunk in news:

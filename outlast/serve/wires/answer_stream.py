@@ -1,0 +1,79 @@
+"""The stream of an answer's steps, with what the runs nested in its run wait for."""
+
+from collections.abc import AsyncGenerator, Collection
+
+from outlast.client.people.nested_requests import find_request, found_requests
+from outlast.serve.access import Caller, Staff, may
+from outlast.serve.feed import Cut, FeedReader
+from outlast.serve.routing import Desk
+from outlast.serve.wires.answer_steps import AnswerSteps
+from outlast.serve.wires.steps import Finished, Step
+
+
+class NestedRequests:
+    """The requests of nested runs, for a caller who may decide.
+
+    The run has no events of them, and what it was told about them is not trusted: anybody who reaches
+    the server can tell it. So the nested runs are read, whenever that changes.
+
+    Args:
+        desk: the desk.
+        caller: who reads.
+        shown: the ids of requests that the client has.
+    """
+
+    def __init__(self, desk: Desk, caller: Caller, shown: Collection[str] = ()) -> None:
+        self._client = desk.client
+        self._decides = isinstance(caller, Staff) and may(caller, "decide") is None
+        self._shown = set(shown)
+        self._looked_at: object = None
+
+    async def steps(self, steps: AnswerSteps, reader: FeedReader) -> list[Step]:
+        """Return the steps that the present requests lead to."""
+        state = reader.state
+        news = state.nested, state.status
+        if not self._decides or not reader.reported_requests or news == self._looked_at:
+            return []
+        self._looked_at = news
+        waiting = [one for one in await found_requests(state, self._client) if one.request.run_id]
+        found = list[Step]()
+        waiting_ids = {one.request.id for one in waiting}
+        for name in sorted((self._shown & reader.reported_requests.keys()) - waiting_ids):
+            self._shown.discard(name)
+            settled = await find_request(name, state, self._client)
+            found += steps.show(settled) if settled is not None else ()
+        found += steps.ask(waiting, reader)
+        return found
+
+
+async def follow_steps(
+    steps: AnswerSteps, reader: FeedReader, nested: NestedRequests | None = None
+) -> AsyncGenerator[Step | None]:
+    """Yield the steps of an answer until it is over, or the reader is cut off.
+
+    None comes whenever all steps have come that there are by now.
+
+    Raises:
+        AgentsException: the run cannot be read.
+    """
+    found = steps.catch_up(reader)
+    while True:
+        for step in found:
+            if nested is not None and isinstance(step, Finished):
+                for one in await nested.steps(steps, reader):
+                    yield one
+            yield step
+        if not (steps.is_over or reader.has_more):
+            for step in await nested.steps(steps, reader) if nested is not None else ():
+                yield step
+            if not steps.is_over:
+                yield None
+                await reader.news()
+                found = steps.catch_up(reader)
+                continue
+        if steps.is_over:
+            return
+        entry = await anext(reader, None)
+        if entry is None or isinstance(entry, Cut):
+            return
+        found = steps.take(entry, reader)

@@ -1,0 +1,144 @@
+"""Decisions that clients send, and where the answer goes on after them."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import timedelta
+from typing import Final, TypeAlias
+
+from outlast.client.people.actions import decision_of
+from outlast.client.people.nested_requests import FoundRequest
+from outlast.client.read.events import ApprovalStreamEvent, StatusStreamEvent
+from outlast.loop.approvals import ApprovalRequest
+from outlast.serve.access import Target
+from outlast.serve.cursor import Cursor
+from outlast.serve.feed import Feed, FeedEntry, FeedReader, Happened
+from outlast.serve.routing import DeskRequest
+from outlast.serve.wires.steps import GoesOn
+
+LAG: Final = timedelta(seconds=5)
+"""How long a process may be behind another one that has taken a message or a decision."""
+
+
+async def decide(
+    asked: DeskRequest,
+    run_id: str,
+    found: FoundRequest,
+    *,
+    approves: bool,
+    reason: object,
+    channel: str,
+) -> None:
+    """Send a decision of the person of the login to the run that made the request.
+
+    Raises:
+        Refused: the caller may not decide it.
+        AgentsException: the run refuses it.
+    """
+    request = found.request
+    if request.status == "pending":
+        signs = await asked.desk.signs()
+        target = Target(run_id=found.state.run_id, state=found.state, request=request, signs=signs)
+        asked.check("decide", target)
+    decision = decision_of(
+        request,
+        "approve" if approves else "reject",
+        by=asked.person,
+        message=reason if isinstance(reason, str) and reason and not approves else None,
+        channel=channel,
+    )
+    await asked.desk.handle(run_id).decide(decision, nested_id=request.run_id or None)
+
+
+# --- Where the answer goes on --------------------------------------------------------------------
+
+RequestTest: TypeAlias = Callable[[ApprovalRequest], bool]
+
+
+def voted_by(name: str) -> RequestTest:
+    """Return a test whether a person has decided about a request."""
+    return lambda request: any(vote.decision.by == name for vote in request.votes)
+
+
+def is_settled(request: ApprovalRequest) -> bool:
+    """Whether nobody can decide the request any more."""
+    return request.status != "pending"
+
+
+async def decided_at(
+    feed: Feed, run_id: str, wanted: Mapping[str, RequestTest], wait: timedelta = LAG
+) -> GoesOn | None:
+    """Return where an answer goes on after requests pass their tests for the first time.
+
+    None if they do not within the time.
+    """
+    search = _DecisionSearch(wanted)
+    async with feed.reader(run_id, Cursor()) as reader:
+        await reader.until_present()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait.total_seconds() or None):
+                while not search.is_over(reader):
+                    if reader.has_more:
+                        entry = await anext(reader, None)
+                        if entry is None:
+                            return None
+                        search.take(entry, reader)
+                    elif wait:
+                        await reader.news()
+                    else:
+                        return None
+    return search.found
+
+
+class _DecisionSearch:
+    """Looks for the events of decisions.
+
+    The run has no events of nested runs' decisions. There, the answer goes on from where the run
+    began to wait for them.
+    """
+
+    def __init__(self, wanted: Mapping[str, RequestTest]) -> None:
+        self._wanted = wanted
+        self._waits_from = 0
+        self._waits = False
+        self._found: dict[str, GoesOn] = {}
+
+    def is_over(self, reader: FeedReader) -> bool:
+        """Whether all are found, and what the run knows of nested runs shows the decisions."""
+        if not reader.has_more:
+            self._find_nested(reader, reader.recorded)
+        if len(self._found) < len(self._wanted):
+            return False
+        reported = (one for made in reader.state.nested for one in made.requests)
+        return all(self._wanted[one.id](one) for one in reported if one.id in self._wanted)
+
+    @property
+    def found(self) -> GoesOn | None:
+        """Where the answer goes on after all of them; None if one is missing."""
+        places = self._found.values()
+        if len(places) < len(self._wanted):
+            return None
+        return GoesOn(min(one.event for one in places), max(one.decided for one in places))
+
+    def take(self, entry: FeedEntry, reader: FeedReader) -> None:
+        """Look at an entry."""
+        if not isinstance(entry, Happened):
+            return
+        event = entry.event
+        self._find_nested(reader, event.id)
+        if isinstance(event, StatusStreamEvent):
+            self._waits = event.status == "waiting"
+            self._waits_from = event.id + 1 if self._waits else self._waits_from
+        if isinstance(event, ApprovalStreamEvent):
+            passes = self._wanted.get(event.request.id)
+            if passes is not None and passes(event.request):
+                found = GoesOn(self._waits_from, event.id + 1)
+                self._found.setdefault(event.request.id, found)
+
+    def _find_nested(self, reader: FeedReader, event: int) -> None:
+        """Find the requests of nested runs for which the run waits before an event."""
+        for name in self._wanted.keys() & reader.reported_requests.keys():
+            reported = reader.reported_requests[name]
+            if self._waits and reported <= event:
+                place = max(reported, self._waits_from)
+                self._found.setdefault(name, GoesOn(place, place))

@@ -1,0 +1,96 @@
+"""The ids that clients of the wires have of responses and requests."""
+
+import base64
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from outlast.agents.errors import UserError
+from outlast.loop.approvals import ApprovalRequest
+from outlast.serve.wires.steps import GoesOn
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseId:
+    """What the id of a response says: it has no secret, since callers are judged, not ids.
+
+    Attributes:
+        run_id: the run.
+        message_id: the message that the response answers.
+        created_at: when it was asked for, in seconds since the epoch.
+        goes_on: where the answer goes on after a decision; None otherwise.
+    """
+
+    run_id: str
+    message_id: str
+    created_at: int
+    goes_on: GoesOn | None = None
+
+    def __str__(self) -> str:
+        """Return the id as clients have it."""
+        place = [] if self.goes_on is None else [self.goes_on.event, self.goes_on.decided]
+        return "resp_" + _encoded([self.run_id, self.message_id, self.created_at, *place])
+
+    @classmethod
+    def parse(cls, text: str) -> "ResponseId | None":
+        """Read an id; None if it is none."""
+        match _decoded(text, "resp_"):
+            case [str(run_id), str(message_id), int(created)] if run_id:
+                return cls(run_id, message_id, created)
+            case [str(run_id), str(message_id), int(created), int(event), int(decided)] if run_id:
+                return cls(run_id, message_id, created, GoesOn(event, decided))
+            case _:
+                return None
+
+
+@dataclass(frozen=True, slots=True)
+class RequestId:
+    """What the id of an `mcp_approval_request` says.
+
+    Attributes:
+        request_id: the request in its run.
+        digest: the beginning of the digest of the arguments that the client was shown.
+    """
+
+    request_id: str
+    digest: str
+
+    def __str__(self) -> str:
+        """Return the id as clients have it."""
+        return "mcpr_" + _encoded([self.request_id, self.digest])
+
+    @classmethod
+    def of(cls, request: ApprovalRequest) -> "RequestId":
+        """Return the id of a request with its present arguments."""
+        return cls(request.id, request.args_digest[:16])
+
+    @classmethod
+    def parse(cls, text: str) -> "RequestId":
+        """Read an id.
+
+        Raises:
+            UserError: it is none.
+        """
+        match _decoded(text, "mcpr_"):
+            case [str(request_id), str(digest)]:
+                return cls(request_id, digest)
+            case _:
+                raise UserError(
+                    f"approval_request_id {text!r:.80} is none of this desk. Send the id of an "
+                    "mcp_approval_request as it came."
+                )
+
+
+def _encoded(fields: list[Any]) -> str:
+    content = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+    return base64.urlsafe_b64encode(content.encode("utf-8", "replace")).rstrip(b"=").decode()
+
+
+def _decoded(text: str, prefix: str) -> Any:
+    if not text.startswith(prefix) or len(text) > 4_000:
+        return None
+    content = text.removeprefix(prefix)
+    try:
+        return json.loads(base64.urlsafe_b64decode(content + "=" * (-len(content) % 4)))
+    except (ValueError, RecursionError):
+        return None

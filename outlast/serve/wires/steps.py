@@ -1,0 +1,169 @@
+"""The steps of an answer, which the wires write each in its own way."""
+
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from outlast.loop.approvals import ApprovalRequest
+from outlast.loop.items import Item
+from outlast.loop.values import Failure
+from outlast.serve.cursor import checksum
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """Where a step is in the answer.
+
+    Attributes:
+        event: the number of the next event of the run, counted from the first one of the answer.
+        voids: how many texts the client has had that became void.
+        offset: the characters of the text in progress, with this step.
+    """
+
+    event: int = 0
+    voids: int = 0
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TextBegun:
+    """A message begins."""
+
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class TextPiece:
+    """More of the message; `whole` is all of it up to here."""
+
+    place: Place
+    text: str
+    whole: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextVoid:
+    """The message is void: it has to disappear."""
+
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class TextDone:
+    """The message is complete."""
+
+    place: Place
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoned:
+    """The model's reasoning, for the team."""
+
+    place: Place
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCalled:
+    """A tool is called, for the team."""
+
+    place: Place
+    call_id: str
+    item: Item
+
+
+@dataclass(frozen=True, slots=True)
+class ToolAnswered:
+    """A call has its output, for the team; `call` is None if it was made before the answer began."""
+
+    place: Place
+    call_id: str
+    call: Item | None
+    item: Item
+    request: ApprovalRequest | None
+
+
+@dataclass(frozen=True, slots=True)
+class RequestChanged:
+    """A request is new, or has changed, for those of the team who may decide."""
+
+    place: Place
+    request: ApprovalRequest
+
+
+_FAILED: Final = "The question could not be answered."
+_ENDED: Final = "The conversation ended before the message was answered."
+
+Reason: TypeAlias = Literal["answered", "failed", "cancelled", "ended", "asks"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The answer is over.
+
+    Attributes:
+        place: the place.
+        reason: `asks`: the caller has to decide the requests before it goes on.
+        failure: why there is no answer.
+        requests: what the caller has to decide.
+        next_event: the number of the event from which the rest of the answer goes on.
+    """
+
+    place: Place
+    reason: Reason
+    failure: Failure | None = None
+    requests: tuple[ApprovalRequest, ...] = ()
+    next_event: int = 0
+
+    def words(self, *, is_team: bool) -> str:
+        """Return why there is no answer, for the customer or for the team."""
+        if is_team and self.failure is not None:
+            return f"{self.failure.message} ({self.failure.code})"
+        return _ENDED if self.reason == "ended" else _FAILED
+
+
+Step: TypeAlias = (
+    TextBegun
+    | TextPiece
+    | TextVoid
+    | TextDone
+    | Reasoned
+    | ToolCalled
+    | ToolAnswered
+    | RequestChanged
+    | Finished
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """How far a client has read an answer.
+
+    Attributes:
+        place: the place of the last step.
+        kind: what that step was: `text` of a message in progress, the `void` of one, the `finish`,
+            or something else.
+        check: the checksum of the message in progress.
+    """
+
+    place: Place
+    kind: Literal["text", "void", "finish", "other"]
+    check: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GoesOn:
+    """Where an answer goes on after decisions.
+
+    Attributes:
+        event: the number of the first event since the run began to wait for them.
+        decided: the number of the event after them: before it, nobody is asked again.
+    """
+
+    event: int
+    decided: int
+
+
+def text_check(text: str) -> int:
+    """Return the checksum of a text: 15 bits."""
+    return checksum(text) & 0x7FFF
