@@ -18,6 +18,7 @@ from outlast.testing import ScriptedModel, call
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
 from tests.workflow.people import ANN, clerk, refunds
 from tests.workflow.test_desk_api import PROGRAM, SECONDS, TOKENS, app_of, bearer, opened, scope_of
+from tests.workflow.test_retries import NO_KEY
 
 STAFF = {"Origin": "http://localhost"}
 
@@ -448,3 +449,48 @@ async def test_a_customers_token_opens_its_conversation_and_nothing_else(desk: D
             assert (answer.status_code, "Only the team" in answer.text) == (403, True), path
     state = await RunHandle(desk.client, theirs).state()
     assert (state.status, state.inbox, state.approvals[0].votes) == ("waiting", (), ())
+
+
+# --- Asking again --------------------------------------------------------------------------------
+
+
+async def test_a_chat_asks_a_failed_question_again_and_an_answered_one_not(desk: Desk):
+    agent = clerk()
+    await desk.open(agent, model=ScriptedModel(NO_KEY, "Here it is.", always="Yes."))
+    run_id, app = desk.new_id(), app_of(desk, agent)
+    mine, question = bearer(TOKENS.mint(run_id)), said("Where is it?")
+    again = {"id": run_id, "messages": [question], "trigger": "regenerate-message"}
+    async with asyncio.timeout(PATIENCE_SECONDS), opened(app) as http:
+        chat = Chat(app, run_id, mine)
+        # A message that never arrived is sent, not asked again.
+        await chat.send(question, trigger="regenerate-message")
+        assert [one["errorText"] for one in chat.of("error")] == [
+            "The question could not be answered."
+        ]
+        for headers, words in ((mine, "Only the team"), (PROGRAM, "An API key cannot retry")):
+            refused = await http.post("/vercel/Clerk", json=again, headers=headers)
+            assert (refused.status_code, words in refused.text) == (403, True)
+        team = Chat(app, run_id, STAFF)
+        await team.send(question, trigger="regenerate-message")
+        assert "".join(one["delta"] for one in team.of("text-delta")) == "Here it is."
+        assert team.chunks[-1]["finishReason"] == "stop"
+        for headers in (STAFF, mine, PROGRAM):
+            refused = await http.post("/vercel/Clerk", json=again, headers=headers)
+            assert refused.status_code == 409
+            assert refused.json()["error"]["code"] == "answered"
+            assert "This message has an answer" in refused.text
+        state = await RunHandle(desk.client, run_id).state()
+        assert [one.failure is None for one in state.answers] == [False, True]
+        assert sum(item.kind == "input" for item in state.items) == 1, "nothing is sent again"
+
+
+async def test_an_answer_under_way_is_streamed_again_and_not_asked_again(desk: Desk):
+    agent, run_id, _ = await waiting_clerk(desk)
+    app = app_of(desk, agent)
+    async with asyncio.timeout(PATIENCE_SECONDS), opened(app):
+        chat = Chat(app, run_id, STAFF)
+        await chat.send(said("Refund."), trigger="regenerate-message")
+        [part] = asked_in(chat)
+        assert part["toolName"] == "refund"
+    state = await RunHandle(desk.client, run_id).state()
+    assert (state.turns, state.status) == (1, "waiting")

@@ -1,12 +1,16 @@
 """The stream of an answer's steps, with what the runs nested in its run wait for."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Collection
+from contextlib import suppress
 
 from outlast.client.people.nested_requests import find_request, found_requests
 from outlast.serve.access import Caller, Staff, may
-from outlast.serve.feed import Cut, FeedReader
+from outlast.serve.cursor import Cursor
+from outlast.serve.feed import Cut, Feed, FeedReader
 from outlast.serve.routing import Desk
 from outlast.serve.wires.answer_steps import AnswerSteps
+from outlast.serve.wires.decisions import LAG
 from outlast.serve.wires.steps import Finished, Step
 
 
@@ -77,3 +81,27 @@ async def follow_steps(
         if entry is None or isinstance(entry, Cut):
             return
         found = steps.take(entry, reader)
+
+
+async def until_retried(feed: Feed, run_id: str, message_id: str, answers: int) -> None:
+    """Wait until a feed shows that a question is asked again: its failure is not its end any more.
+
+    Args:
+        feed: the feed.
+        run_id: the run.
+        message_id: the message.
+        answers: how many answers and failures the run had before.
+    """
+    async with feed.reader(run_id, Cursor()) as reader:
+        await reader.until_present()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAG.total_seconds()):
+                while True:
+                    found = reader.answer_range(message_id)
+                    is_open = found is not None and found.ends is None
+                    if is_open or len(reader.state.answers) > answers:
+                        return
+                    if reader.has_more:
+                        await anext(reader, None)
+                    else:
+                        await reader.news()

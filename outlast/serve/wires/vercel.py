@@ -28,7 +28,7 @@ from outlast.serve.problems import Refused, problem_of
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.sse import EventStream, ServerSentEvent, json_event
 from outlast.serve.wires.answer_steps import AnswerSteps, answer_of
-from outlast.serve.wires.answer_stream import NestedRequests, follow_steps
+from outlast.serve.wires.answer_stream import NestedRequests, follow_steps, until_retried
 from outlast.serve.wires.decisions import (
     RequestTest,
     decide,
@@ -47,6 +47,10 @@ from outlast.serve.wires.ui_messages import (
 
 _HEADERS: Final = {"x-vercel-ai-ui-message-stream": "v1"}
 _DONE: Final = ServerSentEvent("[DONE]")
+_IS_ANSWERED: Final = (
+    "This message has an answer, and what the run did stays. Send another message to ask again."
+)
+_NOT_THE_LAST: Final = "Another message came after this one, so it cannot be asked again."
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,7 @@ async def chat(asked: DeskRequest) -> Response:
     if state is None:
         raise Refused(400, "no_message", "The chat has no message of the user.")
     if body.get("trigger") == "regenerate-message":
-        await _retry(asked, state)
+        await _retry(asked, state, message_id)
         place = None
     if place is None:
         return _stream(asked, _whole(run_id, _answered(state, message_id)))
@@ -171,10 +175,22 @@ async def _decide(
     return await decided_at(asked.desk.feed, state.run_id, tests) if tests else None
 
 
-async def _retry(asked: DeskRequest, state: LoopState) -> None:
-    """Ask the last question again, if it failed."""
+async def _retry(asked: DeskRequest, state: LoopState, message_id: str) -> None:
+    """Ask the last question again, if it failed; leave an answer alone that is under way.
+
+    Raises:
+        Refused: the answer is finished, or the caller may not retry.
+    """
+    answer = answer_of(state, message_id)
+    if answer is None and state.outcome is None:
+        return
+    if answer is not None and answer.failure is None:
+        raise Refused(409, "answered", _IS_ANSWERED)
+    if answer is not None and answer is not state.answers[-1]:
+        raise Refused(409, "not_the_last", _NOT_THE_LAST)
     asked.check("retry", Target(run_id=state.run_id, state=state))
     await asked.desk.handle(state.run_id).retry()
+    await until_retried(asked.desk.feed, state.run_id, message_id, len(state.answers))
 
 
 def _open_message(state: LoopState) -> str:
