@@ -1,0 +1,138 @@
+"""Whatever a run does, and wherever a chat is cut, its message has each text once, in whole parts."""
+
+import asyncio
+import random
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outlast.client.identity import person
+from outlast.client.read.events import StreamedState
+from outlast.loop.values import JsonObject
+from outlast.serve.access import Caller, Program, Staff
+from outlast.serve.cursor import Cursor
+from outlast.serve.customer_view import customer_view
+from outlast.serve.feed import Feed
+from outlast.serve.wires.answer_steps import AnswerSteps
+from outlast.serve.wires.answer_stream import follow_steps
+from outlast.serve.wires.steps import GoesOn
+from outlast.serve.wires.ui_messages import MessageChunks
+from tests.laws.strategies import Script, examples, play_script, scripts
+from tests.unit.serve.random_streams import RandomStreams
+from tests.unit.serve.scripted_source import ScriptedSource, Streamed
+from tests.unit.serve.use_chat import Message
+
+ANN = Staff(person("ann", groups=["g"]), frozenset({"viewer", "decider", "operator"}))
+SHOP = Program("shop")
+
+
+async def read(
+    shown: Sequence[Streamed],
+    caller: Caller,
+    message_id: str,
+    *,
+    live: bool = False,
+    goes_on: GoesOn | None = None,
+) -> list[JsonObject]:
+    """Return the chunks of the answer to a message, as one process sends them."""
+    source = ScriptedSource()
+    steps = AnswerSteps(caller, message_id, goes_on=goes_on)
+    chunks = MessageChunks("answer", steps.requests, goes_on=goes_on is not None)
+    found = list(chunks.begin())
+
+    async def put() -> None:
+        for one in shown:
+            source.put(one)
+            if live:
+                for _ in range(4):
+                    await asyncio.sleep(0)
+        source.end()
+
+    async with asyncio.timeout(20), Feed(source) as feed, feed.reader("run", Cursor()) as reader:
+        putting = asyncio.create_task(put())
+        async for step in follow_steps(steps, reader):
+            found += chunks.take(step) if step is not None else chunks.rest({})
+        await putting
+    return found
+
+
+def message_of(chunks: Sequence[JsonObject], *, goes_on: bool = False) -> Message:
+    message = Message()
+    if goes_on:  # the client has its beginning
+        message.take({"type": "start-step"})
+        call = {"type": "tool-input-available", "toolCallId": "", "toolName": "", "input": ""}
+        message.take(call)
+    for one in chunks:
+        message.take(one)
+    return message
+
+
+@examples(150)
+@given(scripts(max_moves=30), st.integers(0, 1_000))
+def test_a_chat_has_each_text_once_and_every_part_is_closed(script: Script, seed: int) -> None:
+    asyncio.run(compare_live_and_late(RandomStreams.of(play_script(script), random.Random(seed))))
+
+
+async def compare_live_and_late(streams: RandomStreams) -> None:
+    for message_id in streams.kept_ids:
+        late = message_of(await read(streams.late, ANN, message_id))
+        live = message_of(await read(streams.live, ANN, message_id, live=True))
+        for one in (late, live):
+            assert one.finish
+            assert all(part["state"] != "streaming" for part in one.shown)
+        assert (live.texts, live.finish) == (late.texts, late.finish)
+        assert comparable(live) == comparable(late)
+        # What customers have read may disappear, where a question fails and is checked again.
+        texts = {one.text for one in customer_view(streams.state).messages}
+        late = message_of(await read(streams.late, SHOP, message_id))
+        live = message_of(await read(streams.live, SHOP, message_id, live=True))
+        assert {*late.texts} <= {*live.texts, *texts}
+        assert {part["type"] for part in [*late.shown, *live.shown]} <= {"text"}
+
+
+def comparable(message: Message) -> list[str]:
+    """Return the parts without their order: a call comes when reviewers' arguments are known."""
+    return sorted(map(repr, message.shown))
+
+
+@examples(40)
+@given(scripts(max_moves=25), st.integers(0, 1_000))
+def test_a_chat_that_is_cut_anywhere_and_resumes_has_the_whole(script: Script, seed: int) -> None:
+    asyncio.run(cut_everywhere(RandomStreams.of(play_script(script), random.Random(seed))))
+
+
+async def cut_everywhere(streams: RandomStreams) -> None:
+    """A client that resumes begins its message anew, so the beginning has to be one, too."""
+    for message_id in streams.kept_ids[:2]:
+        for caller in (ANN, SHOP):
+            chunks = await read(streams.live, caller, message_id, live=True)
+            whole = message_of(chunks)
+            for cut in range(1, len(chunks)):
+                begun = message_of(chunks[:cut])
+                assert not begun.finish
+                assert begun.texts == whole.texts[: len(begun.texts)], "no whole text disappears"
+            rest = message_of(await read(streams.late, caller, message_id))
+            assert caller is SHOP or rest.texts == whole.texts
+            assert rest.id == whole.id
+
+
+@examples(60)
+@given(scripts(max_moves=30), st.integers(0, 1_000))
+def test_an_answer_that_goes_on_anywhere_has_the_rest(script: Script, seed: int) -> None:
+    asyncio.run(go_on_everywhere(RandomStreams.of(play_script(script), random.Random(seed))))
+
+
+async def go_on_everywhere(streams: RandomStreams) -> None:
+    """After a decision an answer goes on at an event: the texts up to there and the rest are all."""
+    count = sum(len(one.events) for one in streams.late if isinstance(one, StreamedState))
+    for message_id in streams.kept_ids[:1]:
+        everything = GoesOn(0, count + 1)  # so that no request ends it
+        chunks = await read(streams.late, ANN, message_id, goes_on=everything)
+        whole = message_of(chunks, goes_on=True).texts
+        for place in range(0, count, max(1, count // 6)):
+            goes_on = GoesOn(place, count + 1)
+            chunks = await read(streams.late, ANN, message_id, goes_on=goes_on)
+            rest = message_of(chunks, goes_on=True)
+            assert rest.texts == whole[len(whole) - len(rest.texts) :]
+            assert rest.finish
