@@ -79,4 +79,10 @@ writer = Agent[Any](
     tools=[write_letter, count_stock, sign_contract],
 )
 
-agents = [triage, writer]
+lead = Agent[Any](
+    name="Lead",
+    instructions="Let the writer write.",
+    tools=[writer.as_tool("ask_writer", "Ask the writer, who reads only this.")],
+)
+
+agents = [triage, writer, lead]

@@ -3,19 +3,23 @@
     say SOMETHING       the same words
     count to 40 ...     a long answer: `1 2 3 ...`, one number a word
     call TOOL {...}     a call with these arguments, and then an answer that has the output
+    fail once, SOMETHING    an error of the provider, and the same words when it is asked again
 
 To the support desk it answers as the script of `outlast demo` does.
 """
 
 import json
 import re
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from outlast.demo import desk_model
-from outlast.demo.responses_server import function_call, message
+from outlast.demo.responses_server import InvalidRequest, function_call, message
 from outlast.loop.values import JsonObject
 
-_COMMAND = re.compile(r"(say|count to|call)\s+(.*)", re.DOTALL)
+_COMMAND = re.compile(r"(say|count to|call|fail once,)\s+(.*)", re.DOTALL)
+
+_FAILED: Final = set[str]()
+"""What an error was sent for."""
 
 
 def answer(body: JsonObject) -> list[JsonObject]:
@@ -35,7 +39,10 @@ def answer(body: JsonObject) -> list[JsonObject]:
     if found is None:
         return [message(f"You wrote: {asked}")]
     what, rest = found.groups()
-    if what == "say":
+    if what == "fail once," and rest not in _FAILED:
+        _FAILED.add(rest)
+        raise InvalidRequest(f"The model does not want to say {rest}.")
+    if what in {"say", "fail once,"}:
         return [message(rest)]
     if what == "call":
         name, _, arguments = rest.partition(" ")

@@ -163,6 +163,31 @@ async def test_a_request_is_decided_in_the_next_call(stage: Stage) -> None:
     assert not requests_of(ended)
 
 
+async def test_a_request_of_a_nested_run_is_decided_in_the_next_call(stage: Stage) -> None:
+    client, asks = staff(stage), f"call ask_writer {json.dumps({'input': CALL})}"
+    asked = await client.responses.create(model="Lead", input=asks)
+    [request] = requests_of(asked)
+    assert (asked.status, request.name, request.server_label) == (
+        "completed",
+        "write_letter",
+        "Writer",
+    )
+    assert json.loads(request.arguments) == LETTER
+    done = await client.responses.create(previous_response_id=asked.id, input=[decision(request)])
+    assert done.status == "completed"
+    assert done.output_text.endswith(SENT)
+    again = await client.responses.create(
+        model="Lead", previous_response_id=done.id, input=asks, stream=True
+    )
+    [*_, last] = [event async for event in again]
+    [request] = requests_of(last.response)
+    handle = RunHandle(stage.client, asked.conversation.id)
+    await handle.reject((await handle.approvals())[0], by=BEN, message="Not twice.")
+    rest = await client.responses.create(previous_response_id=last.response.id, input=[])
+    assert "Not twice." in rest.output_text
+    assert not requests_of(rest)
+
+
 async def test_customers_see_no_request_and_cannot_decide(stage: Stage) -> None:
     run_id = new_id()
     client, team = customer(stage, run_id), staff(stage)
@@ -330,3 +355,26 @@ async def test_a_cut_client_that_missed_the_void_text(killed_stage: Stage) -> No
     await reading.read(stream)
     assert list(reading.texts.values()) == [counted(60)]
     assert reading.final.output_text == counted(60)
+
+
+async def test_everything_is_killed_in_mid_answer_and_each_text_is_there_once(
+    killed_stage: Stage,
+) -> None:
+    stage = killed_stage
+    client, reading = staff(stage, max_retries=5), Reading()
+    stream = await client.responses.create(model="Writer", input="count to 150", stream=True)
+    await reading.read(stream, words=10)
+    await stage.kill_server()
+    await stage.kill_worker()
+    await stage.kill_serve()
+    with pytest.raises((openai.APIConnectionError, Exception)):
+        await reading.read(stream)
+    assert reading.words < 150
+    stream = await client.responses.retrieve(
+        reading.response_id, stream=True, starting_after=reading.after
+    )
+    await reading.read(stream)
+    assert list(reading.texts.values()) == [counted(150)]
+    assert reading.final.output_text == counted(150)
+    state = await RunHandle(stage.client, reading.final.conversation.id).state()
+    assert len(state.answers) == 1

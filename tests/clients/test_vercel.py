@@ -204,6 +204,68 @@ async def test_a_message_while_a_request_is_open(node: FrontEnd, stage: Stage) -
     await chat.until(lambda one: one["status"] == "ready")
 
 
+async def test_a_request_of_a_nested_run_is_decided_in_the_chat(
+    node: FrontEnd, stage: Stage
+) -> None:
+    chat = await staff(node, stage, new_id(), agent="Lead")
+    seen = await chat.do("send", text=f"call ask_writer {json.dumps({'input': CALL})}")
+    assert is_asked(seen)
+    [outer, tool] = tools(seen)
+    assert (outer["toolName"], outer["state"]) == ("ask_writer", "input-available")
+    assert (tool["toolName"], tool["state"], tool["input"]) == (
+        "write_letter",
+        "approval-requested",
+        LETTER,
+    )
+    await chat.do("approve", approval=tool["approval"]["id"], approved=True)
+    seen = await chat.until(lambda one: "Done" in "".join(texts(one)) and one["status"] == "ready")
+    [text], [outer, tool] = texts(seen), tools(seen)
+    assert (outer["state"], tool["state"]) == ("output-available", "output-available")
+    assert text.endswith(SENT)
+    state = await RunHandle(stage.client, chat.run_id).state()
+    assert len(state.answers) == 1, "the client sends nothing again"
+    # A colleague decides the next one, while the chat still shows it.
+    seen = await chat.do("send", text=f"call ask_writer {json.dumps({'input': CALL})}")
+    handle = RunHandle(stage.client, chat.run_id)
+    [request] = await handle.approvals()
+    await handle.reject(request, by=BEN, message="Not twice.")
+    await chat.do("approve", approval=tools(seen)[-1]["approval"]["id"], approved=True)
+    seen = await chat.until(lambda one: "Not twice." in texts(one)[-1] and one["status"] == "ready")
+    assert tools(seen)[-1]["state"] == "output-denied"
+
+
+async def test_a_failed_question_is_asked_again_and_an_answered_one_not(
+    node: FrontEnd, stage: Stage
+) -> None:
+    run_id, words = new_id(), secrets.token_hex(4)
+    chat = await customer(node, stage, run_id)
+    seen = await chat.do("send", text=f"fail once, {words}")
+    assert (seen["status"], seen["error"]) == ("error", "The question could not be answered.")
+    seen = await chat.do("regenerate")
+    assert (seen["status"], "Only the team" in seen["error"]) == ("error", True)
+    team = await staff(node, stage, run_id, messages=seen["messages"][:1])
+    seen = await team.do("regenerate")
+    assert (texts(seen), seen["status"]) == ([words], "ready")
+    seen = await team.do("regenerate")
+    assert "This message has an answer" in seen["error"]
+    # The page of the customer has the answer, too.
+    assert texts(await chat.do("resume")) == [words]
+    state = await RunHandle(stage.client, run_id).state()
+    assert [one.failure is None for one in state.answers] == [False, True]
+
+
+async def test_a_message_that_did_not_arrive_is_sent_by_regenerate(
+    node: FrontEnd, stage: Stage
+) -> None:
+    run_id = new_id()
+    offline = await Chat(node, run_id).open(stage, {"Authorization": "Bearer oc1.nothing"})
+    seen = await offline.do("send", text="say Hello")
+    assert seen["status"] == "error"
+    chat = await customer(node, stage, run_id, messages=seen["messages"])
+    assert texts(await chat.do("regenerate")) == ["Hello"]
+    assert len((await RunHandle(stage.client, run_id).state()).answers) == 1
+
+
 async def test_errors_are_shown(node: FrontEnd, stage: Stage) -> None:
     unknown = await customer(node, stage, new_id(), agent="Nobody")
     seen = await unknown.do("send", text="Hello")
@@ -243,3 +305,21 @@ async def test_a_chat_goes_on_after_each_process_is_killed(
     # A page that missed the end has all of it, too.
     missed = await customer(node, stage, chat.run_id, messages=seen["messages"][:1])
     assert texts(await missed.do("resume")) == [counted(150)]
+
+
+async def test_everything_is_killed_in_mid_answer_and_each_text_is_there_once(
+    node: FrontEnd, killed_stage: Stage
+) -> None:
+    stage = killed_stage
+    chat = await customer(node, stage, new_id())
+    stays = chat.begin("send", text="count to 150")
+    await chat.until(lambda one: words(one) >= 10)
+    await stage.kill_server()
+    await stage.kill_worker()
+    await stage.kill_serve()
+    seen = await stays
+    assert (seen["status"], words(seen) < 150) == ("error", True)
+    seen = await chat.do("resume")
+    assert (texts(seen), seen["status"]) == ([counted(150)], "ready")
+    state = await RunHandle(stage.client, chat.run_id).state()
+    assert len(state.answers) == 1
