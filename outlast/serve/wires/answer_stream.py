@@ -24,6 +24,9 @@ class NestedRequests:
         desk: the desk.
         caller: who reads.
         shown: the ids of requests that the client has.
+
+    Attributes:
+        goes_on: whether a nested run goes on, although the run does not know yet.
     """
 
     def __init__(self, desk: Desk, caller: Caller, shown: Collection[str] = ()) -> None:
@@ -31,23 +34,30 @@ class NestedRequests:
         self._decides = isinstance(caller, Staff) and may(caller, "decide") is None
         self._shown = set(shown)
         self._looked_at: object = None
+        self.goes_on = False
+
+    async def settled(self, steps: AnswerSteps, reader: FeedReader) -> list[Step]:
+        """Return the steps of requests that the client has, and that are settled by now."""
+        found = list[Step]()
+        for name in sorted(self._shown & reader.reported_requests.keys()) if self._decides else ():
+            request = await find_request(name, reader.state, self._client)
+            if request is not None and request.request.status != "pending":
+                self._shown.discard(name)
+                found += steps.show(request)
+        return found
 
     async def steps(self, steps: AnswerSteps, reader: FeedReader) -> list[Step]:
-        """Return the steps that the present requests lead to."""
+        """Return the steps that the present requests lead to, if there is news of them."""
         state = reader.state
         news = state.nested, state.status
         if not self._decides or not reader.reported_requests or news == self._looked_at:
             return []
         self._looked_at = news
-        waiting = [one for one in await found_requests(state, self._client) if one.request.run_id]
-        found = list[Step]()
-        waiting_ids = {one.request.id for one in waiting}
-        for name in sorted((self._shown & reader.reported_requests.keys()) - waiting_ids):
-            self._shown.discard(name)
-            settled = await find_request(name, state, self._client)
-            found += steps.show(settled) if settled is not None else ()
-        found += steps.ask(waiting, reader)
-        return found
+        found = await self.settled(steps, reader)
+        waiting = await found_requests(state, self._client)
+        self.goes_on = not waiting
+        nested = [one for one in waiting if one.request.run_id]
+        return [*found, *steps.ask(nested, reader)]
 
 
 async def follow_steps(
@@ -60,6 +70,9 @@ async def follow_steps(
     Raises:
         AgentsException: the run cannot be read.
     """
+    # They come first: what the client has of them is at the end of its message.
+    for step in await nested.settled(steps, reader) if nested is not None else ():
+        yield step
     found = steps.catch_up(reader)
     while True:
         for step in found:

@@ -425,7 +425,7 @@ async def _read(
                     if step is not None:
                         for _ in events.take(step):
                             pass
-                    elif not wait or reader.state.status in _WAITS:
+                    elif not wait or (reader.state.status in _WAITS and not nested.goes_on):
                         break
         events.model = events.model or _events(asked, response_id, reader).model
     return events

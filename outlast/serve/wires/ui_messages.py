@@ -59,12 +59,14 @@ class MessageChunks:
         requests: the requests of the run so far.
         goes_on: whether the message goes on that the client has already.
         is_team: whether the caller may read why an answer failed.
+        has_calls: the calls in the earlier steps of the message that the client has.
     """
 
     message_id: str
     requests: Mapping[str, ApprovalRequest]
     goes_on: bool = False
     is_team: bool = False
+    has_calls: frozenset[str] = frozenset()
     _has_parts: bool = False
     _is_open: bool = False
     _texts: int = 0
@@ -217,7 +219,7 @@ class MessageChunks:
         if step.call is None:
             return
         call_id, request = step.call_id, step.request
-        if call_id not in self._sent:
+        if call_id not in self._sent | self.has_calls:
             self._calls[call_id] = step.call
             yield from self._known_calls()
         is_denied = request is not None and request.status in {"rejected", "expired", "cancelled"}
@@ -227,6 +229,11 @@ class MessageChunks:
             yield from self._part(_output(call_id, step.item.raw.get("output")))
 
     def _finish(self, step: Finished) -> Iterator[JsonObject]:
+        if self._has_parts and any(one.run_id for one in step.requests):
+            # `useChat` sends decisions when the last step has nothing else that is open, and the call
+            # that waits for a nested run is open.
+            yield {"type": "finish-step"}
+            yield {"type": "start-step"}
         # Also those that an earlier answer asked: `useChat` sends approvals of its last message only.
         for request in step.requests:
             yield from self._asked(request)
@@ -295,6 +302,19 @@ def approvals_in(messages: list[JsonObject]) -> list[SentApproval]:
             request_id = RequestId.parse(own.partition(_IN_ANSWER)[0])
             found[own] = SentApproval(request_id, approved, given)
     return list(found.values())
+
+
+def earlier_calls(message: JsonObject) -> frozenset[str]:
+    """Return the ids of the calls in a client's message, without those of its last step."""
+    given: Any = message.get("parts")
+    parts = [
+        cast("JsonObject", one)
+        for one in (cast("list[Any]", given) if isinstance(given, list) else [])
+        if isinstance(one, dict)
+    ]
+    begins = [at for at, one in enumerate(parts) if one.get("type") == "step-start"]
+    earlier = parts[: begins[-1]] if begins else []
+    return frozenset(str(one["toolCallId"]) for one in earlier if "toolCallId" in one)
 
 
 def _tool_parts(messages: list[JsonObject], state: str) -> Iterator[JsonObject]:

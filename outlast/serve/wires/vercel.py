@@ -42,6 +42,7 @@ from outlast.serve.wires.ui_messages import (
     answer_id,
     approvals_in,
     content_of,
+    earlier_calls,
     own_message_id,
 )
 
@@ -62,6 +63,7 @@ class _Wanted:
     answer_id: str
     goes_on: GoesOn | None = None
     requests: frozenset[str] = frozenset()
+    calls: frozenset[str] = frozenset()
 
 
 async def chat(asked: DeskRequest) -> Response:
@@ -96,7 +98,8 @@ async def chat(asked: DeskRequest) -> Response:
         message_id = _answered(state, message_id)
     own_id = str(body.get("messageId") or messages[-1].get("id"))
     requests = frozenset(one.id.request_id for one in approvals_in(messages[-1:]))
-    return _stream(asked, _Wanted(run_id, message_id, own_id, place, requests))
+    calls = earlier_calls(messages[-1])
+    return _stream(asked, _Wanted(run_id, message_id, own_id, place, requests, calls))
 
 
 async def resume(asked: DeskRequest) -> Response:
@@ -240,6 +243,7 @@ async def _chunks(asked: DeskRequest, wanted: _Wanted) -> AsyncGenerator[JsonObj
         wanted.answer_id,
         steps.requests,
         goes_on=wanted.goes_on is not None,
+        has_calls=wanted.calls,
         is_team=isinstance(caller, Staff),
     )
     person = caller.person.subject if isinstance(caller, Staff) else ""
