@@ -425,7 +425,11 @@ async def _read(
                     if step is not None:
                         for _ in events.take(step):
                             pass
-                    elif not wait or (reader.state.status in _WAITS and not nested.goes_on):
+                    elif not wait:
+                        break
+                    elif steps.begins is None or nested.goes_on:
+                        continue  # the message is not read here yet, or a nested run goes on
+                    elif reader.state.status in _WAITS:
                         break
         events.model = events.model or _events(asked, response_id, reader).model
     return events
