@@ -25,6 +25,8 @@
     ├── ApprovalExpired               nobody decided an approval in time
     ├── BudgetExceeded                a budget is used up, and nobody extended it
     ├── DecisionRefused               an approval decision was late, unknown or forged
+    ├── DeliveryRefused               nothing waits for a value, or it does not fit
+    ├── WaitTimeout                   what a tool waits for did not come in time
     ├── IdentityRefused               nothing proves who a person is
     └── ServerUnavailable             no Temporal server answers
 
@@ -282,6 +284,21 @@ class DecisionRefused(AgentsException):
     """
 
     code = "decision_refused"
+
+
+class DeliveryRefused(AgentsException):
+    """A run refused a value that was delivered from outside; what waits goes on waiting.
+
+    Nothing waits for it, it came too late or after another delivery, or it does not fit the schema.
+    """
+
+    code = "delivery_refused"
+
+
+class WaitTimeout(AgentsException):
+    """What a tool waits for outside of the run did not come in time."""
+
+    code = "wait_timeout"
 
 
 class IdentityRefused(AgentsException):

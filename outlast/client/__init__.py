@@ -4,6 +4,7 @@
 workflows or activities: a client may run where no agent is defined.
 """
 
+from outlast.client.deliveries import DeliveryReceipt, PendingWait, finish
 from outlast.client.handle import RunHandle, SentMessage
 from outlast.client.read.streaming import RunResultStreaming
 from outlast.client.results.local_definitions import RemoteAgent
@@ -16,7 +17,9 @@ from outlast.client.timeline import Step, Timeline
 from outlast.client.transport.connection import connect
 
 __all__ = [
+    "DeliveryReceipt",
     "ListedRun",
+    "PendingWait",
     "RemoteAgent",
     "RunFilter",
     "RunHandle",
@@ -30,5 +33,6 @@ __all__ = [
     "Step",
     "Timeline",
     "connect",
+    "finish",
     "list_runs",
 ]

@@ -14,6 +14,7 @@ from temporalio.client import Client, WorkflowExecutionDescription, WorkflowFail
 from temporalio.service import RPCError
 
 from outlast.agents.errors import RunClosed, UserError
+from outlast.client.deliveries import PendingWait, pending_waits
 from outlast.client.people.actions import (
     MessageReceipt,
     People,
@@ -478,6 +479,13 @@ class RunHandle(People):
         Each request is read from the run that made it.
         """
         return await present_requests(await self.state(), self.client)
+
+    async def pending_waits(self) -> tuple[PendingWait, ...]:
+        """Return the calls that wait for something outside of the run; needs no worker.
+
+        Calls of nested runs are not among them. `outlast.client.finish` finishes a wait.
+        """
+        return pending_waits(await self.state())
 
     async def undelivered(self) -> tuple[Undelivered, ...]:
         """Return the newest notices about this run that nobody has heard of; needs no worker."""

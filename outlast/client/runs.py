@@ -39,7 +39,7 @@ LARGEST_PAGE: Final = 1_000
 READ_SECONDS: Final = 10
 """The time limit for reading the history of one run."""
 
-_WAITING: Final = {"waiting", "held", "blocked", "idle", "on_call"}
+_WAITING: Final = {"waiting", "parked", "held", "blocked", "idle", "on_call"}
 _CLOSED: Final = {
     "completed": ("Completed",),
     "cancelled": ("Canceled",),

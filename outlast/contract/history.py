@@ -27,6 +27,7 @@ from outlast.contract.identity import parse_proof
 from outlast.contract.records import (
     AttachLineRecord,
     CancelRecord,
+    DeliverRecord,
     LeftRecord,
     LendRecord,
     LineReplyRecord,
@@ -63,6 +64,7 @@ from outlast.loop.events import (
     RunStarted,
     SignalUnreadable,
     TimePassed,
+    ValueDelivered,
 )
 from outlast.loop.human_actions import ACTION_NAMED, HumanAction
 from outlast.loop.items import Message
@@ -168,12 +170,32 @@ def updated(name: str, arguments: Sequence[Json | Unreadable], at_ms: int) -> Ev
         return _withdrawn(payload, at_ms)
     if name == names.UPDATE_RETRY:
         return RetryRequested(at_ms=at_ms, answers=read(RetryRecord, payload).answers)
+    if name == names.UPDATE_DELIVER:
+        delivered = read(DeliverRecord, payload)
+        return ValueDelivered(
+            at_ms=at_ms,
+            question=delivered.question,
+            turn=delivered.turn,
+            call_id=delivered.call_id,
+            name=delivered.name,
+            value=delivered.value,
+            delivery_id=delivered.delivery_id,
+            source=delivered.source,
+        )
     if name == names.UPDATE_ATTACH_LINE:
         attached = read(AttachLineRecord, payload)
         return LineAttached(
             at_ms=at_ms, line=attached.line, label=attached.label, owner=attached.owner
         )
-    known = ", ".join((names.UPDATE_SEND, names.UPDATE_RETRY, *ACTION_NAMED, names.WITHDRAW))
+    known = ", ".join(
+        (
+            names.UPDATE_SEND,
+            names.UPDATE_RETRY,
+            *ACTION_NAMED,
+            names.WITHDRAW,
+            names.UPDATE_DELIVER,
+        )
+    )
     raise UnreadableRecordError(f"No update {name!r:.80}. Updates: {known}.")
 
 

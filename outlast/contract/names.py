@@ -28,6 +28,7 @@ SIGNAL_LINE_REPLY: Final = "line_reply"
 UPDATE_SEND: Final = "send"
 UPDATE_RETRY: Final = "retry"
 UPDATE_ATTACH_LINE: Final = "attach_line"
+UPDATE_DELIVER: Final = "deliver"
 WITHDRAW: Final = "withdraw"
 """Takes a message back, as an update of a program or as a signal from the Temporal UI."""
 
@@ -74,6 +75,7 @@ other type, so a new one has to be worth its place.
 ListedStatus: TypeAlias = Literal[
     "running",
     "waiting",
+    "parked",
     "held",
     "blocked",
     "idle",

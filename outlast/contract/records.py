@@ -193,6 +193,31 @@ class RetryRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeliverRecord:
+    """The payload of the update `deliver`: a value for a call that waits for it.
+
+    The attributes are those of `ValueDelivered`.
+    """
+
+    question: int
+    turn: int
+    call_id: str
+    name: str
+    value: Json = None
+    delivery_id: str
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse a delivery without an id: it could be taken twice.
+
+        Raises:
+            ValueError: the delivery has no id.
+        """
+        if not self.delivery_id:
+            raise ValueError("delivery_id must tell this delivery from every other")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AttachLineRecord(PersonRecord):
     """The payload of the update `attach_line`: a realtime line, and its label for people.
 

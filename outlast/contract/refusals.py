@@ -14,7 +14,9 @@ from outlast.loop.events import (
     MessageWithdrawn,
     PersonActed,
     RetryRequested,
+    ValueDelivered,
 )
+from outlast.loop.outside import delivery_problem, is_repeated
 from outlast.loop.problems import is_known, line_problem, retry_problem, withdraw_problem
 from outlast.loop.state import LoopState
 from outlast.loop.values import Failure, Json
@@ -76,7 +78,10 @@ def _sender(record: Signable) -> str:
 
 def refusal_of(state: LoopState, event: Event) -> Failure | None:
     """Return why an update would have no effect on a run, or None if it has one."""
-    if isinstance(event, MessageReceived | LineAttached) and state.phase in {"closing", "closed"}:
+    if isinstance(event, MessageReceived | LineAttached | ValueDelivered) and state.phase in {
+        "closing",
+        "closed",
+    }:
         message = f"The run {state.run_id} has ended. Start a new one."
         return Failure(code=failures.RUN_CLOSED, message=message)
     if isinstance(event, PersonActed):
@@ -85,7 +90,9 @@ def refusal_of(state: LoopState, event: Event) -> Failure | None:
         problem, row = human_actions.problem_of(state, event), human_actions.row_of(event.action)
         return None if problem is None else Failure(code=_code(row), message=problem)
     problem = _problem_of(state, event)
-    return None if problem is None else Failure(code=failures.USER_ERROR, message=problem)
+    is_delivery = isinstance(event, ValueDelivered)
+    code = failures.DELIVERY_REFUSED if is_delivery else failures.USER_ERROR
+    return None if problem is None else Failure(code=code, message=problem)
 
 
 def _code(row: human_actions.HumanAction[Any] | None) -> str:
@@ -101,5 +108,7 @@ def _problem_of(state: LoopState, event: Event) -> str | None:
             return retry_problem(state, answers)
         case LineAttached():
             return line_problem(state)
+        case ValueDelivered():
+            return None if is_repeated(state, event) else delivery_problem(state, event)
         case _:
             return None

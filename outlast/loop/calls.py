@@ -14,7 +14,9 @@ from outlast.loop.values import NO_USAGE, Failure, Json, JsonObject, ServerThrea
 from outlast.loop.view import ViewEdit
 
 CallKind: TypeAlias = Literal["tool", "agent", "handoff", "unknown"]
-CallStatus: TypeAlias = Literal["planned", "waiting", "running", "held", "settled", "recorded"]
+CallStatus: TypeAlias = Literal[
+    "planned", "waiting", "running", "parked", "held", "settled", "recorded"
+]
 FinalKind: TypeAlias = Literal["text", "value", "again"]
 
 
@@ -225,6 +227,72 @@ class RequiredApproval:
     arguments: str = ""
 
 
+OnWaitEnd: TypeAlias = Literal["tool", "value", "ask"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutsideWait:
+    """What a tool call waits for outside of the run, such as a webhook.
+
+    Attributes:
+        name: tells it from other waits of the call.
+        timeout_ms: how long the call waits; None for ever.
+        schema: JSON Schema of the value that has to arrive; None for any value.
+        is_output: the value takes the place of what the tool returns; otherwise the tool runs again
+            and reads it.
+        on_timeout: what happens after `timeout_ms`: the `tool` runs again and finds that nothing
+            came, `value` takes the place of what did not come, or people are asked for it.
+        value: that value.
+        done: what the tool has noted as done, by name; it reads the notes when it runs again.
+    """
+
+    name: str
+    timeout_ms: int | None = None
+    schema: JsonObject | None = None
+    is_output: bool = False
+    on_timeout: OnWaitEnd = "tool"
+    value: Json = None
+    done: JsonObject | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """What came of one wait of a call.
+
+    Attributes:
+        name: the wait.
+        at_ms: when it ended, in milliseconds since the epoch.
+        value: what arrived.
+        delivery_id: the id of the delivery; empty if nothing came, or a person gave the value.
+        source: who delivered it, in the deliverer's words.
+        timed_out: nothing came in time.
+    """
+
+    name: str
+    at_ms: int
+    value: Json = None
+    delivery_id: str = ""
+    source: str = ""
+    timed_out: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parked:
+    """The present wait of a call.
+
+    Attributes:
+        wait: what it waits for.
+        since_ms: since when, in milliseconds since the epoch.
+        due_ms: when the wait ends by itself; None for never.
+        request_id: the request that asks people for the value, since nothing came in time.
+    """
+
+    wait: OutsideWait
+    since_ms: int
+    due_ms: int | None = None
+    request_id: str | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
     """The result of a tool call: its output and its context changes.
@@ -242,6 +310,7 @@ class ToolResult:
         deferred: the call has no result yet, and runs again as an activity.
         required: the call has not run: people have to approve it first.
         custom_data: the program's own data of the output, which no model reads.
+        wait: the call has no result yet: it waits for something outside of the run.
     """
 
     output: Json
@@ -255,6 +324,7 @@ class ToolResult:
     deferred: bool = False
     required: RequiredApproval | None = None
     custom_data: JsonObject | None = None
+    wait: OutsideWait | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -340,12 +410,15 @@ class PreparedRun:
 class Call:
     """One call of the current reply, and its progress.
 
-    `planned` until the call can start; then `waiting` for a person, `running`, `held` (a handoff,
-    until the other calls are settled), or `settled` with an output; `recorded` once the output is
-    in the transcript. `value` is the output as the answer of the run, if it may become the answer.
+    `planned` until the call can start; then `waiting` for a person, `running`, `parked` (until
+    something arrives from outside), `held` (a handoff, until the other calls are settled), or
+    `settled` with an output; `recorded` once the output is in the transcript. `value` is the output as the answer of the run, if it may become the answer.
     `host`, `order` and `custom_data` are those of its `ToolResult`.
     `edited` calls run with a person's arguments, which the model is told with the output.
     `evidence` is what people decided about it, for the worker that runs it.
+    `parked` is what it waits for outside of the run, also while people are asked for the value;
+    `arrived` is what came of its waits, also before the call has begun to wait; `output_of` is the
+    wait whose value takes the place of what the tool returns; `done` are the tool's notes.
     """
 
     plan: PlannedCall
@@ -364,3 +437,13 @@ class Call:
     host: str = ""
     order: int = 0
     custom_data: JsonObject | None = None
+    parked: Parked | None = None
+    arrived: tuple[Arrival, ...] = ()
+    output_of: str = ""
+    done: JsonObject | None = None
+
+    @property
+    def request_id(self) -> str | None:
+        """The newest request to people about the call."""
+        asked = None if self.parked is None else self.parked.request_id
+        return self.approval if asked is None else asked

@@ -14,7 +14,7 @@ from outlast.loop.approvals import (
     reviewed,
     with_redacted,
 )
-from outlast.loop.calls import DEFAULT_NESTED, Call
+from outlast.loop.calls import DEFAULT_NESTED, Call, OutsideWait
 from outlast.loop.canonical import digest
 from outlast.loop.checks import INPUT_CHECKS, Candidate, CheckStage
 from outlast.loop.effects import (
@@ -142,6 +142,9 @@ def call_run(state: LoopState, index: int) -> RunTool | RunAgent:
         evidence=call.evidence,
         source=call.plan.source,
         policy=call.plan.policy,
+        arrived=call.arrived,
+        output_of=call.output_of,
+        done=call.done,
     )
 
 
@@ -226,6 +229,31 @@ def approval(state: LoopState, call: Call, at_ms: int) -> ApprovalRequest:
         source=call.plan.source,
         tool_digest=call.plan.tool_digest,
         reason=call.plan.reason,
+    )
+
+
+def value_request(state: LoopState, call: Call, wait: OutsideWait, at_ms: int) -> ApprovalRequest:
+    """Ask people for the value that a call waits for.
+
+    The name is no tool's, so that no decision about the tool is remembered from here, and the terms
+    are those of the tool's approval, if it has one.
+    """
+    return _request(
+        state,
+        at_ms,
+        replace(
+            call.plan.terms,
+            allow=("respond", "approve", "reject"),
+            expires_in_ms=None,
+            bulk=False,
+            takeover=False,
+            response_schema=wait.schema,
+        ),
+        kind="tool",
+        call_id=call.call_id,
+        name=f"{call.name}: {wait.name}",
+        arguments=call.arguments,
+        reason=phrases.nothing_came(wait.name),
     )
 
 

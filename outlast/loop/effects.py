@@ -15,6 +15,7 @@ from outlast.loop.calls import (
     DEFAULT_NESTED,
     DEFAULT_OPTIONS,
     AgentResult,
+    Arrival,
     ExecutionOptions,
     HandoffResult,
     ModelReply,
@@ -143,6 +144,9 @@ class RunTool(TurnEffect):
         evidence: what people decided about the call.
         source: the MCP server that has to carry the call out; empty for others.
         policy: bounds and retries of the call.
+        arrived: what came of the call's waits for something outside of the run.
+        output_of: the wait whose value takes the place of what the tool returns; empty for none.
+        done: what the tool has noted as done, by name.
     """
 
     name: str
@@ -154,6 +158,9 @@ class RunTool(TurnEffect):
     evidence: Evidence | None = None
     source: str = ""
     policy: ExecutionOptions = DEFAULT_OPTIONS
+    arrived: tuple[Arrival, ...] = ()
+    output_of: str = ""
+    done: JsonObject | None = None
     kind: Literal["run_tool"] = "run_tool"
 
 

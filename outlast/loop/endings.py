@@ -247,7 +247,7 @@ def cancel_pending(
     state: LoopState, output: str, *, keep: frozenset[str] = frozenset()
 ) -> LoopState:
     """Cancel pending effects; finished calls count, and calls not started get `output`."""
-    outputs = {"settled": None, "running": phrases.CANCELLED}
+    outputs = {"settled": None, "running": phrases.CANCELLED, "parked": phrases.CANCELLED}
     calls = [
         replace(call, output=outputs.get(call.status, output) or call.output)
         for call in state.calls

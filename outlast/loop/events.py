@@ -111,6 +111,30 @@ class MessageWithdrawn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ValueDelivered:
+    """A program delivered a value that a call waits for.
+
+    Attributes:
+        question: how many questions of the run were settled before that of the call.
+        turn: the turn of the call, which tells it from other calls with its id.
+        call_id: the id of the call.
+        name: the wait of the call.
+        value: the value.
+        delivery_id: a second delivery with the same id is the same delivery.
+        source: who delivers it, in their own words.
+    """
+
+    at_ms: int
+    question: int
+    turn: int
+    call_id: str
+    name: str
+    value: Json
+    delivery_id: str
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TimePassed:
     """A time came at which something is due: a reminder, an escalation or an expiry."""
 
@@ -211,6 +235,7 @@ Event: TypeAlias = (
     | RetryRequested
     | MessageWithdrawn
     | PersonActed[Action]
+    | ValueDelivered
     | TimePassed
     | NestedReported
     | BudgetLent

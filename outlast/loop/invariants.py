@@ -82,7 +82,7 @@ def _running_calls_have_effects(state: LoopState) -> bool:
 
 
 def _waiting_calls_have_approvals(state: LoopState) -> bool:
-    waiting = {call.approval for call in state.calls if call.status == "waiting"}
+    waiting = {call.request_id for call in state.calls if call.status == "waiting"}
     waiting |= {state.gate.request_id} if state.gate is not None else set()
     return waiting == {request.id for request in state.approvals if request.status == "pending"}
 
@@ -117,7 +117,16 @@ def _idle_is_open_and_empty(state: LoopState) -> bool:
 
 def _acting_waits_for_something(state: LoopState) -> bool:
     return state.phase != "acting" or any(
-        call.status in {"running", "waiting"} for call in state.calls
+        call.status in {"running", "waiting", "parked"} for call in state.calls
+    )
+
+
+def _parked_calls_wait(state: LoopState) -> bool:
+    return all(
+        one.parked is not None
+        and all(arrival.name != one.parked.wait.name for arrival in one.arrived)
+        for one in state.calls
+        if one.status == "parked"
     )
 
 
@@ -182,6 +191,7 @@ _LAWS: Final[dict[str, Callable[[LoopState], bool]]] = {
     "I18: an answer or a budget waits exactly in the phase asking, or beside nested runs": (
         _waits_in_its_phase
     ),
+    "I20: a parked call waits for something that has not come": _parked_calls_wait,
     "I19: a conversation rests with the person who holds it": lambda state: (
         (state.phase != "held" or state.hold is not None)
         and (state.phase != "idle" or state.hold is None)

@@ -19,7 +19,8 @@ The life of a run, one phase after the other. An effect stands for its result:
     acting        --RunTool-->           acting          until every call is settled, and then
                     RunAgent             turned          show the outputs to the model, or
                     a decision           transferring    run a handoff's callback, or
-                    TimePassed           finalizing      take an output as the answer
+                    ValueDelivered       finalizing      take an output as the answer
+                    TimePassed
     transferring  --RunHandoff-->        turned          as the agent that took over
     finalizing    --FinalizeAnswer-->    asking          a person has to approve the answer
                                          idle | closing  the question is answered
@@ -47,6 +48,9 @@ stays pending until the line replies. What is said while calls run belongs to th
 Time is an event, and every event tells the time: what is due by then happens before it, such as the
 expiry of a request. `TimePassed` wakes a run that nothing else happens to.
 
+A tool may begin something outside of the run and wait for it: `outside.py`. Its call is parked
+without an effect until a value is delivered or the wait ends in time.
+
 Three rules hold everywhere. An event that answers no pending effect, or comes too late, changes
 nothing. Outputs and context changes are recorded in the order of the calls, not of their arrival;
 the changes of calls that shared one object in a worker are in that worker's order.
@@ -70,6 +74,7 @@ from outlast.loop import (
     endings,
     human_actions,
     lines,
+    outside,
     people,
     phrases,
     spending,
@@ -103,12 +108,13 @@ from outlast.loop.events import (
     RunStarted,
     SignalUnreadable,
     TimePassed,
+    ValueDelivered,
 )
 from outlast.loop.news import notices
 from outlast.loop.notices import Notice
 from outlast.loop.problems import is_known, judged_at_ms
 from outlast.loop.revision import revised
-from outlast.loop.state import LoopState, Server, Step, is_being_checked, may_save, waits_for_people
+from outlast.loop.state import LoopState, Server, Step, is_being_checked, may_save, stands_still
 from outlast.loop.transcript import (
     needs_offload,
     with_ignored,
@@ -188,7 +194,7 @@ def _go_on(state: LoopState, at_ms: int) -> LoopState:  # noqa: PLR0911  a row e
         return people.settle_gate(state, gate)
     if state.phase == "acting" and (newer := turns.act(state)) is not state:
         return newer
-    if state.phase == "asking" and state.cancel is not None and waits_for_people(state):
+    if state.phase == "asking" and state.cancel is not None and stands_still(state):
         return endings.stop_waiting(state)
     if may_save(state) and "save_session" not in kinds:
         save = effect_factory.session_save(state, state.saving.to_save[0])
@@ -210,7 +216,7 @@ def _go_on(state: LoopState, at_ms: int) -> LoopState:  # noqa: PLR0911  a row e
 
 
 def _pass_time(state: LoopState, at_ms: int) -> LoopState:
-    """Apply what is due by a time: reminders, escalation and expiry."""
+    """Apply what is due by a time: reminders, escalation, expiry, and ends of waits."""
     if not state.calls and state.gate is None:
         return state
     before, expired = state, list[ApprovalRequest]()
@@ -223,6 +229,8 @@ def _pass_time(state: LoopState, at_ms: int) -> LoopState:
     if fatal is not None:
         message = phrases.approval_expired(fatal.id, fatal.name)
         state = endings.fail_question(state, Failure(code="approval_expired", message=message))
+    while (overdue := outside.first_overdue(state, at_ms)) is not None:
+        state = outside.give_up(state, overdue, at_ms)
     return _rest(before, state, at_ms)
 
 
@@ -308,6 +316,8 @@ def _take_event(  # noqa: C901, PLR0911, PLR0912  a row for each event
             return turns.message_withdrawn(state, event)
         case PersonActed():
             return human_actions.take(state, event)
+        case ValueDelivered():
+            return outside.value_delivered(state, event)
         case TimePassed():
             return state
         case NestedReported():

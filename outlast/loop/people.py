@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 from typing import Final
 
-from outlast.loop import effect_factory, ledger, phrases, spending, votes
+from outlast.loop import effect_factory, ledger, outside, phrases, spending, votes
 from outlast.loop.actions import ClaimAction, HoldAction, ReleaseAction, SayAction
 from outlast.loop.approvals import ApprovalRequest, ApprovalStatus, Decision, Person, Remembered
 from outlast.loop.calls import Call, CallStatus
@@ -86,7 +86,7 @@ def _arguments_of(state: LoopState, request: ApprovalRequest) -> str:
         return request.arguments
     if state.gate is not None:
         return effect_factory.answer_arguments(state.gate.output)
-    return next(one.arguments for one in state.calls if one.approval == request.id)
+    return next(one.arguments for one in state.calls if one.request_id == request.id)
 
 
 def claim_request(state: LoopState, event: PersonActed[ClaimAction]) -> LoopState:
@@ -121,11 +121,13 @@ def ask_people(state: LoopState, index: int, request: ApprovalRequest) -> LoopSt
 
 def settle_call(state: LoopState, request: ApprovalRequest) -> LoopState:
     """Let the call of a settled request run, or give it its output."""
-    found = (at for at, one in enumerate(state.calls) if one.approval == request.id)
+    found = (at for at, one in enumerate(state.calls) if one.request_id == request.id)
     index = next(found, None)
     if request.status == "pending" or index is None:
         return state
     call = state.calls[index]
+    if call.parked is not None:
+        return outside.value_of_person(state, index, request)
     if request.status in {"approved", "edited"}:
         call = replace(call, evidence=effect_factory.evidence_of(request, call.arguments))
         if request.edited is not None:

@@ -127,6 +127,11 @@ def tool_failed(name: str, code: str) -> str:
     return f"The tool {name} failed and cannot be used right now."
 
 
+def nothing_came(name: str) -> str:
+    """Return why a call that waited for something outside of the run has no value."""
+    return f"Nothing came for {name!r} in time."
+
+
 def conversation_full(run_id: str) -> str:
     """Return the message of a run with a full history and state."""
     return (

@@ -26,6 +26,7 @@ from outlast.loop.state import (
     Pauses,
     Phase,
     Question,
+    Receipt,
     Response,
     SaveFailure,
     Saving,
@@ -91,6 +92,7 @@ class Changes(TypedDict, total=False):
     at_ms: int
     line_token: str
     nonces: tuple[tuple[int, str], ...]
+    receipts: tuple[Receipt, ...]
     answering: tuple[str, ...]
     turn: int
     question_from: int

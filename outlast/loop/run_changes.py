@@ -9,11 +9,20 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar
 
 from outlast.loop.approvals import ApprovalRequest, Claim, EscalationStep, Vote
+from outlast.loop.calls import Call, Parked
 from outlast.loop.effects import EffectAnswered
 from outlast.loop.events import Event
 from outlast.loop.items import Item
 from outlast.loop.notices import Delivered, NoticeReceipt, Undelivered
-from outlast.loop.state import Answer, Hold, Ignored, LoopState, Status, visible_item_count
+from outlast.loop.state import (
+    Answer,
+    Hold,
+    Ignored,
+    LoopState,
+    Receipt,
+    Status,
+    visible_item_count,
+)
 from outlast.loop.values import Failure
 
 T = TypeVar("T")
@@ -91,6 +100,24 @@ class AttemptIgnored:
     """A signal, an update or a decision had no effect."""
 
     ignored: Ignored
+
+
+# --- Waits for something outside of the run ---------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class WaitBegan:
+    """A call waits for something outside of the run, or waits as long again."""
+
+    call: Call
+    parked: Parked
+
+
+@dataclass(frozen=True, slots=True)
+class WaitEnded:
+    """What a call waits for came, or did not come in time. It may come before the wait begins."""
+
+    receipt: Receipt
 
 
 # --- Approval requests ----------------------------------------------------------------------------
@@ -229,6 +256,8 @@ RunChange: TypeAlias = (
     | ItemsShown
     | AgentChanged
     | PeopleChange
+    | WaitBegan
+    | WaitEnded
     | QuestionAnswered
     | QuestionFailed
     | RunFailed
@@ -253,6 +282,7 @@ def run_changes(before: LoopState, event: Event | None, after: LoopState) -> Ite
     if after is not before:
         yield from _conversation_changes(before, after)
         yield from people_changes(before, after)
+        yield from _wait_changes(before, after)
         yield from _outcome_changes(before, after)
         yield from map(AttemptIgnored, _newest(before.ignored, after.ignored))
         yield from map(NoticeUndelivered, _newest(before.undelivered, after.undelivered))
@@ -313,6 +343,15 @@ def _request_changes(
 def _as_created(request: ApprovalRequest) -> ApprovalRequest:
     """Return a request without what has happened to it; its times stay as they are."""
     return replace(request, claim=None, votes=(), reminders=0, escalated=0, status="pending")
+
+
+def _wait_changes(before: LoopState, after: LoopState) -> Iterator[WaitBegan | WaitEnded]:
+    yield from map(WaitEnded, _newest(before.receipts, after.receipts))
+    known = [(one.call_id, one.parked.since_ms) for one in before.calls if one.parked is not None]
+    for call in after.calls:
+        parked = call.parked
+        if parked is not None and (call.call_id, parked.since_ms) not in known:
+            yield WaitBegan(call, parked)
 
 
 def _hold_changes(before: LoopState, after: LoopState, hold: Hold) -> Iterator[HoldChange]:

@@ -13,7 +13,7 @@ from outlast.loop.budgets import Budget
 from outlast.loop.effects import RunAgent
 from outlast.loop.events import NestedReported
 from outlast.loop.revision import revised
-from outlast.loop.state import Lent, LoopState, Pauses, waits_for_people
+from outlast.loop.state import Lent, LoopState, Pauses, stands_still
 
 
 def used_up(state: LoopState, at_ms: int) -> int | None:
@@ -249,7 +249,7 @@ def with_pauses(state: LoopState, at_ms: int) -> LoopState:
     if all(budget.of != "seconds" for budget in state.start.budgets):
         return state
     pauses = state.pauses
-    is_paused = state.hold is not None or state.phase == "idle" or waits_for_people(state)
+    is_paused = state.hold is not None or state.phase == "idle" or stands_still(state)
     if is_paused == (pauses.since_ms is not None):
         return state
     newer = Pauses(total_ms=pauses.until(at_ms), since_ms=at_ms if is_paused else None)

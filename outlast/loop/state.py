@@ -56,6 +56,7 @@ Outcome: TypeAlias = Literal["completed", "failed", "cancelled", "terminated"]
 Status: TypeAlias = Literal[
     "running",
     "waiting",
+    "parked",
     "held",
     "blocked",
     "idle",
@@ -86,6 +87,33 @@ class Answer:
     item: int | None
     agent: str
     failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """What came of a wait of a call, for people, and for deliveries that come later.
+
+    Attributes:
+        question: how many questions of the run were settled before that of the call.
+        turn: the turn of the call.
+        call_id: the id of the call.
+        tool: the name of its tool.
+        name: the wait.
+        delivery_id: the delivery that counted; empty if none did.
+        source: who delivered or gave the value, in their own words.
+        at_ms: when the value came, or the wait ended without one.
+        timed_out: nothing came in time.
+    """
+
+    question: int
+    turn: int
+    call_id: str
+    tool: str
+    name: str
+    delivery_id: str
+    source: str = ""
+    at_ms: int
+    timed_out: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,6 +418,7 @@ class LoopState:
         at_ms: when the newest event happened, in milliseconds since the epoch.
         line_token: the newest token of the realtime line: see `lines.py`; empty if it has none.
         nonces: the newest signed actions of people, each with its time: a copy does nothing.
+        receipts: what came of the newest waits for something outside of the run.
     """
 
     run_id: str = ""
@@ -440,6 +469,7 @@ class LoopState:
     at_ms: int = 0
     line_token: str = ""
     nonces: tuple[tuple[int, str], ...] = ()
+    receipts: tuple[Receipt, ...] = ()
 
     @property
     def chain_id(self) -> str:
@@ -461,8 +491,10 @@ class LoopState:
             return "held"
         if self.phase == "idle":
             return "idle"
-        if waits_for_people(self):
-            return "waiting"
+        if stands_still(self):
+            asks = self.pending_approvals or self.wants or self.gate is not None
+            parked = any(call.status == "parked" for call in self.calls)
+            return "parked" if parked and not asks else "waiting"
         return "blocked" if self.blocked else "running"
 
     @property
@@ -496,8 +528,8 @@ def may_save(state: LoopState) -> bool:
     )
 
 
-def waits_for_people(state: LoopState) -> bool:
-    """Whether the run only waits for decisions of people, here or in every nested run."""
+def stands_still(state: LoopState) -> bool:
+    """Whether the run only waits: for people, here or in every nested run, or for a delivery."""
     asking = {
         made.nested_id
         for made in state.nested

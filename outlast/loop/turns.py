@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from outlast.loop import effect_factory, ledger, phrases, spending
+from outlast.loop import effect_factory, ledger, outside, phrases, spending
 from outlast.loop.approvals import Evidence, Remembered
 from outlast.loop.call_forms import MAY_CALL, MCP_APPROVAL
 from outlast.loop.calls import (
@@ -52,7 +52,7 @@ from outlast.loop.state import (
     has_message,
     is_being_checked,
     line_call,
-    waits_for_people,
+    stands_still,
 )
 from outlast.loop.transcript import (
     begin_question,
@@ -94,8 +94,8 @@ def _interrupt(state: LoopState) -> LoopState:
     if state.phase != "acting":
         return state
     for index, call in enumerate(state.calls):
-        if call.status in {"planned", "waiting"}:
-            dropped = replace(call, status="settled", output=phrases.SUPERSEDED)
+        if call.status in {"planned", "waiting", "parked"}:
+            dropped = replace(call, status="settled", output=phrases.SUPERSEDED, parked=None)
             state = with_call(state, index, dropped)
     return settle_requests(state, "superseded", but=gate)
 
@@ -321,8 +321,8 @@ def act(state: LoopState) -> LoopState:
         The same state if there is nothing to do before something happens.
     """
     state = _start_calls(state)
-    if any(call.status in {"waiting", "running"} for call in state.calls):
-        if not waits_for_people(state):
+    if any(call.status in {"waiting", "running", "parked"} for call in state.calls):
+        if not stands_still(state):
             return state
         return _pause(state) if state.cancel is None else stop_waiting(state)
     if state.gate is not None:  # the nested runs that needed the budget have ended
@@ -407,6 +407,8 @@ def tool_finished(state: LoopState, effect: RunTool, result: ToolResult, at_ms: 
         policy = replace(call.plan.policy, fast=False)
         call = replace(call, status="planned", plan=replace(call.plan, policy=policy))
         return with_call(state, index, call)
+    if result.wait is not None:
+        return outside.park(state, effect, result.wait, result.changes, at_ms)
     state = revised(state, guardrails=(*state.question.guardrails, *result.checks))
     if result.failure is not None:
         return _fail_with_call(state, effect, result.output, result.failure)
@@ -454,7 +456,7 @@ def _settle(state: LoopState, effect: RunTool | RunAgent, result: ToolResult) ->
         status="settled",
         output=output,
         value=result.value,
-        changes=result.changes,
+        changes=(*call.changes, *result.changes),
         host=result.host,
         order=result.order,
         custom_data=result.custom_data,

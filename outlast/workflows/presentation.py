@@ -17,10 +17,18 @@ from outlast.contract.redaction import Redaction, redaction_of, shown_effect
 from outlast.contract.searchability import searchable, searchable_list
 from outlast.loop.approvals import ApprovalRequest, Risk, Vote
 from outlast.loop.call_forms import arguments_of, name_of
+from outlast.loop.calls import Call, Parked
 from outlast.loop.effects import Effect
-from outlast.loop.events import Event, LineAttached, MessageReceived, PersonActed
+from outlast.loop.events import (
+    Event,
+    LineAttached,
+    MessageReceived,
+    PersonActed,
+    ValueDelivered,
+)
 from outlast.loop.human_actions import row_of
 from outlast.loop.items import Item, text_of
+from outlast.loop.outside import receipt_for
 from outlast.loop.state import LoopState, line_of, visible_item_count
 from outlast.loop.values import JsonObject
 from outlast.loop.votes import audience_text, deadline_ms, next_due_ms
@@ -103,7 +111,8 @@ def _status(state: LoopState) -> str | None:
     """Return the status in the list of runs; `on_call` during a call, whoever speaks."""
     if _is_on_line(state):
         return "on_call"
-    return state.status if state.status in {"waiting", "held", "blocked", "idle"} else None
+    listed = {"waiting", "parked", "held", "blocked", "idle"}
+    return state.status if state.status in listed else None
 
 
 def _is_on_line(state: LoopState) -> bool:
@@ -119,6 +128,8 @@ def waits_for(state: LoopState) -> str:
         case "waiting":
             tools = ", ".join(request.name for request in state.pending_approvals)
             return f"approval of {tools}"
+        case "parked":
+            return f"delivery of {', '.join(one.wait.name for _, one in _parked(state))}"
         case "held":
             return f"person: {state.hold.by}" if state.hold else ""
         case "blocked":
@@ -130,7 +141,7 @@ def waits_for(state: LoopState) -> str:
 
 
 def waits(state: LoopState) -> list[Wait]:
-    """Return the run's waits for people: requests, and a takeover."""
+    """Return the run's waits: for people, for a takeover's end, and for deliveries."""
     bars = [
         Wait(
             summary=inline_within(_wait_line(request), SUMMARY_BYTES),
@@ -139,10 +150,27 @@ def waits(state: LoopState) -> list[Wait]:
         for request in state.pending_approvals
         if not request.run_id and request.kind != "worker"  # a nested run shows its own
     ]
+    bars += [
+        Wait(summary=inline_within(_parked_line(call, one), SUMMARY_BYTES), due_ms=one.due_ms)
+        for call, one in _parked(state)
+    ]
     if state.hold is not None:
         line = joined("Held by ", named(state.hold.by or "a person"))
         bars.append(Wait(summary=inline_within(line, SUMMARY_BYTES)))
     return bars
+
+
+def _parked(state: LoopState) -> list[tuple[Call, Parked]]:
+    """Return the calls that wait for a delivery, with what they wait for."""
+    return [
+        (one, one.parked)
+        for one in state.calls
+        if one.status == "parked" and one.parked is not None
+    ]
+
+
+def _parked_line(call: Call, parked: Parked) -> str:
+    return joined("Waiting for ", named(parked.wait.name), ": ", named(call.name))
 
 
 def _wait_line(request: ApprovalRequest) -> str:
@@ -189,6 +217,16 @@ def state_view(state: LoopState) -> JsonObject:
         "running": [
             {"effect": effect.effect, "what": excerpt(effect_line(state, effect))}
             for effect in state.pending
+        ],
+        "parked": [
+            {
+                "call_id": call.call_id,
+                "tool": call.name,
+                "waits_for": parked.wait.name,
+                "since": _time(parked.since_ms),
+                "until": None if parked.due_ms is None else _time(parked.due_ms),
+            }
+            for call, parked in _parked(state)
         ],
         "blocked": [
             {"effect": one.effect, "since": _time(one.at_ms), "lacks": one.lacks}
@@ -256,6 +294,11 @@ def details(state: LoopState) -> str:
             "The next message retries."
         )
     lines.extend(_to_decide(state, request) for request in state.pending_approvals)
+    lines.extend(
+        f"Waiting for {code(named(parked.wait.name))} since {_time(parked.since_ms)}, "
+        f"{_until(parked)}, called by {inline(named(state.agent))} with {code(named(call.name))}."
+        for call, parked in _parked(state)
+    )
     lines.extend(_ignored(state, hides))
     lines.extend(
         f"- {inline(_who(item))}: {code(_text(item, hides), EXCERPT_LENGTH)}"
@@ -264,6 +307,10 @@ def details(state: LoopState) -> str:
     calls = counted(state.usage.requests, "model call")
     lines.append(f"{counted(state.usage.total_tokens, 'token')} in {calls}.")
     return "\n\n".join(lines)
+
+
+def _until(parked: Parked) -> str:
+    return "without an end" if parked.due_ms is None else f"until {_time(parked.due_ms)}"
 
 
 def _to_decide(state: LoopState, request: ApprovalRequest) -> str:
@@ -425,6 +472,13 @@ def receipt(state: LoopState, event: Event) -> JsonObject:
                 "status": state.status,
                 "turns": state.turns,
                 "waits": any(one.id == message.id for one in state.inbox),
+            }
+        case ValueDelivered():
+            known = receipt_for(state, event)
+            return {
+                "status": state.status,
+                "name": event.name,
+                "at_ms": event.at_ms if known is None else known.at_ms,
             }
         case _:
             return {"status": state.status, "turns": state.turns}

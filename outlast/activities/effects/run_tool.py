@@ -10,7 +10,7 @@ from collections.abc import Hashable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from outlast.activities.approvals.gate import GuardedCall, tool_digest, tool_verdict, with_defaults
 from outlast.activities.attempt import FIRST, Attempt
@@ -35,8 +35,15 @@ from outlast.activities.worker_memory import LONGEST_BRIEF, SHORT_OUTPUT
 from outlast.agents.callables import call
 from outlast.agents.context.codec import BorrowedContext
 from outlast.agents.context.shared import Borrower
-from outlast.agents.context.wrapper import ToolContext
-from outlast.agents.errors import AgentsException, ModelBehaviorError, ToolTimeoutError, UserError
+from outlast.agents.context.waits import Wait, WaitBegins, Waits, arrived_value
+from outlast.agents.context.wrapper import ToolContext, set_waits, waits_of
+from outlast.agents.errors import (
+    AgentsException,
+    ModelBehaviorError,
+    ToolTimeoutError,
+    UserError,
+    WaitTimeout,
+)
 from outlast.agents.hooks import call_hooks
 from outlast.agents.items.tool_output import decode_output, encode_output
 from outlast.agents.logs import get_logger
@@ -49,7 +56,7 @@ from outlast.contract import failures
 from outlast.contract.effects import EffectRequest
 from outlast.contract.records import write
 from outlast.loop.call_forms import call_item, output_item
-from outlast.loop.calls import ToolResult
+from outlast.loop.calls import OutsideWait, ToolResult
 from outlast.loop.changes import Change
 from outlast.loop.checks import GuardrailRecord
 from outlast.loop.effects import RunTool
@@ -66,6 +73,9 @@ LARGEST_FAST_OUTPUT_BYTES = 100_000
 
 LARGEST_FAST_RESULT_BYTES = 300_000
 """The maximum size of a fast call's whole result, including context changes."""
+
+LARGEST_NOTES_BYTES = 100_000
+"""The maximum size of what a tool has noted when its call begins to wait."""
 
 DEFERRED = ToolResult(output=None, deferred=True)
 """The result of a short tool's call that was not short: it runs again as an activity."""
@@ -154,7 +164,8 @@ async def _brief_attempt(
         if error.retryable:
             return None
         raise
-    return result if isinstance(result.output, str) and len(result.output) <= SHORT_OUTPUT else None
+    is_short = isinstance(result.output, str) and len(result.output) <= SHORT_OUTPUT
+    return result if is_short or result.wait is not None else None
 
 
 async def _run_attempt(worker: WorkerDeps, request: RunTool, made: Attempt) -> ToolResult:
@@ -211,7 +222,8 @@ async def _call_tool(this: _Attempt) -> ToolResult:
             this.changes = this.borrower.changes(context)  # they stay if the call fails
     except Exception as error:  # noqa: BLE001  a guardrail or hook that raises ends the run
         return _run_failure(this, f"A guardrail or hook of the tool {tool.name!r}", error)
-    return await _finish(this, await _invoke(this))
+    result = await _invoke(this)
+    return result if result.wait is not None else await _finish(this, result)
 
 
 async def _tool_of(
@@ -290,16 +302,45 @@ async def _invoke(this: _Attempt) -> ToolResult:
     bound = asyncio.timeout(bound_seconds)
     try:
         async with bound:
-            value = await call(tool.on_invoke_tool, this.context, request.arguments)
-        result = _result(this, value)
+            value = await _returned(this)
         # A context that is not JSON fails the call.
-        return replace(result, changes=this.borrower.changes(this.context))
+        changes = this.borrower.changes(this.context)
+        if isinstance(value, Wait):
+            wait = _checked_wait(this, value.begun(is_output=True))
+            return ToolResult(output=None, wait=wait, changes=changes)
+        return replace(_result(this, value), changes=changes)
+    except WaitBegins as begins:  # the tool runs again, so its changes so far do not count
+        return ToolResult(output=None, wait=_checked_wait(this, begins.wait))
     except TimeoutError as error:
         if not bound.expired():  # raised by the tool itself, such as a socket time-out
             return await _handle_failure(this, error)
         return await _handle_timeout(this, ToolTimeoutError.after(bound_seconds, tool.name))
     except Exception as error:  # noqa: BLE001  user code
         return await _handle_failure(this, error)
+
+
+async def _returned(this: _Attempt) -> Any:
+    """Return what the tool returns, or what the wait has ended with that it has returned."""
+    ended = waits_of(this.context).arrival(this.request.output_of)
+    if ended is not None:
+        return arrived_value(ended)
+    value: object = await call(this.tool.on_invoke_tool, this.context, this.request.arguments)
+    if isinstance(value, Wait):
+        wait = cast("Wait[Any]", value)
+        return wait if wait.arrival is None else wait.result()
+    return value
+
+
+def _checked_wait(this: _Attempt, wait: OutsideWait) -> OutsideWait:
+    """Return a wait whose notes fit into the run's state; its results are carried for days."""
+    size = len(json.dumps(wait.done))
+    if size <= LARGEST_NOTES_BYTES:
+        return wait
+    message = (
+        f"The results of ctx.once in the tool {this.tool.name!r} take {size:,} bytes as JSON; the "
+        f"limit is {LARGEST_NOTES_BYTES:,}. Return an id, and keep the data elsewhere."
+    )
+    raise EffectError(failures.TOOL_FAILED, message, retryable=False)
 
 
 async def _finish(this: _Attempt, result: ToolResult) -> ToolResult:
@@ -373,6 +414,8 @@ def _tool_context(
     context = tool_context(invocation, raw, tool)
     context.tool_arguments = request.arguments  # as the model has written them
     context.attempt, context.approved = attempt, request.approved
+    done = dict(request.done or {})
+    set_waits(context, Waits(arrivals=request.arrived, done=done, question=request.question))
     return context
 
 
@@ -445,6 +488,8 @@ async def _handle_failure(this: _Attempt, error: Exception) -> ToolResult:
 
 def _may_run_again(tool: FunctionTool, error: Exception) -> bool:
     """Whether a call that raised is retried: it had no effect, or the tool may be repeated."""
+    if isinstance(error, WaitTimeout):  # it would be told the same again
+        return False
     return isinstance(error, MCPNotSent) or (tool.retries_errors and is_retryable(error))
 
 

@@ -1,22 +1,27 @@
 """The contexts that user callables receive: of the run and of a tool call."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Protocol
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
+from outlast.agents.callables import call
+from outlast.agents.context.wait_address import WaitAddress
+from outlast.agents.context.waits import NOTHING, Wait, Waits, checked_name, outside_wait
 from outlast.agents.errors import ModelBehaviorError, UserError
 from outlast.agents.items.raw_items import HeldRaw, as_json, copies
 from outlast.agents.usage import Usage
 from outlast.loop.call_forms import same_call
 from outlast.loop.values import JsonObject
 
+T = TypeVar("T")
+
 if TYPE_CHECKING:
-    from typing_extensions import TypeVar
+    from typing_extensions import TypeVar as TypeVarWithDefault
 
-    TContext = TypeVar("TContext", default=Any)
+    TContext = TypeVarWithDefault("TContext", default=Any)
 else:  # the default is for type checkers only, and its package takes 25 ms to import
-    from typing import TypeVar
-
     TContext = TypeVar("TContext")
 
 
@@ -126,6 +131,10 @@ def _raw_value(item: Any, key: str) -> str | None:
 
 _SHOWN = "_shown"
 """The attribute of a context that holds the original items of `turn_input`."""
+
+
+_WAITS = "_waits"
+"""The attribute of a tool's context that holds its `Waits`."""
 
 
 def show_turn(wrapper: "RunContextWrapper[Any]", raws: Sequence[JsonObject]) -> None:
@@ -340,6 +349,7 @@ class ToolContext(RunContextWrapper[TContext]):
     arguments_read: Any = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        vars(self)[_WAITS] = Waits()
         if self.tool_namespace is None:
             self.tool_namespace = _call_value(self, "namespace")
 
@@ -390,6 +400,111 @@ class ToolContext(RunContextWrapper[TContext]):
             made.tool_arguments = _call_value(made, "arguments") or "{}"
         return made
 
+    @overload
+    def wait_for(
+        self,
+        name: str = "result",
+        *,
+        timeout: timedelta | None,
+        schema: type[T],
+        default: T = ...,
+        ask: bool = False,
+    ) -> Wait[T]: ...
+
+    @overload
+    def wait_for(
+        self,
+        name: str = "result",
+        *,
+        timeout: timedelta | None,
+        schema: Any = None,
+        default: Any = ...,
+        ask: bool = False,
+    ) -> Wait[Any]: ...
+
+    def wait_for(
+        self,
+        name: str = "result",
+        *,
+        timeout: timedelta | None,
+        schema: Any = None,
+        default: Any = NOTHING,
+        ask: bool = False,
+    ) -> Wait[Any]:
+        """Wait for something outside of the run, for days if need be, without a worker.
+
+        The attempt ends, and the call stays pending in the run's state until somebody delivers a
+        value: `outlast.client.finish(token, value)`, `outlast finish`, or an HTTP request.
+
+        - `return ctx.wait_for(...)`: the value takes the place of what the tool returns.
+        - `value = await ctx.wait_for(...)`: the tool **runs again from its beginning**, and this time
+          the line returns the value. What must happen once before it goes through `once`.
+
+        A value that is delivered before the call waits for it is kept.
+
+        Args:
+            name: tells the wait from others of the call.
+            timeout: how long to wait; None for ever. A durable timer: it needs no worker.
+            schema: the type of the value, or its JSON Schema; a delivery that does not fit is
+                refused, and the call goes on waiting. None for any JSON value.
+            default: the value if nothing comes in time.
+            ask: ask people for the value if nothing comes in time: they give it, let the call wait
+                as long again, or end the wait without a value.
+
+        Returns:
+            The wait: return it or await it.
+
+        Raises:
+            WaitTimeout: when awaited: nothing came in time, and there is no `default`. A returned
+                wait fails the call with it.
+            UserError: an argument is invalid.
+        """
+        wait, adapter = outside_wait(name, timeout, schema, default, ask=ask)
+        return Wait[Any](waits_of(self), wait, adapter)
+
+    def wait_token(self, name: str = "result") -> str:
+        """Return the token with which a wait of this call is finished, before or while it waits.
+
+        It is the same for every attempt of the call. It is no secret: whoever may use the client or
+        has a signed URL may deliver.
+
+        Raises:
+            UserError: the name is no short text.
+        """
+        address = WaitAddress(
+            self.run_id, waits_of(self).question, self.turn, self.tool_call_id, checked_name(name)
+        )
+        return address.token
+
+    async def once(self, name: str, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function once, although the tool runs again after a wait.
+
+        The result is recorded when the call begins to wait. An attempt that fails or dies before
+        is retried with the function, so it still needs `idempotency_key` for effects elsewhere.
+
+        Args:
+            name: tells the result from others of the call.
+            function: a sync or async function.
+            *args: its arguments.
+
+        Returns:
+            What it returned, as JSON: in this attempt, or in the one that began to wait.
+
+        Raises:
+            UserError: the result is no JSON value.
+        """
+        done = waits_of(self).done
+        if name not in done:
+            value = await call(function, *args)
+            try:
+                done[name] = json.loads(json.dumps(value))
+            except (TypeError, ValueError) as error:
+                raise UserError(
+                    f"once({name!r}): the function must return a JSON value, because it is recorded "
+                    f"with the call, not {type(value).__name__}."
+                ) from error
+        return done[name]
+
     @property
     def qualified_tool_name(self) -> str:
         """The tool's name, after its namespace and a dot if it has one."""
@@ -399,6 +514,17 @@ class ToolContext(RunContextWrapper[TContext]):
         """Return True for this call if a person approved it; else None."""
         is_this = (tool_name, call_id) == (self.tool_name, self.tool_call_id)
         return True if self.approved and is_this else None
+
+
+def waits_of(context: ToolContext[Any]) -> Waits:
+    """Return the waits of a call."""
+    waits: Waits = vars(context)[_WAITS]
+    return waits
+
+
+def set_waits(context: ToolContext[Any], waits: Waits) -> None:
+    """Tell the context of a call what came of its earlier waits."""
+    vars(context)[_WAITS] = waits
 
 
 def _call_value(context: ToolContext[Any], key: str) -> str | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, get_args, overload
 from outlast.agents.approvals.policy import NeedsApproval, ToolEffect
 from outlast.agents.callables import call, callable_name, implementation, shown, unwrap_partial
 from outlast.agents.checks import check_choice, check_options
+from outlast.agents.context.waits import is_wait
 from outlast.agents.context.wrapper import ToolContext
 from outlast.agents.errors import UserError
 from outlast.agents.guardrails.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
@@ -156,7 +157,9 @@ def _make_tool(
     async def invoke(ctx: ToolContext[Any], input: str) -> Any:  # noqa: A002  the SDK's names
         positional, named = schema.arguments(ctx, input)
         value = await call(function, *positional, **named)
-        return value if adapter is None else checked_output(name, adapter, value)
+        if adapter is None or is_wait(value):  # its value comes later
+            return value
+        return checked_output(name, adapter, value)
 
     setattr(invoke, FUNCTION_ATTRIBUTE, function)
     description = options.get("description_override")

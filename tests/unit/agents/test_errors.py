@@ -43,6 +43,8 @@ def test_the_codes_stay_what_they_are() -> None:
         "ApprovalExpired": "approval_expired",
         "BudgetExceeded": "budget_exceeded",
         "DecisionRefused": "decision_refused",
+        "DeliveryRefused": "delivery_refused",
+        "WaitTimeout": "wait_timeout",
         "IdentityRefused": "identity_refused",
         "InputGuardrailTripwireTriggered": "input_guardrail_tripwire",
         "MaxTurnsExceeded": "max_turns_exceeded",

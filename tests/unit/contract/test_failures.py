@@ -107,7 +107,7 @@ def test_codes_stay_what_they_are() -> None:
         user_error model_call_failed model_behavior model_refusal max_turns_exceeded
         input_guardrail_tripwire output_guardrail_tripwire tool_input_guardrail_tripwire
         tool_output_guardrail_tripwire invalid_final_output session_failed tool_failed
-        tool_timeout cancelled decision_refused approval_expired budget_exceeded run_closed
+        tool_timeout cancelled decision_refused delivery_refused approval_expired budget_exceeded run_closed
         content_unavailable
         conversation_full run_busy terminated worker_lacks worker_found internal_error
     """

@@ -19,7 +19,7 @@ from outlast.loop.effects import (
     RunAgent,
 )
 from outlast.loop.start import Parent
-from outlast.loop.state import waits_for_people
+from outlast.loop.state import stands_still
 from outlast.loop.values import Failure, Json, Usage
 from tests.laws.driver import Play, gated, nested, said, tool, transfer
 
@@ -405,9 +405,9 @@ def test_a_run_does_not_wait_for_people_alone_while_another_nested_run_works() -
     play.replies(nested("Billing", "c1"), nested("Orders", "c2"))
     first, second = (one for one in play.outstanding.values() if isinstance(one, RunAgent))
     play.reported(asked(), nested_id=first.nested_id)
-    assert not waits_for_people(play.state)
+    assert not stands_still(play.state)
     play.reported(asked("e4.a1"), nested_id=second.nested_id)
-    assert waits_for_people(play.state)
+    assert stands_still(play.state)
 
 
 def test_a_run_that_has_ended_asks_nobody_any_more() -> None:

@@ -35,6 +35,7 @@ OTHERS: dict[str, Any] = {
     "ExecutionOptions.timeout_ms": 120_000,
     "Question.starts": True,
     "Message.mode": "steer",
+    "OutsideWait.on_timeout": "tool",
     "RunTool.form": "function_call",
 }
 """All other defaults are False, zero or empty."""

@@ -27,7 +27,7 @@ from outlast.loop.events import LineAttached, TimePassed
 from outlast.loop.invariants import violations
 from outlast.loop.machine import advance
 from outlast.loop.problems import say_problem
-from outlast.loop.state import LoopState, waits_for_people
+from outlast.loop.state import LoopState, stands_still
 from outlast.loop.values import Json
 from outlast.loop.votes import next_due_ms
 from tests.laws import people
@@ -336,7 +336,7 @@ def test_a_run_ends_when_everything_it_asks_for_is_answered(
             break
         choice = choices[step % len(choices)]
         own = people.waiting(play.state)
-        if own and (waits_for_people(play.state) or choice % 3 == 0):
+        if own and (stands_still(play.state) or choice % 3 == 0):
             # People who reject a handler's answer for ever are asked for ever.
             play.take(people.settling(play, own[0], choice if step < 100 else 0))
             continue

@@ -19,9 +19,9 @@ from outlast.loop.state import (
     has_message,
     items_of,
     may_save,
+    stands_still,
     turn_start,
     visible_item_count,
-    waits_for_people,
 )
 from tests.laws.driver import SITUATIONS, Play, gated, play_in, said
 
@@ -38,7 +38,7 @@ def test_a_run_that_has_not_begun_is_empty_and_running() -> None:
 def test_the_status_says_whom_the_run_waits_for(situation: str) -> None:
     play = play_in(situation, keep_open=True)
     assert play.state.status == STATUS_OF[situation]
-    assert waits_for_people(play.state) is (situation == "waiting")
+    assert stands_still(play.state) is (situation == "waiting")
 
 
 def test_a_run_that_also_runs_a_tool_does_not_wait_for_people_only() -> None:

@@ -1,0 +1,187 @@
+"""What a tool waits for outside of its run: a webhook, a reply, the end of a job."""
+
+from collections.abc import Generator
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+
+from outlast.agents.checks import InvalidType
+from outlast.agents.errors import UserError, WaitTimeout
+from outlast.loop.calls import Arrival, OnWaitEnd, OutsideWait
+from outlast.loop.values import Json, JsonObject
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+T_co = TypeVar("T_co", covariant=True)
+
+LONGEST_NAME: Final = 100
+"""The maximum length of the name of a wait, in characters."""
+
+
+class _Nothing:
+    """Tells a value that was not given from None."""
+
+
+NOTHING: Final = _Nothing()
+
+
+class WaitBegins(BaseException):
+    """Ends the attempt of a tool that waits: the run goes on without a worker.
+
+    Not an `Exception`, so that the tool's own `except` clauses let it pass.
+    """
+
+    def __init__(self, wait: OutsideWait) -> None:
+        super().__init__(f"the tool waits for {wait.name!r}")
+        self.wait = wait
+
+
+@dataclass(kw_only=True)
+class Waits:
+    """The waits of one call, as its context has them.
+
+    Attributes:
+        arrivals: what came of the call's earlier waits.
+        done: the results of `ToolContext.once`, by name.
+        question: how many questions of the run were settled before that of the call.
+    """
+
+    arrivals: tuple[Arrival, ...] = ()
+    done: JsonObject = field(default_factory=dict[str, Json])
+    question: int = 0
+
+    def arrival(self, name: str) -> Arrival | None:
+        """Return what came of a wait; None if it has not ended."""
+        return next((one for one in self.arrivals if one.name == name), None)
+
+
+class Wait(Generic[T_co]):
+    """A wait for something outside of the run. `ToolContext.wait_for` makes it.
+
+    A tool returns it, or awaits it; see there.
+    """
+
+    def __init__(self, waits: Waits, wait: OutsideWait, adapter: "TypeAdapter[Any] | None") -> None:
+        self._waits = waits
+        self._wait = wait
+        self._adapter = adapter
+
+    def __repr__(self) -> str:
+        return f"Wait({self._wait.name!r})"
+
+    def __await__(self) -> Generator[Any, None, T_co]:
+        """Return what arrived, or end the attempt until something has.
+
+        Raises:
+            WaitTimeout: nothing came in time.
+        """
+        yield from ()
+        if self.arrival is None:
+            raise WaitBegins(self.begun(is_output=False))
+        return self.result()
+
+    @property
+    def arrival(self) -> Arrival | None:
+        """What came of the wait; None if it has not ended."""
+        return self._waits.arrival(self._wait.name)
+
+    def begun(self, *, is_output: bool) -> OutsideWait:
+        """Return the wait with everything that the tool has noted so far."""
+        return replace(self._wait, is_output=is_output, done=self._waits.done or None)
+
+    def result(self) -> T_co:
+        """Return what arrived, as an object of the schema's type.
+
+        Raises:
+            WaitTimeout: nothing came in time.
+        """
+        arrival = self.arrival
+        assert arrival is not None  # noqa: S101  the caller's case
+        value = arrived_value(arrival)
+        return cast(
+            "T_co", value if self._adapter is None else self._adapter.validate_python(value)
+        )
+
+
+def is_wait(value: object) -> bool:
+    """Whether a tool has returned a wait instead of a value."""
+    return isinstance(value, Wait)
+
+
+def arrived_value(arrival: Arrival) -> Json:
+    """Return the value of a wait that has ended.
+
+    Raises:
+        WaitTimeout: nothing came in time.
+    """
+    if arrival.timed_out:
+        raise WaitTimeout(f"Nothing came for {arrival.name!r} in time.")
+    return arrival.value
+
+
+def checked_name(name: str) -> str:
+    """Return the name of a wait.
+
+    Raises:
+        UserError: it is no short text.
+    """
+    if not isinstance(cast("object", name), str) or not 0 < len(name) <= LONGEST_NAME:
+        raise UserError(
+            f"A wait is named by a text of up to {LONGEST_NAME} characters, such as 'courier', not "
+            f"by {name!r:.80}."
+        )
+    return name
+
+
+def outside_wait(
+    name: str, timeout: timedelta | None, schema: Any, default: Any, *, ask: bool
+) -> "tuple[OutsideWait, TypeAdapter[Any] | None]":
+    """Return the record of a wait, and what makes an object of its value.
+
+    Raises:
+        UserError: an argument is invalid.
+    """
+    name = checked_name(name)
+    if timeout is not None and not isinstance(cast("object", timeout), timedelta):
+        raise InvalidType(f"wait_for({name!r}): timeout must be a timedelta or None.")
+    if timeout is not None and timeout <= timedelta():
+        raise UserError(f"wait_for({name!r}): timeout must be longer than zero.")
+    if ask and default is not NOTHING:
+        raise UserError(f"wait_for({name!r}): pass default= or ask=, not both.")
+    if timeout is None and (ask or default is not NOTHING):
+        raise UserError(f"wait_for({name!r}): default= and ask= need a timeout=.")
+    json_schema, adapter = _schema(name, schema)
+    on_timeout: OnWaitEnd = "ask" if ask else "tool" if default is NOTHING else "value"
+    return OutsideWait(
+        name=name,
+        timeout_ms=None if timeout is None else max(round(timeout.total_seconds() * 1000), 1),
+        schema=json_schema,
+        on_timeout=on_timeout,
+        value=None if default is NOTHING else _json(name, default, adapter),
+    ), adapter
+
+
+def _schema(name: str, schema: Any) -> "tuple[JsonObject | None, TypeAdapter[Any] | None]":
+    if schema is None or isinstance(schema, dict):
+        return cast("JsonObject | None", schema), None
+    from pydantic import TypeAdapter  # slow to import
+    from pydantic.errors import PydanticUserError
+
+    try:
+        adapter = TypeAdapter[Any](schema)
+        return adapter.json_schema(), adapter
+    except PydanticUserError as error:
+        raise UserError(
+            f"wait_for({name!r}): schema must be a type that pydantic knows, or a JSON Schema as a "
+            f"dict, not {schema!r:.80}: {error.message}"
+        ) from error
+
+
+def _json(name: str, value: Any, adapter: "TypeAdapter[Any] | None") -> Json:
+    from pydantic import TypeAdapter
+
+    try:
+        return (adapter or TypeAdapter[Any](Any)).dump_python(value, mode="json")
+    except ValueError as error:
+        raise UserError(f"wait_for({name!r}): default must be a JSON value: {error}") from error

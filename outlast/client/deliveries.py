@@ -1,0 +1,151 @@
+"""Finishes what tools wait for outside of their runs: `ToolContext.wait_for` begins it."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from temporalio.client import Client
+
+from outlast.agents.context.wait_address import WaitAddress
+from outlast.agents.errors import UserError
+from outlast.client.transport.run_address import RunAddress
+from outlast.contract import names, records
+from outlast.loop.state import LoopState
+from outlast.loop.values import Json
+
+LONGEST_ID: Final = 200
+"""The maximum length of a delivery's id, and of its source."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingWait:
+    """A call that waits for something outside of its run.
+
+    Attributes:
+        run_id: the run that made the call.
+        agent: the agent that made it.
+        tool: the name of its tool.
+        call_id: the id of the call.
+        name: what it waits for.
+        since: when the wait began.
+        until: when it ends by itself; None for never.
+        schema: JSON Schema of the value; None for any.
+        token: finishes the wait: see `finish`.
+    """
+
+    run_id: str
+    agent: str
+    tool: str
+    call_id: str
+    name: str
+    since: datetime
+    until: datetime | None
+    schema: dict[str, Any] | None
+    token: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryReceipt:
+    """The outcome of a delivery; a second one with the same id gets the receipt of the first.
+
+    Attributes:
+        run_id: the run that made the call.
+        name: what the call waits for.
+        at: when the value came.
+    """
+
+    run_id: str
+    name: str
+    at: datetime
+
+
+async def finish(
+    token: str, value: Json = None, *, client: Client, delivery_id: str = "", source: str = ""
+) -> DeliveryReceipt:
+    """Deliver a value to a call that waits for it; the call goes on as soon as a worker is there.
+
+    The value counts once: a repeated delivery changes nothing. A run that has no worker takes it
+    when one starts, so the call returns then, or fails after the client's patience and is repeated
+    with the same id.
+
+    Args:
+        token: from `ToolContext.wait_token`, or `RunHandle.pending_waits`.
+        value: any JSON value that fits the schema of the wait.
+        client: connected to the run's server.
+        delivery_id: tells the delivery from others, such as the id of a webhook; default: made of
+            the token and the value, so that a repetition is the same delivery.
+        source: who delivers it, for people to read.
+
+    Returns:
+        What became of it.
+
+    Raises:
+        DeliveryRefused: nothing waits for it, it came too late or after another delivery, or it
+            does not fit. What waits goes on waiting.
+        RunClosed: the run has ended.
+        RunNotFound: there is no such run.
+        ServerUnavailable: the run did not accept it in time; repeat it with the same id.
+        UserError: the token or the value is invalid.
+    """
+    try:
+        address = WaitAddress.parse(token)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    for what, text in (("delivery_id", delivery_id), ("source", source)):
+        if len(text) > LONGEST_ID:
+            raise UserError(f"{what} must have at most {LONGEST_ID} characters, not {len(text)}.")
+    try:
+        written = json.dumps([token, value], sort_keys=True, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UserError(f"The value must be JSON: {error}") from error
+    if not delivery_id:
+        delivery_id = hashlib.sha256(written.encode()).hexdigest()
+    record = records.DeliverRecord(
+        question=address.question,
+        turn=address.turn,
+        call_id=address.call_id,
+        name=address.name,
+        value=value,
+        delivery_id=delivery_id,
+        source=source,
+    )
+    to_run = RunAddress(client, address.run_id)
+    # The id of an update names the wait, too: one sender may use an id for several.
+    unique = hashlib.sha256(json.dumps([token, delivery_id]).encode()).hexdigest()
+    answer = await to_run.update(names.UPDATE_DELIVER, records.write(record), unique)
+    return DeliveryReceipt(
+        run_id=address.run_id,
+        name=address.name,
+        at=datetime.fromtimestamp(answer["at_ms"] / 1000, UTC),
+    )
+
+
+def pending_waits(state: LoopState) -> tuple[PendingWait, ...]:
+    """Return the calls of a run that wait for something outside of it."""
+    return tuple(
+        PendingWait(
+            run_id=state.run_id,
+            agent=state.agent,
+            tool=call.name,
+            call_id=call.call_id,
+            name=parked.wait.name,
+            since=_time(parked.since_ms),
+            until=None if parked.due_ms is None else _time(parked.due_ms),
+            schema=parked.wait.schema,
+            token=WaitAddress(
+                state.run_id,
+                len(state.answers),
+                state.question.turn,
+                call.call_id,
+                parked.wait.name,
+            ).token,
+        )
+        for call in state.calls
+        if (parked := call.parked) is not None
+    )
+
+
+def _time(at_ms: int) -> datetime:
+    return datetime.fromtimestamp(at_ms / 1000, UTC)

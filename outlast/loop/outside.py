@@ -1,0 +1,224 @@
+"""Calls that wait for something outside of the run: a webhook, a reply by mail, the end of a job.
+
+A tool begins something and says what it waits for (`ToolResult.wait`). Its call is parked: no effect
+is pending, so no worker is needed until a value is delivered or the wait ends in time. Then the call
+runs again: its tool reads what arrived, or the worker takes it as what the tool returned.
+
+A value may be delivered before the call waits for it, when the outside is faster than the record of
+the wait. The call keeps it until then.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from outlast.loop import effect_factory, schemas
+from outlast.loop.approvals import ApprovalRequest
+from outlast.loop.calls import Arrival, Call, OutsideWait, Parked
+from outlast.loop.changes import Change
+from outlast.loop.effects import RunTool
+from outlast.loop.events import ValueDelivered
+from outlast.loop.revision import revised
+from outlast.loop.state import LoopState, Receipt
+from outlast.loop.transcript import call_of, with_call, with_ignored
+from outlast.loop.values import Json
+
+MOST_ARRIVALS: Final = 100
+"""How many values a call keeps."""
+
+RECEIPTS_KEPT: Final = 200
+"""How many waits a run remembers after their end, to answer deliveries that come late or again."""
+
+_MAY_ARRIVE: Final = frozenset({"planned", "running", "parked"})
+"""The statuses of a call that a value may be delivered to, besides while people are asked for it."""
+
+
+def park(
+    state: LoopState, effect: RunTool, wait: OutsideWait, changes: tuple[Change, ...], at_ms: int
+) -> LoopState:
+    """Let a call wait; a value that has arrived before ends the wait at once.
+
+    Args:
+        state: the state.
+        effect: the effect of the call.
+        wait: what the call waits for.
+        changes: context changes of a tool that does not run again.
+        at_ms: the time, in milliseconds since the epoch.
+    """
+    index = call_of(state, effect)
+    call = replace(state.calls[index], effect=None, done=wait.done, changes=changes)
+    call = _waiting(replace(call, output_of=wait.name if wait.is_output else ""), wait, at_ms)
+    early = next((one for one in call.arrived if one.name == wait.name), None)
+    problem = None if early is None else _misfit(call, wait.name, early.value)
+    if early is not None and problem is not None:
+        call = replace(call, arrived=tuple(one for one in call.arrived if one is not early))
+        kept = tuple(one for one in state.receipts if not _is_of(one, state, call, wait.name))
+        what = f"delivery {early.delivery_id:.80}"
+        state = with_ignored(revised(state, receipts=kept), at_ms, what, problem)
+    return _go_on(with_call(state, index, call), index)
+
+
+def _waiting(call: Call, wait: OutsideWait, at_ms: int) -> Call:
+    due_ms = None if wait.timeout_ms is None else at_ms + wait.timeout_ms
+    return replace(call, status="parked", parked=Parked(wait=wait, since_ms=at_ms, due_ms=due_ms))
+
+
+# --- What arrives ----------------------------------------------------------------------------------
+
+
+def value_delivered(state: LoopState, event: ValueDelivered) -> LoopState:
+    """Take a value for a call, once."""
+    if is_repeated(state, event):
+        return state
+    problem = delivery_problem(state, event)
+    if problem is not None:
+        return with_ignored(state, event.at_ms, f"delivery {event.delivery_id:.80}", problem)
+    arrival = Arrival(
+        name=event.name,
+        at_ms=event.at_ms,
+        value=event.value,
+        delivery_id=event.delivery_id,
+        source=event.source,
+    )
+    return _arrived(state, _place_of(state, event), arrival)
+
+
+def is_repeated(state: LoopState, event: ValueDelivered) -> bool:
+    """Whether the same delivery has come before."""
+    known = receipt_for(state, event)
+    return known is not None and known.delivery_id == event.delivery_id
+
+
+def receipt_for(state: LoopState, event: ValueDelivered) -> Receipt | None:
+    """Return what came of the wait that a delivery is for; None while it goes on."""
+    wait = (event.question, event.turn, event.call_id, event.name)
+    return next((one for one in state.receipts if _wait_of(one) == wait), None)
+
+
+def delivery_problem(state: LoopState, event: ValueDelivered) -> str | None:
+    """Return why a value has no effect, or None if it has one."""
+    known = receipt_for(state, event)
+    if known is not None:
+        if known.timed_out:
+            return f"This comes too late: the wait for {event.name!r} ended without a value."
+        return f"Another delivery came first: {event.name!r} has its value already."
+    index = _place_of(state, event)
+    if index < 0:
+        return f"No call waits for {event.name!r}: the call has ended, or was never made."
+    if len(state.calls[index].arrived) >= MOST_ARRIVALS:
+        return f"The call has {MOST_ARRIVALS} values already, and keeps no more."
+    return _misfit(state.calls[index], event.name, event.value)
+
+
+def _place_of(state: LoopState, event: ValueDelivered) -> int:
+    """Return the index of the call that a delivery is for; -1 if there is none.
+
+    Some models repeat the ids of their calls, so the turn counts, too.
+    """
+    if (event.question, event.turn) != (len(state.answers), state.question.turn):
+        return -1
+    for index, call in enumerate(state.calls):
+        takes = call.status in _MAY_ARRIVE or call.parked is not None
+        if takes and (call.call_id, call.plan.kind) == (event.call_id, "tool"):
+            return index
+    return -1
+
+
+def _misfit(call: Call, name: str, value: Json) -> str | None:
+    """Return why a value is not what a call waits for; None while nobody knows."""
+    parked = call.parked
+    if parked is None or parked.wait.name != name or parked.wait.schema is None:
+        return None
+    problem = schemas.problem_of(value, parked.wait.schema)
+    return None if problem is None else f"The value for {name!r} does not fit: {problem}"
+
+
+def _arrived(
+    state: LoopState, index: int, arrival: Arrival, *, timed_out: bool = False
+) -> LoopState:
+    call = state.calls[index]
+    receipt = Receipt(
+        question=len(state.answers),
+        turn=state.question.turn,
+        call_id=call.call_id,
+        tool=call.name,
+        name=arrival.name,
+        delivery_id=arrival.delivery_id,
+        source=arrival.source,
+        at_ms=arrival.at_ms,
+        timed_out=timed_out,
+    )
+    state = revised(state, receipts=(*state.receipts, receipt)[-RECEIPTS_KEPT:])
+    call = replace(call, arrived=(*call.arrived, arrival))
+    return _go_on(with_call(state, index, call), index)
+
+
+def _go_on(state: LoopState, index: int) -> LoopState:
+    """End the wait of a call if its value is there; people need not be asked any more."""
+    call = state.calls[index]
+    parked = call.parked
+    if parked is None or all(one.name != parked.wait.name for one in call.arrived):
+        return state
+    if parked.request_id is not None:
+        approvals = tuple(
+            replace(one, status="superseded")
+            if (one.id, one.status) == (parked.request_id, "pending")
+            else one
+            for one in state.approvals
+        )
+        state = revised(state, approvals=approvals)
+    return with_call(state, index, replace(call, status="planned", parked=None))
+
+
+# --- When nothing arrives --------------------------------------------------------------------------
+
+
+def first_overdue(state: LoopState, at_ms: int) -> int | None:
+    """Return the index of a call whose wait is to end by now; None if there is none."""
+    for index, call in enumerate(state.calls):
+        due_ms = None if call.parked is None else call.parked.due_ms
+        if due_ms is not None and due_ms <= at_ms:
+            return index
+    return None
+
+
+def give_up(state: LoopState, index: int, at_ms: int) -> LoopState:
+    """End a wait for which nothing came in time, as the tool has chosen."""
+    parked = state.calls[index].parked
+    assert parked is not None  # noqa: S101  the caller's case
+    wait = parked.wait
+    if wait.on_timeout == "ask":
+        request = effect_factory.value_request(state, state.calls[index], wait, at_ms)
+        parked = replace(parked, due_ms=None, request_id=request.id)
+        call = replace(state.calls[index], status="waiting", parked=parked)
+        return with_call(revised(state, approvals=(*state.approvals, request)), index, call)
+    is_value = wait.on_timeout == "value"
+    arrival = Arrival(name=wait.name, at_ms=at_ms, value=wait.value, timed_out=not is_value)
+    return _arrived(state, index, arrival, timed_out=True)
+
+
+def value_of_person(state: LoopState, index: int, request: ApprovalRequest) -> LoopState:
+    """Take what a person said who was asked for the value of a wait.
+
+    They give it, or let the call wait as long again, or end the wait without a value.
+    """
+    call, decision = state.calls[index], request.decision
+    assert call.parked is not None  # noqa: S101  the caller's case
+    assert decision is not None  # noqa: S101  these requests do not expire
+    wait, at_ms = call.parked.wait, request.decided_at_ms or call.parked.since_ms
+    if request.status == "approved":
+        return with_call(state, index, _waiting(call, wait, at_ms))
+    if request.status == "responded":
+        given = Arrival(
+            name=wait.name, at_ms=at_ms, value=decision.response, source=decision.by or ""
+        )
+        return _arrived(state, index, given)
+    none = Arrival(name=wait.name, at_ms=at_ms, timed_out=True)
+    return _arrived(state, index, none, timed_out=True)
+
+
+def _wait_of(receipt: Receipt) -> tuple[int, int, str, str]:
+    return receipt.question, receipt.turn, receipt.call_id, receipt.name
+
+
+def _is_of(receipt: Receipt, state: LoopState, call: Call, name: str) -> bool:
+    return _wait_of(receipt) == (len(state.answers), state.question.turn, call.call_id, name)
