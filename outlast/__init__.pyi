@@ -57,6 +57,7 @@ from outlast.agents.errors import BudgetExceeded as BudgetExceeded
 from outlast.agents.errors import ContentUnavailable as ContentUnavailable
 from outlast.agents.errors import ConversationFull as ConversationFull
 from outlast.agents.errors import DecisionRefused as DecisionRefused
+from outlast.agents.errors import DeliveryRefused as DeliveryRefused
 from outlast.agents.errors import IdentityRefused as IdentityRefused
 from outlast.agents.errors import InputGuardrailTripwireTriggered as InputGuardrailTripwireTriggered
 from outlast.agents.errors import MaxTurnsExceeded as MaxTurnsExceeded
@@ -84,6 +85,7 @@ from outlast.agents.errors import (
 )
 from outlast.agents.errors import ToolTimeoutError as ToolTimeoutError
 from outlast.agents.errors import UserError as UserError
+from outlast.agents.errors import WaitTimeout as WaitTimeout
 from outlast.agents.guardrails.guardrail import GuardrailFunctionOutput as GuardrailFunctionOutput
 from outlast.agents.guardrails.guardrail import InputGuardrail as InputGuardrail
 from outlast.agents.guardrails.guardrail import InputGuardrailResult as InputGuardrailResult
