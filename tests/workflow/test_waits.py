@@ -8,14 +8,18 @@ from typing import Any
 import pytest
 
 from outlast.agents.agent import Agent
+from outlast.agents.context.wait_address import WaitAddress
 from outlast.agents.context.wrapper import ToolContext
+from outlast.agents.errors import DeliveryRefused, RunClosed, UserError
 from outlast.agents.tools.function_tool import function_tool
-from outlast.client.deliveries import PendingWait, finish
+from outlast.client.deliveries import DeliveryReceipt, PendingWait, finish
 from outlast.client.handle import RunHandle
-from outlast.client.read.events import StreamedState
-from outlast.testing import ScriptedModel, call
+from outlast.ports.model import ModelRequest
+from outlast.testing import ScriptedModel, call, say
 from tests.workflow.desk import Desk
 from tests.workflow.replies import outputs
+from tests.workflow.test_long_runs import in_later_history, true_in_the_end
+from tests.workflow.test_visibility import metadata_of
 
 TWO_DAYS = timedelta(days=2)
 
@@ -46,11 +50,37 @@ def courier(began: list[str]) -> Agent[Any]:
     return Agent(name="Courier", tools=[book])
 
 
+def depot(at_work: asyncio.Event | None = None, until: asyncio.Event | None = None) -> Agent[Any]:
+    """Return an agent whose tool returns its wait: its output is what arrives.
+
+    The tool says when it is at work, and takes until it is told to go on.
+    """
+
+    @function_tool
+    async def pack(ctx: ToolContext[Any], order: str) -> Any:
+        """Pack an order."""
+        if at_work is not None and until is not None:
+            at_work.set()
+            await until.wait()
+        ctx.context = {"packing": order}
+        return ctx.wait_for("packed", timeout=TWO_DAYS, schema=str)
+
+    return Agent(name="Depot", tools=[pack])
+
+
+def packs_once() -> ScriptedModel:
+    """Return a model that packs, and then says what came of it."""
+
+    def reply(request: ModelRequest) -> Any:
+        done = outputs(request)
+        return say(f"Packed {done['c1']}.") if "c1" in done else [call("pack", "c1", order="7")]
+
+    return ScriptedModel(always=reply)
+
+
 async def parked(handle: RunHandle) -> PendingWait:
     """Return the wait of a run, as soon as it is parked."""
-    async for step in handle.stream_states():
-        if isinstance(step, StreamedState) and step.state.status == "parked":
-            break
+    await handle.wait(lambda state: state.status == "parked")
     [wait] = await handle.pending_waits()
     return wait
 
@@ -83,3 +113,194 @@ async def test_a_call_waits_for_a_value_without_a_worker(desk: Desk):
     assert result.final_output == "Picked up."
     assert list(outputs(model.requests[1]).values()) == ["booking-1: p1 weighs 900 g"]
     assert began == ["7"]
+
+
+@pytest.mark.replayed
+async def test_a_returned_wait_is_the_output_and_the_tool_does_not_run_again(desk: Desk):
+    agent = depot()
+    await desk.open(agent, model=packs_once())
+    handle = await desk.start(agent, context={})
+    wait = await parked(handle)
+    await finish(wait.token, "by hand", client=desk.client)
+    assert (await desk.result(handle)).final_output == "Packed by hand."
+    assert (await handle.state()).context == {"packing": "7"}
+
+
+async def test_a_value_that_does_not_fit_is_refused_and_the_call_waits_on(desk: Desk):
+    agent = depot()
+    await desk.open(agent, model=packs_once())
+    handle = await desk.start(agent)
+    wait = await parked(handle)
+    before = len(await desk.event_types(handle))
+    with pytest.raises(DeliveryRefused, match="does not fit"):
+        await finish(wait.token, {"by": "hand"}, client=desk.client)
+    with pytest.raises(UserError, match="no token"):
+        await finish("nonsense", "by hand", client=desk.client)
+    assert len(await desk.event_types(handle)) == before, "refused before it is recorded"
+    assert await handle.pending_waits() == (wait,)
+    await finish(wait.token, "by hand", client=desk.client)
+    assert (await desk.result(handle)).final_output == "Packed by hand."
+
+
+async def test_a_value_may_come_before_the_call_waits_for_it(desk: Desk):
+    at_work, until = asyncio.Event(), asyncio.Event()
+    agent = depot(at_work, until)
+    await desk.open(agent, model=packs_once())
+    handle = await desk.start(agent)
+    await at_work.wait()
+    token = WaitAddress(handle.id, 0, 1, "c1", "packed").token
+    await finish(token, "before", client=desk.client, delivery_id="first")
+    with pytest.raises(DeliveryRefused, match="Another delivery came first"):
+        await finish(token, "after", client=desk.client, delivery_id="second")
+    until.set()
+    assert (await desk.result(handle)).final_output == "Packed before."
+
+
+async def test_of_fifty_deliveries_at_once_one_counts(desk: Desk):
+    agent = depot()
+    await desk.open(agent, model=packs_once())
+    handle = await desk.start(agent, keep_open=True)
+    wait = await parked(handle)
+    found = await asyncio.gather(
+        *(
+            finish(wait.token, f"by {number}", client=desk.client, delivery_id=str(number % 25))
+            for number in range(50)
+        ),
+        return_exceptions=True,
+    )
+    taken = [one for one in found if isinstance(one, DeliveryReceipt)]
+    refused = [one for one in found if isinstance(one, DeliveryRefused)]
+    assert (len(taken), len(refused)) == (2, 48), "the same delivery twice, and no other"
+    assert taken[0] == taken[1]
+    state = await desk.until_status(handle, "idle")
+    assert len(state.receipts) == 1
+    assert state.final_output.startswith("Packed by ")
+
+
+async def test_a_repeated_delivery_gets_the_receipt_of_the_first_in_the_next_history(desk: Desk):
+    agent = depot()
+    model = packs_once()
+    await desk.open(agent, model=model)
+    handle = await desk.start_short(agent, keep_open=True)
+    wait = await parked(handle)
+    assert len(await desk.all_events(handle)) == 1
+    first = await finish(wait.token, "by hand", client=desk.client, delivery_id="d")
+    await desk.until_status(handle, "idle")
+    while len(await desk.all_events(handle)) < 2:
+        message = await handle.send("And now?")
+        await message.answer()
+    again = await finish(wait.token, "by hand", client=desk.client, delivery_id="d")
+    assert again == first
+    with pytest.raises(DeliveryRefused, match="Another delivery came first"):
+        await finish(wait.token, "by hand", client=desk.client, delivery_id="other")
+
+
+async def test_a_wait_goes_on_in_the_next_history(desk: Desk):
+    agent = depot()
+    await desk.open(agent, model=packs_once())
+    handle = await desk.start_short(agent, keep_open=True)
+    wait = await parked(handle)
+    for number in range(12):  # each takes events, and none is answered before the call is
+        await handle.send(f"Hello {number}")
+    await true_in_the_end(lambda: in_later_history(desk, handle))
+    [later] = await handle.pending_waits()
+    assert later == wait
+    await finish(wait.token, "by hand", client=desk.client)
+    state = await desk.until_status(handle, "idle")
+    assert state.final_output == "Packed by hand."
+
+
+async def test_a_value_that_comes_while_a_person_has_the_conversation_counts(desk: Desk):
+    agent = depot()
+    await desk.open(agent, model=packs_once())
+    handle = await desk.start(agent, keep_open=True)
+    wait = await parked(handle)
+    await handle.hold(by="ann")
+    await finish(wait.token, "by hand", client=desk.client)
+    await handle.say("I am Ann.", by="ann")
+    await handle.release(by="ann", note="Go on.")
+    state = await desk.until_status(handle, "idle")
+    assert [item.raw["output"] for item in state.items if item.kind == "tool_output"] == ["by hand"]
+
+
+async def test_a_delivery_to_a_run_that_has_ended_says_so(desk: Desk):
+    agent = depot()
+    await desk.open(agent, model=packs_once())
+    handle = await desk.start(agent)
+    wait = await parked(handle)
+    await handle.cancel()
+    with pytest.raises(RunClosed):
+        await finish(wait.token, "by hand", client=desk.client)
+
+
+async def test_a_message_that_interrupts_ends_the_wait(desk: Desk):
+    agent = depot()
+    await desk.open(agent, model=packs_once())
+    handle = await desk.start(agent, keep_open=True)
+    wait = await parked(handle)
+    message = await handle.send("Never mind.", mode="interrupt")
+    await message.answer()
+    with pytest.raises(DeliveryRefused, match="No call waits"):
+        await finish(wait.token, "by hand", client=desk.client)
+
+
+async def test_people_are_asked_for_what_does_not_come(desk: Desk):
+    @function_tool
+    async def pack(ctx: ToolContext[Any], order: str) -> Any:
+        return ctx.wait_for("packed", timeout=timedelta(milliseconds=100), schema=str, ask=True)
+
+    agent = Agent[Any](name="Depot", tools=[pack])
+    await desk.open(agent, model=packs_once())
+    handle = await desk.start(agent)
+    state = await desk.until_status(handle, "waiting")
+    [request] = state.pending_approvals
+    assert (request.name, request.reason) == ("pack: packed", "Nothing came for 'packed' in time.")
+    await handle.approve(request, by="ann")
+    state = await desk.until(handle, lambda state: len(state.approvals) == 2)
+    await handle.respond(state.approvals[1], "by Ann", by="ann")
+    assert (await desk.result(handle)).final_output == "Packed by Ann."
+
+
+async def test_a_deadline_passes_while_no_worker_runs(desk: Desk):
+    @function_tool
+    async def pack(ctx: ToolContext[Any], order: str) -> Any:
+        return ctx.wait_for("packed", timeout=timedelta(seconds=1), default="nobody")
+
+    agent = Agent[Any](name="Depot", tools=[pack])
+    worker = await desk.open(agent, model=packs_once())
+    handle = await desk.start(agent)
+    await parked(handle)
+    await desk.close(worker)
+    while "EVENT_TYPE_TIMER_FIRED" not in await desk.event_types(handle):  # noqa: ASYNC110  the server's
+        await asyncio.sleep(0.05)
+    await desk.open(agent, model=packs_once())
+    assert (await desk.result(handle)).final_output == "Packed nobody."
+
+
+async def test_a_tool_that_waits_in_vain_fails_once(desk: Desk):
+    tries: list[int] = []
+
+    @function_tool
+    async def pack(ctx: ToolContext[Any], order: str) -> Any:
+        tries.append(ctx.attempt)
+        return ctx.wait_for("packed", timeout=timedelta(milliseconds=100))
+
+    agent = Agent[Any](name="Depot", tools=[pack])
+    await desk.open(agent, model=packs_once())
+    result = await desk.run(agent)
+    assert "Nothing came for 'packed' in time." in result.final_output
+    assert tries == [1]
+
+
+async def test_a_parked_run_is_found_and_shown(desk: Desk):
+    agent = depot()
+    await desk.open(agent, model=packs_once())
+    handle = await desk.start(agent)
+    await parked(handle)
+    view = await desk.workflow(handle).query("state")
+    assert view["status"] == "parked"
+    [shown] = view["parked"]
+    assert (shown["tool"], shown["waits_for"]) == ("pack", "packed")
+    assert shown["until"] is not None
+    metadata = await metadata_of(desk, handle)
+    assert "Waiting for `packed` since" in metadata.current_details
