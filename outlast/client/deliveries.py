@@ -3,17 +3,20 @@
 import hashlib
 import json
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, Final
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, cast
 
 from temporalio.client import Client
 
 from outlast.agents.context.wait_address import WaitAddress
-from outlast.agents.errors import UserError
+from outlast.agents.errors import ServerUnavailable, UserError
 from outlast.client.transport.run_address import RunAddress
 from outlast.contract import names, records
 from outlast.loop.state import LoopState
 from outlast.loop.values import Json
+
+PATIENCE: Final = timedelta(seconds=5)
+"""How long a delivery waits for a worker before the server keeps it."""
 
 LONGEST_ID: Final = 200
 """The maximum length of a delivery's id, and of its source."""
@@ -53,22 +56,29 @@ class DeliveryReceipt:
     Attributes:
         run_id: the run that made the call.
         name: what the call waits for.
-        at: when the value came.
+        at: when the value came; None if no worker was there to take it: the server keeps it, and the
+            run takes it, or refuses it, when a worker starts.
     """
 
     run_id: str
     name: str
-    at: datetime
+    at: datetime | None
 
 
 async def finish(
-    token: str, value: Json = None, *, client: Client, delivery_id: str = "", source: str = ""
+    token: str,
+    value: Json = None,
+    *,
+    client: Client,
+    delivery_id: str = "",
+    source: str = "",
+    patience: timedelta = PATIENCE,
 ) -> DeliveryReceipt:
     """Deliver a value to a call that waits for it; the call goes on as soon as a worker is there.
 
-    The value counts once: a repeated delivery changes nothing. A run that has no worker takes it
-    when one starts, so the call returns then, or fails after the client's patience and is repeated
-    with the same id.
+    The value counts once: a repeated delivery changes nothing. Where no worker answers in time, the
+    server keeps the value for the run; what is wrong with it is then found out later, and stands in
+    the run's ignored attempts.
 
     Args:
         token: from `ToolContext.wait_token`, or `RunHandle.pending_waits`.
@@ -77,6 +87,7 @@ async def finish(
         delivery_id: tells the delivery from others, such as the id of a webhook; default: made of
             the token and the value, so that a repetition is the same delivery.
         source: who delivers it, for people to read.
+        patience: how long to wait for a worker before the server keeps the value.
 
     Returns:
         What became of it.
@@ -86,7 +97,7 @@ async def finish(
             does not fit. What waits goes on waiting.
         RunClosed: the run has ended.
         RunNotFound: there is no such run.
-        ServerUnavailable: the run did not accept it in time; repeat it with the same id.
+        ServerUnavailable: the server does not answer; repeat it with the same id.
         UserError: the token or the value is invalid.
     """
     try:
@@ -111,14 +122,18 @@ async def finish(
         delivery_id=delivery_id,
         source=source,
     )
-    to_run = RunAddress(client, address.run_id)
+    to_run = RunAddress(client, address.run_id, patience)
     # The id of an update names the wait, too: one sender may use an id for several.
     unique = hashlib.sha256(json.dumps([token, delivery_id]).encode()).hexdigest()
-    answer = await to_run.update(names.UPDATE_DELIVER, records.write(record), unique)
+    payload = records.write(record)
+    try:
+        answer = await to_run.update(names.DELIVER, payload, unique)
+    except ServerUnavailable:
+        # No worker: the server keeps signals. If the update arrives, too, it is the same delivery.
+        await to_run.ask(lambda: to_run.workflow.signal(names.DELIVER, payload))
+        return DeliveryReceipt(run_id=address.run_id, name=address.name, at=None)
     return DeliveryReceipt(
-        run_id=address.run_id,
-        name=address.name,
-        at=datetime.fromtimestamp(answer["at_ms"] / 1000, UTC),
+        run_id=address.run_id, name=address.name, at=_time(cast("int", answer["at_ms"]))
     )
 
 

@@ -138,6 +138,8 @@ def signalled(
             return _line_replied(read(LineReplyRecord, payload), at_ms)
         if name == names.WITHDRAW:
             return _withdrawn(payload, at_ms)
+        if name == names.DELIVER:
+            return _delivered(payload, at_ms)
         if name in ACTION_NAMED:
             event = _acted(ACTION_NAMED[name], payload, at_ms, is_checked=False)
             return replace(event, arrived_at_ms=arrived_at_ms)
@@ -170,18 +172,8 @@ def updated(name: str, arguments: Sequence[Json | Unreadable], at_ms: int) -> Ev
         return _withdrawn(payload, at_ms)
     if name == names.UPDATE_RETRY:
         return RetryRequested(at_ms=at_ms, answers=read(RetryRecord, payload).answers)
-    if name == names.UPDATE_DELIVER:
-        delivered = read(DeliverRecord, payload)
-        return ValueDelivered(
-            at_ms=at_ms,
-            question=delivered.question,
-            turn=delivered.turn,
-            call_id=delivered.call_id,
-            name=delivered.name,
-            value=delivered.value,
-            delivery_id=delivered.delivery_id,
-            source=delivered.source,
-        )
+    if name == names.DELIVER:
+        return _delivered(payload, at_ms)
     if name == names.UPDATE_ATTACH_LINE:
         attached = read(AttachLineRecord, payload)
         return LineAttached(
@@ -193,7 +185,7 @@ def updated(name: str, arguments: Sequence[Json | Unreadable], at_ms: int) -> Ev
             names.UPDATE_RETRY,
             *ACTION_NAMED,
             names.WITHDRAW,
-            names.UPDATE_DELIVER,
+            names.DELIVER,
         )
     )
     raise UnreadableRecordError(f"No update {name!r:.80}. Updates: {known}.")
@@ -219,6 +211,20 @@ def _acted(
     verified = is_checked and action.method != names.METHOD_NAMED
     return PersonActed(
         at_ms=at_ms, action=action, verified=verified, nonce=proof.nonce, made_at_ms=proof.at_ms
+    )
+
+
+def _delivered(payload: Json | Unreadable, at_ms: int) -> ValueDelivered:
+    record = read(DeliverRecord, payload)
+    return ValueDelivered(
+        at_ms=at_ms,
+        question=record.question,
+        turn=record.turn,
+        call_id=record.call_id,
+        name=record.name,
+        value=record.value,
+        delivery_id=record.delivery_id,
+        source=record.source,
     )
 
 

@@ -28,7 +28,9 @@ SIGNAL_LINE_REPLY: Final = "line_reply"
 UPDATE_SEND: Final = "send"
 UPDATE_RETRY: Final = "retry"
 UPDATE_ATTACH_LINE: Final = "attach_line"
-UPDATE_DELIVER: Final = "deliver"
+DELIVER: Final = "deliver"
+"""Delivers a value from outside: an update, which is refused in words; or a signal, which the server
+keeps where no worker runs."""
 WITHDRAW: Final = "withdraw"
 """Takes a message back, as an update of a program or as a signal from the Temporal UI."""
 
@@ -39,6 +41,7 @@ SIGNALS: Final = frozenset(
         SIGNAL_LEND,
         SIGNAL_LINE_REPLY,
         WITHDRAW,
+        DELIVER,
         *ACTION_NAMED,
     }
 )

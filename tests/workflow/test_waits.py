@@ -97,19 +97,21 @@ async def test_a_call_waits_for_a_value_without_a_worker(desk: Desk):
     assert wait.until is not None
     assert wait.until - wait.since == TWO_DAYS
     await desk.close(worker)
-    delivery = asyncio.create_task(
-        finish(
+    receipts = [
+        await finish(
             wait.token,
             {"parcel": "p1", "weight_grams": 900},
             client=desk.client,
             delivery_id="webhook-1",
             source="courier.example",
+            patience=timedelta(seconds=1),
         )
-    )
+        for _ in range(2)
+    ]
+    assert [one.at for one in receipts] == [None, None], "the server keeps it"
     await desk.open(agent, model=model)
-    receipt = await delivery
     result = await handle.result()
-    assert (receipt.run_id, receipt.name) == (handle.id, "courier")
+    assert (receipts[0].run_id, receipts[0].name) == (handle.id, "courier")
     assert result.final_output == "Picked up."
     assert list(outputs(model.requests[1]).values()) == ["booking-1: p1 weighs 900 g"]
     assert began == ["7"]

@@ -185,12 +185,12 @@ class RunAddress:
         )
 
     async def _unique(self, name: str, update_id: str) -> str:
-        """Return the id of an update; the id of a decision or retry is valid once.
+        """Return the id of an update; that of a decision, retry or delivery is valid once.
 
         A server keeps the ids of updates that a reset applies again, even if the run then refuses
         them: such a request could not be decided any more.
         """
-        if name not in {"decide", names.UPDATE_RETRY}:
+        if name not in {"decide", names.UPDATE_RETRY, names.DELIVER}:
             return update_id
         return f"{update_id}@{(await self.workflow.describe()).run_id}"
 
