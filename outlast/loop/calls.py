@@ -443,6 +443,11 @@ class Call:
     done: JsonObject | None = None
 
     @property
+    def may_have_begun(self) -> bool:
+        """Whether the call may have begun something outside of the run that it waits or waited for."""
+        return self.parked is not None or bool(self.arrived)
+
+    @property
     def request_id(self) -> str | None:
         """The newest request to people about the call."""
         asked = None if self.parked is None else self.parked.request_id

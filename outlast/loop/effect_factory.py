@@ -109,9 +109,12 @@ def model_call(state: LoopState) -> CallModel:
 
 
 def call_run(state: LoopState, index: int) -> RunTool | RunAgent:
-    """Run a call, on the context with the changes of the calls before it."""
+    """Run a call, on the context with the changes of the calls before it.
+
+    A call that runs again with what its tool waited for has changed the context itself.
+    """
     call = state.calls[index]
-    context = context_before(state, index)
+    context = context_before(state, index + 1)
     if call.plan.kind == "agent":
         return RunAgent(
             **_agent_fields(state, context),

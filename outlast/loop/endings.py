@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from outlast.loop import effect_factory, ledger, phrases
 from outlast.loop.approvals import ApprovalStatus
-from outlast.loop.calls import ModelReply
+from outlast.loop.calls import Call, ModelReply
 from outlast.loop.changes import apply
 from outlast.loop.checks import Candidate, FinalizedAnswer
 from outlast.loop.effects import CallModel
@@ -247,9 +247,8 @@ def cancel_pending(
     state: LoopState, output: str, *, keep: frozenset[str] = frozenset()
 ) -> LoopState:
     """Cancel pending effects; finished calls count, and calls not started get `output`."""
-    outputs = {"settled": None, "running": phrases.CANCELLED, "parked": phrases.CANCELLED}
     calls = [
-        replace(call, output=outputs.get(call.status, output) or call.output)
+        call if call.status == "settled" else replace(call, output=_stopped(call, output))
         for call in state.calls
         if call.status != "recorded"
     ]
@@ -257,6 +256,11 @@ def cancel_pending(
     state = settle_requests(drop_gate(state), "cancelled")
     state = revised(state, calls=(), nested=(), pending=pending)
     return record_outputs(state, calls)
+
+
+def _stopped(call: Call, output: str) -> str:
+    """Return the output of a call that does not end: a call that has begun may have taken effect."""
+    return phrases.CANCELLED if call.status == "running" or call.may_have_begun else output
 
 
 def settle_requests(

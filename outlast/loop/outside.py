@@ -8,13 +8,14 @@ A value may be delivered before the call waits for it, when the outside is faste
 the wait. The call keeps it until then.
 """
 
+import json
 from dataclasses import replace
 from typing import Final
 
 from outlast.loop import effect_factory, schemas
 from outlast.loop.approvals import ApprovalRequest
-from outlast.loop.calls import Arrival, Call, OutsideWait, Parked
-from outlast.loop.changes import Change
+from outlast.loop.calls import Arrival, Call, OutsideWait, Parked, ToolResult
+from outlast.loop.canonical import LONGEST_NAME
 from outlast.loop.effects import RunTool
 from outlast.loop.events import ValueDelivered
 from outlast.loop.revision import revised
@@ -25,27 +26,40 @@ from outlast.loop.values import Json
 MOST_ARRIVALS: Final = 100
 """How many values a call keeps."""
 
-RECEIPTS_KEPT: Final = 200
-"""How many waits a run remembers after their end, to answer deliveries that come late or again."""
+LARGEST_ARRIVALS: Final = 500_000
+"""How many characters the values of a call have together, as JSON: the run carries them for days."""
 
-_MAY_ARRIVE: Final = frozenset({"planned", "running", "parked"})
-"""The statuses of a call that a value may be delivered to, besides while people are asked for it."""
+RECEIPTS_KEPT: Final = 200
+"""How many waits a run remembers after their end, to answer deliveries that come late or again.
+
+It remembers all of the present turn, whose calls could take a value twice otherwise.
+"""
+
+_IS_OVER: Final = frozenset({"settled", "recorded"})
+"""The statuses of a call that takes no values any more."""
 
 
 def park(
-    state: LoopState, effect: RunTool, wait: OutsideWait, changes: tuple[Change, ...], at_ms: int
+    state: LoopState, effect: RunTool, result: ToolResult, wait: OutsideWait, at_ms: int
 ) -> LoopState:
     """Let a call wait; a value that has arrived before ends the wait at once.
 
     Args:
         state: the state.
         effect: the effect of the call.
+        result: its result; a tool that does not run again has context changes in it.
         wait: what the call waits for.
-        changes: context changes of a tool that does not run again.
         at_ms: the time, in milliseconds since the epoch.
     """
     index = call_of(state, effect)
-    call = replace(state.calls[index], effect=None, done=wait.done, changes=changes)
+    call = replace(
+        state.calls[index],
+        effect=None,
+        done=wait.done,
+        changes=result.changes,
+        host=result.host,
+        order=result.order,
+    )
     call = _waiting(replace(call, output_of=wait.name if wait.is_output else ""), wait, at_ms)
     early = next((one for one in call.arrived if one.name == wait.name), None)
     problem = None if early is None else _misfit(call, wait.name, early.value)
@@ -104,9 +118,9 @@ def delivery_problem(state: LoopState, event: ValueDelivered) -> str | None:
     index = _place_of(state, event)
     if index < 0:
         return f"No call waits for {event.name!r}: the call has ended, or was never made."
-    if len(state.calls[index].arrived) >= MOST_ARRIVALS:
-        return f"The call has {MOST_ARRIVALS} values already, and keeps no more."
-    return _misfit(state.calls[index], event.name, event.value)
+    return _too_large(state.calls[index], event) or _misfit(
+        state.calls[index], event.name, event.value
+    )
 
 
 def _place_of(state: LoopState, event: ValueDelivered) -> int:
@@ -117,10 +131,25 @@ def _place_of(state: LoopState, event: ValueDelivered) -> int:
     if (event.question, event.turn) != (len(state.answers), state.question.turn):
         return -1
     for index, call in enumerate(state.calls):
-        takes = call.status in _MAY_ARRIVE or call.parked is not None
-        if takes and (call.call_id, call.plan.kind) == (event.call_id, "tool"):
+        is_it = (call.call_id, call.plan.kind) == (event.call_id, "tool")
+        if is_it and call.status not in _IS_OVER:
             return index
     return -1
+
+
+def _too_large(call: Call, event: ValueDelivered) -> str | None:
+    """Return why a call cannot keep a value."""
+    if len(call.arrived) >= MOST_ARRIVALS:
+        return f"The call has {MOST_ARRIVALS} values already, and keeps no more."
+    if max(map(len, (event.name, event.delivery_id, event.source))) > LONGEST_NAME:
+        return f"The name, the delivery id and the source have at most {LONGEST_NAME} characters."
+    size = sum(len(json.dumps(one)) for one in (event.value, *(a.value for a in call.arrived)))
+    if size > LARGEST_ARRIVALS:
+        return (
+            f"The values of the call would have {size:,} characters as JSON, of at most "
+            f"{LARGEST_ARRIVALS:,}. Deliver an id, and keep the data elsewhere."
+        )
+    return None
 
 
 def _misfit(call: Call, name: str, value: Json) -> str | None:
@@ -147,9 +176,18 @@ def _arrived(
         at_ms=arrival.at_ms,
         timed_out=timed_out,
     )
-    state = revised(state, receipts=(*state.receipts, receipt)[-RECEIPTS_KEPT:])
+    state = revised(state, receipts=(*_receipts_kept(state), receipt))
     call = replace(call, arrived=(*call.arrived, arrival))
     return _go_on(with_call(state, index, call), index)
+
+
+def _receipts_kept(state: LoopState) -> tuple[Receipt, ...]:
+    """Return the receipts without the oldest of earlier turns, where there are too many."""
+    if len(state.receipts) < RECEIPTS_KEPT:
+        return state.receipts
+    turn = len(state.answers), state.question.turn
+    is_old = (state.receipts[0].question, state.receipts[0].turn) != turn
+    return state.receipts[1:] if is_old else state.receipts
 
 
 def _go_on(state: LoopState, index: int) -> LoopState:
@@ -204,15 +242,14 @@ def value_of_person(state: LoopState, index: int, request: ApprovalRequest) -> L
     call, decision = state.calls[index], request.decision
     assert call.parked is not None  # noqa: S101  the caller's case
     assert decision is not None  # noqa: S101  these requests do not expire
-    wait, at_ms = call.parked.wait, request.decided_at_ms or call.parked.since_ms
+    wait, by = call.parked.wait, decision.by or ""
+    at_ms = request.decided_at_ms or call.parked.since_ms
     if request.status == "approved":
         return with_call(state, index, _waiting(call, wait, at_ms))
     if request.status == "responded":
-        given = Arrival(
-            name=wait.name, at_ms=at_ms, value=decision.response, source=decision.by or ""
-        )
+        given = Arrival(name=wait.name, at_ms=at_ms, value=decision.response, source=by)
         return _arrived(state, index, given)
-    none = Arrival(name=wait.name, at_ms=at_ms, timed_out=True)
+    none = Arrival(name=wait.name, at_ms=at_ms, source=by, timed_out=True)
     return _arrived(state, index, none, timed_out=True)
 
 

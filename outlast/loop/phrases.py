@@ -22,6 +22,10 @@ EDITED_ELSEWHERE = (
     "This call must not run: a person wants other arguments, which only you can send."
 )
 SUPERSEDED = "This call was not run, because the user said something else meanwhile."
+STOPPED_WAITING = (
+    "This call was stopped while it waited, because the user said something else meanwhile. What it "
+    "had begun may take effect."
+)
 ANSWER_EXPIRED = "nobody decided about it in time."
 ANSWER_SUPERSEDED = "the user said something else meanwhile."
 WITHHELD = "[This output was withheld by a guardrail.]"

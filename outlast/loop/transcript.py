@@ -139,8 +139,16 @@ def last_message(state: LoopState, count: int) -> int | None:
     return next((at for at in indices if state.items[at].kind == "message"), None)
 
 
-def record_outputs(state: LoopState, calls: Sequence[Call]) -> LoopState:
-    """Record the calls' outputs in the transcript and their changes in the context."""
+def record_outputs(
+    state: LoopState, calls: Sequence[Call], *, changed: Sequence[Call] | None = None
+) -> LoopState:
+    """Record the calls' outputs in the transcript and their changes in the context.
+
+    Args:
+        state: the state.
+        calls: the calls that have outputs.
+        changed: the calls whose changes are recorded, if more than those.
+    """
     items = list(state.items)
     for call in calls:
         kind: ItemKind = "handoff_output" if call.plan.kind == "handoff" else "tool_output"
@@ -149,7 +157,8 @@ def record_outputs(state: LoopState, calls: Sequence[Call]) -> LoopState:
             raw = _for_program(raw, call.plan)
         target = call.plan.target if call.plan.target_own_name else ""
         items.append(Item(kind, raw, state.agent, state.turns, call.custom_data, target))
-    return revised(state, context=_with_changes(state.context, calls), items=tuple(items))
+    context = _with_changes(state.context, calls if changed is None else changed)
+    return revised(state, context=context, items=tuple(items))
 
 
 def _for_program(raw: JsonObject, plan: PlannedCall) -> JsonObject:

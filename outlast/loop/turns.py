@@ -95,7 +95,8 @@ def _interrupt(state: LoopState) -> LoopState:
         return state
     for index, call in enumerate(state.calls):
         if call.status in {"planned", "waiting", "parked"}:
-            dropped = replace(call, status="settled", output=phrases.SUPERSEDED, parked=None)
+            output = phrases.STOPPED_WAITING if call.may_have_begun else phrases.SUPERSEDED
+            dropped = replace(call, status="settled", output=output, parked=None)
             state = with_call(state, index, dropped)
     return settle_requests(state, "superseded", but=gate)
 
@@ -367,13 +368,13 @@ def _pause(state: LoopState) -> LoopState:
 
 
 def _record_settled(state: LoopState) -> LoopState:
-    """Record the outputs of finished calls in the transcript."""
+    """Record the outputs of finished calls in the transcript, and what parked ones changed."""
     settled = [call for call in state.calls if call.status == "settled"]
-    if not settled:
+    if not (settled or any(call.changes for call in state.calls)):
         return state
-    state = record_outputs(state, settled)
+    state = record_outputs(state, settled, changed=state.calls)
     calls = tuple(
-        replace(call, status="recorded", changes=()) if call.status == "settled" else call
+        replace(call, status="recorded" if call.status == "settled" else call.status, changes=())
         for call in state.calls
     )
     return revised(state, calls=calls)
@@ -408,7 +409,8 @@ def tool_finished(state: LoopState, effect: RunTool, result: ToolResult, at_ms: 
         call = replace(call, status="planned", plan=replace(call.plan, policy=policy))
         return with_call(state, index, call)
     if result.wait is not None:
-        return outside.park(state, effect, result.wait, result.changes, at_ms)
+        state = _with_clashes(state, effect, result, at_ms)
+        return outside.park(state, effect, result, result.wait, at_ms)
     state = revised(state, guardrails=(*state.question.guardrails, *result.checks))
     if result.failure is not None:
         return _fail_with_call(state, effect, result.output, result.failure)
@@ -437,7 +439,11 @@ def _with_clashes(
     state: LoopState, effect: RunTool | RunAgent, result: ToolResult, at_ms: int
 ) -> LoopState:
     """Note the fields that this call and one that ran beside it in another worker both set."""
-    others = [one for one in state.calls if not result.host or one.host != result.host]
+    others = [
+        one
+        for one in state.calls
+        if one.effect != effect.effect and (not result.host or one.host != result.host)
+    ]
     paths = clashes(result.changes, [change for one in others for change in one.changes])
     if not paths:
         return state
@@ -451,14 +457,15 @@ def _settle(state: LoopState, effect: RunTool | RunAgent, result: ToolResult) ->
     output = result.output
     if call.edited:
         output = phrases.edited(output, call.arguments, _reason_of_edit(state, call))
+    made = call if call.changes else result  # a tool that returned a wait ran in that attempt
     settled = replace(
         call,
         status="settled",
         output=output,
         value=result.value,
         changes=(*call.changes, *result.changes),
-        host=result.host,
-        order=result.order,
+        host=made.host,
+        order=made.order,
         custom_data=result.custom_data,
     )
     return with_call(state, index, settled)

@@ -17,6 +17,7 @@ from outlast.loop.calls import (
     AgentResult,
     HandoffResult,
     ModelReply,
+    OutsideWait,
     PlannedCall,
     PreparedRun,
     ToolResult,
@@ -62,6 +63,7 @@ from outlast.loop.events import (
     RunStarted,
     SignalUnreadable,
     TimePassed,
+    ValueDelivered,
 )
 from outlast.loop.invariants import check, violations
 from outlast.loop.items import Item, Message, SendMode
@@ -94,6 +96,7 @@ from tests.laws.step_laws import (
     is_inert,
     was_taken,
 )
+from tests.laws.wait_laws import WaitLaws
 
 E = TypeVar("E", bound=Effect)
 
@@ -324,6 +327,7 @@ class Play:
         self.changes: list[StageChange] = []
         self._stage_laws = StageLaws()
         self._people_laws = PeopleLaws()
+        self._wait_laws = WaitLaws()
         self.take(
             RunStarted(
                 at_ms=self.now_ms,
@@ -377,6 +381,7 @@ class Play:
             check_nothing_happened(before, self.state, commands, event)
         self._check_step(before, commands)
         self._people_laws.check(before, timed, event, self.state, commands)
+        self._wait_laws.check(before, timed, event, self.state, commands)
         self._stage_laws.check(self.state, self.stages, changes)
         return commands
 
@@ -440,6 +445,36 @@ class Play:
         effect = self.running(call_id).effect
         result = ToolResult(output=output, changes=changes, **fields)
         return self.take(EffectAnswered(at_ms=self.now_ms, effect=effect, result=result))
+
+    def parks(
+        self, call_id: str, name: str = "courier", *changes: Change, **fields: Any
+    ) -> tuple[Command, ...]:
+        """A tool begins to wait for something outside of the run."""
+        effect = self.running(call_id).effect
+        wait = OutsideWait(name=name, **fields)
+        result = ToolResult(output=None, wait=wait, changes=changes)
+        return self.take(EffectAnswered(at_ms=self.now_ms, effect=effect, result=result))
+
+    def delivered(
+        self,
+        call_id: str,
+        value: Json = "picked up",
+        name: str = "courier",
+        delivery_id: str = "d1",
+        **fields: Any,
+    ) -> tuple[Command, ...]:
+        """A value comes for a call of the present turn, if the test does not say otherwise."""
+        address = {"question": len(self.state.answers), "turn": self.state.question.turn, **fields}
+        return self.take(
+            ValueDelivered(
+                at_ms=self.now_ms,
+                call_id=call_id,
+                name=name,
+                value=value,
+                delivery_id=delivery_id,
+                **address,
+            )
+        )
 
     def called_back(self, *changes: Change, **fields: Any) -> tuple[Command, ...]:
         """A handoff's callback has run."""
@@ -635,6 +670,7 @@ class Play:
                 | RunEnded()
                 | RunStarted()
                 | LineAttached()
+                | ValueDelivered()
             ):
                 pass
             case _:
