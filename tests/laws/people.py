@@ -203,8 +203,9 @@ def next_move(play: Play) -> str:
 
 
 def next_due(state: LoopState) -> int | None:
-    """Return when time next changes a request of the run itself."""
+    """Return when time next changes a request of the run itself, or ends a wait of a call."""
     times = [next_due_ms(one) for one in state.approvals if one.status == "pending"]
+    times += [one.parked.due_ms for one in state.calls if one.parked is not None]
     return min((at for at in times if at is not None), default=None)
 
 

@@ -10,6 +10,7 @@ from outlast.contract.blobs import is_plain
 from outlast.contract.effects import EffectRequest, request_of
 from outlast.contract.refusals import refusal_of
 from outlast.contract.stages import Stage, StageBegun, StageChange
+from outlast.loop import outside
 from outlast.loop.actions import ClaimAction, HoldAction, ReleaseAction, SayAction
 from outlast.loop.approvals import Decision
 from outlast.loop.calls import AgentResult, HandoffResult, ModelReply, PreparedRun, ToolResult
@@ -50,6 +51,7 @@ from outlast.loop.events import (
     RunStarted,
     SignalUnreadable,
     TimePassed,
+    ValueDelivered,
 )
 from outlast.loop.items import INTERNAL_KINDS, Message, call_id_of
 from outlast.loop.news import notices
@@ -77,8 +79,9 @@ RESULT_OF: dict[type, type] = {
 
 
 def is_due(state: LoopState, at_ms: int) -> bool:
-    """Whether time changes a request that waits."""
+    """Whether time changes a request that waits, or ends a wait of a call."""
     times = [next_due_ms(one) for one in state.approvals if one.status == "pending"]
+    times += [one.parked.due_ms for one in state.calls if one.parked is not None]
     return any(at is not None and at <= at_ms for at in times)
 
 
@@ -164,6 +167,8 @@ def is_inert(  # noqa: C901, PLR0911, PLR0912  a row for each event
             return False
         case EffectFailed() | EffectBlocked():
             return event.effect not in outstanding
+        case ValueDelivered():
+            return refusal_of(state, event) is not None or outside.is_repeated(state, event)
         case PersonActed():
             raise AssertionError(f"{event.action} has no rule here")
         case _:
@@ -198,6 +203,7 @@ def check_nothing_happened(
         SignalUnreadable,
         RetryRequested,
         LineReplied,
+        ValueDelivered,
     )
     assert isinstance(event, noted), f"{event} changed the run"
     assert after.ignored != before.ignored

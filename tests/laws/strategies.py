@@ -18,12 +18,16 @@ from hypothesis import strategies as st
 from outlast.contract import history
 from outlast.contract.effects import EffectRequest
 from outlast.contract.names import SCHEMA_VERSION
+from outlast.contract.refusals import refusal_of
 from outlast.loop.approvals import ApprovalRequest, ApprovalTerms, Decision
 from outlast.loop.calls import (
     AgentResult,
+    Call,
     ExecutionOptions,
     HandoffResult,
     ModelReply,
+    OnWaitEnd,
+    OutsideWait,
     PreparedRun,
     ToolResult,
 )
@@ -54,6 +58,7 @@ from outlast.loop.events import (
     PersonActed,
     RetryRequested,
     TimePassed,
+    ValueDelivered,
 )
 from outlast.loop.items import Item, Message
 from outlast.loop.notices import ALL_DELIVERED
@@ -290,6 +295,7 @@ def replies(draw: st.DrawFn) -> ModelReply:
 MOVES = (
     *["answer"] * 12,
     *people.PEOPLE_MOVES,
+    *["deliver"] * 4,
     "decide",
     "report",
     "attach",
@@ -397,9 +403,11 @@ def event_of(play: Play, script: Script, move: Move) -> Event:
         kind = "answer"
     out = list(play.outstanding.values())
     if kind == "answer" and not out:
-        kind = people.next_move(play)
-    if kind in people.PEOPLE_MOVES:
-        done = people.deed(play, kind, a, b)
+        is_parked = any(one.status == "parked" for one in play.state.calls)
+        kind = "deliver" if is_parked and a % 3 else people.next_move(play)
+    if kind in {*people.PEOPLE_MOVES, "deliver"}:
+        is_delivery = kind == "deliver"
+        done = delivery_of(play, a, b) if is_delivery else people.deed(play, kind, a, b)
         if done is not None:
             return done
         kind = "answer"
@@ -422,6 +430,8 @@ def _means_something(play: Play, kind: str) -> bool:
             return play.state.phase == "idle" and play.state.failure is not None
         case "decide":
             return bool(play.state.approvals)
+        case "deliver":
+            return any(one.plan.kind == "tool" for one in play.state.calls)
         case _:
             return True
 
@@ -504,8 +514,12 @@ def answer_to(effect: Effect, script: Sequence[ModelReply], b: int, at_ms: int) 
             return EffectAnswered(at_ms=at_ms, effect=number, result=reply)
         case RunTool():
             broken = Failure(code="tripwire", message="No.") if b % 9 == 8 else None
+            wait = wait_of(effect, b)
             if effect.policy.fast and b % 4 == 3:
                 result = ToolResult(output=None, deferred=True)
+            elif wait is not None:
+                kept = changes if wait.is_output else ()
+                result = ToolResult(output=None, wait=wait, changes=kept)
             else:
                 result = ToolResult(output=f"output {b}", changes=changes, failure=broken)
             return EffectAnswered(at_ms=at_ms, effect=number, result=result)
@@ -515,6 +529,72 @@ def answer_to(effect: Effect, script: Sequence[ModelReply], b: int, at_ms: int) 
             return EffectAnswered(at_ms=at_ms, effect=number, result=result)
         case _:
             return answer_to_side_effect(effect, b, at_ms)
+
+
+WAITS = ("courier", "invoice", "receipt")
+
+
+def wait_of(effect: RunTool, b: int) -> OutsideWait | None:
+    """Return what a tool may wait for next; None if it returns."""
+    ended = [one.name for one in effect.arrived]
+    name = next((one for one in WAITS if one not in ended), None)
+    if effect.output_of or name is None or b % 4 != 1:
+        return None
+    timeout_ms = (None, 6_000, 90_000, 3_600_000)[b // 4 % 4]
+    on_timeout: OnWaitEnd = ("tool", "value", "ask", "ask")[b // 3 % 4]
+    return OutsideWait(
+        name=name,
+        timeout_ms=timeout_ms,
+        schema=people.OK_SCHEMA if b % 3 == 0 else None,
+        is_output=b % 5 == 0,
+        on_timeout="tool" if timeout_ms is None else on_timeout,
+        value={"ok": False},
+        done={"began": b} if b % 2 else None,
+    )
+
+
+def delivery_of(play: Play, a: int, b: int) -> Event | None:
+    """Return what comes from outside: mostly what a call waits for; early, late, again, or wrong."""
+    earlier = [one for one in play.events if isinstance(one, ValueDelivered)]
+    calls = [one for one in play.state.calls if one.plan.kind == "tool"]
+    if b % 7 == 6 and earlier:
+        again = earlier[a % len(earlier)]
+        other = replace(again, delivery_id=f"d{len(play.events)}")
+        return replace(other if b % 2 else again, at_ms=play.now_ms)
+    if not calls:
+        return None
+    parked = [one for one in calls if one.parked is not None]
+    call = (parked or calls)[a % len(parked or calls)] if b % 5 else calls[a % len(calls)]
+    name = WAITS[a % len(WAITS)]
+    if call.parked is not None and b % 6:
+        name = call.parked.wait.name
+    wrong = b % 11 == 10
+    return ValueDelivered(
+        at_ms=play.now_ms,
+        question=len(play.state.answers) + (wrong and a % 3 == 0),
+        turn=play.state.question.turn - (wrong and a % 3 == 1),
+        call_id="c99" if wrong and a % 3 == 2 else call.call_id,
+        name=name,
+        value=f"value {b}" if b % 4 == 3 else {"ok": b},
+        delivery_id=f"d{len(play.events)}",
+        source="courier.example" if b % 2 else "",
+    )
+
+
+def awaited(play: Play, call: Call) -> Event:
+    """Return what a parked call waits for, or its end if another call with its id had that."""
+    assert call.parked is not None
+    event = ValueDelivered(
+        at_ms=play.now_ms,
+        question=len(play.state.answers),
+        turn=play.state.question.turn,
+        call_id=call.call_id,
+        name=call.parked.wait.name,
+        value={"ok": 1},
+        delivery_id=f"d{len(play.events)}",
+    )
+    refused = refusal_of(play.state, event) is not None
+    return CancelRequested(at_ms=play.now_ms) if refused else event
 
 
 def briefing_of(effect: PrepareRun, b: int) -> PreparedRun:

@@ -25,6 +25,7 @@ from outlast.loop.events import (
     RetryRequested,
     SignalUnreadable,
     TimePassed,
+    ValueDelivered,
 )
 from outlast.loop.state import LoopState, has_message
 from tests.laws.step_laws import is_due
@@ -113,6 +114,9 @@ def label(before: LoopState, event: Event, last_ms: int) -> str:  # noqa: C901, 
             return f"message, {event.message.mode}"
         case MessageWithdrawn():
             return "withdraw a message"
+        case ValueDelivered():
+            early = all(one.status != "parked" for one in before.calls)
+            return "deliver, while nothing waits" if early else "deliver"
         case CancelRequested():
             return f"cancel, {event.mode}"
         case RetryRequested():
@@ -153,6 +157,10 @@ REASONS = (
     "Nobody has the conversation",
     "The turn of",
     "No such message",
+    "comes too late",
+    "came first",
+    "No call waits",
+    "The value for",
 )
 """Parts of the sentences with which people are refused."""
 

@@ -20,6 +20,7 @@ from outlast.contract.history import (
 )
 from outlast.contract.records import (
     AttachLineRecord,
+    DeliverRecord,
     LendRecord,
     LineReplyRecord,
     NestedRecord,
@@ -49,6 +50,7 @@ from outlast.loop.events import (
     RunStarted,
     SignalUnreadable,
     TimePassed,
+    ValueDelivered,
 )
 from outlast.loop.human_actions import row_of
 from outlast.loop.machine import advance
@@ -106,6 +108,17 @@ def happening_of(event: Event) -> HistoryEntry:  # noqa: C901, PLR0911, PLR0912 
         case LineAttached():
             attached = AttachLineRecord(line=event.line, label=event.label)
             return Updated(name="attach_line", arguments=(write(attached),))
+        case ValueDelivered():
+            delivered = DeliverRecord(
+                question=event.question,
+                turn=event.turn,
+                call_id=event.call_id,
+                name=event.name,
+                value=event.value,
+                delivery_id=event.delivery_id,
+                source=event.source,
+            )
+            return Updated(name="deliver", arguments=(write(delivered),))
         case LineReplied():
             said = [*event.message.content]
             spoken = LineReplyRecord(line=event.line, said=said, reply=event.result)
