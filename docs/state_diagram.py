@@ -18,6 +18,7 @@ from outlast.loop.calls import (
     AgentResult,
     HandoffResult,
     ModelReply,
+    OutsideWait,
     PlannedCall,
     PreparedRun,
     ToolResult,
@@ -55,6 +56,7 @@ from outlast.loop.events import (
     RunStarted,
     SignalUnreadable,
     TimePassed,
+    ValueDelivered,
 )
 from outlast.loop.human_actions import ACTION_NAMED, row_of
 from outlast.loop.items import Message
@@ -101,7 +103,7 @@ MEANING = """
 | `turned` | between two turns | only while input guardrails still run beside what is over already |
 | `checking` | input guardrails look at what was said, before any model does | until they let it pass |
 | `thinking` | a model call is under way, perhaps with input guardrails beside it | until the reply |
-| `acting` | tools and agents as tools run, or people have to decide | until every call is settled |
+| `acting` | tools and agents as tools run, wait for something outside, or people have to decide | until every call is settled |
 | `transferring` | a handoff's callback, hooks and filter run | until they are done |
 | `finalizing` | an answer, or a failure that may become one, is judged: rules, handlers, end hooks, output guardrails | until that is decided |
 | `asking` | a person has to approve the answer | until the person does, or the model answers anew |
@@ -272,6 +274,7 @@ def _events(state: LoopState, depth: int) -> Iterator[Event]:
         yield BudgetLent(at_ms=0, index=0, share=2)
         return
     yield from _of_people(state, depth)
+    yield from _of_the_outside(state)
     yield MessageReceived(at_ms=0, message=_message(f"m{depth}"))
     yield MessageReceived(at_ms=0, message=replace(_message(f"m{depth}"), mode="interrupt"))
     for message in state.inbox:
@@ -303,6 +306,22 @@ def _of_people(state: LoopState, depth: int) -> Iterator[Event]:
         yield PersonActed(at_ms=0, action=ReleaseAction(**fields_of(ANN)))
 
 
+def _of_the_outside(state: LoopState) -> Iterator[Event]:
+    """Yield what comes for a call that waits, and that nothing comes in time."""
+    for call in state.calls:
+        if call.status == "parked":
+            yield ValueDelivered(
+                at_ms=0,
+                question=len(state.answers),
+                turn=state.question.turn,
+                call_id=call.call_id,
+                name="w",
+                value="x",
+                delivery_id="d",
+            )
+            yield TimePassed(at_ms=ONE_DAY_MS)
+
+
 def _answers(effect: Effect) -> Iterator[Event]:  # noqa: C901  a table
     """Yield what an effect may come to, besides its failure."""
     number = effect.effect
@@ -325,6 +344,8 @@ def _answers(effect: Effect) -> Iterator[Event]:  # noqa: C901  a table
             yield EffectAnswered(
                 at_ms=0, effect=number, result=ToolResult(output="x", failure=FAILURE)
             )
+            wait = OutsideWait(name="w", timeout_ms=ONE_DAY_MS, on_timeout="ask")
+            yield EffectAnswered(at_ms=0, effect=number, result=ToolResult(output=None, wait=wait))
         case RunAgent():
             yield from _of_nested_run(effect)
         case RunHandoff():

@@ -346,12 +346,19 @@ def _as_created(request: ApprovalRequest) -> ApprovalRequest:
 
 
 def _wait_changes(before: LoopState, after: LoopState) -> Iterator[WaitBegan | WaitEnded]:
-    yield from map(WaitEnded, _newest(before.receipts, after.receipts))
-    known = [(one.call_id, one.parked.since_ms) for one in before.calls if one.parked is not None]
+    if after.receipts is not before.receipts:  # one whose early value did not fit is dropped
+        earlier = set(before.receipts)
+        yield from (WaitEnded(one) for one in after.receipts if one not in earlier)
+    known = [_begun(one, one.parked) for one in before.calls if one.parked is not None]
     for call in after.calls:
         parked = call.parked
-        if parked is not None and (call.call_id, parked.since_ms) not in known:
+        if parked is not None and _begun(call, parked) not in known:
             yield WaitBegan(call, parked)
+
+
+def _begun(call: Call, parked: Parked) -> tuple[str, str, int]:
+    """Return what tells the beginning of a wait from that of another."""
+    return call.call_id, parked.wait.name, parked.since_ms
 
 
 def _hold_changes(before: LoopState, after: LoopState, hold: Hold) -> Iterator[HoldChange]:

@@ -56,11 +56,12 @@ from outlast.loop.events import (
     RunStarted,
     SignalUnreadable,
     TimePassed,
+    ValueDelivered,
 )
 from outlast.loop.items import Message
 from outlast.loop.start import Parent, Start
 from outlast.loop.state import LoopState
-from outlast.loop.values import Failure, JsonObject, ServerThread, Usage
+from outlast.loop.values import Failure, Json, JsonObject, ServerThread, Usage
 from tests.laws.driver import Play, play_in, reply_of, said, tool
 
 INPUT = {"agent": "Triage", "input": "Hello"}
@@ -256,12 +257,63 @@ def test_an_update_becomes_an_event() -> None:
     assert sent == MessageReceived(at_ms=7, message=message)
 
 
+DELIVERY: JsonObject = {
+    "question": 0,
+    "turn": 2,
+    "call_id": "c1",
+    "name": "courier",
+    "value": {"weight": 9},
+    "delivery_id": "d1",
+    "source": "courier.example",
+}
+OPTIONAL = {"value", "source"}
+
+
+def without(fields: JsonObject, name: str) -> JsonObject:
+    return {key: value for key, value in fields.items() if key != name}
+
+
+def test_a_delivery_becomes_an_event() -> None:
+    assert history.updated("deliver", [DELIVERY], 7) == ValueDelivered(at_ms=7, **DELIVERY)
+    short = without(without(DELIVERY, "value"), "source")
+    assert history.updated("deliver", [short], 7) == ValueDelivered(
+        at_ms=7, **short, value=None, source=""
+    )
+
+
+@pytest.mark.parametrize("value", [None, 0, False, "", [], {}, {"a": [{"b": None}]}])
+def test_a_delivery_has_any_json_value(value: Json) -> None:
+    event = history.updated("deliver", [{**DELIVERY, "value": value}], 7)
+    assert isinstance(event, ValueDelivered)
+    assert event.value == value
+
+
+def test_a_delivery_is_no_signal() -> None:
+    event = history.signalled("deliver", [DELIVERY], 7)
+    assert isinstance(event, SignalUnreadable)
+    assert "There is no such signal" in event.problem
+
+
 REFUSED: list[tuple[str, list[Any], str]] = [
     ("decide", [], "This is not a Decision"),
     ("send", [], "This is not a SendRecord"),
     ("send", ["Hello"], "This is not a SendRecord"),
     ("send", [{"input": "x"}], "message_id"),
-    ("cancel", [{}], "No update 'cancel'. Updates: send, retry, decide, "),
+    ("cancel", [{}], "No update 'cancel'. Updates: send, retry, decide, .*withdraw, deliver."),
+    ("deliver", [], "This is not a DeliverRecord"),
+    ("deliver", [[DELIVERY]], "This is not a DeliverRecord"),
+    ("deliver", ["token"], "This is not a DeliverRecord"),
+    *(("deliver", [without(DELIVERY, name)], name) for name in DELIVERY if name not in OPTIONAL),
+    ("deliver", [{**DELIVERY, "delivery_id": ""}], "delivery_id must tell this delivery"),
+    ("deliver", [{**DELIVERY, "delivery_id": None}], "delivery_id"),
+    ("deliver", [{**DELIVERY, "delivery_id": 7}], "delivery_id"),
+    ("deliver", [{**DELIVERY, "question": "zero"}], "question"),
+    ("deliver", [{**DELIVERY, "question": 0.5}], "question"),
+    ("deliver", [{**DELIVERY, "turn": "two"}], "turn"),
+    ("deliver", [{**DELIVERY, "turn": None}], "turn"),
+    ("deliver", [{**DELIVERY, "call_id": 1}], "call_id"),
+    ("deliver", [{**DELIVERY, "name": ["courier"]}], "name"),
+    ("deliver", [{**DELIVERY, "source": {"by": "x"}}], "source"),
 ]
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from outlast.contract import names, records
+from outlast.contract import failures, names, records, refusals
 from outlast.contract.identity import (
     IdentityKey,
     IdentityKeys,
@@ -18,8 +18,9 @@ from outlast.contract.identity import (
 from outlast.contract.refusals import proof_refusal
 from outlast.loop.actions import ClaimAction, HoldAction, ReleaseAction, SayAction
 from outlast.loop.approvals import ApprovalRequest, Decision
+from outlast.loop.events import ValueDelivered
 from outlast.loop.start import Start
-from outlast.loop.state import LoopState
+from outlast.loop.state import LoopState, Phase, Receipt
 
 KEY, OTHER = shared_key(bytes(range(32))), shared_key(bytes(range(100, 132)))
 PLACE = Place(namespace="default", chain_id="first-execution", run_id="support-42")
@@ -97,6 +98,55 @@ def test_a_proof_that_nothing_can_check_is_refused() -> None:
 def test_messages_need_no_signature() -> None:
     record = records.SendRecord(input="Hi", message_id="m1")
     assert proof_refusal(STATE, names.UPDATE_SEND, records.write(record), "default", None) is None
+
+
+def test_deliveries_need_no_signature() -> None:
+    """Whoever may reach the run may deliver; who else may is checked where it comes in."""
+    record = records.DeliverRecord(
+        question=0, turn=1, call_id="c1", name="courier", delivery_id="d1"
+    )
+    written = records.write(record)
+    assert proof_refusal(STATE, names.UPDATE_DELIVER, written, "default", None) is None
+
+
+def test_a_delivery_is_refused_with_a_code_of_its_own() -> None:
+    event = ValueDelivered(
+        at_ms=NOW_MS,
+        question=0,
+        turn=1,
+        call_id="c1",
+        name="courier",
+        value=None,
+        delivery_id="d1",
+    )
+    refused = refusals.refusal_of(STATE, event)
+    assert refused is not None
+    assert refused.code == failures.DELIVERY_REFUSED
+    assert refused.message == "No call waits for 'courier': the call has ended, or was never made."
+    known = Receipt(
+        question=0,
+        turn=1,
+        call_id="c1",
+        tool="book",
+        name="courier",
+        delivery_id="d1",
+        at_ms=NOW_MS,
+    )
+    state = replace(STATE, receipts=(known,))
+    assert refusals.refusal_of(state, event) is None, "it gets the first one's receipt"
+    other = refusals.refusal_of(state, replace(event, delivery_id="d2"))
+    assert other is not None
+    assert "came first" in other.message
+
+
+@pytest.mark.parametrize("phase", ["closing", "closed"])
+def test_a_run_that_has_ended_refuses_even_a_repeated_delivery(phase: Phase) -> None:
+    event = ValueDelivered(
+        at_ms=1, question=0, turn=1, call_id="c1", name="x", value=1, delivery_id="d1"
+    )
+    refused = refusals.refusal_of(replace(STATE, phase=phase), event)
+    assert refused is not None
+    assert refused.code == failures.RUN_CLOSED
 
 
 def test_the_refusal_names_the_action_and_the_reason() -> None:

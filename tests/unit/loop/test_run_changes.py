@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 from itertools import pairwise
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from hypothesis import given
 
@@ -38,6 +38,8 @@ from outlast.loop.run_changes import (
     RunFailed,
     StatusChanged,
     VoteCast,
+    WaitBegan,
+    WaitEnded,
     run_changes,
 )
 from outlast.loop.state import Ignored, LoopState, visible_item_count
@@ -315,6 +317,92 @@ def test_a_notice_is_delivered_or_not() -> None:
     play.outstanding[number] = effect  # pyright: ignore[reportArgumentType]  an effect, as commands say
     play.take(EffectAnswered(at_ms=play.now_ms, effect=number, result=receipt))
     assert changes_of(play) == [NoticeUndelivered(lost), NoticeDelivered(taken)]
+
+
+def parked(**wait: Any) -> Play:
+    """Return a run whose call c1 waits for the courier."""
+    play = Play.ready(keep_open=True)
+    play.replies(tool("book", "c1"))
+    play.parks("c1", **wait)
+    return play
+
+
+def test_a_wait_begins_and_ends_with_what_came() -> None:
+    play = parked()
+    (call,) = play.state.calls
+    assert call.parked is not None
+    assert found(play, WaitBegan) == [WaitBegan(call, call.parked)]
+    assert found(play, StatusChanged) == [StatusChanged("parked", was_blocked=False)]
+    play.delivered("c1")
+    assert found(play, WaitEnded) == [WaitEnded(play.state.receipts[0])]
+    assert found(play, WaitBegan) == []
+    assert found(play, StatusChanged) == [StatusChanged("running", was_blocked=False)]
+    play.returns("c1")
+    assert (found(play, WaitBegan), found(play, WaitEnded)) == ([], [])
+
+
+def test_an_early_value_ends_a_wait_that_never_begins() -> None:
+    play = Play.ready()
+    play.replies(tool("book", "c1"))
+    play.delivered("c1")
+    assert len(found(play, WaitEnded)) == 1
+    play.parks("c1")
+    assert (found(play, WaitBegan), found(play, WaitEnded)) == ([], [])
+
+
+def test_an_early_value_that_does_not_fit_lets_the_wait_begin() -> None:
+    play = Play.ready()
+    play.replies(tool("book", "c1"), tool("book", "c2"))
+    play.delivered("c2", name="invoice", delivery_id="d0")
+    play.delivered("c1", "?")
+    play.parks("c1", schema={"type": "integer"})
+    assert len(found(play, WaitBegan)) == 1
+    assert found(play, WaitEnded) == []
+    assert len(found(play, AttemptIgnored)) == 1
+    play.delivered("c1", 9)
+    assert found(play, WaitEnded) == [WaitEnded(play.state.receipts[-1])]
+
+
+def test_a_refused_delivery_is_an_attempt_in_vain() -> None:
+    play = parked()
+    play.delivered("c1", turn=7)
+    assert changes_of(play) == [AttemptIgnored(play.state.ignored[-1])]
+
+
+def test_a_wait_that_people_are_asked_about_goes_on_until_they_say_more() -> None:
+    play = parked(timeout_ms=60_000, on_timeout="ask")
+    play.passes(60_000)
+    assert (found(play, WaitBegan), found(play, WaitEnded)) == ([], [])
+    assert of_requests(play) == [RequestCreated()]
+    play.decided("a1", by="ann")
+    (call,) = play.state.calls
+    assert call.parked is not None
+    assert found(play, WaitBegan) == [WaitBegan(call, call.parked)], "as long again"
+    play.passes(60_000)
+    play.decided("a2", "reject", by="ann")
+    (ended,) = found(play, WaitEnded)
+    assert (ended.receipt.timed_out, ended.receipt.source) == (True, "ann")
+
+
+def test_the_next_wait_of_a_call_in_the_same_millisecond_is_another() -> None:
+    play = parked()
+    (call,) = play.state.calls
+    assert call.parked is not None
+    wait = replace(call.parked.wait, name="invoice")
+    next_call = replace(call, parked=replace(call.parked, wait=wait))
+    after = replace(play.state, calls=(next_call,))
+    assert [
+        one.parked.wait.name
+        for one in run_changes(play.state, None, after)
+        if isinstance(one, WaitBegan)
+    ] == ["invoice"]
+
+
+def test_a_call_that_is_stopped_while_it_waits_has_no_end_of_its_wait() -> None:
+    play = parked()
+    play.hears("m2", mode="interrupt")
+    assert found(play, WaitEnded) == []
+    assert len(found(play, ItemsRecorded)) == 1, "its output says what became of it"
 
 
 # --- Laws -----------------------------------------------------------------------------------------
