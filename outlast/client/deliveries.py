@@ -4,49 +4,24 @@ import hashlib
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, cast
+from typing import Final
 
 from temporalio.client import Client
 
 from outlast.agents.context.wait_address import WaitAddress
 from outlast.agents.errors import ServerUnavailable, UserError
+from outlast.client.results.pending_waits import PendingWait, pending_waits
 from outlast.client.transport.run_address import RunAddress
 from outlast.contract import names, records
-from outlast.loop.state import LoopState
 from outlast.loop.values import Json
+
+__all__ = ["DeliveryReceipt", "PendingWait", "finish", "pending_waits"]
 
 PATIENCE: Final = timedelta(seconds=5)
 """How long a delivery waits for a worker before the server keeps it."""
 
 LONGEST_ID: Final = 200
 """The maximum length of a delivery's id, and of its source."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PendingWait:
-    """A call that waits for something outside of its run.
-
-    Attributes:
-        run_id: the run that made the call.
-        agent: the agent that made it.
-        tool: the name of its tool.
-        call_id: the id of the call.
-        name: what it waits for.
-        since: when the wait began.
-        until: when it ends by itself; None for never.
-        schema: JSON Schema of the value; None for any.
-        token: finishes the wait: see `finish`.
-    """
-
-    run_id: str
-    agent: str
-    tool: str
-    call_id: str
-    name: str
-    since: datetime
-    until: datetime | None
-    schema: dict[str, Any] | None
-    token: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,34 +108,7 @@ async def finish(
         await to_run.ask(lambda: to_run.workflow.signal(names.DELIVER, payload))
         return DeliveryReceipt(run_id=address.run_id, name=address.name, at=None)
     return DeliveryReceipt(
-        run_id=address.run_id, name=address.name, at=_time(cast("int", answer["at_ms"]))
+        run_id=address.run_id,
+        name=address.name,
+        at=datetime.fromtimestamp(answer["at_ms"] / 1000, UTC),
     )
-
-
-def pending_waits(state: LoopState) -> tuple[PendingWait, ...]:
-    """Return the calls of a run that wait for something outside of it."""
-    return tuple(
-        PendingWait(
-            run_id=state.run_id,
-            agent=state.agent,
-            tool=call.name,
-            call_id=call.call_id,
-            name=parked.wait.name,
-            since=_time(parked.since_ms),
-            until=None if parked.due_ms is None else _time(parked.due_ms),
-            schema=parked.wait.schema,
-            token=WaitAddress(
-                state.run_id,
-                len(state.answers),
-                state.question.turn,
-                call.call_id,
-                parked.wait.name,
-            ).token,
-        )
-        for call in state.calls
-        if (parked := call.parked) is not None
-    )
-
-
-def _time(at_ms: int) -> datetime:
-    return datetime.fromtimestamp(at_ms / 1000, UTC)

@@ -14,7 +14,6 @@ from temporalio.client import Client, WorkflowExecutionDescription, WorkflowFail
 from temporalio.service import RPCError
 
 from outlast.agents.errors import RunClosed, UserError
-from outlast.client.deliveries import PendingWait, pending_waits
 from outlast.client.people.actions import (
     MessageReceipt,
     People,
@@ -40,6 +39,7 @@ from outlast.client.read.read_range import (
 )
 from outlast.client.read.undelivered import notices_after_end
 from outlast.client.results.local_definitions import LocalDefinitions
+from outlast.client.results.pending_waits import PendingWait, pending_waits
 from outlast.client.results.result_members import RunSnapshot
 from outlast.client.results.run_result import (
     RunResult,

@@ -18,3 +18,6 @@ from outlast.testing.scripted_model import refuse as refuse
 from outlast.testing.scripted_model import say as say
 from outlast.testing.scripted_model import wait_for as wait_for
 from outlast.testing.span_collector import SpanCollector as SpanCollector
+from outlast.testing.waits import NOTHING_COMES as NOTHING_COMES
+from outlast.testing.waits import WaitBegins as WaitBegins
+from outlast.testing.waits import delivered as delivered

@@ -13,6 +13,9 @@ from outlast.activities.attempt import Attempt, attempt_effect
 from outlast.activities.content import NO_STORE, recorded_result, whole_request
 from outlast.activities.errors import EffectError
 from outlast.activities.worker_deps import WorkerDeps
+from outlast.agents.context.wait_address import WaitAddress
+from outlast.agents.errors import UserError
+from outlast.client.results.pending_waits import PendingWait, pending_waits
 from outlast.client.transport.exceptions import exception_of
 from outlast.contract import failures, history, records, stages
 from outlast.contract.effects import kind_of, request_of
@@ -31,11 +34,11 @@ from outlast.loop.effects import (
     NotifyPeople,
     RunAgent,
 )
-from outlast.loop.events import CancelRequested, Event, PersonActed
+from outlast.loop.events import CancelRequested, Event, PersonActed, TimePassed, ValueDelivered
 from outlast.loop.machine import advance
 from outlast.loop.spending import spent_of_parent
 from outlast.loop.state import LoopState
-from outlast.loop.values import JsonObject
+from outlast.loop.values import Json, JsonObject
 from outlast.streams.delta_reader import RESTARTED
 from outlast.tracing.stage_spans import StageSpans
 
@@ -80,7 +83,7 @@ class MemoryRun:
         self.apply(history.started(self.run_id, record, started_at_ms, str(started_at_ms)))
 
     async def run_until_waiting(self) -> LoopState:
-        """Carry out commands until the run is closed, or waits for a person; return its state."""
+        """Carry out commands until the run is closed, or only waits; return its state."""
         while self._works():
             await self.apply_next()
         return self.state
@@ -88,10 +91,24 @@ class MemoryRun:
     def _works(self) -> bool:
         waits = self.state.status == "waiting"
         return any(
-            not (waits and effect.kind == "run_agent")
+            not (isinstance(effect, RunAgent) and (waits or self._is_parked(effect)))
             for effect in self.state.pending
             if effect.effect in self._running
         )
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether this run, or every run nested in it, only waits for a delivery or a person."""
+        if self.state.phase == "closed" or self.state.status == "parked":
+            return self.state.phase != "closed"
+        if self.state.status == "waiting":
+            return bool(self.state.pending_approvals)
+        inner = [one for one in self.state.pending if isinstance(one, RunAgent)]
+        return 0 < len(inner) == len(self.state.pending) and all(map(self._is_parked, inner))
+
+    def _is_parked(self, effect: RunAgent) -> bool:
+        nested = self.nested.get(effect.nested_id)
+        return nested is not None and nested.is_parked
 
     def resume(self) -> None:
         """Repeat the effects that were pending when the run stopped, also of nested runs."""
@@ -114,7 +131,13 @@ class MemoryRun:
             self.states.append(self.state)
         for command in commands:
             self._dispatch(command)
+        self.wake()
+
+    def wake(self) -> None:
+        """Let this run, and those that it is nested in, look again whether they go on."""
         self._news.set()
+        if self.parent is not None:
+            self.parent.wake()
 
     def decide(self, decision: Decision, run_id: str = "") -> None:
         """Apply a person's decision to this run or a nested run, as an update does.
@@ -127,6 +150,53 @@ class MemoryRun:
         if (refused := refusal_of(target.state, event)) is not None:
             raise exception_of(refused)
         target.apply(event)
+
+    def pending_waits(self) -> tuple[PendingWait, ...]:
+        """Return the calls that wait for something outside, here and in nested runs."""
+        own = pending_waits(self.state) if self.state.phase != "closed" else ()
+        return own + tuple(one for run in self.nested.values() for one in run.pending_waits())
+
+    def deliver(self, wait: PendingWait, value: Json) -> None:
+        """Deliver a value to a wait of this run or of a nested run, as an update does.
+
+        Raises:
+            DeliveryRefused: the value does not fit; nothing has changed.
+        """
+        address, target = WaitAddress.parse(wait.token), self.find(wait.run_id)
+        event = ValueDelivered(
+            at_ms=now_ms(),
+            question=address.question,
+            turn=address.turn,
+            call_id=address.call_id,
+            name=address.name,
+            value=value,
+            delivery_id=f"test-{len(target.state.receipts)}",
+            source="test",
+        )
+        if (refused := refusal_of(target.state, event)) is not None:
+            raise exception_of(refused)
+        target.apply(event)
+
+    def is_asked_of_people(self, wait: PendingWait) -> bool:
+        """Whether nothing came for a wait in time, and people are asked for the value."""
+        return any(
+            one.call_id == wait.call_id and one.parked is not None and one.parked.request_id
+            for one in self.find(wait.run_id).state.calls
+        )
+
+    def end_wait(self, wait: PendingWait) -> None:
+        """Let the time pass until a wait ends by itself.
+
+        Raises:
+            UserError: it has no end.
+        """
+        if wait.until is None:
+            raise UserError(
+                f"NOTHING_COMES for {wait.name!r}: the wait has no deadline (timeout=None), "
+                "so it goes on until a value comes."
+            )
+        due_ms = round(wait.until.timestamp() * 1000)
+        self.find(wait.run_id).apply(TimePassed(at_ms=due_ms))
 
     def find(self, run_id: str) -> "MemoryRun":
         """Return this run, or the nested run with this id."""

@@ -1,7 +1,7 @@
 """Runs agents like functions: `run_in_memory`, with the options of `Runner.run`."""
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias, Unpack
 
@@ -13,6 +13,7 @@ from outlast.agents.errors import UserError
 from outlast.agents.registry import Registry
 from outlast.client.read.run_end import result_or_raise
 from outlast.client.results.local_definitions import LocalDefinitions
+from outlast.client.results.pending_waits import PendingWait
 from outlast.client.results.run_result import RunResult
 from outlast.client.results.run_state import RunState, is_list_input
 from outlast.client.start.options import StartOptions, check_names, run_input
@@ -26,6 +27,7 @@ from outlast.loop.values import JsonObject
 from outlast.ports.model import Model, ModelProvider
 from outlast.ports.session import open_session
 from outlast.testing.in_memory import MemoryRun, now_ms
+from outlast.testing.waits import NothingComes, as_json
 from outlast.tracing.provider import join_current_trace
 from outlast.tracing.receivers import REGISTRATION
 
@@ -34,6 +36,9 @@ Choice: TypeAlias = bool | str | Decision
 
 Decide: TypeAlias = Callable[[ApprovalRequest], Choice | Awaitable[Choice]]
 """A callback that decides requests."""
+
+Deliver: TypeAlias = Mapping[str, Any] | Callable[[PendingWait], Any]
+"""What tools wait for: values by the names of waits, or a sync or async callback."""
 
 KEPT_RUNS = 100
 """The maximum number of waiting runs kept for resuming."""
@@ -48,18 +53,22 @@ async def run_in_memory(
     *,
     model: Model,
     decide: Decide | None = None,
+    deliver: Deliver | None = None,
     run_id: str = "in-memory",
     **options: Unpack[StartOptions],
 ) -> RunResult:
-    """Run an agent to its answer, or until a person has to decide.
+    """Run an agent to its answer, or until it waits for a person or for something outside.
 
-    `model` serves every agent, for example a `ScriptedModel`. `decide` decides approval requests;
-    without `decide`, the run returns when it needs a decision, and resumes with the state of its
-    result as `input`. Idempotency keys begin with `run_id`. The options are those of `Runner.run`,
-    except those that locate the run.
+    `model` serves every agent, for example a `ScriptedModel`. `decide` decides approval requests.
+    `deliver` has what tools wait for (`ToolContext.wait_for`): values by the names of waits, or a
+    function of a `PendingWait`. `NOTHING_COMES` as a value lets the wait's deadline pass. Without a
+    decision or a delivery that it needs, the run returns with the status `waiting` or `parked`, and
+    resumes with the state of its result as `input`. Idempotency keys begin with `run_id`. The
+    options are those of `Runner.run`, except those that locate the run.
 
     Raises:
         DecisionRefused: a decision does not apply, such as a second vote by one person.
+        DeliveryRefused: a value does not fit the schema of its wait.
         AgentsException: the run failed; the subclass says why, as with `Runner.run`.
     """
     context = options.get("context")
@@ -69,7 +78,7 @@ async def run_in_memory(
     else:
         await open_session(options.get("session"))
         run = started(agent, input, model=model, run_id=run_id, **options)
-    await execute(run, decide)
+    await execute(run, decide, deliver)
     return result_or_raise(run.state, definitions, None)
 
 
@@ -107,21 +116,48 @@ def started(
     return run
 
 
-async def execute(run: MemoryRun, decide: Decide | None = None) -> None:
-    """Execute a run until it ends, or waits for a person and `decide` is not set."""
+async def execute(
+    run: MemoryRun, decide: Decide | None = None, deliver: Deliver | None = None
+) -> None:
+    """Execute a run until it ends, or waits for what nobody decides or delivers."""
     try:
         await run.run_until_waiting()
-        while decide is not None and run.state.pending_approvals:
-            request = run.state.pending_approvals[0]
-            choice: Choice = await call(decide, request)
-            run.decide(_decision(request, choice), request.run_id)
+        while await _deliver(run, deliver) or await _decide(run, decide):
             await run.run_until_waiting()
     finally:
         await run.stop()
         await run.worker.registry.release()
         await REGISTRATION.settled()  # the test may read what its processors have received
-    if run.state.status == "waiting":
+    if run.state.phase != "closed" and (run.state.pending_approvals or run.pending_waits()):
         _keep(run)
+
+
+async def _decide(run: MemoryRun, decide: Decide | None) -> bool:
+    if decide is None or not run.state.pending_approvals:
+        return False
+    request = run.state.pending_approvals[0]
+    choice: Choice = await call(decide, request)
+    run.decide(_decision(request, choice), request.run_id)
+    return True
+
+
+async def _deliver(run: MemoryRun, deliver: Deliver | None) -> bool:
+    """Deliver what the first wait is for that has a value; return whether there was one."""
+    for wait in run.pending_waits() if deliver is not None else ():
+        value: object
+        if callable(deliver):
+            value = await call(deliver, wait)
+        elif deliver is not None and wait.name in deliver:
+            value = deliver[wait.name]
+        else:
+            continue
+        if not isinstance(value, NothingComes):
+            run.deliver(wait, as_json(value, "deliver"))
+            return True
+        if not run.is_asked_of_people(wait):
+            run.end_wait(wait)
+            return True
+    return False
 
 
 def _decision(request: ApprovalRequest, choice: Choice) -> Decision:

@@ -29,6 +29,7 @@ from outlast.client.results.interruptions import (
     place_of_call,
 )
 from outlast.client.results.local_definitions import LocalDefinitions
+from outlast.client.results.pending_waits import PendingWait, pending_waits
 from outlast.client.results.run_responses import last_turn, run_responses
 from outlast.client.results.run_state import RunState
 from outlast.client.transport.messages import check_choice
@@ -248,6 +249,11 @@ class RunResultBase:
         )
         wrapper.decisions = self._decisions
         return wrapper
+
+    @property
+    def pending_waits(self) -> tuple[PendingWait, ...]:
+        """The calls that wait for something outside of the run; of nested runs, see their own."""
+        return () if self._answer is not None else pending_waits(self.snapshot)
 
     @cached_property
     def interruptions(self) -> list[Interruption]:
