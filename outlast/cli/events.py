@@ -12,12 +12,13 @@ from operator import itemgetter
 from typing import Any, Final
 
 from outlast.agents.items.call_outputs import output_content
-from outlast.cli.durations import iso_time, rough
+from outlast.cli.durations import iso_time, rough, shown_time
 from outlast.client.read.events import InStream, item_name, status_event
 from outlast.contract.blobs import readable
 from outlast.contract.redaction import NOTHING, Redaction, redaction_of
 from outlast.loop.approvals import ApprovalRequest, Claim, RequestKind
 from outlast.loop.call_forms import arguments_of, name_of
+from outlast.loop.calls import Call, Parked
 from outlast.loop.items import INTERNAL_KINDS, Item, call_id_of, text_of
 from outlast.loop.run_changes import (
     AgentChanged,
@@ -39,12 +40,14 @@ from outlast.loop.run_changes import (
     RunFailed,
     StatusChanged,
     VoteCast,
+    WaitBegan,
+    WaitEnded,
     run_changes,
 )
-from outlast.loop.state import LoopState
+from outlast.loop.state import LoopState, Receipt
 from outlast.loop.values import JsonObject
 from outlast.loop.votes import audience_text
-from outlast.rendering import call_line
+from outlast.rendering import call_line, named
 
 _WAITS: Final[dict[RequestKind, str]] = {
     "tool": "",
@@ -145,6 +148,10 @@ def _events_of(
         case QuestionFailed(agent=agent, failure=failure) | RunFailed(agent, failure):
             text, data = failure.message, {"code": failure.code, "message": failure.message}
             yield RunEvent(at_ms=at_ms, type="failed", who=agent, text=text, data=data)
+        case WaitBegan(call=call, parked=parked):
+            yield _wait_began(at_ms, after, call, parked)
+        case WaitEnded(receipt=receipt):
+            yield _wait_ended(receipt)
         case StatusChanged():
             yield _status(at_ms, change, after)
         case AttemptIgnored(ignored=one):
@@ -217,6 +224,42 @@ def _approval(at_ms: int, update: RequestUpdated) -> RunEvent:
         who=decision.by or "somebody",
         text=f"{request.status} {request.id} after {waited}{message}",
         data={**data, "by": decision.by, "message": decision.message, "waited_ms": waited_ms},
+    )
+
+
+def _wait_began(at_ms: int, after: LoopState, call: Call, parked: Parked) -> RunEvent:
+    until = "" if parked.due_ms is None else f" until {shown_time(parked.due_ms)}"
+    return RunEvent(
+        at_ms=at_ms,
+        type="wait",
+        who=after.agent,
+        text=f"waits for {named(parked.wait.name)}{until} ({named(call.name)})",
+        data={
+            "tool": call.name,
+            "call_id": call.call_id,
+            "waits_for": parked.wait.name,
+            "until": None if parked.due_ms is None else iso_time(parked.due_ms),
+        },
+    )
+
+
+def _wait_ended(receipt: Receipt) -> RunEvent:
+    """Return what came of a wait: a delivery, a person's value, or nothing in time."""
+    name = named(receipt.name)
+    text = f"nothing came for {name} in time" if receipt.timed_out else f"delivers {name}"
+    return RunEvent(
+        at_ms=receipt.at_ms,
+        type="wait_ended",
+        who="outlast" if receipt.timed_out else receipt.source or "somebody",
+        text=text,
+        data={
+            "tool": receipt.tool,
+            "call_id": receipt.call_id,
+            "waits_for": receipt.name,
+            "delivery_id": receipt.delivery_id,
+            "source": receipt.source,
+            "timed_out": receipt.timed_out,
+        },
     )
 
 

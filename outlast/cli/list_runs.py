@@ -19,6 +19,7 @@ TOKENS_UP_TO = 50
 _STATUS_STYLES = {
     "running": "cyan",
     "waiting": "bold yellow",
+    "parked": "yellow",
     "held": "magenta",
     "idle": "blue",
     "on_call": "green",

@@ -31,11 +31,13 @@ from outlast.loop.approvals import (
     Seen,
     Vote,
 )
-from outlast.loop.effects import RunAgent
+from outlast.loop.calls import ToolResult
+from outlast.loop.effects import EffectAnswered, RunAgent
 from outlast.loop.events import (
     Event,
     PersonActed,
     SignalUnreadable,
+    ValueDelivered,
 )
 from outlast.loop.human_actions import row_of
 from outlast.loop.notices import Delivered, Undelivered
@@ -53,6 +55,8 @@ from outlast.loop.run_changes import (
     RequestSettled,
     RequestUpdated,
     VoteCast,
+    WaitBegan,
+    WaitEnded,
     run_changes,
 )
 from outlast.loop.state import Ignored, LoopState
@@ -77,6 +81,9 @@ AuditEvent: TypeAlias = Literal[
     "released",
     "notified",
     "undelivered",
+    "wait_began",
+    "delivered",
+    "wait_timed_out",
 ]
 
 LONGEST_TEXT: Final = 1_000
@@ -101,7 +108,8 @@ class AuditRecord:
         run_id: the run that made the request.
         root_run_id: the run that it is nested in, if it is, else the run itself.
         request_id: the request; empty for what concerns no request.
-        kind: what waits: a tool, a handoff, an answer or a budget.
+        kind: what waits: a tool, a handoff, an answer or a budget; `wait` for a tool that waits for
+            something outside of the run.
         agent: the agent that made the call.
         tool: the name of the tool or handoff.
         call_id: the provider's id of the call.
@@ -111,7 +119,7 @@ class AuditRecord:
         policy: the name of the policy that made the terms.
         status: the status of the request afterwards.
         decision: the type of the decision.
-        by: who did it; empty if nobody said.
+        by: who did it; empty if nobody said. Of a delivery, its source in its own words.
         display: that person's name for people.
         groups: the groups that the person belonged to.
         method: how the sender knew who it was.
@@ -123,13 +131,15 @@ class AuditRecord:
         made_at_ms: when a person's client signed it; None without verified proof.
         arrived_at_ms: when the server had what a person sent.
         due_at_ms: when a reminder, an escalation or an expiry was due; of a new request, when it
-            expires.
+            expires; of a wait, when it ends by itself.
         requester: the person for whom the run works.
         audience: who may decide at that time; without people and groups, everybody.
         quorum: how many different people have to approve.
         arguments: the arguments as people may see them, as JSON text: of a request, and of a vote
             those that it is about, edited or not.
         text: what a person said to the user, or answered in the place of a call.
+        wait: the name of a tool's wait for something outside of the run.
+        delivery_id: the id of the delivery that ended it; empty where a person gave the value.
         seen: what a decision says that its sender saw, as digests; proven if it is `verified`.
     """
 
@@ -165,6 +175,8 @@ class AuditRecord:
     quorum: int | None = None
     arguments: str = ""
     text: str = ""
+    wait: str = ""
+    delivery_id: str = ""
     seen: Seen | None = None
 
     def record(self) -> JsonObject:
@@ -212,8 +224,10 @@ def records_between(
         root_run_id=root_run_id,
         requester=after.start.requester,
     )
-    # What machines try in vain is no matter of people.
-    is_attempt = event is None or isinstance(event, PersonActed | SignalUnreadable)
+    # What machines try in vain is no matter of people; but whoever delivers something may be a person.
+    is_attempt = event is None or isinstance(event, PersonActed | SignalUnreadable | ValueDelivered)
+    # A value that came before the wait is judged when the wait begins.
+    is_attempt |= isinstance(event, EffectAnswered) and isinstance(event.result, ToolResult)
     for change in run_changes(before, event, after):
         match change:
             case RequestUpdated():
@@ -222,6 +236,8 @@ def records_between(
                 yield from _of_takeover(event, blank)
             case AttemptIgnored(ignored=ignored) if is_attempt:
                 yield _of_ignored(ignored, event, blank)
+            case WaitBegan() | WaitEnded():
+                yield _of_wait(change, after, blank)
             case NoticeUndelivered(notice=lost):
                 yield _of_undelivered(lost, blank)
             case NoticeDelivered(notice=delivered):
@@ -259,6 +275,33 @@ def _of_delivered(one: Delivered, blank: AuditRecord) -> AuditRecord:
         request_id=_text(one.request_id),
         channel=_text(one.notifier),
         note=one.event,
+    )
+
+
+def _of_wait(change: WaitBegan | WaitEnded, after: LoopState, blank: AuditRecord) -> AuditRecord:
+    one = replace(blank, kind="wait", agent=_text(after.agent))
+    if isinstance(change, WaitBegan):
+        call, parked = change.call, change.parked
+        return replace(
+            one,
+            at_ms=parked.since_ms,
+            event="wait_began",
+            tool=_text(call.name),
+            call_id=_text(call.call_id),
+            wait=_text(parked.wait.name),
+            due_at_ms=parked.due_ms,
+        )
+    receipt = change.receipt
+    return replace(
+        one,
+        at_ms=receipt.at_ms,
+        event="wait_timed_out" if receipt.timed_out else "delivered",
+        tool=_text(receipt.tool),
+        call_id=_text(receipt.call_id),
+        wait=_text(receipt.name),
+        delivery_id=_text(receipt.delivery_id),
+        by=_text(receipt.source),
+        verified=None if receipt.timed_out else False,
     )
 
 

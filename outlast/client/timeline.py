@@ -13,13 +13,13 @@ requests for a decision come whole.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from outlast.contract import failures
 from outlast.loop.actions import SayAction
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.call_forms import name_of
-from outlast.loop.calls import AgentResult, HandoffResult, ModelReply, ToolResult
+from outlast.loop.calls import AgentResult, Call, HandoffResult, ModelReply, Parked, ToolResult
 from outlast.loop.checks import CheckResult, FinalizedAnswer, GuardrailRecord
 from outlast.loop.effects import (
     CallModel,
@@ -55,9 +55,11 @@ from outlast.loop.run_changes import (
     RequestUpdated,
     RunChange,
     RunFailed,
+    WaitBegan,
+    WaitEnded,
     run_changes,
 )
-from outlast.loop.state import CALL_KINDS, OUTPUT_KINDS, LoopState
+from outlast.loop.state import CALL_KINDS, OUTPUT_KINDS, LoopState, Receipt
 from outlast.loop.values import NO_USAGE, Failure, Json, Usage
 
 StepKind: TypeAlias = Literal[
@@ -69,6 +71,7 @@ StepKind: TypeAlias = Literal[
     "guardrails",
     "line",
     "request",
+    "wait",
     "takeover",
     "said",
     "release",
@@ -81,8 +84,10 @@ StepKind: TypeAlias = Literal[
     "end",
 ]
 """What a step is. `agent` is the run of an agent that works as a tool, `guardrails` a check of the
-input or of the answer, `line` a realtime line, `unheard` a notice that reached nobody, and `ignored`
+input or of the answer, `line` a realtime line, `wait` a tool's wait for something outside of the run, `unheard` a notice that reached nobody, and `ignored`
 an attempt of somebody that had no effect."""
+
+_NOTHING: Final = "Nothing came in time."
 
 StepStatus: TypeAlias = Literal["running", "waiting", "blocked", "done", "failed", "cancelled"]
 
@@ -117,15 +122,16 @@ class Step:
         at_ms: when it began, in milliseconds since the epoch.
         ended_ms: when it ended; None while it goes on. Moments end when they begin.
         agent: the agent that did it; empty for what people do.
-        by: the person who did it; empty if nobody says.
+        by: the person who did it, or who delivered what a wait is for; empty if nobody says.
         verified: whether that person proved who they are.
-        name: the name of a tool; of a handoff and a release, the agent that goes on.
+        name: the name of a tool, or of a wait; of a handoff and a release, the agent that goes on.
         text: the words of a person or the customer, a note, or why something had no effect.
         turn: the number of the model call for the answer.
         model: the model that replied.
         usage: the tokens of the model call, or of the nested run.
         cost_micros: the cost as the worker knew it, in millionths of a US dollar.
-        calls: the names of the calls in a model's reply.
+        calls: the names of the calls in a model's reply; of a wait, the tool that waits.
+        until_ms: when a wait ends by itself; None for never.
         checks: the verdicts of guardrails.
         request: a request for a person's decision, with its votes and its outcome so far.
         failure: why the step failed.
@@ -157,6 +163,7 @@ class Step:
     nested_id: str = ""
     effect: int = 0
     items: tuple[int, ...] = ()
+    until_ms: int | None = None
 
     @property
     def took_ms(self) -> int | None:
@@ -180,6 +187,7 @@ class Timeline:
         default_factory=dict[str, tuple[int, int | None]]
     )
     _requests: dict[str, int] = field(default_factory=dict[str, int])
+    _waits: dict[str, int] = field(default_factory=dict[str, int])
     _takeover: int | None = None
 
     def take(self, event: Event | None, after: LoopState) -> None:
@@ -198,6 +206,7 @@ class Timeline:
                 self._end_effect(event, before, after)
         for change in run_changes(before, event, after):
             self._take_change(change, event, at_ms)
+        self._drop_waits(after, at_ms)
         self._take_effects(before, after, at_ms)
         if before.blocked is not after.blocked:
             self._take_blocked(after)
@@ -362,6 +371,8 @@ class Timeline:
                 )
             case AttemptIgnored(ignored=one):
                 self._add(kind="ignored", at_ms=one.at_ms, name=one.what, text=one.why)
+            case WaitBegan() | WaitEnded():
+                self._take_wait(change)
             case NoticeUndelivered(notice=one):
                 self._add(kind="unheard", at_ms=at_ms, name=one.event, text=one.why)
             case _:
@@ -419,6 +430,56 @@ class Timeline:
             ended_ms=None if is_pending else request.decided_at_ms or at_ms,
             by=request.settled_by or "",
         )
+
+    def _take_wait(self, change: WaitBegan | WaitEnded) -> None:
+        if isinstance(change, WaitBegan):
+            self._begin_wait(change.call, change.parked)
+        else:
+            self._end_wait(change.receipt)
+
+    def _begin_wait(self, call: Call, parked: Parked) -> None:
+        earlier = self._waits.get(call.call_id)
+        if earlier is not None:  # somebody lets it wait as long again
+            self._put(
+                earlier, status="failed", ended_ms=parked.since_ms, text=_NOTHING, until_ms=None
+            )
+        self._waits[call.call_id] = self._add(
+            kind="wait",
+            status="waiting",
+            at_ms=parked.since_ms,
+            agent=self._state.agent,
+            name=parked.wait.name,
+            calls=(call.name,),
+            until_ms=parked.due_ms,
+        )
+
+    def _end_wait(self, receipt: Receipt) -> None:
+        number = self._waits.pop(receipt.call_id, None)
+        if number is None or self.steps[number].name != receipt.name:  # it came before the wait
+            number = self._add(
+                kind="wait",
+                at_ms=receipt.at_ms,
+                agent=self._state.agent,
+                name=receipt.name,
+                calls=(receipt.tool,),
+            )
+        self._put(
+            number,
+            status="failed" if receipt.timed_out else "done",
+            ended_ms=receipt.at_ms,
+            by=receipt.source,
+            text=_NOTHING if receipt.timed_out else "",
+            until_ms=None,
+        )
+
+    def _drop_waits(self, after: LoopState, at_ms: int) -> None:
+        """End the waits of calls that do not wait any more, such as after a message."""
+        if not self._waits:
+            return
+        parked = {call.call_id for call in after.calls if call.parked is not None}
+        for call_id in [one for one in self._waits if one not in parked]:
+            number = self._waits.pop(call_id)
+            self._put(number, status="cancelled", ended_ms=at_ms, until_ms=None)
 
     def _end_takeover(self, at_ms: int) -> None:
         if self._takeover is not None:

@@ -17,6 +17,7 @@ from outlast.agents.items.stream_events import (
 )
 from outlast.client.read.read_range import HistoryPlace
 from outlast.client.results.local_definitions import LocalDefinitions
+from outlast.client.results.pending_waits import PendingWait, pending_waits
 from outlast.contract.effects import kind_of
 from outlast.loop import phrases
 from outlast.loop.approvals import ApprovalRequest
@@ -69,12 +70,14 @@ class StatusStreamEvent:
             or a step of a nested run.
         blocked: the steps that no worker can carry out so far.
         held_by: the person who has the conversation; empty for the agent.
+        waits: the calls that wait for something outside of the run, if the run is `parked`.
     """
 
     id: int
     status: Status
     blocked: tuple[BlockedStep, ...] = ()
     held_by: str = ""
+    waits: tuple[PendingWait, ...] = ()
     type: Literal["status_stream_event"] = "status_stream_event"
 
     @property
@@ -83,6 +86,8 @@ class StatusStreamEvent:
         why: list[str] = []
         if self.status == "held":
             why.append(f"{self.held_by} has the conversation; it goes on when they give it back.")
+        if self.status == "parked":
+            why += [f"It waits for {one.what}." for one in self.waits]
         if self.blocked:
             steps = (f"{one.step}: {one.lacks.rstrip('.')}." for one in self.blocked)
             why += ["No worker can go on.", *steps, _REMEDY]
@@ -156,7 +161,13 @@ def status_event(state: LoopState, number: int = 0) -> StatusStreamEvent:
     """Return the event of a new status."""
     held_by = state.hold.by if state.hold is not None else ""
     blocked = _blocked_steps(state)
-    return StatusStreamEvent(id=number, status=state.status, blocked=blocked, held_by=held_by)
+    return StatusStreamEvent(
+        id=number,
+        status=state.status,
+        blocked=blocked,
+        held_by=held_by,
+        waits=pending_waits(state) if state.status == "parked" else (),
+    )
 
 
 def item_name(entry: Item) -> RunItemName:

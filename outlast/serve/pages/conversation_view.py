@@ -6,6 +6,7 @@ Made from the state and the timeline of a run. Nothing here reads or writes anyt
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Final, cast
 
@@ -48,6 +49,7 @@ class Badge:
 BADGES: Final[dict[str, Badge]] = {
     "running": Badge("working", "is-info"),
     "waiting": Badge("waits for a decision", "is-wait"),
+    "parked": Badge("waits for something from outside", "is-wait"),
     "held": Badge("a person has it", "is-held"),
     "blocked": Badge("no worker can go on", "is-bad"),
     "idle": Badge("waits for the customer"),
@@ -222,6 +224,8 @@ def _row(step: Step, hides: Redaction) -> Row:
     if step.kind == "takeover" and step.status == "running":
         badge = Badge("has it", "is-held")
     words = step.lacks or (step.failure.message if step.failure is not None else step.text)
+    if step.kind == "wait":
+        words = _of_wait(step)
     return Row(
         step=step,
         title=hides.text(_TITLES[step.kind](step)),
@@ -250,6 +254,20 @@ def _of_guardrails(step: Step) -> str:
     return "The answer is finished"
 
 
+def _of_wait(step: Step) -> str:
+    """Return since when and until when a tool waits, or what came of it."""
+    if step.status == "waiting":
+        until = "without an end" if step.until_ms is None else f"until {_time(step.until_ms)}"
+        return f"Since {_time(step.at_ms)}, {until}."
+    if step.status == "done":
+        return f"Delivered by {step.by}." if step.by else "Delivered."
+    return step.text
+
+
+def _time(at_ms: int) -> str:
+    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"
+
+
 def _of_end(step: Step) -> str:
     ended = {"completed": "completed", "failed": "failed"}
     return f"The run has {ended.get(step.name) or f'been {step.name}'}"
@@ -272,6 +290,7 @@ _TITLES: Final[dict[StepKind, Callable[[Step], str]]] = {
     "guardrails": _of_guardrails,
     "line": lambda step: f"On the line: {step.name}",
     "request": _of_request,
+    "wait": lambda step: f"{', '.join(step.calls)} waits for {step.name}",
     "takeover": lambda step: f"{_who(step)} takes the conversation over",
     "said": lambda step: f"{_who(step)} writes",
     "release": lambda step: f"{_who(step)} gives the conversation back to {step.name}",

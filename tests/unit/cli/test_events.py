@@ -23,6 +23,7 @@ from outlast.loop.state import Answer, Hold, Ignored, LoopState
 from outlast.loop.values import Failure
 from outlast.testing import call, say, shell_call
 from tests.laws.strategies import Script, examples, play_script, scripts
+from tests.unit.client.parked import WaitingPlay, parked_play
 
 CALL = Item("tool_call", call("look_up", "c1", order_id="A-17"), "Orders", 1)
 OUTPUT = Item(
@@ -281,3 +282,37 @@ def test_an_event_knows_its_place_in_the_stream(script: Script) -> None:
         }
         stream = [name_in_stream(one) for one in changes(before, state, 0)]
         assert placed == dict(enumerate(stream))
+
+
+# --- Waits for something outside -----------------------------------------------------------------
+
+
+def waits_in(play: WaitingPlay) -> list[RunEvent]:
+    state, found = LoopState(), list[RunEvent]()
+    for event in play.events:
+        before, (state, _) = state, advance(state, event)
+        found += [
+            one
+            for one in run_events(event.at_ms, before, state)
+            if one.type in {"wait", "wait_ended"}
+        ]
+    return found
+
+
+def test_a_wait_says_what_for_and_until_when_and_who_delivered() -> None:
+    play = parked_play()
+    play.delivers()
+    began, ended = waits_in(play)
+    assert began.who == "Triage"
+    assert began.text == f"waits for courier until {began.data['until']} (book)"
+    assert (ended.who, ended.text) == ("courier.example", "delivers courier")
+    assert ended.data["delivery_id"] == "d1"
+    assert {began.place, ended.place} == {None}
+
+
+def test_a_wait_without_a_value_or_an_end() -> None:
+    play = parked_play()
+    play.nothing_comes()
+    assert waits_in(play)[-1].text == "nothing came for courier in time"
+    [began] = waits_in(parked_play(timeout_ms=None))
+    assert (began.text, began.data["until"]) == ("waits for courier (book)", None)

@@ -47,9 +47,12 @@ from outlast.loop.events import (
     SignalUnreadable,
     TimePassed,
 )
+from outlast.loop.machine import advance
 from outlast.loop.notices import Delivered, NoticeReceipt
 from outlast.loop.revision import revised
 from outlast.loop.state import Hold, Ignored, LoopState
+from tests.laws.driver import Play
+from tests.unit.client.parked import TWO_DAYS_MS, parked_play, running_play
 from tests.unit.client.recorded import FakeClient, Recording, refused
 
 TERMS = ApprovalTerms(
@@ -625,3 +628,58 @@ def test_a_summary_is_json() -> None:
         "expired": 0,
     }
     assert len(summary["suggestions"]) == 1
+
+
+# --- Waits for something outside -----------------------------------------------------------------
+
+
+def audited(play: Play) -> list[AuditRecord]:
+    """Return the records of a played run."""
+    state, found = LoopState(), list[AuditRecord]()
+    for event in play.events:
+        before, (state, _) = state, advance(state, event)
+        found += records_between(before, event, state, "root")
+    return found
+
+
+def test_a_wait_has_its_begin_and_its_delivery() -> None:
+    play = parked_play()
+    play.delivers()
+    began, came = audited(play)
+    assert (began.event, began.kind, began.tool, began.wait) == (
+        "wait_began",
+        "wait",
+        "book",
+        "courier",
+    )
+    assert began.due_at_ms == began.at_ms + TWO_DAYS_MS
+    assert (came.event, came.by, came.verified, came.delivery_id, came.wait) == (
+        "delivered",
+        "courier.example",
+        False,
+        "d1",
+        "courier",
+    )
+
+
+def test_a_wait_for_which_nothing_came_was_ended_by_nobody() -> None:
+    play = parked_play()
+    play.nothing_comes()
+    _, ended = audited(play)
+    assert (ended.event, ended.by, ended.verified, ended.delivery_id) == (
+        "wait_timed_out",
+        "",
+        None,
+        "",
+    )
+
+
+def test_a_value_that_came_early_and_did_not_fit_is_in_the_audit() -> None:
+    play = running_play()
+    play.delivers(value=5)
+    play.parks(schema={"type": "string"})
+    came, *others = audited(play)
+    assert came.event == "delivered"
+    [refused] = [one for one in others if one.event == "ignored"]
+    assert refused.note.startswith("delivery d1: The value for 'courier' does not fit")
+    assert [one.event for one in others if one.event != "ignored"] == ["wait_began"]

@@ -25,6 +25,7 @@ from tests.laws.driver import (
     unknown,
 )
 from tests.laws.strategies import Script, play_script, scripts
+from tests.unit.client.parked import TWO_DAYS_MS, parked_play, running_play
 
 HIDDEN = BACKGROUND - {"hold_line"} | {"prepare_run"}
 """Kinds of effects that are no steps."""
@@ -55,6 +56,8 @@ def check(steps: list[Step], before: list[Step], state: LoopState) -> None:
     waiting = {step.request.id for step in goes_on if step.request is not None}
     pending = {one.id for one in state.approvals if one.status == "pending"}
     assert waiting == pending
+    waits = [] if ended else [one.parked.wait.name for one in state.calls if one.parked is not None]
+    assert [step.name for step in goes_on if step.kind == "wait"] == waits
     held = [step.by for step in goes_on if step.kind == "takeover"]
     assert held == ([] if state.hold is None or ended else [state.hold.by])
     assert sum(step.kind == "model" and step.status == "done" for step in steps) <= len(
@@ -272,3 +275,80 @@ def test_looking_up_the_agent_is_no_step() -> None:
     play = play_in("preparing")
     assert isinstance(play.only(PrepareRun), PrepareRun)
     assert kinds(steps_of(play)) == ["message"]
+
+
+# --- Waits for something outside -----------------------------------------------------------------
+
+
+def waits_in(steps: tuple[Step, ...]) -> list[tuple[str, str, str, str, int | None]]:
+    """Return the waits: name, status, who delivered, words, and how long they took."""
+    return [
+        (step.name, step.status, step.by, step.text, step.took_ms)
+        for step in steps
+        if step.kind == "wait"
+    ]
+
+
+def test_a_call_that_was_parked_for_two_days_did_not_run_for_two_days() -> None:
+    play = parked_play()
+    [wait] = [step for step in steps_of(play) if step.kind == "wait"]
+    assert (wait.status, wait.calls, wait.until_ms) == (
+        "waiting",
+        ("book",),
+        wait.at_ms + TWO_DAYS_MS,
+    )
+    play.passes(TWO_DAYS_MS - 5_000)
+    play.delivers()
+    play.returns("c1", "here")
+    steps = [step for step in steps_of(play) if step.name in {"book", "courier"}]
+    assert [(step.kind, step.status) for step in steps] == [
+        ("tool", "done"),
+        ("wait", "done"),
+        ("tool", "done"),
+    ]
+    first, wait, second = steps
+    assert (first.took_ms or 0) + (second.took_ms or 0) < 10_000 < (wait.took_ms or 0)
+    assert (wait.by, wait.until_ms, len(first.items), len(second.items)) == (
+        "courier.example",
+        None,
+        1,
+        2,
+    )
+
+
+def test_a_value_that_came_before_its_wait_is_a_moment() -> None:
+    play = running_play()
+    play.delivers()
+    play.parks()
+    assert waits_in(steps_of(play)) == [("courier", "done", "courier.example", "", 0)]
+
+
+def test_a_wait_ends_without_a_value_in_time() -> None:
+    play = parked_play()
+    play.nothing_comes()
+    assert waits_in(steps_of(play)) == [
+        ("courier", "failed", "", "Nothing came in time.", TWO_DAYS_MS)
+    ]
+
+
+def test_people_who_let_a_call_wait_as_long_again_begin_another_wait() -> None:
+    play = parked_play(on_timeout="ask")
+    play.nothing_comes()
+    [request] = play.state.own_requests
+    assert [(one[0], one[1]) for one in waits_in(steps_of(play))] == [("courier", "waiting")]
+    play.decided(request.id, "approve")
+    assert [(one[0], one[1]) for one in waits_in(steps_of(play))] == [
+        ("courier", "failed"),
+        ("courier", "waiting"),
+    ]
+
+
+@pytest.mark.parametrize("how", ["message", "cancel"])
+def test_a_wait_that_nobody_needs_any_more_is_not_finished(how: str) -> None:
+    play = parked_play()
+    if how == "message":
+        play.hears("m2", mode="interrupt")
+    else:
+        play.cancelled()
+    [(name, status, *_)] = waits_in(steps_of(play))
+    assert (name, status) == ("courier", "cancelled")

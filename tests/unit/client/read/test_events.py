@@ -28,6 +28,7 @@ from outlast.loop.machine import advance
 from outlast.loop.state import LoopState
 from outlast.loop.values import Failure
 from tests.laws.driver import Play, gated, nested, said, searched, thought, tool, transfer
+from tests.unit.client.parked import parked_play
 
 
 def seen_in(play: Play) -> list[NumberedEvent]:
@@ -229,3 +230,16 @@ def test_an_answer_that_is_not_approved_is_not_seen_nor_the_note_about_it() -> N
     play.replies(said("You get 400."))
     entries = [one.entry for one in seen_in(play) if isinstance(one, RunItemStreamEvent)]
     assert [text_of(one.raw) for one in entries] == ["Hello", "You get 400."]
+
+
+def test_a_parked_run_says_what_it_waits_for_and_until_when() -> None:
+    play = parked_play(timeout_ms=None)
+    [parked] = [one for one in seen_in(play) if isinstance(one, StatusStreamEvent) and one.waits]
+    [wait] = parked.waits
+    assert (parked.status, wait.name, wait.tool, wait.until) == ("parked", "courier", "book", None)
+    since = f"{wait.since:%Y-%m-%d %H:%M} UTC"
+    assert parked.reason == f"It waits for courier (book), since {since}, without an end."
+    play.delivers()
+    last = seen_in(play)[-1]
+    assert isinstance(last, StatusStreamEvent)
+    assert (last.status, last.reason, last.waits) == ("running", "", ())
