@@ -287,16 +287,16 @@ class DecisionRefused(AgentsException):
 
 
 class DeliveryRefused(AgentsException):
-    """A run refused a value that was delivered from outside; what waits goes on waiting.
+    """A run refused a value that a program delivered to one of its calls.
 
-    Nothing waits for it, it came too late or after another delivery, or it does not fit the schema.
+    The call goes on waiting. Nothing waits for it, it came too late or after another delivery, or it does not fit the schema.
     """
 
     code = "delivery_refused"
 
 
 class WaitTimeout(AgentsException):
-    """What a tool waits for outside of the run did not come in time."""
+    """A tool waited in vain for something outside of the run."""
 
     code = "wait_timeout"
 

@@ -75,19 +75,11 @@ async def finish(
         ServerUnavailable: the server does not answer; repeat it with the same id.
         UserError: the token or the value is invalid.
     """
-    try:
-        address = WaitAddress.parse(token)
-    except ValueError as error:
-        raise UserError(str(error)) from error
+    address = _address(token)
     for what, text in (("delivery_id", delivery_id), ("source", source)):
         if len(text) > LONGEST_ID:
             raise UserError(f"{what} must have at most {LONGEST_ID} characters, not {len(text)}.")
-    try:
-        written = json.dumps([token, value], sort_keys=True, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise UserError(f"The value must be JSON: {error}") from error
-    if not delivery_id:
-        delivery_id = hashlib.sha256(written.encode()).hexdigest()
+    delivery_id = _digest([token, value]) if not delivery_id else delivery_id
     record = records.DeliverRecord(
         question=address.question,
         turn=address.turn,
@@ -99,7 +91,7 @@ async def finish(
     )
     to_run = RunAddress(client, address.run_id, patience)
     # The id of an update names the wait, too: one sender may use an id for several.
-    unique = hashlib.sha256(json.dumps([token, delivery_id]).encode()).hexdigest()
+    unique = _digest([token, delivery_id])
     payload = records.write(record)
     try:
         answer = await to_run.update(names.DELIVER, payload, unique)
@@ -112,3 +104,18 @@ async def finish(
         name=address.name,
         at=datetime.fromtimestamp(answer["at_ms"] / 1000, UTC),
     )
+
+
+def _address(token: str) -> WaitAddress:
+    try:
+        return WaitAddress.parse(token)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+
+
+def _digest(value: Json) -> str:
+    try:
+        written = json.dumps(value, sort_keys=True, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UserError(f"The value must be JSON: {error}") from error
+    return hashlib.sha256(written.encode()).hexdigest()

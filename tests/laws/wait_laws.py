@@ -151,9 +151,17 @@ class WaitLaws:
                 )
                 due_ms = call.parked.due_ms
                 is_due = due_ms is not None and due_ms <= event.at_ms
-                decides = isinstance(event, PersonActed) and isinstance(event.action, Decision)
-                is_decided = decides and call.parked.request_id is not None
+                is_decided = call.parked.request_id is not None and is_decision(event)
                 assert is_delivered or is_due or is_decided, f"{event} ended a wait"
+
+
+def is_decision(event: Event) -> bool:
+    """Whether a person decided something."""
+    match event:
+        case PersonActed(action=Decision()):
+            return True
+        case _:
+            return False
 
 
 def may_keep(call: Call, event: ValueDelivered) -> bool:

@@ -288,10 +288,12 @@ def test_a_delivery_has_any_json_value(value: Json) -> None:
     assert event.value == value
 
 
-def test_a_delivery_is_no_signal() -> None:
-    event = history.signalled("deliver", [DELIVERY], 7)
-    assert isinstance(event, SignalUnreadable)
-    assert "There is no such signal" in event.problem
+def test_a_delivery_by_signal_is_the_same_delivery() -> None:
+    """The server keeps a signal for a run that has no worker."""
+    assert history.signalled("deliver", [DELIVERY], 7) == history.updated("deliver", [DELIVERY], 7)
+    unreadable = history.signalled("deliver", [{}], 7)
+    assert isinstance(unreadable, SignalUnreadable)
+    assert "This is not a DeliverRecord" in unreadable.problem
 
 
 REFUSED: list[tuple[str, list[Any], str]] = [

@@ -86,7 +86,8 @@ def test_recorded_names_stay_what_they_are() -> None:
     }
     assert all(name == value for name, value in recorded.items())
     of_people = {"claim", "hold", "say", "release", "withdraw"}
-    assert {"decide", "cancel", "nested", "lend", "line_reply", *of_people} == names.SIGNALS
+    of_programs = {"cancel", "nested", "lend", "line_reply", "deliver"}
+    assert {"decide", *of_programs, *of_people} == names.SIGNALS
     assert names.SEARCH_ATTRIBUTES == {
         "OutlastAgent": "Keyword",
         "OutlastStatus": "Keyword",

@@ -106,7 +106,7 @@ def test_deliveries_need_no_signature() -> None:
         question=0, turn=1, call_id="c1", name="courier", delivery_id="d1"
     )
     written = records.write(record)
-    assert proof_refusal(STATE, names.UPDATE_DELIVER, written, "default", None) is None
+    assert proof_refusal(STATE, names.DELIVER, written, "default", None) is None
 
 
 def test_a_delivery_is_refused_with_a_code_of_its_own() -> None:
