@@ -79,16 +79,8 @@ async def finish(
     for what, text in (("delivery_id", delivery_id), ("source", source)):
         if len(text) > LONGEST_ID:
             raise UserError(f"{what} must have at most {LONGEST_ID} characters, not {len(text)}.")
-    delivery_id = _digest([token, value]) if not delivery_id else delivery_id
-    record = records.DeliverRecord(
-        question=address.question,
-        turn=address.turn,
-        call_id=address.call_id,
-        name=address.name,
-        value=value,
-        delivery_id=delivery_id,
-        source=source,
-    )
+    delivery_id = delivery_id or _digest([token, value])
+    record = _record(address, value, delivery_id, source)
     to_run = RunAddress(client, address.run_id, patience)
     # The id of an update names the wait, too: one sender may use an id for several.
     unique = _digest([token, delivery_id])
@@ -103,6 +95,20 @@ async def finish(
         run_id=address.run_id,
         name=address.name,
         at=datetime.fromtimestamp(answer["at_ms"] / 1000, UTC),
+    )
+
+
+def _record(
+    address: WaitAddress, value: Json, delivery_id: str, source: str
+) -> records.DeliverRecord:
+    return records.DeliverRecord(
+        question=address.question,
+        turn=address.turn,
+        call_id=address.call_id,
+        name=address.name,
+        value=value,
+        delivery_id=delivery_id,
+        source=source,
     )
 
 
