@@ -307,7 +307,14 @@ def _of_people(state: LoopState, depth: int) -> Iterator[Event]:
 
 
 def _of_the_outside(state: LoopState) -> Iterator[Event]:
-    """Yield what comes for a call that waits, and that nothing comes in time."""
+    """Yield that a call waits, what comes for it, and that nothing comes in time."""
+    if state.start.session or state.start.handled or state.start.budgets:
+        return  # calls wait in the same way in these
+    for effect in state.pending:
+        if isinstance(effect, RunTool):
+            wait = OutsideWait(name="w", timeout_ms=ONE_DAY_MS, on_timeout="ask")
+            result = ToolResult(output=None, wait=wait)
+            yield EffectAnswered(at_ms=0, effect=effect.effect, result=result)
     for call in state.calls:
         if call.status == "parked":
             yield ValueDelivered(
@@ -344,8 +351,6 @@ def _answers(effect: Effect) -> Iterator[Event]:  # noqa: C901  a table
             yield EffectAnswered(
                 at_ms=0, effect=number, result=ToolResult(output="x", failure=FAILURE)
             )
-            wait = OutsideWait(name="w", timeout_ms=ONE_DAY_MS, on_timeout="ask")
-            yield EffectAnswered(at_ms=0, effect=number, result=ToolResult(output=None, wait=wait))
         case RunAgent():
             yield from _of_nested_run(effect)
         case RunHandoff():

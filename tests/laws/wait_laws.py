@@ -58,8 +58,9 @@ class WaitLaws:
         if isinstance(event, EffectAnswered) and isinstance(event.result, ToolResult):
             self._drop_misfit(timed, event.effect, event.result)
         self._without_a_delivery(after)
+        begun = {one.effect for one in timed.pending}  # by time, before the event
         for command in commands:
-            if isinstance(command, RunTool):
+            if isinstance(command, RunTool) and command.effect not in begun:
                 self._check_arrivals((command.question, command.turn), command)
         for call in after.calls:
             if call.plan.kind == "tool":

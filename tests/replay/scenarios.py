@@ -4,9 +4,11 @@ Owns: the scenarios that `record.py` records. A scenario is never changed once i
 released: a new behaviour is a new scenario.
 """
 
+import contextlib
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, TypeAlias
 
 from outlast import (
@@ -26,9 +28,11 @@ from outlast import (
     input_guardrail,
     output_guardrail,
 )
+from outlast.agents.errors import WaitTimeout
 from outlast.agents.tools.definition import (
     ToolRetry,
 )
+from outlast.client.deliveries import DeliveryRefused, finish
 from outlast.extensions.handoff_filters import remove_all_tools
 from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelError
@@ -68,6 +72,26 @@ def handed_over(ctx: RunContextWrapper[Any]) -> None:
     ctx.context["handed_over"] = True
 
 
+@function_tool
+async def book(ctx: ToolContext[Any], order: str) -> str:
+    """Book a courier, and wait for the pickup and the invoice."""
+    booking = await ctx.once("booking", f"b-{order}".upper)
+    pickup = await ctx.wait_for("courier", timeout=timedelta(days=2), schema={"type": "integer"})
+    try:
+        invoice = await ctx.wait_for("invoice", timeout=timedelta(seconds=1))
+    except WaitTimeout:
+        invoice = "no invoice"
+    return f"{booking}: {pickup} g, {invoice}"
+
+
+@function_tool
+def ask_shop(ctx: ToolContext[Any]) -> Any:
+    """Ask the shop, and people if it does not reply."""
+    ctx.context["asked"] = True
+    return ctx.wait_for("reply", timeout=timedelta(seconds=1), ask=True)
+
+
+waiting = Agent[Any](name="Waiting", tools=[book, ask_shop, note])
 billing = Agent[Any](name="Billing", tools=[refund, note])
 orders = Agent[Any](name="Orders", tools=[look_up, note, broken])
 triage = Agent[Any](
@@ -246,6 +270,27 @@ async def _cancel_while_waiting(handle: RunHandle) -> None:
     await handle.cancel()
 
 
+async def _deliver(handle: RunHandle) -> None:
+    await handle.wait(lambda state: state.status == "parked")
+    [wait] = await handle.pending_waits()
+    for value, delivery_id in (("heavy", "d1"), (900, "d2"), (900, "d2"), (800, "d3")):
+        with contextlib.suppress(DeliveryRefused):
+            await finish(
+                wait.token,
+                value,
+                client=handle.client,
+                delivery_id=delivery_id,
+                source="courier.example",
+            )
+    await handle.result()
+
+
+async def _respond(handle: RunHandle) -> None:
+    await handle.wait_for_people()
+    await handle.respond("a1", "they are closed", by="ann")
+    await handle.result()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
     """What is asked of whom, what the model says, and what people do."""
@@ -401,6 +446,14 @@ SCENARIOS: dict[str, Scenario] = {
                 tool_execution=ToolExecutionConfig(max_function_tool_concurrency=2)
             )
         },
+    ),
+    "waited_outside": Scenario(
+        agent=waiting,
+        steps=([call("book", "c1", order="7"), call("note", "c2", text="a")], "done"),
+        play=_deliver,
+    ),
+    "waited_and_asked_people": Scenario(
+        agent=waiting, steps=([call("ask_shop", "c1")], "done"), play=_respond
     ),
     "streamed_and_broken_off": Scenario(
         steps=(
