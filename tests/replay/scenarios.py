@@ -28,11 +28,11 @@ from outlast import (
     input_guardrail,
     output_guardrail,
 )
-from outlast.agents.errors import WaitTimeout
+from outlast.agents.errors import DeliveryRefused, WaitTimeout
 from outlast.agents.tools.definition import (
     ToolRetry,
 )
-from outlast.client.deliveries import DeliveryRefused, finish
+from outlast.client.deliveries import finish
 from outlast.extensions.handoff_filters import remove_all_tools
 from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelError

@@ -288,12 +288,12 @@ def test_a_delivery_has_any_json_value(value: Json) -> None:
     assert event.value == value
 
 
-def test_a_delivery_by_signal_is_the_same_delivery() -> None:
-    """The server keeps a signal for a run that has no worker."""
-    assert history.signalled("deliver", [DELIVERY], 7) == history.updated("deliver", [DELIVERY], 7)
-    unreadable = history.signalled("deliver", [{}], 7)
-    assert isinstance(unreadable, SignalUnreadable)
-    assert "This is not a DeliverRecord" in unreadable.problem
+def test_a_delivery_may_be_a_signal() -> None:
+    """The server keeps it where no worker runs."""
+    assert history.signalled("deliver", [DELIVERY], 7) == ValueDelivered(at_ms=7, **DELIVERY)
+    event = history.signalled("deliver", [without(DELIVERY, "delivery_id")], 7)
+    assert isinstance(event, SignalUnreadable)
+    assert "delivery_id" in event.problem
 
 
 REFUSED: list[tuple[str, list[Any], str]] = [
