@@ -464,7 +464,11 @@ class Play:
         **fields: Any,
     ) -> tuple[Command, ...]:
         """A value comes for a call of the present turn, if the test does not say otherwise."""
-        address = {"question": len(self.state.answers), "turn": self.state.question.turn, **fields}
+        address: dict[str, Any] = {
+            "question": len(self.state.answers),
+            "turn": self.state.question.turn,
+            **fields,
+        }
         return self.take(
             ValueDelivered(
                 at_ms=self.now_ms,

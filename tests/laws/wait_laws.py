@@ -8,13 +8,13 @@ import json
 from collections.abc import Sequence
 
 from outlast.loop import phrases
-from outlast.loop.approvals import Decision
 from outlast.loop.calls import Call, ToolResult
 from outlast.loop.effects import Command, EffectAnswered, RunTool
-from outlast.loop.events import Event, PersonActed, ValueDelivered
+from outlast.loop.events import Event, ValueDelivered
 from outlast.loop.schemas import problem_of
 from outlast.loop.state import LoopState
 from outlast.loop.values import Json
+from tests.laws.people_laws import is_decision
 
 Key = tuple[int, int, str, str]
 """The question, the turn and the id of a call, and one of its waits."""
@@ -152,17 +152,9 @@ class WaitLaws:
                 )
                 due_ms = call.parked.due_ms
                 is_due = due_ms is not None and due_ms <= event.at_ms
-                is_decided = call.parked.request_id is not None and is_decision(event)
+                decides = is_decision(event)
+                is_decided = decides and call.parked.request_id is not None
                 assert is_delivered or is_due or is_decided, f"{event} ended a wait"
-
-
-def is_decision(event: Event) -> bool:
-    """Whether a person decided something."""
-    match event:
-        case PersonActed(action=Decision()):
-            return True
-        case _:
-            return False
 
 
 def may_keep(call: Call, event: ValueDelivered) -> bool:
