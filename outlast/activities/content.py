@@ -13,7 +13,7 @@ from outlast.contract import blobs, failures
 from outlast.contract.blobs import Contents
 from outlast.contract.effects import EffectRequest
 from outlast.loop.call_forms import FORMS, is_call
-from outlast.loop.calls import HandoffResult, ModelReply, PreparedRun, ToolResult
+from outlast.loop.calls import Arrival, HandoffResult, ModelReply, PreparedRun, ToolResult
 from outlast.loop.checks import Candidate, FinalizedAnswer
 from outlast.loop.effects import (
     CallModel,
@@ -112,6 +112,8 @@ async def _whole(
         case PrepareRun() if effect.input is not None:
             raws = await content.whole_items(effect.input, words_for=words_for)
             effect = replace(effect, input=tuple(raws))
+        case RunTool() if effect.arrived:
+            effect = replace(effect, arrived=await _whole_arrivals(content, effect.arrived))
         case _:
             pass
     return EffectRequest(effect=effect, items=items)
@@ -138,6 +140,20 @@ async def _whole_items(
     return tuple(
         item if raw is item.raw else replace(item, raw=raw)
         for raw, item in zip(raws, items, strict=True)
+    )
+
+
+async def _whole_arrivals(
+    content: LargeContent, arrivals: tuple[Arrival, ...]
+) -> tuple[Arrival, ...]:
+    """Return what was delivered with its content: a tool never reads words in its place.
+
+    Only deliveries are stored; a default, or what a person gave, is as it is written.
+    """
+    values = await content.joined_all([one.value if one.delivery_id else None for one in arrivals])
+    return tuple(
+        replace(one, value=value) if one.delivery_id else one
+        for one, value in zip(arrivals, values, strict=True)
     )
 
 

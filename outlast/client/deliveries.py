@@ -11,6 +11,7 @@ from temporalio.client import Client
 from outlast.agents.context.wait_address import WaitAddress
 from outlast.agents.errors import ServerUnavailable, UserError
 from outlast.client.results.pending_waits import PendingWait, pending_waits
+from outlast.client.transport.delivered_value import check_shape, stored_value
 from outlast.client.transport.run_address import RunAddress
 from outlast.contract import names, records
 from outlast.loop.values import Json
@@ -73,17 +74,16 @@ async def finish(
         RunClosed: the run has ended.
         RunNotFound: there is no such run.
         ServerUnavailable: the server does not answer; repeat it with the same id.
-        UserError: the token or the value is invalid.
+        ContentUnavailable: the blob store cannot be written.
+        UserError: the token or the value is invalid, or the value is too large.
     """
     address = _address(token)
-    for what, text in (("delivery_id", delivery_id), ("source", source)):
-        if len(text) > LONGEST_ID:
-            raise UserError(f"{what} must have at most {LONGEST_ID} characters, not {len(text)}.")
-    delivery_id = delivery_id or _digest([token, value])
-    record = _record(address, value, delivery_id, source)
+    _check(value, delivery_id=delivery_id, source=source)
+    delivery_id = delivery_id or _digest([address.token, value])
+    record = _record(address, await stored_value(client, value), delivery_id, source)
     to_run = RunAddress(client, address.run_id, patience)
     # The id of an update names the wait, too: one sender may use an id for several.
-    unique = _digest([token, delivery_id])
+    unique = _digest([address.token, delivery_id])
     payload = records.write(record)
     try:
         answer = await to_run.update(names.DELIVER, payload, unique)
@@ -91,11 +91,15 @@ async def finish(
         # No worker: the server keeps signals. If the update arrives, too, it is the same delivery.
         await to_run.ask(lambda: to_run.workflow.signal(names.DELIVER, payload))
         return DeliveryReceipt(run_id=address.run_id, name=address.name, at=None)
-    return DeliveryReceipt(
-        run_id=address.run_id,
-        name=address.name,
-        at=datetime.fromtimestamp(answer["at_ms"] / 1000, UTC),
-    )
+    at = datetime.fromtimestamp(answer["at_ms"] / 1000, UTC)
+    return DeliveryReceipt(run_id=address.run_id, name=address.name, at=at)
+
+
+def _check(value: Json, **texts: str) -> None:
+    check_shape(value)
+    for what, text in texts.items():
+        if len(text) > LONGEST_ID:
+            raise UserError(f"{what} must have at most {LONGEST_ID} characters, not {len(text)}.")
 
 
 def _record(
@@ -120,8 +124,5 @@ def _address(token: str) -> WaitAddress:
 
 
 def _digest(value: Json) -> str:
-    try:
-        written = json.dumps(value, sort_keys=True, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise UserError(f"The value must be JSON: {error}") from error
+    written = json.dumps(value, sort_keys=True, allow_nan=False)
     return hashlib.sha256(written.encode()).hexdigest()

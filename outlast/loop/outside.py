@@ -10,7 +10,7 @@ the wait. The call keeps it until then.
 
 import json
 from dataclasses import replace
-from typing import Final
+from typing import Final, cast
 
 from outlast.loop import effect_factory, schemas
 from outlast.loop.approvals import ApprovalRequest
@@ -21,7 +21,7 @@ from outlast.loop.events import ValueDelivered
 from outlast.loop.revision import revised
 from outlast.loop.state import LoopState, Receipt
 from outlast.loop.transcript import call_of, with_call, with_ignored
-from outlast.loop.values import Json
+from outlast.loop.values import Json, JsonObject, is_reference, placeholder
 
 MOST_ARRIVALS: Final = 100
 """How many values a call keeps."""
@@ -157,8 +157,20 @@ def _misfit(call: Call, name: str, value: Json) -> str | None:
     parked = call.parked
     if parked is None or parked.wait.name != name or parked.wait.schema is None:
         return None
-    problem = schemas.problem_of(value, parked.wait.schema)
+    problem = schemas.problem_of(_with_words(value), parked.wait.schema)
     return None if problem is None else f"The value for {name!r} does not fit: {problem}"
+
+
+def _with_words(value: Json) -> Json:
+    """Return a value with a text for each text in the blob store: it is a text for a schema, too."""
+    if isinstance(value, list):
+        return [_with_words(one) for one in cast("list[Json]", value)]
+    if not isinstance(value, dict):
+        return value
+    fields = cast("JsonObject", value)
+    if is_reference(fields):
+        return placeholder(fields)
+    return {key: _with_words(one) for key, one in fields.items()}
 
 
 def _arrived(
