@@ -1,6 +1,7 @@
 """The contexts that user callables receive: of the run and of a tool call."""
 
 import json
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 from outlast.agents.callables import call
 from outlast.agents.context.wait_address import WaitAddress
+from outlast.agents.context.wait_urls import LIFETIME, wait_url
 from outlast.agents.context.waits import NOTHING, Wait, Waits, checked_name, outside_wait
 from outlast.agents.errors import ModelBehaviorError, UserError
 from outlast.agents.items.raw_items import HeldRaw, as_json, copies
@@ -475,6 +477,24 @@ class ToolContext(RunContextWrapper[TContext]):
             self.run_id, waits_of(self).question, self.turn, self.tool_call_id, checked_name(name)
         )
         return address.token
+
+    def wait_url(self, name: str = "result", *, expires: timedelta = LIFETIME) -> str:
+        """Return a signed URL with which a wait of this call is finished by an HTTP request.
+
+        Whoever has the URL may send the value, once, by `POST`: no login, no other right. The
+        address comes from `OUTLAST_DELIVERY_URL` and the key from `OUTLAST_DELIVERY_KEYS`, in the
+        environment of the worker. `outlast serve` and `outlast.deliveries.deliveries_app` receive
+        the requests. Each attempt makes a URL of its own, and all of them count.
+
+        Args:
+            name: tells the wait from others of the call.
+            expires: how long the URL counts. It limits how long a URL is useful that somebody else
+                got hold of; whether a value is late is decided by the `timeout` of the wait.
+
+        Raises:
+            UserError: a variable is not set or invalid, or an argument is.
+        """
+        return wait_url(self.wait_token(name), expires, time.time())
 
     async def once(self, name: str, function: Callable[..., Any], *args: Any) -> Any:
         """Call a function once, although the tool runs again after a wait.
