@@ -20,6 +20,8 @@ from outlast.agents.errors import UserError
 from outlast.client.handle import RunHandle
 from outlast.client.identity import os_user
 from outlast.client.start.options import check_names
+from outlast.deliveries.receiver import delivery_routes
+from outlast.deliveries.webhooks import Webhooks
 from outlast.hosts import is_this_machine
 from outlast.ports.engine import check_client
 from outlast.serve import api, openapi
@@ -89,6 +91,8 @@ class DeskOptions(TypedDict, total=False):
         origins: addresses of other sites whose pages may call the API with a customer's token.
         task_queue: the task queue of the workers that host the runs.
         temporal_ui: the address of Temporal's web UI, for links to runs.
+        webhooks: the webhooks that it takes; it takes signed URLs of waits if OUTLAST_DELIVERY_KEYS
+            is set.
         limits: the bounds of live streams.
     """
 
@@ -101,6 +105,7 @@ class DeskOptions(TypedDict, total=False):
     origins: Collection[str]
     task_queue: str | None
     temporal_ui: str
+    webhooks: Webhooks | None
     limits: FeedLimits | None
 
 
@@ -128,7 +133,11 @@ def desk(client: Client, **options: Unpack[DeskOptions]) -> Starlette:
             await shared.close()  # readers get a position to come back with
 
     app = Starlette(
-        routes=[*_routes(), *shared.login.routes],
+        routes=[
+            *_routes(),
+            *delivery_routes(client, webhooks=options.get("webhooks")),
+            *shared.login.routes,
+        ],
         middleware=[Middleware(_SecurityHeaders), Middleware(EscapedPaths)],
         exception_handlers={HTTPException: _show, Exception: _show},
         lifespan=lifespan,

@@ -33,6 +33,7 @@ ROOMS = {
     "outlast/cli": ["cli", "dev", "serve", "speed"],
     "outlast/client/identity.py": ["identity"],
     "outlast/contract/identity.py": ["identity"],
+    "outlast/deliveries": ["serve"],
     "outlast/dev": ["dev"],
     "outlast/encryption.py": ["encrypt"],
     "outlast/mcp": ["mcp"],

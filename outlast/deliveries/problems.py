@@ -1,0 +1,96 @@
+"""What goes wrong with a delivery, as a status and a sentence for whoever reads the sender's log."""
+
+import json
+from typing import Any, Final
+
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+from temporalio.service import RPCError
+
+from outlast.agents import errors
+from outlast.agents.context.wait_urls import WaitUrlRefused
+from outlast.agents.logs import get_logger
+from outlast.client.transport.delivered_value import ValueTooLarge
+from outlast.client.transport.outages import is_transient
+
+logger = get_logger(__name__)
+
+RETRY_SECONDS: Final = 5
+
+_URL_STATUSES: Final = {"malformed": 400, "forged": 403, "expired": 410}
+
+_STATUSES: Final[dict[type[Exception], int]] = {
+    errors.RunNotFound: 404,
+    errors.RunClosed: 409,
+    errors.DeliveryRefused: 409,
+    ValueTooLarge: 413,
+    errors.UserError: 400,
+    # What a sender repeats: the run takes it later.
+    errors.RunBusy: 503,
+    errors.ContentUnavailable: 503,
+    errors.ServerUnavailable: 503,
+    errors.AgentsException: 503,
+}
+"""The status of each error, of the most special class first."""
+
+_NOT_NOW: Final = "The run cannot take it now. Send it again, with the same delivery id."
+
+
+class Refused(Exception):
+    """A request is refused.
+
+    Attributes:
+        status: the HTTP status.
+        code: a stable name for programs.
+        message: the reason, in a sentence for people.
+    """
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+
+
+class ReceiverAnswer(JSONResponse):
+    """JSON in ASCII: what others sent may have half a character, which no UTF-8 has."""
+
+    def render(self, content: Any) -> bytes:
+        """Return the body."""
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+
+
+def answer_of(error: Exception) -> ReceiverAnswer:
+    """Return the answer for an error; nothing of an unexpected one is shown."""
+    status, code, message = _problem_of(error)
+    content = {"error": {"code": code, "message": message}}
+    headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+    if isinstance(error, HTTPException):
+        headers |= error.headers or {}
+    if status == 503:
+        headers["Retry-After"] = str(RETRY_SECONDS)
+    return ReceiverAnswer(content, status, headers)
+
+
+def _problem_of(error: Exception) -> tuple[int, str, str]:
+    match error:
+        case Refused():
+            return error.status, error.code, error.message
+        case WaitUrlRefused():
+            return _URL_STATUSES[error.reason], error.reason, str(error)
+        case HTTPException():
+            return error.status_code, error.detail.lower().replace(" ", "_"), f"{error.detail}."
+        case TimeoutError():
+            return 503, "not_now", _NOT_NOW
+        case RPCError() if is_transient(error):
+            return 503, "not_now", _NOT_NOW
+        case _:
+            pass
+    status = next((one for kind, one in _STATUSES.items() if isinstance(error, kind)), 500)
+    if status == 500:
+        logger.error("A delivery failed", exc_info=error)
+        return 500, "internal_error", "The receiver failed. Its log says why."
+    if status == 503:  # the reason is about our machines, which is no matter of the sender's
+        logger.warning("A delivery is refused for now: %r", str(error)[:500])
+        return 503, "not_now", _NOT_NOW
+    return status, str(getattr(error, "code", "refused")), str(error)
