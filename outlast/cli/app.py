@@ -37,6 +37,7 @@ from outlast.cli.run import retry, run, send
 from outlast.cli.serve import serve
 from outlast.cli.show import cancel, show
 from outlast.cli.tail import tail
+from outlast.cli.waits import finish, waits
 from outlast.cli.worker import worker
 
 _HELP = "Agents that outlast the process. Try `outlast demo`, then `outlast dev`."
@@ -121,7 +122,7 @@ def _add(to: typer.Typer, panel: str, *commands: Callable[..., None], **named: A
 _add(app, "Start here", demo, init, doctor)
 _add(app, "Processes", dev, worker, serve)
 _add(app, "Runs", run, send, retry, list=list_runs)
-_add(app, "Runs", show, tail, cancel)
+_add(app, "Runs", show, tail, waits, finish, cancel)
 _add(app, "Approvals", approve, reject, hold, say, release, audit)
 
 inboxes = typer.Typer(invoke_without_command=True, help=_help_of(inbox))

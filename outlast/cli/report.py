@@ -7,7 +7,7 @@ from typing import Final
 
 from temporalio.client import WorkflowExecutionStatus
 
-from outlast.cli import review, terminal, view
+from outlast.cli import review, terminal, view, waits
 from outlast.cli.durations import iso_time, shown_time
 from outlast.cli.events import RunEvent
 from outlast.cli.follower import Follower
@@ -15,6 +15,7 @@ from outlast.cli.server import Connection
 from outlast.client.handle import RunHandle
 from outlast.client.people.nested_requests import present_requests
 from outlast.client.people.words import read_words
+from outlast.client.results.pending_waits import pending_waits
 from outlast.client.transport.content import reader_of
 from outlast.clock import now_ms
 from outlast.contract.redaction import redaction_of
@@ -33,6 +34,7 @@ _PAST_THE_LOOP = {WorkflowExecutionStatus.TERMINATED, WorkflowExecutionStatus.TI
 
 _STATUS_WORDS: Final = {
     "waiting": "waiting for a person to decide",
+    "parked": "parked: waiting for something from outside",
     "held": "held: a person has the conversation",
     "blocked": "blocked: no worker can go on",
     "idle": "idle: waiting for the next message",
@@ -71,6 +73,7 @@ class Report:
             else {"usd": f"{self.cost.usd}", "unknown_models": list(self.cost.unknown_models)},
             "lost_content": list(self.lost),
             "undelivered": [dataclasses.asdict(one) for one in self.undelivered],
+            "waits": [waits.record(one) for one in pending_waits(self.state)],
             "approvals": [presentation.approval_view(self.run_id, one) for one in self.requests],
             "transcript": presentation.transcript_view(self.state, last) if last else [],
         }
@@ -159,6 +162,14 @@ def show_report(report: Report, last: int) -> None:
     terminal.say(console, (report.run_id, "bold"))
     view.say_facts(console, rows)
     _show_entries(console, report.entries, last)
+    _show_how_to_go_on(console, report)
+
+
+def _show_how_to_go_on(console: terminal.Screen, report: Report) -> None:
+    """Print what the run waits for, and the commands that let it go on."""
+    if waits_now := pending_waits(report.state):
+        terminal.say(console, "")
+        waits.show_how_to_finish(console, waits_now)
     if report.requests:
         terminal.say(console, "")
         review.show_how_to_decide(console, report.run_id, report.requests, report.words)

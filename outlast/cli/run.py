@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from outlast.loop.state import LoopState
 
 _SHOWN_AT_THE_END = {"failed", "status"}
+_WAITS = {"waiting", "parked", "held"}
 
 
 @on_server
@@ -50,13 +51,12 @@ async def run(
     detach: options.Detach = False,
     task_queue: options.TaskQueue = options.DEFAULT_TASK_QUEUE,
 ) -> ExitCode:
-    """Ask an agent and wait for the answer, or until a person has to decide.
+    """Ask an agent and wait for the answer, until a person has to decide, or a tool waits.
 
     Events are printed on standard error, the answer on standard output. After Ctrl-C the run
     continues, and the same command with its --id joins it again.
     """
     from outlast.cli.json_values import parse_json
-    from outlast.client.read.read_range import is_settled
     from outlast.client.start.runner import Runner
 
     parsed = None if context is None else parse_json(context, "--context")
@@ -73,7 +73,7 @@ async def run(
         task_queue=task_queue,
     )
     if not detach:
-        return await _wait_for_answer(caller, connection, handle, is_settled)
+        return await _wait_for_answer(caller, connection, handle, _is_settled)
     link = connection.link(handle.id)
     caller.show({"run_id": handle.id, **({"ui": link} if link else {})}, handle.id)
     if not caller.as_json:
@@ -144,16 +144,21 @@ def _accepted(caller: Caller, run_id: str, message_id: str, sentence: str) -> Ex
     return ExitCode.OK
 
 
+def _is_settled(state: "LoopState") -> bool:
+    """Whether the run has ended, or waits for people or for something outside."""
+    from outlast.client.read.read_range import is_settled
+
+    return is_settled(state) or state.status == "parked"
+
+
 def _is_answered(state: "LoopState", message_id: str) -> bool:
     return any(message_id in answer.to for answer in state.answers)
 
 
 def _until_answered(message_id: str) -> "Callable[[LoopState], bool]":
-    """Return whether a message is answered, or the run waits for a person or is closed."""
+    """Return whether a message is answered, or the run waits or is closed."""
     return lambda state: (
-        state.phase == "closed"
-        or state.status in {"waiting", "held"}
-        or _is_answered(state, message_id)
+        state.phase == "closed" or state.status in _WAITS or _is_answered(state, message_id)
     )
 
 
@@ -189,6 +194,8 @@ async def _wait_for_answer(
         words = (f"The run {handle.id} continues. `", shows, "` shows it, `", stops, "` stops it.")
         terminal.say(console, *words)
         raise
+    if follower.state.status == "parked":
+        return _say_waits(caller, follower.state)
     result = await _result_of(follower, handle.id)
     if caller.as_json:
         terminal.print_json_line(view.result_record(result))
@@ -200,7 +207,22 @@ async def _wait_for_answer(
         terminal.say(console, f"A person has the conversation {handle.id}.")
     else:
         terminal.say_text(terminal.out(), view.answer_text(result.final_output))
-    return ExitCode.WAITING if result.status in {"waiting", "held"} else ExitCode.OK
+    return ExitCode.WAITING if result.status in _WAITS else ExitCode.OK
+
+
+def _say_waits(caller: Caller, state: "LoopState") -> ExitCode:
+    """Show what the tools of a run wait for."""
+    from outlast.cli import waits
+    from outlast.client.results.pending_waits import pending_waits
+
+    found = pending_waits(state)
+    if caller.as_json:
+        records = [waits.record(one) for one in found]
+        shown = {"type": "result", "run_id": state.run_id, "status": state.status, "waits": records}
+        terminal.print_json_line(shown)
+    else:
+        waits.show_how_to_finish(terminal.err(), found)
+    return ExitCode.WAITING
 
 
 async def _result_of(follower: "Follower", run_id: str) -> "RunResult":

@@ -227,7 +227,8 @@ def records_between(
     # What machines try in vain is no matter of people; but whoever delivers something may be a person.
     is_attempt = event is None or isinstance(event, PersonActed | SignalUnreadable | ValueDelivered)
     # A value that came before the wait is judged when the wait begins.
-    is_attempt |= isinstance(event, EffectAnswered) and isinstance(event.result, ToolResult)
+    if isinstance(event, EffectAnswered) and isinstance(event.result, ToolResult):
+        is_attempt |= event.result.wait is not None
     for change in run_changes(before, event, after):
         match change:
             case RequestUpdated():

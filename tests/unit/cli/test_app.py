@@ -38,6 +38,8 @@ TALKS_TO_A_SERVER = {
     "list",
     "show",
     "tail",
+    "waits",
+    "finish",
     "approve",
     "reject",
     "audit",
@@ -80,7 +82,7 @@ def test_help_names_every_command_and_exit_code() -> None:
 
     for command in (*TALKS_TO_A_SERVER, "dev", "demo"):
         assert f" {command.split()[0]} " in shown
-    assert "5  the run refused what a person did" in shown
+    assert "5  the run refused a decision or a delivery" in shown
 
 
 def test_options_are_called_the_same_everywhere() -> None:
