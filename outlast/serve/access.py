@@ -139,6 +139,7 @@ Action: TypeAlias = Literal[
     "release",
     "cancel",
     "retry",
+    "finish_wait",
 ]
 ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
 
@@ -187,6 +188,8 @@ RULES: Final[dict[Action, Rule]] = {
     "release": Rule(_OPERATOR, "give a conversation back"),
     "cancel": Rule(_OPERATOR, "cancel a run", programs=True),
     "retry": Rule(_OPERATOR, "retry a question"),
+    # Tokens, and the value that a tool takes for true: never a customer's.
+    "finish_wait": Rule(_OPERATOR, "deliver what a tool waits for", programs=True),
 }
 
 NOBODY: Final = "Log in first, or send a token or an API key as `Authorization: Bearer ...`."

@@ -19,7 +19,9 @@ from temporalio.client import Client
 
 from outlast.agents.agent import Agent
 from outlast.agents.config.run_config import RunConfig
+from outlast.agents.context.wait_address import WaitAddress
 from outlast.agents.errors import DecisionRefused, RunAlreadyStarted, RunNotFound, UserError
+from outlast.client.deliveries import LONGEST_ID, DeliveryReceipt, finish
 from outlast.client.handle import RunHandle
 from outlast.client.identity import decided_by
 from outlast.client.inbox import BulkOutcome, BulkStep, Inbox, InboxEntry
@@ -32,8 +34,8 @@ from outlast.client.start.runner import Runner
 from outlast.client.timeline import Timeline
 from outlast.loop.approvals import Decision
 from outlast.loop.state import LoopState
-from outlast.loop.values import JsonObject
-from outlast.serve.access import Action, Customer, Staff, may
+from outlast.loop.values import Json, JsonObject
+from outlast.serve.access import Action, Customer, Program, Staff, may
 from outlast.serve.bodies import (
     Body,
     BulkDecisionBody,
@@ -42,6 +44,7 @@ from outlast.serve.bodies import (
     ClaimBody,
     DecisionBody,
     ExtendBody,
+    FinishBody,
     FromQuery,
     HoldBody,
     InboxQuery,
@@ -80,6 +83,7 @@ from outlast.serve.views import (
     ClaimReceiptView,
     CustomerConversation,
     DecisionReceiptView,
+    DeliveryReceiptView,
     InboxList,
     MessageReceiptView,
     RequestList,
@@ -90,6 +94,7 @@ from outlast.serve.views import (
     TakeoverReceiptView,
     TokenView,
     View,
+    WaitList,
     action_of,
     bulk_plan,
     customer_conversation,
@@ -99,6 +104,7 @@ from outlast.serve.views import (
     request_view,
     run_list_item,
     run_view,
+    wait_list,
 )
 
 PATIENCE: Final = timedelta(seconds=20)
@@ -373,6 +379,50 @@ async def _retry(asked: DeskRequest) -> Response:
     await read_body(asked.http, NoBody)
     sent = await _acted(_handle(asked).retry())
     return _answer(MessageReceiptView(id=asked.run_id, message_id=sent.id), 202)
+
+
+# --- What tools wait for -------------------------------------------------------------------------
+
+
+async def _waits(asked: DeskRequest) -> Response:
+    return _answer(wait_list(await _handle(asked).pending_waits()))
+
+
+async def _finish(asked: DeskRequest) -> Response:
+    body = await read_body(asked.http, FinishBody)
+    receipt = await deliver(
+        asked, body.token, body.value, delivery_id=body.delivery_id, source=body.source
+    )
+    view = DeliveryReceiptView(run_id=receipt.run_id, waits_for=receipt.name, at=receipt.at)
+    return _answer(view)
+
+
+async def deliver(
+    asked: DeskRequest, token: str, value: Json, *, delivery_id: str = "", source: str = ""
+) -> DeliveryReceipt:
+    """Deliver a value to a wait of the run that a path names.
+
+    Raises:
+        Refused: the token is that of another run.
+        DeliveryRefused: the run refuses the value.
+    """
+    try:
+        run_id = WaitAddress.parse(token).run_id
+    except ValueError as error:
+        raise Refused(400, "invalid_token", str(error)) from None
+    if run_id != asked.run_id:
+        message = f"The token is not of a wait of the run {asked.run_id!r:.200}."
+        raise Refused(409, "other_run", message)
+    if not source:
+        source = asked.caller.name if isinstance(asked.caller, Program) else asked.person.subject
+    return await finish(
+        token,
+        value,
+        client=asked.desk.client,
+        delivery_id=delivery_id,
+        source=source[:LONGEST_ID],
+        patience=PATIENCE,
+    )
 
 
 # --- Requests ------------------------------------------------------------------------------------
@@ -751,6 +801,22 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         NoBody,
         MessageReceiptView,
         202,
+    ),
+    Endpoint(
+        method="GET",
+        path=f"{_RUN}/waits",
+        action="finish_wait",
+        handler=_waits,
+        summary="List what the tools of a run wait for outside of it.",
+        answers=(WaitList,),
+    ),
+    _post(
+        f"{_RUN}/waits/finish",
+        "finish_wait",
+        _finish,
+        "Deliver what a tool waits for, once.",
+        FinishBody,
+        DeliveryReceiptView,
     ),
     Endpoint(
         method="GET",

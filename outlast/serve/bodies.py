@@ -10,6 +10,7 @@ from pydantic_core import ErrorDetails
 from starlette.requests import Request
 
 from outlast.agents.durations import parse_duration
+from outlast.client.deliveries import LONGEST_ID
 from outlast.client.inbox import InboxCriteria
 from outlast.client.people.actions import CLAIM_MINUTES
 from outlast.client.runs import LARGEST_PAGE, PAGE
@@ -138,6 +139,25 @@ class ReleaseBody(Body):
         default="", max_length=LONGEST_TEXT, description="For the agent; not for the customer."
     )
     to: str = Field(default="", description="The agent; default: the one that was active.")
+
+
+class FinishBody(Body):
+    """What a tool waits for outside of its run."""
+
+    token: str = Field(description="The `token` of the wait.")
+    value: Json = Field(description="Any JSON that fits the `value_schema` of the wait.")
+    delivery_id: str = Field(
+        default="",
+        max_length=LONGEST_ID,
+        description="A second delivery with the same id changes nothing. Default: made of the token "
+        "and the value.",
+    )
+    source: str = Field(
+        default="",
+        max_length=LONGEST_ID,
+        description="Who delivers it, for people to read. Default: who is logged in, or the name of "
+        "the API key.",
+    )
 
 
 class NoBody(Body):

@@ -26,6 +26,7 @@ _STATUSES: Final[dict[type[Exception], int]] = {
     errors.RunCancelled: 409,
     errors.RunTerminated: 409,
     errors.DecisionRefused: 409,
+    errors.DeliveryRefused: 409,
     errors.ConversationFull: 409,
     errors.UserError: 400,
     TooManyReaders: 429,

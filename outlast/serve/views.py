@@ -17,6 +17,7 @@ from outlast import clock
 from outlast.agents.items.call_outputs import output_content
 from outlast.client.inbox import BulkStep, InboxEntry
 from outlast.client.people.nested_requests import FoundRequest
+from outlast.client.results.pending_waits import PendingWait
 from outlast.client.runs import ListedRun
 from outlast.client.timeline import Check, Step, StepKind, StepStatus
 from outlast.contract.blobs import readable
@@ -826,6 +827,56 @@ class MessageReceiptView(View):
 
     id: str = Field(description="The conversation.")
     message_id: str
+
+
+class WaitView(View):
+    """A tool that waits for something outside of its run."""
+
+    run_id: str
+    agent: str
+    tool: str
+    call_id: str
+    waits_for: str
+    since: datetime
+    until: datetime | None = Field(description="When the wait ends by itself; null for never.")
+    value_schema: dict[str, Any] | None = Field(
+        description="JSON Schema of the value; null for any value."
+    )
+    token: str = Field(description="Finishes the wait.")
+
+
+class WaitList(View):
+    """What the tools of a run wait for."""
+
+    waits: list[WaitView]
+
+
+def wait_list(waits: Iterable[PendingWait]) -> WaitList:
+    """Return what the tools of a run wait for."""
+    return WaitList(
+        waits=[
+            WaitView(
+                run_id=one.run_id,
+                agent=one.agent,
+                tool=one.tool,
+                call_id=one.call_id,
+                waits_for=one.name,
+                since=one.since,
+                until=one.until,
+                value_schema=one.schema,
+                token=one.token,
+            )
+            for one in waits
+        ]
+    )
+
+
+class DeliveryReceiptView(View):
+    """A delivery that a run has taken."""
+
+    run_id: str
+    waits_for: str
+    at: datetime = Field(description="When it came; of a second delivery, when the first did.")
 
 
 class TakeoverReceiptView(View):

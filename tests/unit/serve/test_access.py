@@ -44,9 +44,10 @@ PERMITTED: dict[Action, tuple[Role, ...]] = {
     "release": ("operator",),
     "cancel": ("operator",),
     "retry": ("operator",),
+    "finish_wait": ("operator",),
 }
 OF_CUSTOMERS = {"start_run", "read_messages", "send_message", "withdraw_message"}
-OF_PROGRAMS = {*OF_CUSTOMERS, "mint_token", "view_run", "cancel"}
+OF_PROGRAMS = {*OF_CUSTOMERS, "mint_token", "view_run", "cancel", "finish_wait"}
 ANN = Person(subject="ann", groups=("billing",), method="token")
 CUSTOMER = Customer("support-42", expires_at_ms=2_000_000_000_000)
 THEIRS = Target(run_id="support-42")

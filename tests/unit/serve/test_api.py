@@ -17,6 +17,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCStatusCode
 
 from outlast.agents.agent import Agent
+from outlast.agents.context.wait_address import WaitAddress
 from outlast.client.handle import RunHandle
 from outlast.client.identity import person
 from outlast.contract.identity import IdentityKeys, new_shared_key, read_keys
@@ -639,6 +640,84 @@ async def test_a_shops_page_reads_nothing_with_a_login_or_a_key(http: Any) -> No
         assert ALLOWED not in answer.headers
     answer = await http.post(f"{RUN}/cancel", headers={"Origin": SHOP})
     assert error_of(answer)[:2] == (403, "other_origin")
+
+
+# --- What tools wait for -------------------------------------------------------------------------
+
+
+def parked() -> Recording:
+    """A run whose tool waits for a courier."""
+    one = Recording()
+    one.asked(keep_open=True)
+    one.prepared()
+    raw = {"type": "function_call", "name": "book", "call_id": "c1", "arguments": "{}"}
+    one.activity(2, {"items": [raw], "calls": [{"item": 0, "kind": "tool"}]})
+    schema = {"type": "string"}
+    wait = {"name": "courier", "timeout_ms": 60_000, "schema": schema}
+    one.activity(3, {"output": None, "wait": wait})
+    one.task()
+    return one
+
+
+DELIVERED = {"status": "running", "name": "courier", "at_ms": 1_000}
+
+
+@pytest.mark.parametrize(("headers", "source"), [({}, "ann"), (bearer(KEY), "shop")])
+async def test_operators_and_programs_finish_a_wait(headers: dict[str, str], source: str) -> None:
+    client = FakeClient(parked().events, answer=DELIVERED)
+    async with opened(client, "operator") as http:
+        listed = (await http.get(f"{RUN}/waits", headers=headers)).json()
+        (wait,) = listed["waits"]
+        body = {"token": wait["token"], "value": "p1", "delivery_id": "d1"}
+        answer = await http.post(f"{RUN}/waits/finish", json=body, headers=headers)
+        named = {**body, "source": "courier.example"}
+        await http.post(f"{RUN}/waits/finish", json=named, headers=headers)
+        page = (await http.get(RUN, headers=headers)).json()
+    check("WaitList", listed)
+    check("DeliveryReceiptView", answer.json())
+    assert (wait["tool"], wait["waits_for"], wait["value_schema"]) == (
+        "book",
+        "courier",
+        {"type": "string"},
+    )
+    receipt = {"run_id": "support-42", "waits_for": "courier", "at": "1970-01-01T00:00:01Z"}
+    assert answer.json() == receipt
+    sent = [one[2] for one in client.calls if one[0] == "update"]
+    assert [(one["value"], one["delivery_id"]) for one in sent] == [("p1", "d1")] * 2
+    assert [one["source"] for one in sent] == [source, "courier.example"]
+    assert (page["status"], page["waits_for"]) == ("parked", "delivery of courier")
+    steps = [(one["kind"], one["status"]) for one in page["steps"]]
+    assert steps[-1] == ("wait", "waiting")
+
+
+@pytest.mark.parametrize("role", ["viewer", "decider"])
+async def test_others_get_no_token_and_finish_nothing(role: Role) -> None:
+    client = FakeClient(parked().events, answer=DELIVERED)
+    async with opened(client, role) as http:
+        listed = await http.get(f"{RUN}/waits")
+        finished = await http.post(f"{RUN}/waits/finish", json={"token": "t", "value": 1})
+        page = await http.get(RUN)
+    assert {listed.status_code, finished.status_code} == {403}
+    assert "needs the role operator" in error_of(listed)[2]
+    assert '"token"' not in page.text
+    assert not [one for one in client.calls if one[0] == "update"]
+
+
+async def test_a_delivery_for_another_run_or_without_a_token_is_refused() -> None:
+    client = FakeClient(parked().events, answer=DELIVERED)
+    other = WaitAddress("other", 0, 1, "c1", "courier").token
+    cases = [
+        ({"token": other, "value": 1}, (409, "other_run")),
+        ({"token": "no token", "value": 1}, (400, "invalid_token")),
+        ({"token": other}, (400, "invalid_body")),
+        ({"token": other, "value": 1, "by": "ann"}, (400, "invalid_body")),
+        ({"token": other, "value": 1, "delivery_id": "x" * 201}, (400, "invalid_body")),
+    ]
+    async with opened(client) as http:
+        for body, expected in cases:
+            answer = await http.post(f"{RUN}/waits/finish", json=body)
+            assert error_of(answer)[:2] == expected, body
+    assert not [one for one in client.calls if one[0] == "update"]
 
 
 # --- The description -----------------------------------------------------------------------------
