@@ -30,6 +30,7 @@ from outlast.loop.events import CancelMode
 from outlast.loop.state import LoopState
 from outlast.rendering import visible_text
 from outlast.serve.access import Action, Target
+from outlast.serve.api import deliver
 from outlast.serve.feed import Cut, Ended, FeedEntry, FeedReader, Happened, Snapshot, TextAdded
 from outlast.serve.pages.budgets import extension_of
 from outlast.serve.pages.conversation_lists import (
@@ -56,6 +57,7 @@ from outlast.serve.pages.page import (
     show_page,
 )
 from outlast.serve.pages.parts import wanted_key
+from outlast.serve.pages.schema_form import parse_json
 from outlast.serve.problems import Problem, Refused
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.sse import EventStream, ServerSentEvent
@@ -422,6 +424,14 @@ async def _extend(asked: DeskRequest, form: Form) -> str:
     return ""
 
 
+async def _finish(asked: DeskRequest, form: Form) -> str:
+    text = form.exact("value").strip()
+    if not text:
+        raise UserError("Write the value as JSON; a text is in quotes.")
+    receipt = await deliver(asked, form.exact("token"), parse_json(text))
+    return f"Delivered {receipt.name}; its tool goes on."
+
+
 def _lines(text: str) -> str:
     """Return a text that somebody wrote; forms send other line ends."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
@@ -477,4 +487,5 @@ ROUTES: Final[list[BaseRoute]] = [
     _deed("cancel", "cancel", _cancel),
     _deed("retry", "retry", _retry),
     _deed("extend", "extend_budget", _extend),
+    _deed("finish", "finish_wait", _finish),
 ]

@@ -12,6 +12,7 @@ from typing import Final, cast
 
 from outlast.agents.agent import Agent
 from outlast.agents.items.call_outputs import output_content
+from outlast.client.results.pending_waits import PendingWait, pending_waits
 from outlast.client.timeline import Step, StepKind
 from outlast.contract.blobs import readable
 from outlast.contract.redaction import Redaction, redaction_of
@@ -422,6 +423,32 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Parked:
+    """A tool that waits for something outside of the run.
+
+    Attributes:
+        wait: what it waits for.
+        schema: the JSON Schema of the value as text; empty for any value.
+        since_ms: when the wait began.
+        until_ms: when it ends by itself; None for never.
+    """
+
+    wait: PendingWait
+    schema: str
+    since_ms: int
+    until_ms: int | None
+
+
+def _parked(wait: PendingWait) -> Parked:
+    return Parked(
+        wait=wait,
+        schema="" if wait.schema is None else json_text(wait.schema, 2),
+        since_ms=round(wait.since.timestamp() * 1000),
+        until_ms=None if wait.until is None else round(wait.until.timestamp() * 1000),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
     """A conversation, as a viewer sees it now.
 
@@ -431,6 +458,7 @@ class Conversation:
         customer: what the customer sees.
         steps: what the run did.
         waiting: the pending requests.
+        parked: what tools wait for outside of the run.
         budgets: what was used of each budget.
         cost: what its model calls cost.
         hides: what policies hide.
@@ -445,6 +473,7 @@ class Conversation:
     customer: CustomerSide
     steps: Sequence[Step]
     waiting: tuple[Waiting, ...]
+    parked: tuple[Parked, ...]
     budgets: tuple[str, ...]
     cost: StepsCost
     hides: Redaction
@@ -487,7 +516,14 @@ class Conversation:
         return "is writing; the customer does not see it yet"
 
 
-_ACTIONS: Final[tuple[Action, ...]] = ("hold", "say", "release", "cancel", "retry")
+_ACTIONS: Final[tuple[Action, ...]] = (
+    "hold",
+    "say",
+    "release",
+    "cancel",
+    "retry",
+    "finish_wait",
+)
 
 
 def conversation(
@@ -521,6 +557,7 @@ def conversation(
         waiting=tuple(
             _waiting(one, state, caller, hides, target) for one in state.pending_approvals
         ),
+        parked=tuple(map(_parked, pending_waits(state) if state.outcome is None else ())),
         budgets=tuple(_budgets(state, at_ms)),
         cost=cost_of_steps(steps),
         hides=hides,

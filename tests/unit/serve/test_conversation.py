@@ -11,6 +11,7 @@ import pytest
 from starlette.requests import Request
 
 from outlast.client.identity import person
+from outlast.client.results.pending_waits import pending_waits
 from outlast.loop.approvals import ApprovalTerms
 from outlast.loop.budgets import Budget
 from outlast.serve.pages import conversation
@@ -28,6 +29,7 @@ from tests.laws.driver import (
     said,
     tool,
 )
+from tests.unit.client.parked import parked_play
 from tests.unit.serve.hostile_pages import HOSTILE, active_content
 from tests.unit.serve.played import PlayedRuns, browser_of, desk_of
 from tests.unit.serve.scripted_source import RESTART, delta
@@ -306,11 +308,28 @@ async def test_a_budget_can_be_extended_where_it_waits() -> None:
     assert "You cannot extend a budget" in unescape(refused)
 
 
+async def test_what_a_tool_waits_for_can_be_delivered_by_operators() -> None:
+    play = parked_play(name=HOSTILE[0][:100], schema={"type": "string"})
+    page = await shown(play)
+    assert active_content(page) == []
+    assert 'action="/conversations/run/finish"' in page
+    [wait] = pending_waits(play.state)
+    assert f'name="token" value="{wait.token}"' in page
+    assert "What fits" in page
+    assert "waits for something from outside" in page
+    refused = await shown(play, roles=["viewer", "decider"])
+    assert wait.token not in refused
+    assert "You cannot deliver what a tool waits for" in unescape(refused)
+    play.delivers(name=wait.name)
+    assert "Delivered by courier.example." in words(await shown(play))
+    assert 'name="token"' not in await shown(play)
+
+
 async def test_deeds_need_the_role_and_a_page_of_this_desk() -> None:
     play = play_in("idle", keep_open=True)
     app = desk_of(PlayedRuns({"run": play}), conversation.ROUTES, roles=["viewer"])
     async with app.state.desk.feed, browser_of(app) as http:
-        for deed in ("hold", "say", "release", "cancel", "retry", "extend"):
+        for deed in ("hold", "say", "release", "cancel", "retry", "extend", "finish"):
             own = {"Origin": "http://localhost:8090", "HX-Request": "true"}
             refused = await http.post(f"{PATH}/{deed}", headers=own)
             assert refused.status_code == 403
@@ -327,6 +346,7 @@ async def test_forms_are_checked_before_the_run_is_asked() -> None:
         "say": [{"text": " \n"}, {"text": "x" * 20_001}],
         "release": [{"note": "x" * 20_001}],
         "cancel": [{"mode": ""}, {"mode": "never"}],
+        "finish": [{"value": " "}, {"value": "{"}, {"value": "1", "token": "none"}],
     }
     async with app.state.desk.feed, browser_of(app) as http:
         for deed, forms in wrong.items():
