@@ -82,8 +82,8 @@ _REFUSED: Final[dict[str, str]] = {
     "max_output_tokens": "The agent's own budgets bound its answers.",
     "reasoning": "The agent has its own model settings.",
 }
-_WAITS: Final = frozenset({"waiting", "held", "blocked"})
-"""Statuses in which a run waits for people, who may take days."""
+_WAITS: Final = frozenset({"waiting", "parked", "held", "blocked"})
+"""Statuses in which a run waits for people or for something outside, which may take days."""
 
 _NEUTRAL: Final[tuple[object, ...]] = (None, [], {}, "auto")
 
