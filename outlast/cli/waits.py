@@ -124,10 +124,10 @@ async def finish(
         ),
     ] = None,
 ) -> None:
-    """Deliver what a tool waits for: its call goes on. Needs a running worker.
+    """Deliver what a tool waits for: its call goes on.
 
     The run refuses a value that comes too late, after another one, or that does not fit the tool's
-    schema; then the tool goes on waiting.
+    schema; then the tool goes on waiting. Without a worker, the server keeps the value until one starts.
     """
     from outlast.client import deliveries
     from outlast.client.handle import RunHandle
@@ -143,8 +143,11 @@ async def finish(
             delivery_id=delivery_id,
             source=sender(None).subject if source is None else source,
         )
-    shown = {"run_id": run_id, "name": receipt.name, "at": receipt.at.isoformat(), "token": token}
-    caller.show(shown, f"Delivered {receipt.name} to {run_id}; its tool goes on.")
+    at = None if receipt.at is None else receipt.at.isoformat()
+    kept = f"No worker runs: the server keeps {receipt.name} for {run_id} until one starts."
+    done = f"Delivered {receipt.name} to {run_id}; its tool goes on."
+    shown = {"run_id": run_id, "name": receipt.name, "at": at, "token": token}
+    caller.show(shown, kept if at is None else done)
     if not caller.as_json:
         terminal.say(terminal.err(), "See the run: `", command("show", run_id), "`.")
 

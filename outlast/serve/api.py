@@ -421,7 +421,6 @@ async def deliver(
         client=asked.desk.client,
         delivery_id=delivery_id,
         source=source[:LONGEST_ID],
-        patience=PATIENCE,
     )
 
 

@@ -872,11 +872,14 @@ def wait_list(waits: Iterable[PendingWait]) -> WaitList:
 
 
 class DeliveryReceiptView(View):
-    """A delivery that a run has taken."""
+    """A delivery that a run has taken, or that the server keeps for it."""
 
     run_id: str
     waits_for: str
-    at: datetime = Field(description="When it came; of a second delivery, when the first did.")
+    at: datetime | None = Field(
+        description="When it came; of a second delivery, when the first did. null if no worker was "
+        "there: the server keeps it, and the run takes or refuses it when a worker starts."
+    )
 
 
 class TakeoverReceiptView(View):

@@ -429,6 +429,8 @@ async def _finish(asked: DeskRequest, form: Form) -> str:
     if not text:
         raise UserError("Write the value as JSON; a text is in quotes.")
     receipt = await deliver(asked, form.exact("token"), parse_json(text))
+    if receipt.at is None:
+        return f"No worker is there: the server keeps {receipt.name} until one starts."
     return f"Delivered {receipt.name}; its tool goes on."
 
 
