@@ -263,6 +263,7 @@ class Arrival:
         name: the wait.
         at_ms: when it ended, in milliseconds since the epoch.
         value: what arrived.
+        is_default: nothing came in time, and the value is the wait's own.
         delivery_id: the id of the delivery; empty if nothing came, or a person gave the value.
         source: who delivered it, in the deliverer's words.
         timed_out: nothing came in time.
@@ -274,6 +275,7 @@ class Arrival:
     delivery_id: str = ""
     source: str = ""
     timed_out: bool = False
+    is_default: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -238,8 +238,8 @@ def approval(state: LoopState, call: Call, at_ms: int) -> ApprovalRequest:
 def value_request(state: LoopState, call: Call, wait: OutsideWait, at_ms: int) -> ApprovalRequest:
     """Ask people for the value that a call waits for.
 
-    The name is no tool's, so that no decision about the tool is remembered from here, and the terms
-    are those of the tool's approval, if it has one.
+    The name is no tool's, so that no decision about the tool is remembered from here. Who may answer
+    is as for the tool's approval, if it has one; one person is enough, as nothing is approved.
     """
     return _request(
         state,
@@ -247,6 +247,7 @@ def value_request(state: LoopState, call: Call, wait: OutsideWait, at_ms: int) -
         replace(
             call.plan.terms,
             allow=("respond", "approve", "reject"),
+            quorum=1,
             expires_in_ms=None,
             bulk=False,
             takeover=False,

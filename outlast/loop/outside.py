@@ -241,8 +241,14 @@ def give_up(state: LoopState, index: int, at_ms: int) -> LoopState:
         parked = replace(parked, due_ms=None, request_id=request.id)
         call = replace(state.calls[index], status="waiting", parked=parked)
         return with_call(revised(state, approvals=(*state.approvals, request)), index, call)
-    is_value = wait.on_timeout == "value"
-    arrival = Arrival(name=wait.name, at_ms=at_ms, value=wait.value, timed_out=not is_value)
+    is_default = wait.on_timeout == "value"
+    arrival = Arrival(
+        name=wait.name,
+        at_ms=at_ms,
+        value=wait.value,
+        timed_out=not is_default,
+        is_default=is_default,
+    )
     return _arrived(state, index, arrival, timed_out=True)
 
 

@@ -165,7 +165,13 @@ async def test_of_fifty_deliveries_at_once_one_counts(desk: Desk):
     wait = await parked(handle)
     found = await asyncio.gather(
         *(
-            finish(wait.token, f"by {number}", client=desk.client, delivery_id=str(number % 25))
+            finish(
+                wait.token,
+                f"by {number}",
+                client=desk.client,
+                delivery_id=str(number % 25),
+                patience=timedelta(minutes=1),
+            )
             for number in range(50)
         ),
         return_exceptions=True,
@@ -306,3 +312,39 @@ async def test_a_parked_run_is_found_and_shown(desk: Desk):
     assert shown["until"] is not None
     metadata = await metadata_of(desk, handle)
     assert "Waiting for `packed` since" in metadata.current_details
+
+
+async def test_a_tool_may_wait_for_several_things_beside_each_other(desk: Desk):
+    @function_tool
+    async def pack(ctx: ToolContext[Any], order: str) -> str:
+        async with asyncio.TaskGroup() as group:
+            box = group.create_task(_awaited(ctx, "box"))
+            label = group.create_task(_awaited(ctx, "label"))
+        return f"{box.result()} and {label.result()}"
+
+    agent = Agent[Any](name="Depot", tools=[pack])
+    await desk.open(agent, model=packs_once())
+    handle = await desk.start(agent)
+    first = await parked(handle)
+    other = {"box": "label", "label": "box"}[first.name]
+    token = WaitAddress(handle.id, 0, 1, "c1", other).token
+    await finish(token, f"a {other}", client=desk.client)
+    await finish(first.token, f"a {first.name}", client=desk.client)
+    assert (await desk.result(handle)).final_output == "Packed a box and a label."
+
+
+async def _awaited(ctx: ToolContext[Any], name: str) -> str:
+    return await ctx.wait_for(name, timeout=TWO_DAYS, schema=str)
+
+
+async def test_a_default_need_not_fit_the_schema(desk: Desk):
+    @function_tool
+    async def pack(ctx: ToolContext[Any], order: str) -> str:
+        weight = await ctx.wait_for(
+            "weight", timeout=timedelta(milliseconds=50), schema=int, default=None
+        )
+        return "unweighed" if weight is None else f"{weight} g"
+
+    agent = Agent[Any](name="Depot", tools=[pack])
+    await desk.open(agent, model=packs_once())
+    assert (await desk.run(agent)).final_output == "Packed unweighed."

@@ -309,14 +309,14 @@ async def _invoke(this: _Attempt) -> ToolResult:
             wait = _checked_wait(this, value.begun(is_output=True))
             return ToolResult(output=None, wait=wait, changes=changes)
         return replace(_result(this, value), changes=changes)
-    except WaitBegins as begins:  # the tool runs again, so its changes so far do not count
-        return ToolResult(output=None, wait=_checked_wait(this, begins.wait))
     except TimeoutError as error:
         if not bound.expired():  # raised by the tool itself, such as a socket time-out
             return await _handle_failure(this, error)
         return await _handle_timeout(this, ToolTimeoutError.after(bound_seconds, tool.name))
     except Exception as error:  # noqa: BLE001  user code
         return await _handle_failure(this, error)
+    except WaitBegins as begins:  # the tool runs again, so its changes so far do not count
+        return ToolResult(output=None, wait=_checked_wait(this, begins.wait))
 
 
 async def _returned(this: _Attempt) -> Any:
@@ -324,11 +324,25 @@ async def _returned(this: _Attempt) -> Any:
     ended = waits_of(this.context).arrival(this.request.output_of)
     if ended is not None:
         return arrived_value(ended)
-    value: object = await call(this.tool.on_invoke_tool, this.context, this.request.arguments)
+    try:
+        value: object = await call(this.tool.on_invoke_tool, this.context, this.request.arguments)
+    except BaseExceptionGroup as group:
+        raise _of_group(group) from group
     if isinstance(value, Wait):
         wait = cast("Wait[Any]", value)
         return wait if wait.arrival is None else wait.result()
     return value
+
+
+def _of_group(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return what ended the tasks that a tool ran beside each other: their errors, or a wait."""
+    waits, others = group.split(WaitBegins)
+    if waits is None or others is not None:
+        return others or group
+    one: BaseException = waits
+    while isinstance(one, BaseExceptionGroup):
+        one = one.exceptions[0]
+    return one
 
 
 def _checked_wait(this: _Attempt, wait: OutsideWait) -> OutsideWait:

@@ -62,10 +62,13 @@ class Wait(Generic[T_co]):
     A tool returns it, or awaits it; see there.
     """
 
-    def __init__(self, waits: Waits, wait: OutsideWait, adapter: "TypeAdapter[Any] | None") -> None:
+    def __init__(
+        self, waits: Waits, wait: OutsideWait, adapter: "TypeAdapter[Any] | None", default: Any
+    ) -> None:
         self._waits = waits
         self._wait = wait
         self._adapter = adapter
+        self._default = default
 
     def __repr__(self) -> str:
         return f"Wait({self._wait.name!r})"
@@ -98,6 +101,8 @@ class Wait(Generic[T_co]):
         """
         arrival = self.arrival
         assert arrival is not None  # noqa: S101  the caller's case
+        if arrival.is_default:  # need not fit the schema: None says that nothing came
+            return cast("T_co", self._default)
         value = arrived_value(arrival)
         return cast(
             "T_co", value if self._adapter is None else self._adapter.validate_python(value)
@@ -158,7 +163,7 @@ def outside_wait(
         timeout_ms=None if timeout is None else max(round(timeout.total_seconds() * 1000), 1),
         schema=json_schema,
         on_timeout=on_timeout,
-        value=None if default is NOTHING else _json(name, default, adapter),
+        value=None if default is NOTHING else _json(name, default),
     ), adapter
 
 
@@ -178,10 +183,10 @@ def _schema(name: str, schema: Any) -> "tuple[JsonObject | None, TypeAdapter[Any
         ) from error
 
 
-def _json(name: str, value: Any, adapter: "TypeAdapter[Any] | None") -> Json:
+def _json(name: str, value: Any) -> Json:
     from pydantic import TypeAdapter
 
     try:
-        return (adapter or TypeAdapter[Any](Any)).dump_python(value, mode="json")
+        return TypeAdapter[Any](Any).dump_python(value, mode="json")
     except ValueError as error:
         raise UserError(f"wait_for({name!r}): default must be a JSON value: {error}") from error

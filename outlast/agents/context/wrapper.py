@@ -462,7 +462,7 @@ class ToolContext(RunContextWrapper[TContext]):
             UserError: an argument is invalid.
         """
         wait, adapter = outside_wait(name, timeout, schema, default, ask=ask)
-        return Wait[Any](waits_of(self), wait, adapter)
+        return Wait[Any](waits_of(self), wait, adapter, default)
 
     def wait_token(self, name: str = "result") -> str:
         """Return the token with which a wait of this call is finished, before or while it waits.

@@ -24,7 +24,7 @@ class WaitingPlay(Play):
         self.outstanding = {one.effect: one for one in self.state.pending}
         return commands
 
-    def parks(self, call_id: str = "c1", name: str = "courier", **wait: Any) -> None:
+    def begins_to_wait(self, call_id: str = "c1", name: str = "courier", **wait: Any) -> None:
         """Let a running tool begin to wait."""
         wait = {"timeout_ms": TWO_DAYS_MS, **wait}
         self.returns(call_id, None, wait=OutsideWait(name=name, **wait))
@@ -67,5 +67,5 @@ def running_play(*call_ids: str) -> WaitingPlay:
 def parked_play(**wait: Any) -> WaitingPlay:
     """Return a run with one call, which waits for a courier."""
     play = running_play()
-    play.parks(**wait)
+    play.begins_to_wait(**wait)
     return play

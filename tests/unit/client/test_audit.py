@@ -677,7 +677,7 @@ def test_a_wait_for_which_nothing_came_was_ended_by_nobody() -> None:
 def test_a_value_that_came_early_and_did_not_fit_is_in_the_audit() -> None:
     play = running_play()
     play.delivers(value=5)
-    play.parks(schema={"type": "string"})
+    play.begins_to_wait(schema={"type": "string"})
     came, *others = audited(play)
     assert came.event == "delivered"
     [refused] = [one for one in others if one.event == "ignored"]

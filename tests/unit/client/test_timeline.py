@@ -319,7 +319,7 @@ def test_a_call_that_was_parked_for_two_days_did_not_run_for_two_days() -> None:
 def test_a_value_that_came_before_its_wait_is_a_moment() -> None:
     play = running_play()
     play.delivers()
-    play.parks()
+    play.begins_to_wait()
     assert waits_in(steps_of(play)) == [("courier", "done", "courier.example", "", 0)]
 
 
