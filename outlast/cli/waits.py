@@ -11,7 +11,6 @@ from outlast.cli import options, server, terminal
 from outlast.cli.caller import Caller, on_server, sender
 from outlast.cli.durations import rough, shown_time
 from outlast.cli.json_values import json_option
-from outlast.cli.view import say_facts
 from outlast.loop.values import Json, JsonObject
 from outlast.rendering import command, excerpt, joined, json_text, named
 
@@ -113,15 +112,13 @@ async def finish(
         str,
         typer.Option(
             "--delivery-id",
-            help="Tells the delivery from others, such as the id of a webhook: a second one with "
-            "the same id changes nothing. Default: made of the wait and the value.",
+            help="Tells the delivery from others: a second one with this id changes nothing. "
+            "Default: made of the wait and the value.",
         ),
     ] = "",
     source: Annotated[
         str | None,
-        typer.Option(
-            "--source", help="Who delivers it, for people to read; proves nothing. Default: you."
-        ),
+        typer.Option("--source", help="Who delivers it; proves nothing. Default: you."),
     ] = None,
 ) -> None:
     """Deliver what a tool waits for: its call goes on.
@@ -143,11 +140,11 @@ async def finish(
             delivery_id=delivery_id,
             source=sender(None).subject if source is None else source,
         )
-    at = None if receipt.at is None else receipt.at.isoformat()
+    at = receipt.at and receipt.at.isoformat()
     kept = f"No worker runs: the server keeps {receipt.name} for {run_id} until one starts."
     done = f"Delivered {receipt.name} to {run_id}; its tool goes on."
-    shown = {"run_id": run_id, "name": receipt.name, "at": at, "token": token}
-    caller.show(shown, kept if at is None else done)
+    facts = {"run_id": run_id, "name": receipt.name, "at": at, "token": token}
+    caller.show(facts, done if at else kept)
     if not caller.as_json:
         terminal.say(terminal.err(), "See the run: `", command("show", run_id), "`.")
 
@@ -230,6 +227,8 @@ def show_how_to_finish(console: terminal.Screen, found: "Sequence[PendingWait]")
         terminal.say(console, (headline, "bold yellow"))
         until = "without an end" if one.until is None else shown_time(_ms(one.until))
         schema = [("schema", excerpt(json_text(one.schema)))] if one.schema is not None else []
+        from outlast.cli.view import say_facts  # imports what is slow
+
         say_facts(
             console,
             [
