@@ -48,6 +48,7 @@ from outlast.agents.config.session_input import ReasoningItemIdPolicy as Reasoni
 from outlast.agents.config.session_input import SessionInputCallback as SessionInputCallback
 from outlast.agents.config.session_input import SessionSettings as SessionSettings
 from outlast.agents.context.encoding import register_context_type as register_context_type
+from outlast.agents.context.waits import Wait as Wait
 from outlast.agents.context.wrapper import RunContextWrapper as RunContextWrapper
 from outlast.agents.context.wrapper import TContext as TContext
 from outlast.agents.context.wrapper import ToolContext as ToolContext

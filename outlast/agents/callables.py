@@ -12,6 +12,12 @@ from outlast.agents.errors import UserError
 from outlast.agents.threads import run_in_thread
 
 
+class AwaitableResult:
+    """An awaitable that is the result of the callable that returns it: `call` does not await it."""
+
+    __slots__ = ()
+
+
 def unwrap_partial(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the callable inside any `functools.partial` around it."""
     while isinstance(function, functools.partial):
@@ -190,7 +196,7 @@ async def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> An
 
     An async callable is awaited here. Any other runs in a thread (see `run_in_thread`, also for
     cancellation), so that it cannot block the event loop; if it returns an awaitable, that is
-    awaited here.
+    awaited here, unless it is an `AwaitableResult`.
 
     Raises:
         RuntimeError: the callable raised `SystemExit`, which would end the process, or
@@ -202,7 +208,8 @@ async def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> An
         if is_async(function):
             return await function(*args, **kwargs)
         result = await run_in_thread(function, *args, **kwargs)
-        return await result if inspect.isawaitable(result) else result
+        is_awaited = inspect.isawaitable(result) and not isinstance(result, AwaitableResult)
+        return await result if is_awaited else result
     except SystemExit as exit_:
         raise RuntimeError(f"{callable_name(function)} raised SystemExit") from exit_
     except asyncio.CancelledError as error:

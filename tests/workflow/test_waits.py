@@ -1,6 +1,7 @@
 """Tools that wait for something outside of the run, on a real server."""
 
 import asyncio
+import time
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 
 from outlast.agents.agent import Agent
 from outlast.agents.context.wait_address import WaitAddress
+from outlast.agents.context.waits import Wait
 from outlast.agents.context.wrapper import ToolContext
 from outlast.agents.errors import DeliveryRefused, RunClosed, UserError
 from outlast.agents.tools.function_tool import function_tool
@@ -97,6 +99,7 @@ async def test_a_call_waits_for_a_value_without_a_worker(desk: Desk):
     assert wait.until is not None
     assert wait.until - wait.since == TWO_DAYS
     await desk.close(worker)
+    began_at = time.monotonic()
     receipts = [
         await finish(
             wait.token,
@@ -104,10 +107,11 @@ async def test_a_call_waits_for_a_value_without_a_worker(desk: Desk):
             client=desk.client,
             delivery_id="webhook-1",
             source="courier.example",
-            patience=timedelta(seconds=1),
+            patience=timedelta(milliseconds=200),
         )
         for _ in range(2)
     ]
+    assert time.monotonic() - began_at < 3, "no longer than it is asked to"
     assert [one.at for one in receipts] == [None, None], "the server keeps it"
     await desk.open(agent, model=model)
     result = await handle.result()
@@ -126,6 +130,24 @@ async def test_a_returned_wait_is_the_output_and_the_tool_does_not_run_again(des
     await finish(wait.token, "by hand", client=desk.client)
     assert (await desk.result(handle)).final_output == "Packed by hand."
     assert (await handle.state()).context == {"packing": "7"}
+
+
+async def test_a_tool_that_is_not_async_returns_its_wait_and_does_not_run_again(desk: Desk):
+    began: list[str] = []
+
+    @function_tool
+    def pack(ctx: ToolContext[Any], order: str) -> Wait[str]:
+        """Pack an order."""
+        began.append(order)
+        return ctx.wait_for("packed", timeout=TWO_DAYS, schema=str)
+
+    agent = Agent(name="Depot", tools=[pack])
+    await desk.open(agent, model=packs_once())
+    handle = await desk.start(agent)
+    wait = await parked(handle)
+    await finish(wait.token, "by hand", client=desk.client)
+    assert (await desk.result(handle)).final_output == "Packed by hand."
+    assert began == ["7"]
 
 
 async def test_a_value_that_does_not_fit_is_refused_and_the_call_waits_on(desk: Desk):

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
+from outlast.agents.callables import AwaitableResult
 from outlast.agents.checks import InvalidType
 from outlast.agents.errors import UserError, WaitTimeout
 from outlast.loop.calls import Arrival, OnWaitEnd, OutsideWait
@@ -56,8 +57,8 @@ class Waits:
         return next((one for one in self.arrivals if one.name == name), None)
 
 
-class Wait(Generic[T_co]):
-    """A wait for something outside of the run. `ToolContext.wait_for` makes it.
+class Wait(AwaitableResult, Generic[T_co]):
+    """A wait for something outside of the run, as `ToolContext.wait_for` returns it.
 
     A tool returns it, or awaits it; see there.
     """
