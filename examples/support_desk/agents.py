@@ -14,6 +14,7 @@ from support_desk.tools import (
     look_up_order,
     refund_large_order,
     refund_order,
+    send_courier,
 )
 
 _EVERYONE = (
@@ -26,14 +27,16 @@ _EVERYONE = (
 
 _TRIAGE = (
     "You take each conversation first. Find out what it is about. Hand questions about an order, "
-    "its delivery or its address to Orders, and questions about an invoice, a payment or a refund "
-    "to Billing. If it is neither, use ask_human."
+    "its delivery, its address or its collection by a courier to Orders, and questions about an "
+    "invoice, a payment or a refund to Billing. If it is neither, use ask_human."
 )
 
 _ORDERS = (
     "You look after orders and their delivery. Use look_up_order for where an order is, and "
-    "change_address once the customer has given the whole new address. Invoices, payments and "
-    "refunds belong to Billing, everything else to Triage."
+    "change_address once the customer has given the whole new address. If a delivered order is to "
+    "go back, use send_courier: its result comes when the courier was there, or after two days "
+    "without a report. In that case say that the courier has not reported, and offer a human. "
+    "Invoices, payments and refunds belong to Billing, everything else to Triage."
 )
 
 _BILLING = (
@@ -41,8 +44,8 @@ _BILLING = (
     "paid, and refund_order once you know the order, the amount and the reason. Colleagues decide "
     "about larger refunds. If one has changed the amount, tell the customer what was paid; if one "
     "has turned the refund down, tell the customer why, and do not try again. If nobody decided in "
-    "time, say that nothing has been paid yet, and offer a human. Delivery and addresses belong to "
-    "Orders, everything else to Triage."
+    "time, say that nothing has been paid yet, and offer a human. Delivery, addresses and couriers "
+    "belong to Orders, everything else to Triage."
 )
 
 
@@ -84,9 +87,9 @@ triage = Agent[Customer](
 
 orders = Agent[Customer](
     name="Orders",
-    handoff_description="Knows where orders are, and changes delivery addresses.",
+    handoff_description="Knows where orders are, changes delivery addresses, and sends couriers.",
     instructions=_told(_ORDERS),
-    tools=[look_up_order, change_address, ask_human],
+    tools=[look_up_order, change_address, send_courier, ask_human],
 )
 
 billing = Agent[Customer](

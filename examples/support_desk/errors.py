@@ -4,6 +4,7 @@
     ├── UnknownOrderError        no order has this number
     ├── UnknownInvoiceError      the order has no invoice yet
     ├── AddressRefusedError      the address is empty, or the order has left the house
+    ├── PickupRefusedError       nothing was delivered yet, or a courier is booked already
     ├── RefundRefusedError       more than was paid, refunded before, or no reason given
     │   └── AboveLimitError      more than the caller may refund
     └── InvalidInputError        an amount that is no amount, a question that is empty
@@ -36,6 +37,10 @@ class UnknownInvoiceError(ShopError):
 
 class AddressRefusedError(ShopError):
     """The delivery address cannot be changed to this, or no longer."""
+
+
+class PickupRefusedError(ShopError):
+    """A courier cannot collect the order, or another one does."""
 
 
 class RefundRefusedError(ShopError):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 OrderStatus: TypeAlias = Literal["placed", "packed", "shipped", "delivered"]
-Effect: TypeAlias = Literal["address_change", "refund", "ticket"]
+Effect: TypeAlias = Literal["address_change", "pickup", "refund", "ticket"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +74,16 @@ class AddressChange:
     order_id: str
     old_address: str
     new_address: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Booking:
+    """Receipt of a booked courier; `report_to` is where the courier reports the pickup."""
+
+    id: str
+    order_id: str
+    address: str
+    report_to: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ import sqlite3
 APPLICATION_ID = 0x53_44_45_53
 """Marks the file as ours; the bytes read `SDES`."""
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 _TABLES = (
     """
@@ -52,7 +52,8 @@ _TABLES = (
     CREATE TABLE ledger (
         number INTEGER PRIMARY KEY AUTOINCREMENT,
         key TEXT NOT NULL UNIQUE CHECK (key <> ''),
-        effect TEXT NOT NULL CHECK (effect IN ('address_change', 'refund', 'ticket')),
+        effect TEXT NOT NULL
+            CHECK (effect IN ('address_change', 'pickup', 'refund', 'ticket')),
         arguments TEXT NOT NULL CHECK (json_valid(arguments)),
         result TEXT NOT NULL CHECK (json_valid(result)),
         recorded_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
@@ -66,6 +67,14 @@ _TABLES = (
         amount_cents INTEGER NOT NULL
             CHECK (typeof(amount_cents) = 'integer' AND amount_cents > 0),
         reason TEXT NOT NULL CHECK (trim(reason) <> ''),
+        ledger_key TEXT NOT NULL UNIQUE REFERENCES ledger (key) DEFERRABLE INITIALLY DEFERRED
+    )
+    """,
+    """
+    CREATE TABLE pickups (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        order_id TEXT NOT NULL UNIQUE REFERENCES orders (id),
+        report_to TEXT NOT NULL CHECK (report_to <> ''),
         ledger_key TEXT NOT NULL UNIQUE REFERENCES ledger (key) DEFERRABLE INITIALLY DEFERRED
     )
     """,

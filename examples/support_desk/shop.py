@@ -1,4 +1,4 @@
-"""The shop: orders, invoices, refunds and tickets in one SQLite file, each effect exactly once.
+"""The shop: orders, invoices, refunds, pickups and tickets in one SQLite file, each effect exactly once.
 
 Owns: the rules of the shop and the transactions. Every side effect is given an idempotency key
 and is written together with its ledger entry in one transaction: either both are there or
@@ -23,6 +23,7 @@ from support_desk.errors import (
     InvalidInputError,
     KeyReusedError,
     NotAShopError,
+    PickupRefusedError,
     RefundRefusedError,
     UnknownInvoiceError,
     UnknownOrderError,
@@ -30,6 +31,7 @@ from support_desk.errors import (
 from support_desk.money import in_euros
 from support_desk.records import (
     AddressChange,
+    Booking,
     Effect,
     Invoice,
     LedgerEntry,
@@ -208,6 +210,44 @@ class Shop:
         arguments = {"order_id": order_id, "amount_cents": amount_cents, "reason": reason}
         return Refund(**self._once(key, "refund", arguments, perform))
 
+    def book_pickup(self, order_id: str, report_to: str, *, key: str) -> Booking:
+        """Book a courier who collects an order from the customer.
+
+        Args:
+            order_id: the order.
+            report_to: where the courier reports the pickup; they are given it with the booking.
+            key: the idempotency key.
+
+        Raises:
+            UnknownOrderError: no order has this number.
+            PickupRefusedError: the order is not delivered, or a courier is booked for it already.
+            KeyReusedError: the key belongs to another effect.
+        """
+        order_id = _normal(order_id)
+
+        def perform(db: sqlite3.Connection) -> Booking:
+            order = _read_order(db, order_id)
+            if order.status != "delivered":
+                raise PickupRefusedError(
+                    f"Order {order.id} is {order.status}: a courier collects only what was "
+                    "delivered."
+                )
+            if db.execute("SELECT 1 FROM pickups WHERE order_id = ?", (order.id,)).fetchone():
+                raise PickupRefusedError(f"A courier is booked for order {order.id} already.")
+            cursor = db.execute(
+                "INSERT INTO pickups (order_id, report_to, ledger_key) VALUES (?, ?, ?)",
+                (order.id, report_to, key),
+            )
+            return Booking(
+                id=f"P-{cursor.lastrowid}",
+                order_id=order.id,
+                address=order.address,
+                report_to=report_to,
+            )
+
+        arguments = {"order_id": order_id, "report_to": report_to}
+        return Booking(**self._once(key, "pickup", arguments, perform))
+
     def open_ticket(self, question: str, *, key: str, customer_id: str | None = None) -> Ticket:
         """Put a question into the queue of the people behind the desk.
 
@@ -262,7 +302,7 @@ class Shop:
         key: str,
         effect: Effect,
         arguments: dict[str, Any],
-        perform: "Callable[[sqlite3.Connection], AddressChange | Refund | Ticket]",
+        perform: "Callable[[sqlite3.Connection], AddressChange | Booking | Refund | Ticket]",
     ) -> dict[str, Any]:
         """Perform an effect and record it, or return what was recorded under its key."""
         if not key:

@@ -14,9 +14,12 @@ may pass, and is left to the retries.
 import functools
 import time
 from collections.abc import Callable
-from typing import Concatenate, ParamSpec, TypeAlias
+from datetime import timedelta
+from typing import Any, Concatenate, ParamSpec, TypeAlias
 
-from outlast import ToolContext, function_tool
+from pydantic import BaseModel
+
+from outlast import ToolContext, Wait, function_tool
 from support_desk import policies, settings
 from support_desk.context import Customer, customer_of, order_for
 from support_desk.errors import AboveLimitError, ShopError
@@ -26,14 +29,26 @@ from support_desk.shop import Shop
 
 P = ParamSpec("P")
 Answer: TypeAlias = dict[str, str | float | list[str]]
-Tool: TypeAlias = Callable[Concatenate[ToolContext[Customer], P], Answer]
+Tool: TypeAlias = Callable[Concatenate[ToolContext[Customer], P], Answer | Wait[Any]]
+
+COURIER_TIMEOUT = timedelta(days=2)
+
+
+class Pickup(BaseModel):
+    """A courier's report, which its webhook brings, that it has collected a parcel."""
+
+    parcel: str
+    weight_kg: float
+    collected_at: str
 
 
 def answers_refusals(tool: Tool[P]) -> Tool[P]:
     """Make a tool answer what the shop refuses, instead of raising it: a retry would not help."""
 
     @functools.wraps(tool)
-    def answer(ctx: ToolContext[Customer], /, *args: P.args, **kwargs: P.kwargs) -> Answer:
+    def answer(
+        ctx: ToolContext[Customer], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Answer | Wait[Any]:
         try:
             return tool(ctx, *args, **kwargs)
         except ShopError as refusal:
@@ -102,6 +117,21 @@ def change_address(ctx: ToolContext[Customer], order_id: str, new_address: str) 
     change = _shop().change_address(order.id, new_address, key=ctx.idempotency_key)
     _half_the_delay()
     return {"order_id": change.order_id, "new_address": change.new_address}
+
+
+@function_tool(effect="reversible")
+@answers_refusals
+def send_courier(ctx: ToolContext[Customer], order_id: str) -> Wait[Pickup]:
+    """Have a courier collect a delivered order from the customer. Returns the courier's report.
+
+    Args:
+        order_id: The order number, such as A-17.
+    """
+    order = order_for(ctx, order_id)
+    _remember(ctx, order)
+    _shop().book_pickup(order.id, ctx.wait_token("courier"), key=ctx.idempotency_key)
+    # Nothing runs until the report is there: it takes the place of what this tool returns.
+    return ctx.wait_for("courier", timeout=COURIER_TIMEOUT, schema=Pickup)
 
 
 @function_tool(effect="irreversible", needs_approval=policies.refund)

@@ -13,6 +13,7 @@ from support_desk.tools import (
     look_up_order,
     refund_large_order,
     refund_order,
+    send_courier,
 )
 
 from outlast import Agent, Handoff, RunContextWrapper
@@ -63,7 +64,7 @@ def test_a_handoff_tells_the_model_what_the_other_agent_is_for(agent: Agent[Cust
 
 def test_each_agent_has_the_tools_of_its_work() -> None:
     assert triage.tools == [ask_human]
-    assert orders.tools == [look_up_order, change_address, ask_human]
+    assert orders.tools == [look_up_order, change_address, send_courier, ask_human]
     assert billing.tools == [
         *(look_up_order, look_up_invoice, refund_order, refund_large_order),
         ask_human,

@@ -51,6 +51,10 @@ LEDGER = "INSERT INTO ledger (key, effect, arguments, result) VALUES"
         ("INSERT INTO refunds VALUES (NULL, 'INV-031', 1.5, 'why', 'free')", "CHECK .*integer"),
         ("INSERT INTO refunds VALUES (NULL, 'INV-031', -1, 'why', 'free')", "CHECK .*> 0"),
         ("INSERT INTO refunds VALUES (NULL, 'INV-031', 1, ' ', 'free')", "CHECK .*reason"),
+        ("INSERT INTO pickups VALUES (NULL, 'A-42', 'token', 'no such key')", "FOREIGN KEY"),
+        ("INSERT INTO pickups VALUES (NULL, 'no such', 'token', 'free')", "FOREIGN KEY"),
+        ("INSERT INTO pickups VALUES (NULL, 'A-42', '', 'free')", "CHECK .*report_to"),
+        ("INSERT INTO pickups VALUES (NULL, 'A-17', 'token', 'free')", "UNIQUE .*order_id"),
         ("UPDATE orders SET status = 'lost'", "CHECK .*status"),
         ("UPDATE orders SET address = ' '", "CHECK .*address"),
         ("UPDATE orders SET customer_id = 'nobody'", "FOREIGN KEY"),
@@ -62,6 +66,7 @@ def test_a_statement_against_the_rules_is_refused(
     shop: Shop, raw: sqlite3.Connection, statement: str, why: str
 ) -> None:
     shop.refund("A-17", 100, "broken", key="k1")
+    shop.book_pickup("A-17", "token", key="k0")
     raw.execute(f"{LEDGER} ('free', 'refund', '1', '1')")
     before = list(raw.iterdump())
     with pytest.raises(sqlite3.IntegrityError, match=f"(?s){why}"):

@@ -13,12 +13,13 @@ from support_desk.errors import (
     InvalidInputError,
     KeyReusedError,
     NotAShopError,
+    PickupRefusedError,
     RefundRefusedError,
     ShopError,
     UnknownInvoiceError,
     UnknownOrderError,
 )
-from support_desk.records import AddressChange, OrderLine, Refund, Ticket
+from support_desk.records import AddressChange, Booking, OrderLine, Refund, Ticket
 from support_desk.shop import Shop, check_refund
 
 
@@ -109,6 +110,42 @@ class TestChangeAddress:
         shop.change_address("A-18", "Second 2", key="k2")
         shop.change_address("A-18", "First 1", key="k1")
         assert shop.look_up_order("A-18").address == "Second 2"
+
+
+class TestBookPickup:
+    def test_a_courier_is_booked_and_told_where_to_report(self, shop: Shop) -> None:
+        booking = shop.book_pickup("a-42", "token-1", key="k1")
+        assert booking == Booking(
+            id="P-1",
+            order_id="A-42",
+            address="Mara Lindholm, Ringstrasse 8, 04109 Leipzig",
+            report_to="token-1",
+        )
+
+    def test_the_same_call_books_once(self, shop: Shop) -> None:
+        first = shop.book_pickup("A-42", "token-1", key="k1")
+        assert shop.book_pickup("A-42", "token-1", key="k1") == first
+        assert [(entry.key, entry.effect) for entry in shop.ledger()] == [("k1", "pickup")]
+
+    def test_another_call_cannot_book_the_order_again(self, shop: Shop) -> None:
+        shop.book_pickup("A-42", "token-1", key="k1")
+        with pytest.raises(PickupRefusedError, match="booked for order A-42 already"):
+            shop.book_pickup("A-42", "token-2", key="k2")
+        assert [entry.key for entry in shop.ledger()] == ["k1"]
+
+    @pytest.mark.parametrize(
+        ("order_id", "status"), [("A-18", "packed"), ("A-20", "placed"), ("B-4", "shipped")]
+    )
+    def test_what_was_not_delivered_cannot_be_collected(
+        self, shop: Shop, order_id: str, status: str
+    ) -> None:
+        with pytest.raises(PickupRefusedError, match=f"{order_id} is {status}: a courier collects"):
+            shop.book_pickup(order_id, "token-1", key="k1")
+        assert shop.ledger() == []
+
+    def test_an_unknown_order_is_refused(self, shop: Shop) -> None:
+        with pytest.raises(UnknownOrderError):
+            shop.book_pickup("A-99", "token-1", key="k1")
 
 
 class TestRefund:
@@ -332,7 +369,7 @@ class TestOpening:
 
     def test_another_version_s_shop_is_refused(self, shop: Shop, raw: sqlite3.Connection) -> None:
         raw.execute(f"PRAGMA user_version = {schema.SCHEMA_VERSION + 1}")
-        with pytest.raises(NotAShopError, match="its schema is version 2, this is 1"):
+        with pytest.raises(NotAShopError, match="its schema is version 3, this is 2"):
             Shop.open(shop.path)
 
     def test_a_path_that_cannot_be_opened_is_sqlite_s_own_error(self, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from support_desk import policies, tools
 from support_desk.context import Customer
 from support_desk.shop import Shop
 
-from outlast import Agent, ToolContext
+from outlast import Agent, ToolContext, Wait
 from outlast.agents.tools.definition import (
     FunctionTool,
 )
@@ -28,6 +28,7 @@ EVERY_TOOL = [
     tools.change_address,
     tools.refund_order,
     tools.refund_large_order,
+    tools.send_courier,
     tools.ask_human,
 ]
 
@@ -71,6 +72,7 @@ class TestWhatTheModelIsTold:
             (tools.look_up_order, {"order_id"}),
             (tools.look_up_invoice, {"order_id"}),
             (tools.change_address, {"order_id", "new_address"}),
+            (tools.send_courier, {"order_id"}),
             (tools.refund_order, {"order_id", "amount", "reason"}),
             (tools.refund_large_order, {"order_id", "amount", "reason"}),
             (tools.ask_human, {"question"}),
@@ -88,6 +90,7 @@ class TestWhatTheModelIsTold:
             "change_address",
             "refund_order",
             "refund_large_order",
+            "send_courier",
             "ask_human",
         ]
         assert all(len(tool.description) > 20 for tool in EVERY_TOOL)
@@ -97,6 +100,7 @@ class TestWhatTheModelIsTold:
             "look_up_order": ("read", True),
             "look_up_invoice": ("read", True),
             "change_address": ("reversible", None),
+            "send_courier": ("reversible", None),
             "refund_order": ("irreversible", None),
             "refund_large_order": ("irreversible", None),
             "ask_human": ("reversible", None),
@@ -159,6 +163,7 @@ class TestWhoMaySeeWhat:
             (tools.look_up_order, {}),
             (tools.look_up_invoice, {}),
             (tools.change_address, {"new_address": "Elsewhere 1"}),
+            (tools.send_courier, {}),
             (tools.refund_order, {"amount": 1, "reason": "broken"}),
         ],
     )
@@ -201,6 +206,26 @@ class TestEffects:
     async def test_an_address_that_is_final_is_an_answer(self, shop: Shop) -> None:
         answer = await invoke(tools.change_address, order_id="B-4", new_address="Neu 5, Dresden")
         assert "B-4 is shipped already" in answer["error"]
+        assert shop.ledger() == []
+
+    async def test_a_courier_is_booked_once_and_the_call_waits_for_the_report(
+        self, shop: Shop
+    ) -> None:
+        ctx = a_call(key="run/9")
+        for _ in range(2):  # as when the worker dies between the booking and the wait's record
+            waiting: Any = await invoke(tools.send_courier, ctx, order_id="A-42")
+            assert isinstance(waiting, Wait)
+        (entry,) = shop.ledger()
+        assert (entry.key, entry.effect) == ("run/9", "pickup")
+        assert entry.result["report_to"] == ctx.wait_token("courier")
+
+    async def test_a_courier_that_the_shop_refuses_is_an_answer_and_not_waited_for(
+        self, shop: Shop
+    ) -> None:
+        answer = await invoke(tools.send_courier, order_id="A-18")
+        assert answer == {
+            "error": "Order A-18 is packed: a courier collects only what was delivered."
+        }
         assert shop.ledger() == []
 
     async def test_a_refund_is_made_under_the_call_s_key(self, shop: Shop) -> None:
