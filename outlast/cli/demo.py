@@ -33,7 +33,7 @@ def demo(
     ] = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Watch a support desk survive kill -9, twice, decide like its people, and see the proof.
+    """Watch a support desk survive kill -9, three times, decide like its people, and see the proof.
 
     Starts a Temporal server and workers of its own and clears them away at the end. With --desk,
     these, the desk and the server are also killed in the middle of an answer that a page shows, and

@@ -89,7 +89,10 @@ class TerminalNarrator:
         rows: list[terminal.Row] = []
         for deed in deeds:
             applied = "refused" if deed.wanted == 0 == deed.applied else f"{deed.applied}x"
-            rows.append([f"{deed.attempts}x", applied, [deed.what, (deed.key, "dim")]])
+            lines: list[terminal.Part] = [deed.what, (deed.key, "dim")]
+            if deed.resumed:
+                lines.append(("begun again after its wait, only to take what arrived", "dim"))
+            rows.append([f"{deed.attempts}x", applied, lines])
         terminal.say_table(self._console, _DEED_COLUMNS, rows)
 
     def waiting(self, text: str) -> AbstractAsyncContextManager[object]:

@@ -30,7 +30,7 @@ from outlast.loop.values import JsonObject
 
 HELP = (
     "I am the demo's scripted stand-in for a model. Ask me where an order is, such as A-17, or for "
-    "an invoice, a refund, a new address, or a human."
+    "an invoice, a refund, a new address, a courier, or a human."
 )
 
 _ORDER = re.compile(r"\b[A-Z]-\d+\b", re.IGNORECASE)
@@ -61,6 +61,7 @@ def _rule(words: str, tool: str, handoff: str | None) -> Rule:
 RULES = (
     _rule(r"human|(?:a|real) person|manager|somebody", "ask_human", None),
     _rule(r"refund|money back|reimburse|return\b", "refund_order", "transfer_to_billing"),
+    _rule(r"courier|collect|pick(?:ed)? ?up", "send_courier", "transfer_to_orders"),
     _rule(r"invoice|receipt|bill\b", "look_up_invoice", "transfer_to_billing"),
     _rule(r"address|(?:send|deliver|ship)\b.*\bto\b", "change_address", "transfer_to_orders"),
     _rule(r"where|when|status|track|order", "look_up_order", "transfer_to_orders"),
@@ -176,6 +177,7 @@ _REPORTS: Mapping[str, str] = {
     "look_up_invoice": "Invoice {invoice_id} for order {order_id} is over {total_eur} EUR; "
     "{due_eur} EUR are due.",
     "change_address": "Order {order_id} now goes to {new_address}.",
+    "send_courier": "The courier has collected parcel {parcel}, {weight_kg} kg, at {collected_at}.",
     "refund_order": "I have refunded {amount_eur:.2f} EUR for order {order_id}{edited}. The money "
     "arrives {arrives}.",
     "refund_large_order": "I have refunded {amount_eur:.2f} EUR for order {order_id}{edited}. The "

@@ -5,7 +5,7 @@ Both records are read anew, so the proof does not depend on what the story remem
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ from outlast.rendering import call_line
 
 EFFECT_OF = {
     "change_address": "address_change",
+    "send_courier": "pickup",
     "refund_order": "refund",
     "refund_large_order": "refund",
     "ask_human": "ticket",
@@ -47,6 +48,7 @@ class Deed:
 
     Attributes:
         attempts: how many times a worker started it, according to the history.
+        resumed: how many of these took up the call after a wait.
         applied: how many times it happened, according to the shop.
         wanted: how many times it should have happened; None if its output does not say.
     """
@@ -54,6 +56,7 @@ class Deed:
     key: str
     what: str
     attempts: int
+    resumed: int = 0
     applied: int
     wanted: int | None
 
@@ -70,20 +73,32 @@ class Deed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """The contents of both records."""
+    """The contents of both records.
+
+    Attributes:
+        webhooks: how many deliveries the server kept for the run, according to the history.
+        counted: the deliveries that have ended a wait, by id.
+    """
 
     deeds: tuple[Deed, ...]
     strangers: tuple[str, ...]
     message_ids: tuple[str, ...]
     answered: Counter[str]
     calls: Counter[str]
+    webhooks: int
+    counted: Counter[str]
     events: int
     size_bytes: int
     workers: tuple[str, ...]
     status: str
 
-    def deviations(self, *, interrupted: str) -> list[str]:
-        """Return all deviations from the expected result; an empty list is the proof."""
+    def deviations(self, *, interrupted: str, webhook: str) -> list[str]:
+        """Return all deviations from the expected result; an empty list is the proof.
+
+        Args:
+            interrupted: the key of the call whose worker was killed.
+            webhook: the id of the delivery that came twice.
+        """
         found = [
             f"{deed.what} was applied {deed.applied} times instead of {deed.expected} ({deed.key})"
             for deed in self.deeds
@@ -101,6 +116,11 @@ class Proof:
         victim = next((deed for deed in self.deeds if deed.key == interrupted), None)
         if victim is None or victim.attempts < 2:
             found.append(f"the call {interrupted} was not in progress when its worker was killed")
+        if self.webhooks < 2 or self.counted[webhook] != 1:
+            found.append(
+                f"the webhook {webhook} counted {self.counted[webhook]} times; the server kept "
+                f"{self.webhooks} for the run"
+            )
         if self.status != "completed":
             found.append(f"the run is {self.status}")
         return found
@@ -131,14 +151,14 @@ async def prove(client: Client, run_id: str, database: Path, message_ids: Sequen
     applied = _applied(database, entries)
     deeds = [
         Deed(
-            key=key_of(call),
-            what=call_line(call.name, call.arguments),
-            attempts=attempts[effect],
-            applied=applied[key_of(call)],
-            wanted=_wanted(_output_of(state, call.call_id)),
+            key=key,
+            what=call_line(calls[effects[0]].name, calls[effects[0]].arguments),
+            attempts=sum(attempts[one] for one in effects),
+            resumed=len(effects) - 1,
+            applied=applied[key],
+            wanted=_wanted(_output_of(state, calls[effects[0]].call_id)),
         )
-        for effect, call in calls.items()
-        if call.name in EFFECT_OF
+        for key, effects in effects_by_key(calls).items()
     ]
     call_keys = {deed.key for deed in deeds}
     described = await client.get_workflow_handle(run_id).describe()
@@ -150,6 +170,8 @@ async def prove(client: Client, run_id: str, database: Path, message_ids: Sequen
             one for answer in state.answers if answer.failure is None for one in answer.to
         ),
         calls=_outputs_of_calls(state),
+        webhooks=sum(_is_delivery(event) for events in histories for event in events),
+        counted=Counter(receipt.delivery_id for receipt in state.receipts),
         events=sum(len(events) for events in histories),
         size_bytes=described.raw_info.history_size_bytes,
         workers=tuple(dict.fromkeys(_workers(histories))),
@@ -164,6 +186,21 @@ async def _read_run(client: Client, run_id: str) -> tuple[dict[int, RunTool], Lo
         state = progress.state
         calls |= {one.effect: one for one in state.pending if isinstance(one, RunTool)}
     return calls, state
+
+
+def effects_by_key(calls: Mapping[int, RunTool]) -> dict[str, list[int]]:
+    """Return the effects of each call with a side effect: one more for each wait that has ended."""
+    found: dict[str, list[int]] = {}
+    for effect, call in calls.items():
+        if call.name in EFFECT_OF:
+            found.setdefault(key_of(call), []).append(effect)
+    return found
+
+
+def _is_delivery(event: HistoryEvent) -> bool:
+    is_signal = event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED
+    signal = event.workflow_execution_signaled_event_attributes
+    return is_signal and signal.signal_name == names.DELIVER
 
 
 async def _histories(client: Client, run_id: str) -> list[list[HistoryEvent]]:
@@ -205,11 +242,12 @@ def _workers(histories: Iterable[Iterable[HistoryEvent]]) -> Iterable[str]:
 def _applied(database: Path, entries: Iterable[LedgerEntry]) -> Counter[str]:
     """Return how often each key's side effect has happened.
 
-    The ledger has each key at most once, so refunds and tickets are counted in their own tables.
+    The ledger has each key at most once, so the other effects are counted in their own tables.
     An address change leaves only its ledger entry.
     """
     applied = Counter[str]()
     counts = {
+        "pickup": "SELECT count(*) FROM pickups WHERE ledger_key = :key",
         "refund": "SELECT count(*) FROM refunds WHERE ledger_key = :key",
         "ticket": "SELECT count(*) FROM tickets WHERE ledger_key = :key",
         "address_change": "SELECT count(*) FROM ledger WHERE key = :key",

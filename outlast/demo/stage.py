@@ -66,8 +66,8 @@ async def _set_and_play(
     narrator.scene("Setting the stage")
     narrator.note(
         "Three agents look after the customers of a shop. Refunds above 100 EUR wait for a person, "
-        "and customers who want a human get one. The agents' worker is going to be killed, twice, "
-        "at the worst moments. Watch what is lost."
+        "and customers who want a human get one. The agents' worker is going to be killed, three "
+        "times, at the worst moments. Watch what is lost."
     )
     temporal = _Temporal(home / "temporal")
     children: list[Child] = []

@@ -1,4 +1,4 @@
-"""The demo's story: a conversation, two killed workers, what people do, the proof."""
+"""The demo's story: a conversation, killed workers, what people and a courier do, the proof."""
 
 import asyncio
 import json
@@ -13,6 +13,7 @@ from urllib.parse import quote
 from temporalio.client import Client
 
 from outlast.agents.config.run_config import RunConfig
+from outlast.client.deliveries import PendingWait, finish
 from outlast.client.handle import RunHandle
 from outlast.client.read.events import RawResponsesStreamEvent
 from outlast.client.start.runner import Runner
@@ -39,13 +40,21 @@ SLOW = timedelta(seconds=3)
 QUESTION = "Hi, I'm Mara. Where is my order A-17?"
 CHANGE = "Please send order A-18 to Neue Gasse 5, 01067 Dresden instead."
 REFUND = "Please refund order A-42, it arrived broken."
-HUMAN = "Somebody has to collect it. Can I talk to a human?"
-GREETING = "Hello Mara, this is Lee. Our courier collects the machine on Friday, from 9 to 12."
-REPLY = "Friday is fine. Thank you, Lee!"
+PICKUP = "Please have a courier collect the machine, order A-42."
+HUMAN = "I would like the same machine again. Can I talk to a human?"
+GREETING = "Hello Mara, this is Lee. I can keep a new one for you, until Friday."
+REPLY = "Yes, please. Thank you, Lee!"
 AGAIN = "And when was order C-3 sent?"
-NOTE = "The courier comes on Friday, from 9 to 12. A mail confirms it."
+NOTE = "A new machine is kept for her until Friday. A mail confirms it."
 AMOUNT = 350.0
 """What the reviewer changes the refund of 389 EUR to."""
+
+COURIER = "courier.example"
+REPORT: JsonObject = {"parcel": "LE-2207", "weight_kg": 9.4, "collected_at": "10:24"}
+"""What the courier's webhook brings."""
+
+SERVER_KEEPS_AFTER = timedelta(milliseconds=500)
+"""How long a webhook waits for a worker; the default is five seconds."""
 
 ASK_HUMAN = "ask_human"
 
@@ -114,6 +123,7 @@ class Story:
     restart_server: Callable[[], Awaitable[None]] | None = None
     _message_ids: list[str] = field(default_factory=list[str])
     _interrupted: str = ""
+    _webhook: str = ""
     _kills: int = 0
 
     async def tell(self) -> None:
@@ -127,6 +137,7 @@ class Story:
             await self._answered(feed, handle)
             await self._kill_in_a_tool_call(feed, handle, worker)
             await self._kill_while_an_approval_waits(feed, handle)
+            await self._deliver_without_a_worker(feed, handle)
             await self._let_a_human_take_over(feed, handle)
             if self.desk is not None:
                 await self._kill_everything_in_an_answer(feed, handle, self.desk)
@@ -199,8 +210,36 @@ class Story:
         await self._hire(timedelta())
         await self._answered(feed, handle)
 
+    async def _deliver_without_a_worker(self, feed: Feed, handle: RunHandle) -> None:
+        self.narrator.scene("4. A courier's webhook arrives while no worker runs")
+        await self._say(handle, PICKUP)
+        message = self._message_ids[-1]
+        state = await feed.reach(
+            "wait for the courier",
+            lambda state: state.status == "parked" or _is_answered(state, message),
+        )
+        if state.status != "parked":
+            raise DemoFailed("The model gave its answer without sending a courier.")
+        await self._kill(self._worker)
+        self.narrator.note(
+            "The courier is booked, and the tool has ended. No worker runs now, and none is needed "
+            "to wait; this is read from the history:"
+        )
+        (wait,) = await handle.pending_waits()
+        self.narrator.facts([(wait.name, _wait_for(wait)), ("", _schema_for(wait))])
+        self._webhook = _webhook_of(wait)
+        for what in (f"The courier's webhook arrives: {json.dumps(REPORT)}", "It arrives again"):
+            await self._deliver(wait, what, SERVER_KEEPS_AFTER)
+        await self._hire(timedelta())
+        await feed.reach("report of the courier", lambda state: state.status != "parked")
+        self.narrator.note(
+            "The report counts once, and is what the tool returns. The tool does not run again: the "
+            "call is begun again only to take the report."
+        )
+        await self._answered(feed, handle)
+
     async def _let_a_human_take_over(self, feed: Feed, handle: RunHandle) -> None:
-        self.narrator.scene("4. The customer asks for a human")
+        self.narrator.scene("5. The customer asks for a human")
         await self._say(handle, HUMAN)
         (request, *_) = await self._asked(feed, "human")
         self.narrator.facts([(request.id, _people_for(request)), ("", _time_for(request))])
@@ -209,7 +248,7 @@ class Story:
     async def _kill_everything_in_an_answer(
         self, feed: Feed, handle: RunHandle, desk: Desk
     ) -> None:
-        self.narrator.scene("5. kill -9 of everything, in the middle of an answer")
+        self.narrator.scene("6. kill -9 of everything, in the middle of an answer")
         await self._say(handle, AGAIN)
         await self._some_words(handle)
         await self._kill(self._worker)
@@ -234,7 +273,7 @@ class Story:
 
     async def _go_on(self, feed: Feed, handle: RunHandle) -> None:
         if self.staff.speaks:
-            self.narrator.scene(f"{5 if self.desk is None else 6}. In your own words")
+            self.narrator.scene(f"{6 if self.desk is None else 7}. In your own words")
         while text := await self.staff.next_message():
             await self._say(handle, text)
             await self._answered(feed, handle, may_fail=True)
@@ -252,6 +291,19 @@ class Story:
         await worker.kill()
         self._kills += 1
         self.narrator.note(f"kill -9 {worker.pid}", loud=True)
+
+    async def _deliver(self, wait: PendingWait, what: str, patience: timedelta) -> None:
+        """Deliver the courier's report, as the receiver of its webhooks does."""
+        receipt = await finish(
+            wait.token,
+            REPORT,
+            client=self.client,
+            delivery_id=_webhook_of(wait),
+            source=COURIER,
+            patience=patience,
+        )
+        kept = "No worker takes it, so the Temporal server keeps it."
+        self.narrator.note(f"{what}. {kept if receipt.at is None else 'The run has it.'}")
 
     async def _say(self, handle: RunHandle, text: str) -> None:
         self._message_ids.append((await handle.send(text)).id)
@@ -276,6 +328,11 @@ class Story:
                 continue
             if _is_answered(state, message):
                 break
+            if state.status == "parked":
+                for wait in await handle.pending_waits():
+                    await self._deliver(wait, "The courier's webhook arrives", self.patience)
+                await feed.reach("report", lambda now: now.status != "parked")
+                continue
             for request in state.pending_approvals:
                 if request.name == ASK_HUMAN:
                     await self._take_over(feed, handle, request)
@@ -393,7 +450,7 @@ class Story:
     async def _prove(self) -> None:
         self.narrator.scene("The proof, from the shop's ledger and Temporal's history")
         proof = await prove(self.client, self.run_id, self.database, self._message_ids)
-        deviations = proof.deviations(interrupted=self._interrupted)
+        deviations = proof.deviations(interrupted=self._interrupted, webhook=self._webhook)
         self.narrator.deeds(proof.deeds)
         for text in [] if deviations else self._findings(proof):
             self.narrator.verdict(text, good=True)
@@ -411,6 +468,7 @@ class Story:
             f"{done} side effects, each exactly once",
             f"{message_ids} of {message_ids} messages have one answer, {calls} of {calls} calls one output",
             f"{self._kills} workers were killed; {len(proof.workers)} carried the run: {workers}",
+            f"the courier's webhook came {proof.webhooks} times while no worker ran, and counted once",
             f"the whole history: {proof.events} events, {size_kb:.1f} KB",
         ]
 
@@ -421,7 +479,9 @@ def _is_answered(state: LoopState, message_id: str) -> bool:
 
 def _is_settled(message_id: str) -> Callable[[LoopState], bool]:
     return lambda state: (
-        state.status == "waiting" or state.hold is not None or _is_answered(state, message_id)
+        state.status in {"waiting", "parked"}
+        or state.hold is not None
+        or _is_answered(state, message_id)
     )
 
 
@@ -487,6 +547,20 @@ def _time_for(request: ApprovalRequest) -> str:
     if terms.expires_in_ms is not None:
         steps.append(f"after {_duration(terms.expires_in_ms)} it is rejected")
     return "; ".join(steps)
+
+
+def _wait_for(wait: PendingWait) -> str:
+    until = "" if wait.until is None else f" until {wait.until.astimezone():%A, %H:%M}"
+    return f"{wait.agent} waits in {wait.tool}{until}"
+
+
+def _webhook_of(wait: PendingWait) -> str:
+    """Return the id that the courier gives its report."""
+    return f"webhook-{wait.call_id}"
+
+
+def _schema_for(wait: PendingWait) -> str:
+    return f"for a report with {', '.join((wait.schema or {}).get('properties', {}))}"
 
 
 def _duration(milliseconds: int) -> str:

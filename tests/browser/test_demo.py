@@ -13,8 +13,8 @@ from tests.browser.people import chat_texts, conversation_texts
 from tests.browser.window import PHONE, Windows
 
 LONGEST_SECONDS = 100
-SAID = 12
-"""What Mara, the agents and Lee say: six messages and their answers."""
+SAID = 14
+"""What Mara, the agents and Lee say: seven messages and their answers."""
 
 
 async def test_two_pages_follow_the_demo_and_its_desk_stays_open(
@@ -50,6 +50,6 @@ async def test_two_pages_follow_the_demo_and_its_desk_stays_open(
         demo.send_signal(signal.SIGTERM)
         code = await asyncio.wait_for(demo.wait(), LONGEST_SECONDS)
     assert code == 0
-    assert "✓ 3 workers were killed; 4 carried the run" in told
+    assert "✓ 4 workers were killed; 5 carried the run" in told
     assert len(re.findall("kill -9 of the Temporal server", told)) == 1
     assert os.listdir(tmp_path) == []  # noqa: PTH208  pathlib has no listing for async functions

@@ -10,13 +10,13 @@ import pytest
 
 from outlast.demo.desk_model import HELP, NOT_DECIDED, answer, main, report
 from outlast.demo.responses_server import InvalidRequest
-from outlast.demo.story import CHANGE, QUESTION, REFUND
+from outlast.demo.story import CHANGE, PICKUP, QUESTION, REFUND, REPORT
 from outlast.loop.items import message_of_person
 from outlast.loop.phrases import EXPIRED, edited, released
 from outlast.loop.values import JsonObject
 
 TRIAGE = ["ask_human", "transfer_to_orders", "transfer_to_billing"]
-ORDERS = ["look_up_order", "change_address", "ask_human", "transfer_to_billing"]
+ORDERS = [*("look_up_order", "change_address", "send_courier", "ask_human", "transfer_to_billing")]
 BILLING = [
     *("look_up_order", "look_up_invoice", "refund_order", "refund_large_order", "ask_human"),
     "transfer_to_orders",
@@ -65,6 +65,14 @@ def text_of(item: JsonObject) -> str:
             BILLING,
             "look_up_invoice",
             {"order_id": "A-42"},
+        ),
+        (PICKUP, "transfer_to_orders", ORDERS, "send_courier", {"order_id": "A-42"}),
+        (
+            "Can your courier pick up C-3?",
+            "transfer_to_orders",
+            ORDERS,
+            "send_courier",
+            {"order_id": "C-3"},
         ),
         (
             "I want my money back, 20 EUR of a-17.",
@@ -119,6 +127,28 @@ def a_refund(amount: float = 389.0) -> Desk:
         {"order_id": "A-42", "amount": amount, "reason": REFUND},
     )
     return desk
+
+
+def test_the_courier_s_report_is_told() -> None:
+    desk = Desk()
+    desk.say(PICKUP)
+    desk.next(ORDERS)
+    desk.output(REPORT)
+
+    assert text_of(desk.next(ORDERS)) == (
+        "The courier has collected parcel LE-2207, 9.4 kg, at 10:24."
+    )
+
+
+def test_a_courier_who_has_not_reported_is_told() -> None:
+    desk = Desk()
+    desk.say(PICKUP)
+    desk.next(ORDERS)
+    desk.output("Nothing came for 'courier' in time.")
+
+    assert text_of(desk.next(ORDERS)).endswith(
+        "it was not done. Nothing came for 'courier' in time."
+    )
 
 
 def test_without_an_invoice_there_is_no_refund() -> None:

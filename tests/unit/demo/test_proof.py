@@ -10,7 +10,7 @@ from support_desk.shop import Shop
 from temporalio.client import Client
 
 from outlast.client.start.runner import Runner
-from outlast.demo.proof import Deed, Proof, key_of, ledger, prove
+from outlast.demo.proof import Deed, Proof, effects_by_key, key_of, ledger, prove
 from outlast.loop.effects import RunTool
 from outlast.testing import ScriptedModel, call
 from tests.unit.cli.conftest import Open
@@ -22,6 +22,8 @@ PROOF = Proof(
     message_ids=("start", "m-1"),
     answered=Counter({"start": 1, "m-1": 1}),
     calls=Counter({"c1": 1}),
+    webhooks=2,
+    counted=Counter({"w1": 1}),
     events=40,
     size_bytes=1_000,
     workers=("1@here",),
@@ -30,7 +32,7 @@ PROOF = Proof(
 
 
 def test_when_everything_happened_once_there_is_no_deviation() -> None:
-    assert PROOF.deviations(interrupted="r:c1") == []
+    assert PROOF.deviations(interrupted="r:c1", webhook="w1") == []
 
 
 @pytest.mark.parametrize(
@@ -52,11 +54,13 @@ def test_when_everything_happened_once_there_is_no_deviation() -> None:
         (replace(PROOF, calls=Counter({"c1": 0})), "the call c1 has 0 outputs"),
         (replace(PROOF, deeds=(replace(DEED, attempts=1),)), "was not in progress"),
         (replace(PROOF, deeds=()), "was not in progress"),
+        (replace(PROOF, webhooks=1), "w1 counted 1 times; the server kept 1 for the run"),
+        (replace(PROOF, counted=Counter()), "w1 counted 0 times; the server kept 2 for the run"),
         (replace(PROOF, status="running"), "the run is running"),
     ],
 )
 def test_each_deviation_is_found_and_named(proof: Proof, said: str) -> None:
-    (deviation,) = proof.deviations(interrupted="r:c1")
+    (deviation,) = proof.deviations(interrupted="r:c1", webhook="w1")
 
     assert said in deviation
 
@@ -66,7 +70,7 @@ def test_what_failed_may_have_happened_once_or_not_at_all() -> None:
 
     for applied in (0, 1):
         proof = replace(PROOF, deeds=(DEED, replace(unknown, applied=applied)))
-        assert proof.deviations(interrupted="r:c1") == []
+        assert proof.deviations(interrupted="r:c1", webhook="w1") == []
 
 
 def test_the_ledger_is_read_as_the_shop_writes_it(tmp_path: Path) -> None:
@@ -125,6 +129,27 @@ async def test_attempts_and_effects_of_a_call_are_counted_apart(
     assert (one.key, one.attempts, one.applied) == (f"{run_id}:c1", 1, 1)
     assert (two.key, two.attempts, two.applied) == (f"{run_id}:c2", 1, 0)
     assert one.what == 'look_up(order_id="A-17")'
+
+
+def a_call(effect: int, call_id: str, name: str = "send_courier") -> RunTool:
+    return RunTool(
+        effect=effect, agent="A", name=name, call_id=call_id, arguments="{}", turn=1, run_id="r"
+    )
+
+
+def test_a_call_that_goes_on_after_a_wait_is_one_deed() -> None:
+    calls = [a_call(1, "c0", "look_up_order"), a_call(2, "c1"), a_call(3, "c2"), a_call(5, "c1")]
+
+    assert effects_by_key({one.effect: one for one in calls}) == {"r:c1": [2, 5], "r:c2": [3]}
+
+
+def test_a_pickup_is_counted_where_it_is_booked(tmp_path: Path) -> None:
+    database = tmp_path / "shop.db"
+    for _ in range(2):
+        Shop.open(database).book_pickup("A-42", "token", key="r:c1")
+
+    with closing(sqlite3.connect(database)) as db:
+        assert db.execute("SELECT ledger_key FROM pickups").fetchall() == [("r:c1",)]
 
 
 def test_a_refund_is_counted_where_the_money_is(tmp_path: Path) -> None:
