@@ -6,6 +6,7 @@ count: it must not use `outlast.loop.outside`, which is what it checks.
 
 import json
 from collections.abc import Sequence
+from typing import Any, cast
 
 from outlast.loop import phrases
 from outlast.loop.calls import Call, ToolResult
@@ -13,7 +14,7 @@ from outlast.loop.effects import Command, EffectAnswered, RunTool
 from outlast.loop.events import Event, ValueDelivered
 from outlast.loop.schemas import problem_of
 from outlast.loop.state import LoopState
-from outlast.loop.values import Json
+from outlast.loop.values import Json, is_reference
 from tests.laws.people_laws import is_decision
 
 Key = tuple[int, int, str, str]
@@ -106,7 +107,7 @@ class WaitLaws:
         wait = None if open_calls[0].parked is None else open_calls[0].parked.wait
         if wait is None or wait.name != event.name or wait.schema is None:
             return True
-        return problem_of(event.value, wait.schema) is None
+        return problem_of(as_read(event.value), wait.schema) is None
 
     def _drop_misfit(self, timed: LoopState, effect: int, result: ToolResult) -> None:
         """Forget an early value that does not fit: it may come again."""
@@ -116,7 +117,7 @@ class WaitLaws:
             return
         key = (*turn_of(timed), call.call_id, wait.name)
         delivery_id, value = self._came.get(key, ("", None))
-        if delivery_id and problem_of(value, wait.schema) is not None:
+        if delivery_id and problem_of(as_read(value), wait.schema) is not None:
             del self._came[key]
 
     def _check_arrivals(self, turn: tuple[int, int], call: Call | RunTool) -> None:
@@ -155,6 +156,15 @@ class WaitLaws:
                 decides = is_decision(event)
                 is_decided = decides and call.parked.request_id is not None
                 assert is_delivered or is_due or is_decided, f"{event} ended a wait"
+
+
+def as_read(value: Any) -> Any:
+    """Return a value with a text for each reference to one in the blob store."""
+    if is_reference(value):
+        return "a long text"
+    if isinstance(value, dict):
+        return {key: as_read(one) for key, one in cast("dict[str, Any]", value).items()}
+    return [as_read(one) for one in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
 def may_keep(call: Call, event: ValueDelivered) -> bool:

@@ -73,7 +73,7 @@ ENDINGS = (
 @pytest.mark.skipif(float(os.environ.get("OUTLAST_LAWS", "0")) < 1, reason="takes seconds")
 def test_random_runs_do_everything_that_people_do() -> None:
     """Laws that hold of refused moves only would prove nothing."""
-    tally = played(200)
+    tally = played(500)
     for name in EFFECTIVE:
         effective, taken = tally.effective[name], tally.taken[name]
         assert effective >= max(2, taken / 6), f"{name}: {effective} of {taken} have an effect"

@@ -21,7 +21,7 @@ from outlast.loop.machine import advance
 from outlast.loop.outside import LARGEST_ARRIVALS, MOST_ARRIVALS, RECEIPTS_KEPT
 from outlast.loop.revision import revised
 from outlast.loop.state import stands_still
-from outlast.loop.values import Json, JsonObject
+from outlast.loop.values import BLOB, Json, JsonObject
 from tests.laws.driver import Play, gated, hosted, nested, said, tool, transfer
 from tests.unit.loop.test_laws import carried
 
@@ -408,6 +408,16 @@ def test_a_value_that_does_not_fit_is_refused_and_the_call_waits_on(
     assert status_of(play) == "parked"
     play.delivered("c1", {"weight": 9}, delivery_id="d1")
     assert status_of(play) == "running"
+
+
+def test_a_text_in_the_blob_store_is_a_text_for_the_schema() -> None:
+    stored: JsonObject = {BLOB: "sha256:" + "0" * 64, "bytes": 300_000}
+    pages: JsonObject = {"type": "object", "properties": {"pages": {"items": {"type": "string"}}}}
+    play = parked(schema=pages)
+    why = "The value for 'courier' does not fit: pages[0] must be of type string."
+    assert refused(play, delivery(play, {"pages": [7, stored]})) == why
+    play.delivered("c1", {"pages": [stored, "two"]})
+    assert play.running("c1").arrived[0].value == {"pages": [stored, "two"]}
 
 
 def test_a_schema_is_of_one_wait() -> None:
