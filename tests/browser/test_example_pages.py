@@ -14,7 +14,20 @@ from tests.browser.window import Windows
 
 EXAMPLES = ROOT / "examples"
 ANSWER = " ".join(f"Word {number}." for number in range(1, 41))
+PATIENCE_SECONDS = 30
 REFUND = "40 euros for A-17"
+
+
+async def until_it_listens(port: int) -> None:
+    """Wait until a server takes connections."""
+    while True:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            await asyncio.sleep(0.05)
+        else:
+            writer.close()
+            return
 
 
 @asynccontextmanager
@@ -30,6 +43,8 @@ async def site_of(example: str, home: Path) -> AsyncGenerator[str]:
     )
     try:
         assert str(port) in await site.first_line()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await until_it_listens(port)  # it prints its address a moment before
         yield f"http://127.0.0.1:{port}"
     finally:
         await site.kill()
