@@ -222,6 +222,7 @@ from outlast.agents.tools.programs import (
 from outlast.agents.tools.programs import ToolCaller as ToolCaller
 from outlast.agents.tools.search import ToolSearchTool as ToolSearchTool
 from outlast.agents.tools.search import tool_namespace as tool_namespace
+from outlast.agents.tools.sleep import sleep_tool as sleep_tool
 from outlast.agents.tools.use_behavior import FunctionToolResult as FunctionToolResult
 from outlast.agents.tools.use_behavior import StopAtTools as StopAtTools
 from outlast.agents.tools.use_behavior import ToolExecutionConfig as ToolExecutionConfig

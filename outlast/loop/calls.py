@@ -243,6 +243,7 @@ class OutsideWait:
         on_timeout: what happens after `timeout_ms`: the `tool` runs again and finds that nothing
             came, `value` takes the place of what did not come, or people are asked for it.
         value: that value.
+        until_message: a message of the user ends the wait as its time-out does.
         done: what the tool has noted as done, by name; it reads the notes when it runs again.
     """
 
@@ -252,6 +253,7 @@ class OutsideWait:
     is_output: bool = False
     on_timeout: OnWaitEnd = "tool"
     value: Json = None
+    until_message: bool = False
     done: JsonObject | None = None
 
 

@@ -68,7 +68,8 @@ def park(
         kept = tuple(one for one in state.receipts if not _is_of(one, state, call, wait.name))
         what = f"delivery {early.delivery_id:.80}"
         state = with_ignored(revised(state, receipts=kept), at_ms, what, problem)
-    return _go_on(with_call(state, index, call), index)
+    state = _go_on(with_call(state, index, call), index)
+    return woken(state, at_ms) if state.inbox else state
 
 
 def _waiting(call: Call, wait: OutsideWait, at_ms: int) -> Call:
@@ -220,6 +221,14 @@ def _go_on(state: LoopState, index: int) -> LoopState:
 
 
 # --- When nothing arrives --------------------------------------------------------------------------
+
+
+def woken(state: LoopState, at_ms: int) -> LoopState:
+    """End the waits that do not outlast a message of the user."""
+    for index, call in enumerate(state.calls):
+        if call.status == "parked" and call.parked is not None and call.parked.wait.until_message:
+            state = give_up(state, index, at_ms)
+    return state
 
 
 def first_overdue(state: LoopState, at_ms: int) -> int | None:

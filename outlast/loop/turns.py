@@ -78,6 +78,7 @@ def message_received(state: LoopState, event: MessageReceived) -> LoopState:
         return state
     phase = "turned" if state.phase in {"idle", "held"} else state.phase
     state = ledger.retry_saving(revised(state, inbox=(*state.inbox, event.message), phase=phase))
+    state = outside.woken(state, event.at_ms)
     return _interrupt(state) if event.message.mode == "interrupt" else state
 
 

@@ -542,13 +542,16 @@ def wait_of(effect: RunTool, b: int) -> OutsideWait | None:
         return None
     timeout_ms = (None, 6_000, 90_000, 3_600_000)[b // 4 % 4]
     on_timeout: OnWaitEnd = ("tool", "value", "ask", "ask")[b // 3 % 4]
+    if timeout_ms is None:
+        on_timeout = "tool"
     return OutsideWait(
         name=name,
         timeout_ms=timeout_ms,
         schema=people.OK_SCHEMA if b % 3 == 0 else None,
         is_output=b % 5 == 0,
-        on_timeout="tool" if timeout_ms is None else on_timeout,
+        on_timeout=on_timeout,
         value={"ok": False},
+        until_message=on_timeout != "ask" and b % 7 == 2,
         done={"began": b} if b % 2 else None,
     )
 

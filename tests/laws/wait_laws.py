@@ -11,7 +11,7 @@ from typing import Any, cast
 from outlast.loop import phrases
 from outlast.loop.calls import Call, ToolResult
 from outlast.loop.effects import Command, EffectAnswered, RunTool
-from outlast.loop.events import Event, ValueDelivered
+from outlast.loop.events import Event, MessageReceived, ValueDelivered
 from outlast.loop.schemas import problem_of
 from outlast.loop.state import LoopState
 from outlast.loop.values import Json, is_reference
@@ -134,7 +134,7 @@ class WaitLaws:
             assert not delivery_id or one.value == value
 
     def _check_ends(self, before: LoopState, event: Event, after: LoopState) -> None:
-        """L27: a wait ends by a delivery, a person, its deadline, or with the call."""
+        """L27: a wait ends by a delivery, a person, its deadline, a message, or with the call."""
         if turn_of(before) in self._ambiguous:
             return
         for index, call in enumerate(before.calls):
@@ -153,9 +153,10 @@ class WaitLaws:
                 )
                 due_ms = call.parked.due_ms
                 is_due = due_ms is not None and due_ms <= event.at_ms
-                decides = is_decision(event)
-                is_decided = decides and call.parked.request_id is not None
-                assert is_delivered or is_due or is_decided, f"{event} ended a wait"
+                is_decided = call.parked.request_id is not None and is_decision(event)
+                hears = isinstance(event, MessageReceived) and call.parked.wait.until_message
+                is_over = is_delivered or is_due or is_decided or hears
+                assert is_over, f"{event} ended a wait"
 
 
 def as_read(value: Any) -> Any:

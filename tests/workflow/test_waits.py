@@ -14,12 +14,13 @@ from outlast.agents.context.waits import Wait
 from outlast.agents.context.wrapper import ToolContext
 from outlast.agents.errors import DeliveryRefused, RunClosed, UserError
 from outlast.agents.tools.function_tool import function_tool
+from outlast.agents.tools.sleep import sleep_tool
 from outlast.client.deliveries import DeliveryReceipt, PendingWait, finish
 from outlast.client.handle import RunHandle
 from outlast.ports.model import ModelRequest
 from outlast.testing import ScriptedModel, call, say
 from tests.workflow.desk import Desk
-from tests.workflow.replies import outputs
+from tests.workflow.replies import last_user_text, outputs
 from tests.workflow.test_long_runs import in_later_history, true_in_the_end
 from tests.workflow.test_visibility import metadata_of
 
@@ -370,3 +371,23 @@ async def test_a_default_need_not_fit_the_schema(desk: Desk):
     agent = Agent[Any](name="Depot", tools=[pack])
     await desk.open(agent, model=packs_once())
     assert (await desk.run(agent)).final_output == "Packed unweighed."
+
+
+async def test_an_agent_sleeps_and_a_message_wakes_it(desk: Desk):
+    def reply(request: ModelRequest) -> Any:
+        done = outputs(request)
+        if "c1" not in done:
+            return [call("sleep", "c1", minutes=0.002)]
+        if "c2" not in done:
+            return [call("sleep", "c2", minutes=60 * 24)]
+        return say(f"You said {last_user_text(request)}.")
+
+    agent = Agent[Any](name="Sleeper", tools=[sleep_tool()])
+    await desk.open(agent, model=ScriptedModel(always=reply))
+    handle = await desk.start(agent, keep_open=True)
+    await desk.until(handle, lambda state: any(one.call_id == "c2" for one in state.calls))
+    wait = await parked(handle)
+    assert wait.until is not None
+    assert wait.until - wait.since == timedelta(days=1)
+    message = await handle.send("wake up")
+    assert (await message.answer()).final_output == "You said wake up."

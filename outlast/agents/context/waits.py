@@ -141,7 +141,13 @@ def checked_name(name: str) -> str:
 
 
 def outside_wait(
-    name: str, timeout: timedelta | None, schema: Any, default: Any, *, ask: bool
+    name: str,
+    timeout: timedelta | None,
+    schema: Any,
+    default: Any,
+    *,
+    ask: bool,
+    until_message: bool,
 ) -> "tuple[OutsideWait, TypeAdapter[Any] | None]":
     """Return the record of a wait, and what makes an object of its value.
 
@@ -155,8 +161,12 @@ def outside_wait(
         raise UserError(f"wait_for({name!r}): timeout must be longer than zero.")
     if ask and default is not NOTHING:
         raise UserError(f"wait_for({name!r}): pass default= or ask=, not both.")
-    if timeout is None and (ask or default is not NOTHING):
+    if timeout is None and (ask or (default is not NOTHING and not until_message)):
         raise UserError(f"wait_for({name!r}): default= and ask= need a timeout=.")
+    if ask and until_message:
+        raise UserError(
+            f"wait_for({name!r}): pass ask= or until_message=, not both: a message would ask people."
+        )
     json_schema, adapter = _schema(name, schema)
     on_timeout: OnWaitEnd = "ask" if ask else "tool" if default is NOTHING else "value"
     return OutsideWait(
@@ -164,6 +174,7 @@ def outside_wait(
         timeout_ms=None if timeout is None else max(round(timeout.total_seconds() * 1000), 1),
         schema=json_schema,
         on_timeout=on_timeout,
+        until_message=until_message,
         value=None if default is NOTHING else _json(name, default),
     ), adapter
 

@@ -411,6 +411,7 @@ class ToolContext(RunContextWrapper[TContext]):
         schema: type[T],
         default: T = ...,
         ask: bool = False,
+        until_message: bool = False,
     ) -> Wait[T]: ...
 
     @overload
@@ -422,6 +423,7 @@ class ToolContext(RunContextWrapper[TContext]):
         schema: Any = None,
         default: Any = ...,
         ask: bool = False,
+        until_message: bool = False,
     ) -> Wait[Any]: ...
 
     def wait_for(
@@ -432,6 +434,7 @@ class ToolContext(RunContextWrapper[TContext]):
         schema: Any = None,
         default: Any = NOTHING,
         ask: bool = False,
+        until_message: bool = False,
     ) -> Wait[Any]:
         """Wait for something outside of the run, for days if need be, without a worker.
 
@@ -452,6 +455,8 @@ class ToolContext(RunContextWrapper[TContext]):
             default: the value if nothing comes in time.
             ask: ask people for the value if nothing comes in time: they give it, let the call wait
                 as long again, or end the wait without a value.
+            until_message: a message of the user ends the wait as its timeout does, so that the
+                agent can answer; what is delivered after that is refused.
 
         Returns:
             The wait: return it or await it.
@@ -461,7 +466,9 @@ class ToolContext(RunContextWrapper[TContext]):
                 wait fails the call with it.
             UserError: an argument is invalid.
         """
-        wait, adapter = outside_wait(name, timeout, schema, default, ask=ask)
+        wait, adapter = outside_wait(
+            name, timeout, schema, default, ask=ask, until_message=until_message
+        )
         return Wait[Any](waits_of(self), wait, adapter, default)
 
     def wait_token(self, name: str = "result") -> str:

@@ -1086,3 +1086,37 @@ def test_the_model_is_not_asked_before_the_value_is_there() -> None:
     play.delivered("c1")
     play.returns("c1")
     assert play.only(CallModel).turn == 2
+
+
+# --- Waits that a message ends ---------------------------------------------------------------------
+
+
+def test_a_message_ends_a_wait_that_does_not_outlast_it() -> None:
+    play = Play.ready(keep_open=True)
+    play.replies(tool("book", "c1"), tool("book", "c2"))
+    play.parks("c1", until_message=True, on_timeout="value", value="the user wrote")
+    play.parks("c2")
+    play.hears("m2")
+    assert [one.status for one in play.state.calls] == ["running", "parked"]
+    (arrival,) = play.running("c1").arrived
+    assert (arrival.value, arrival.is_default) == ("the user wrote", True)
+    assert "too late" in refused(play, delivery(play))
+
+
+def test_a_message_that_is_there_already_ends_the_wait_as_it_begins() -> None:
+    play = Play.ready(keep_open=True)
+    play.replies(tool("book", "c1"))
+    play.hears("m2")
+    play.parks("c1", until_message=True)
+    (arrival,) = play.running("c1").arrived
+    assert arrival.timed_out
+
+
+def test_a_value_that_came_first_is_not_lost_to_a_message() -> None:
+    play = Play.ready(keep_open=True)
+    play.replies(tool("book", "c1"))
+    play.delivered("c1", "picked up")
+    play.hears("m2")
+    play.parks("c1", until_message=True)
+    (arrival,) = play.running("c1").arrived
+    assert (arrival.value, arrival.timed_out) == ("picked up", False)
