@@ -454,8 +454,10 @@ class Timeline:
         )
 
     def _end_wait(self, receipt: Receipt) -> None:
-        number = self._waits.pop(receipt.call_id, None)
-        if number is None or self.steps[number].name != receipt.name:  # it came before the wait
+        number = self._waits.get(receipt.call_id)
+        if number is not None and self.steps[number].name == receipt.name:
+            del self._waits[receipt.call_id]
+        else:  # it came before the call waits for it, perhaps while it waits for something else
             number = self._add(
                 kind="wait",
                 at_ms=receipt.at_ms,

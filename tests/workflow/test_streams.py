@@ -352,7 +352,7 @@ async def test_the_server_gets_few_heartbeats(desk: Desk, place: str, *, reads: 
         and update.attributes.get("operation") == "RecordActivityTaskHeartbeat"
     )
     if reads and place == "elsewhere":
-        assert 3 <= heartbeats <= 12
+        assert 3 <= heartbeats <= 30, "one for 50 ms at most: nobody bills them here"
     else:
         assert heartbeats == 0
 

@@ -111,6 +111,16 @@ def test_any_run_has_a_timeline(script: Script) -> None:
     steps_of(play_script(script))
 
 
+def test_a_value_for_another_wait_leaves_the_present_one_open() -> None:
+    play = parked_play()
+    play.delivers(name="invoice", delivery_id="d2")
+    waits = [one for one in steps_of(play) if one.kind == "wait"]
+    assert [(one.name, one.status) for one in waits] == [
+        ("courier", "waiting"),
+        ("invoice", "done"),
+    ]
+
+
 def test_every_kind_of_effect_is_a_step_or_no_work_of_the_run() -> None:
     found = set(kinds(steps_of(play_with_everything())))
     assert {"model", "tool", "agent", "handoff", "guardrails", "line", "takeover"} <= found
