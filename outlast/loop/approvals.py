@@ -326,6 +326,11 @@ class ApprovalRequest:
     run_id: str = ""
 
     @property
+    def asks_for_value(self) -> bool:
+        """Whether people are asked for the value that a call waits for, and not for approval."""
+        return self.kind == "tool" and ": " in self.name  # no name of a tool has these
+
+    @property
     def seen(self) -> Seen:
         """What a person sees who looks at the request now.
 

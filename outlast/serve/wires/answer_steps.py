@@ -247,7 +247,12 @@ class AnswerSteps:
             case "tool_output" if self._sees_payloads:
                 call_id = call_id_of(raw)
                 request = next(
-                    (one for one in self.requests.values() if one.call_id == call_id), None
+                    (
+                        one
+                        for one in self.requests.values()
+                        if one.call_id == call_id and not one.asks_for_value
+                    ),
+                    None,
                 )
                 call, output = self.calls.get(call_id), replace(item, raw=raw)
                 yield ToolAnswered(place, call_id, call, output, request)

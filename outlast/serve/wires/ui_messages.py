@@ -178,7 +178,12 @@ class MessageChunks:
         }
 
     def _request(self, call_id: str) -> ApprovalRequest | None:
-        return next((one for one in self.requests.values() if one.call_id == call_id), None)
+        of_call = (
+            one
+            for one in self.requests.values()
+            if one.call_id == call_id and not one.asks_for_value
+        )
+        return next(of_call, None)
 
     def _approval_id(self, request: ApprovalRequest) -> str:
         """Return the id of an approval, another one in each answer: clients look for the first."""
@@ -251,7 +256,8 @@ def _call_id(request: ApprovalRequest) -> str:
 
     Calls of nested runs are not in the answer, and their ids may be those of others.
     """
-    return request.id if request.run_id or not request.call_id else request.call_id
+    own = request.run_id or not request.call_id or request.asks_for_value
+    return request.id if own else request.call_id
 
 
 def _value(text: str) -> Json:

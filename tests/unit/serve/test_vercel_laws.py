@@ -4,11 +4,14 @@ import asyncio
 import random
 from collections.abc import Sequence
 
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from outlast.client.identity import person
 from outlast.client.read.events import StreamedState
+from outlast.loop.approvals import REDACTED
+from outlast.loop.calls import ToolResult
+from outlast.loop.effects import EffectAnswered
 from outlast.loop.values import JsonObject
 from outlast.serve.access import Caller, Program, Staff
 from outlast.serve.cursor import Cursor
@@ -68,10 +71,18 @@ def message_of(chunks: Sequence[JsonObject], *, goes_on: bool = False) -> Messag
     return message
 
 
+def streams_of(script: Script, seed: int) -> RandomStreams:
+    """Return the streams of a run without tools that wait: these laws do not know their requests."""
+    play = play_script(script)
+    results = [one.result for one in play.events if isinstance(one, EffectAnswered)]
+    assume(all(one.wait is None for one in results if isinstance(one, ToolResult)))
+    return RandomStreams.of(play, random.Random(seed))
+
+
 @examples(150)
 @given(scripts(max_moves=30), st.integers(0, 1_000))
 def test_a_chat_has_each_text_once_and_every_part_is_closed(script: Script, seed: int) -> None:
-    asyncio.run(compare_live_and_late(RandomStreams.of(play_script(script), random.Random(seed))))
+    asyncio.run(compare_live_and_late(streams_of(script, seed)))
 
 
 async def compare_live_and_late(streams: RandomStreams) -> None:
@@ -92,14 +103,20 @@ async def compare_live_and_late(streams: RandomStreams) -> None:
 
 
 def comparable(message: Message) -> list[str]:
-    """Return the parts without their order: a call comes when reviewers' arguments are known."""
-    return sorted(map(repr, message.shown))
+    """Return the parts without their order: a call comes when reviewers' arguments are known.
+
+    Of redacted arguments a chat has what reviewers see: a late reader, what somebody edited since.
+    """
+    return sorted(
+        repr({**part, "input": REDACTED} if REDACTED in repr(part.get("input")) else part)
+        for part in message.shown
+    )
 
 
 @examples(40)
 @given(scripts(max_moves=25), st.integers(0, 1_000))
 def test_a_chat_that_is_cut_anywhere_and_resumes_has_the_whole(script: Script, seed: int) -> None:
-    asyncio.run(cut_everywhere(RandomStreams.of(play_script(script), random.Random(seed))))
+    asyncio.run(cut_everywhere(streams_of(script, seed)))
 
 
 async def cut_everywhere(streams: RandomStreams) -> None:
@@ -120,7 +137,7 @@ async def cut_everywhere(streams: RandomStreams) -> None:
 @examples(60)
 @given(scripts(max_moves=30), st.integers(0, 1_000))
 def test_an_answer_that_goes_on_anywhere_has_the_rest(script: Script, seed: int) -> None:
-    asyncio.run(go_on_everywhere(RandomStreams.of(play_script(script), random.Random(seed))))
+    asyncio.run(go_on_everywhere(streams_of(script, seed)))
 
 
 async def go_on_everywhere(streams: RandomStreams) -> None:
