@@ -52,15 +52,15 @@ class Refused(Exception):
         self.message = message
 
 
-class ReceiverAnswer(JSONResponse):
-    """JSON in ASCII: what others sent may have half a character, which no UTF-8 has."""
+class JSONAnswer(JSONResponse):
+    """JSON in ASCII: what others wrote may have half a character, which no UTF-8 has."""
 
     def render(self, content: Any) -> bytes:
         """Return the body."""
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
 
 
-def answer_of(error: Exception) -> ReceiverAnswer:
+def answer_of(error: Exception) -> JSONAnswer:
     """Return the answer for an error; nothing of an unexpected one is shown."""
     status, code, message = _problem_of(error)
     content = {"error": {"code": code, "message": message}}
@@ -69,7 +69,7 @@ def answer_of(error: Exception) -> ReceiverAnswer:
         headers |= error.headers or {}
     if status == 503:
         headers["Retry-After"] = str(RETRY_SECONDS)
-    return ReceiverAnswer(content, status, headers)
+    return JSONAnswer(content, status, headers)
 
 
 def _problem_of(error: Exception) -> tuple[int, str, str]:

@@ -28,7 +28,7 @@ from outlast.agents.errors import RunClosed, UserError
 from outlast.client.deliveries import LONGEST_ID, DeliveryReceipt, finish
 from outlast.client.handle import RunHandle
 from outlast.deliveries.bodies import BodyReader, delivery_id_of, value_of
-from outlast.deliveries.problems import ReceiverAnswer, answer_of
+from outlast.deliveries.problems import JSONAnswer, answer_of
 from outlast.deliveries.receipts import known_receipt, token_of
 from outlast.deliveries.webhooks import Deliver, Outcome, Webhooks, challenge_of
 from outlast.loop.values import Json, JsonObject
@@ -111,7 +111,7 @@ class _Receiver:
         delivery_id = delivery_id_of(request.headers, body)
         async with asyncio.timeout(self.patience):
             receipt = await self._finish(token, value, delivery_id, "HTTP")
-        return ReceiverAnswer(_shown(receipt), 202 if receipt.at is None else 200, _NO_STORE)
+        return JSONAnswer(_shown(receipt), 202 if receipt.at is None else 200, _NO_STORE)
 
     async def take_webhook(self, request: Request) -> Response:
         """Do what a verified webhook means for runs."""
@@ -121,7 +121,7 @@ class _Receiver:
         verified = scheme.verify(request.headers, body, time.time())
         challenge = challenge_of(body)
         if challenge is not None:
-            return ReceiverAnswer({"challenge": challenge}, headers=_NO_STORE)
+            return JSONAnswer({"challenge": challenge}, headers=_NO_STORE)
         delivery_id = f"{name}:{verified.delivery_id}"
         if len(delivery_id) > LONGEST_ID:
             digest = hashlib.sha256(delivery_id.encode(errors="surrogatepass")).hexdigest()
@@ -131,7 +131,7 @@ class _Receiver:
             outcomes = await self.webhooks.outcomes(name, request.headers, body, verified)
             for place, outcome in enumerate(outcomes):
                 done.append(await self._do(outcome, delivery_id, place, f"webhook {name}"))
-        return ReceiverAnswer({"done": done}, headers=_NO_STORE)
+        return JSONAnswer({"done": done}, headers=_NO_STORE)
 
     async def _do(self, outcome: Outcome, delivery_id: str, place: int, source: str) -> JsonObject:
         if isinstance(outcome, Deliver):

@@ -9,6 +9,7 @@ from temporalio.service import RPCError
 from outlast.agents import errors
 from outlast.agents.logs import get_logger
 from outlast.client.transport.outages import is_transient
+from outlast.deliveries.problems import Refused
 from outlast.serve.cursor import InvalidCursor
 from outlast.serve.feed import TooManyReaders
 from outlast.serve.tokens import TokenRefused
@@ -37,22 +38,6 @@ _STATUSES: Final[dict[type[Exception], int]] = {
 """The status of each error, of the most special class first."""
 
 _RETRY_SECONDS: Final = "5"
-
-
-class Refused(Exception):
-    """A request is refused.
-
-    Attributes:
-        status: the HTTP status.
-        code: a stable name for programs.
-        message: the reason, in a sentence for people.
-    """
-
-    def __init__(self, status: int, code: str, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.code = code
-        self.message = message
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,20 +7,20 @@ again, with the state.
 """
 
 import hmac
-import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from starlette.requests import HTTPConnection, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 from temporalio.client import Client
 
 from outlast.agents.agent import Agent
 from outlast.client.handle import RunHandle
+from outlast.deliveries.problems import JSONAnswer
 from outlast.hosts import is_this_machine
 from outlast.loop.approvals import Person
 from outlast.proofs import identity_keys
@@ -172,14 +172,6 @@ class DeskRequest:
 Handler: TypeAlias = Callable[[DeskRequest], Awaitable[Response]]
 ShowProblem: TypeAlias = Callable[[Request, Problem], Response]
 """Turns a problem into the answer of a route: JSON, a page, or a wire's own form."""
-
-
-class JSONAnswer(JSONResponse):
-    """JSON in ASCII: texts of models and customers may have half a character, which no UTF-8 has."""
-
-    def render(self, content: Any) -> bytes:
-        """Return the body."""
-        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
 
 
 def as_json(_request: Request, problem: Problem) -> Response:
