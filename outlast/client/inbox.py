@@ -485,7 +485,7 @@ async def _vote(
 
 
 _FEW: Final = 3
-"""So many times the entries that are wanted are listed rather than searched."""
+"""Up to this many times the wanted number of entries, all are listed; of more, a part is searched for."""
 
 _BY_URGENCY: Final = (
     f"{names.ATTRIBUTE_DUE} IS NOT NULL",

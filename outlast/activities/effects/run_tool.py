@@ -320,7 +320,7 @@ async def _invoke(this: _Attempt) -> ToolResult:
 
 
 async def _returned(this: _Attempt) -> Any:
-    """Return what the tool returns, or what the wait has ended with that it has returned."""
+    """Return the value of the tool, or of the wait that the tool has returned."""
     ended = waits_of(this.context).arrival(this.request.output_of)
     if ended is not None:
         return arrived_value(ended)
