@@ -295,6 +295,7 @@ class ApprovalRequest:
         decision: the decision that settled it, once there is one.
         decided_at_ms: when it was settled.
         run_id: the id of the nested run that waits; empty for the run itself.
+        wait: the name of the wait whose value people are asked for; empty where they approve.
     """
 
     id: str
@@ -324,11 +325,7 @@ class ApprovalRequest:
     decision: Decision | None = None
     decided_at_ms: int | None = None
     run_id: str = ""
-
-    @property
-    def asks_for_value(self) -> bool:
-        """Whether people are asked for the value that a call waits for, and not for approval."""
-        return self.kind == "tool" and ": " in self.name  # no name of a tool has these
+    wait: str = ""
 
     @property
     def seen(self) -> Seen:

@@ -258,6 +258,7 @@ def value_request(state: LoopState, call: Call, wait: OutsideWait, at_ms: int) -
         name=f"{call.name}: {wait.name}",
         arguments=call.arguments,
         reason=phrases.nothing_came(wait.name),
+        wait=wait.name,
     )
 
 

@@ -250,7 +250,7 @@ class AnswerSteps:
                     (
                         one
                         for one in self.requests.values()
-                        if one.call_id == call_id and not one.asks_for_value
+                        if one.call_id == call_id and not one.wait
                     ),
                     None,
                 )

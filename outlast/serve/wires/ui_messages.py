@@ -178,11 +178,7 @@ class MessageChunks:
         }
 
     def _request(self, call_id: str) -> ApprovalRequest | None:
-        of_call = (
-            one
-            for one in self.requests.values()
-            if one.call_id == call_id and not one.asks_for_value
-        )
+        of_call = (one for one in self.requests.values() if one.call_id == call_id and not one.wait)
         return next(of_call, None)
 
     def _approval_id(self, request: ApprovalRequest) -> str:
@@ -256,7 +252,7 @@ def _call_id(request: ApprovalRequest) -> str:
 
     Calls of nested runs are not in the answer, and their ids may be those of others.
     """
-    own = request.run_id or not request.call_id or request.asks_for_value
+    own = request.run_id or not request.call_id or request.wait
     return request.id if own else request.call_id
 
 
