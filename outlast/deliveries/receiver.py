@@ -28,6 +28,7 @@ from outlast.agents.errors import RunClosed, UserError
 from outlast.client.deliveries import LONGEST_ID, DeliveryReceipt, finish
 from outlast.client.handle import RunHandle
 from outlast.deliveries.bodies import BodyReader, delivery_id_of, value_of
+from outlast.deliveries.endpoints import WAIT_URL, WEBHOOK
 from outlast.deliveries.problems import JSONAnswer, answer_of
 from outlast.deliveries.receipts import known_receipt, token_of
 from outlast.deliveries.webhooks import Deliver, Outcome, Webhooks, challenge_of
@@ -82,11 +83,9 @@ def delivery_routes(
     receiver = _Receiver(client, keys, webhooks or Webhooks(), patience)
     routes: list[Route] = []
     if keys is not None:
-        routes.append(
-            Route("/deliveries/{token}", _endpoint(receiver.take_delivery), methods=["POST"])
-        )
+        routes.append(Route(WAIT_URL.path, _endpoint(receiver.take_delivery), methods=["POST"]))
     if webhooks:
-        routes.append(Route("/webhooks/{name}", _endpoint(receiver.take_webhook), methods=["POST"]))
+        routes.append(Route(WEBHOOK.path, _endpoint(receiver.take_webhook), methods=["POST"]))
     return routes
 
 

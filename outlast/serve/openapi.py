@@ -8,6 +8,7 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
+from outlast.deliveries.endpoints import DELIVERY_ENDPOINTS, DeliveryEndpoint
 from outlast.loop.values import JsonObject
 from outlast.serve.access import RULES
 from outlast.serve.api import ENDPOINTS, Endpoint
@@ -55,6 +56,8 @@ def document() -> JsonObject:
     paths: dict[str, JsonObject] = {}
     for endpoint in ENDPOINTS:
         paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint)
+    for delivery in DELIVERY_ENDPOINTS:
+        paths[delivery.path] = {"post": _delivery(delivery)}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -89,13 +92,7 @@ def _operation(endpoint: Endpoint) -> JsonObject:
         "operationId": operation_id(endpoint),
         "summary": endpoint.summary,
         "description": _who(endpoint),
-        "responses": {
-            f"{endpoint.status}": _answer(endpoint),
-            "default": {
-                "description": "Why it failed.",
-                "content": {"application/json": {"schema": _of(Error)}},
-            },
-        },
+        "responses": {f"{endpoint.status}": _answer(endpoint), "default": _failure()},
     }
     if parameters := [*_of_path(endpoint), *_of_query(endpoint)]:
         operation["parameters"] = parameters
@@ -104,6 +101,40 @@ def _operation(endpoint: Endpoint) -> JsonObject:
         content = {"application/json": {"schema": _of(endpoint.body)}}
         operation["requestBody"] = {"required": is_needed, "content": content}
     return operation
+
+
+def _failure() -> JsonObject:
+    return {
+        "description": "Why it failed.",
+        "content": {"application/json": {"schema": _of(Error)}},
+    }
+
+
+def _delivery(endpoint: DeliveryEndpoint) -> JsonObject:
+    """Return the description of a route of deliveries: a signature is the right, not a login."""
+    texts = {"type": "string"}
+    in_path, meaning = endpoint.path_parameter
+    parameters: list[JsonObject] = [
+        {"name": in_path, "in": "path", "required": True, "description": meaning, "schema": texts}
+    ]
+    parameters += [
+        {"name": name, "in": "query", "required": True, "description": text, "schema": texts}
+        for name, text in endpoint.query.items()
+    ]
+    content = {"application/json": {"schema": dict(endpoint.schema)}}
+    answers = {
+        f"{status}": {"description": text, "content": content}
+        for status, text in endpoint.answers.items()
+    }
+    return {
+        "operationId": endpoint.name,
+        "summary": endpoint.summary,
+        "description": endpoint.description,
+        "security": [],
+        "parameters": parameters,
+        "requestBody": {"required": False, "content": {"*/*": {}}},
+        "responses": {**answers, "default": _failure()},
+    }
 
 
 def operation_id(endpoint: Endpoint) -> str:

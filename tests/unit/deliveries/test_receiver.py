@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
+import jsonschema
 import pytest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
@@ -39,6 +40,7 @@ from outlast.deliveries import (
     receiver,
     slack,
 )
+from outlast.deliveries.endpoints import WAIT_URL, WEBHOOK, DeliveryEndpoint
 
 ADDRESS = WaitAddress("run-1", 0, 1, "call_1", "courier")
 AT = datetime(2030, 1, 1, tzinfo=UTC)
@@ -118,6 +120,13 @@ def code(answer: httpx2.Response) -> str:
     return error["code"]
 
 
+def check_description(endpoint: DeliveryEndpoint, answer: httpx2.Response) -> None:
+    """Check that the description of the API says what a receiver answers."""
+    assert answer.status_code in endpoint.answers
+    validator: Any = jsonschema.Draft202012Validator(endpoint.schema)
+    validator.validate(answer.json())
+
+
 # --- Signed URLs of waits -------------------------------------------------------------------------
 
 
@@ -125,6 +134,7 @@ async def test_a_value_is_taken_and_its_receipt_is_the_answer(http: httpx2.Async
     answer = await http.post(url(), json={"parcel": "p1"}, headers={"Idempotency-Key": "d1"})
     assert answer.status_code == 200
     assert answer.json() == {"run_id": "run-1", "name": "courier", "at": AT.isoformat()}
+    check_description(WAIT_URL, answer)
     assert answer.headers["Cache-Control"] == "no-store"
     assert runs.taken == [(ADDRESS.token, {"parcel": "p1"}, "d1", "HTTP")]
 
@@ -336,7 +346,7 @@ async def test_a_webhook_finishes_a_wait(http: httpx2.AsyncClient, runs: Runs):
     for delivery in ("a", "b"):  # a recorded request with another id is the same delivery
         headers = signed(body, **{"X-GitHub-Delivery": delivery})
         answer = await http.post("/webhooks/github", content=body, headers=headers)
-        assert answer.status_code == 200
+        check_description(WEBHOOK, answer)
         assert answer.json()["done"][0]["name"] == "courier"
     first, second = runs.taken
     assert first == second
@@ -351,6 +361,7 @@ async def test_a_webhook_that_means_nothing_is_answered_with_200(
     body = b'{"zen":"Design for failure."}'
     answer = await http.post("/webhooks/github", content=body, headers=signed(body))
     assert (answer.status_code, answer.json(), runs.taken) == (200, {"done": []}, [])
+    check_description(WEBHOOK, answer)
 
 
 async def test_a_forged_webhook_calls_no_function(http: httpx2.AsyncClient, runs: Runs):

@@ -21,6 +21,9 @@ from outlast.agents.context.wait_address import WaitAddress
 from outlast.client.handle import RunHandle
 from outlast.client.identity import person
 from outlast.contract.identity import IdentityKeys, new_shared_key, read_keys
+from outlast.deliveries import WebhookEvent, Webhooks, github
+from outlast.deliveries.endpoints import DELIVERY_ENDPOINTS
+from outlast.deliveries.receiver import delivery_routes
 from outlast.serve import api, openapi
 from outlast.serve.access import RULES, Role, RoleRules
 from outlast.serve.api import ENDPOINTS
@@ -742,7 +745,7 @@ async def test_the_description_has_every_route_and_every_model(http: Any) -> Non
         (method, one.path)
         for one in cast("list[Any]", api.ROUTES)
         for method in one.methods - {"HEAD", "OPTIONS"}
-    }
+    } | {("POST", one.path) for one in DELIVERY_ENDPOINTS}
     assert described == routed
     ids = [one["operationId"] for methods in document["paths"].values() for one in methods.values()]
     assert len(ids) == len(set(ids))
@@ -753,10 +756,36 @@ async def test_the_description_has_every_route_and_every_model(http: Any) -> Non
     jsonschema.Draft202012Validator.check_schema(document["components"])
 
 
+def test_the_description_has_all_routes_that_take_deliveries(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OUTLAST_DELIVERY_KEYS", "a key of at least thirty-two bytes")
+    webhooks = Webhooks()
+
+    @webhooks.on("github", github(["a secret of sixteen characters"]))
+    def ignore(event: WebhookEvent) -> None:
+        assert event
+
+    paths = openapi.document()["paths"]
+    routes = delivery_routes(cast("Client", FakeClient([])), webhooks=webhooks)
+    assert len(routes) == 2
+    for one in routes:
+        assert one.methods == {"POST"}
+        described = paths[one.path]["post"]
+        assert described["security"] == [], "a signature is the right, and no login"
+        named = {f"{{{name['name']}}}" for name in described["parameters"] if name["in"] == "path"}
+        assert all(name in one.path for name in named)
+        jsonschema.Draft202012Validator.check_schema(
+            described["responses"]["200"]["content"]["application/json"]["schema"]
+        )
+
+
 def test_the_reference_has_every_route_and_every_event() -> None:
     page = (ROOT / "docs" / "reference" / "http-api.md").read_text(encoding="utf-8")
     for endpoint in ENDPOINTS:
         assert f"`{endpoint.method} {endpoint.path}`" in page
+    for delivery in DELIVERY_ENDPOINTS:
+        assert f"`POST {delivery.path}`" in page
     for name in EVENTS:
         assert f"| `{name}` |" in page
 
