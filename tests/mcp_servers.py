@@ -20,6 +20,7 @@ from outlast.loop.values import JsonObject
 from outlast.mcp import MCPServerStdio
 
 PROGRAM = Path(__file__).with_name("mcp_program.py")
+TASKS_PROGRAM = Path(__file__).with_name("mcp_tasks_program.py")
 PATIENCE_SECONDS = 60
 TITLE: JsonObject = {
     "type": "object",
@@ -201,25 +202,29 @@ class Listening:
 
     Attributes:
         url: where.
+        command: the program and its arguments.
     """
 
-    def __init__(self, transport: str = "http") -> None:
+    def __init__(self, transport: str = "http", program: Path = PROGRAM, *arguments: str) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self._port = int(probe.getsockname()[1])
-        self._transport = transport
+        self.command = [sys.executable, str(program), transport, str(self._port), *arguments]
         self._process: asyncio.subprocess.Process | None = None
         self.url = f"http://127.0.0.1:{self._port}/{'mcp' if transport == 'http' else 'sse'}"
 
     async def start(self) -> None:
         """Start it, and wait until it listens."""
-        command = [sys.executable, str(PROGRAM), self._transport, str(self._port)]
         self._process = await asyncio.create_subprocess_exec(
-            *command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            *self.command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
+        await self.wait_until_it_listens()
+
+    async def wait_until_it_listens(self) -> None:
+        """Wait for the program, whoever has started it."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             while not await self._listens():
-                assert self._process.returncode is None, "the server ended"
+                assert self._process is None or self._process.returncode is None, "it ended"
                 await asyncio.sleep(0.02)
 
     async def kill(self) -> None:

@@ -17,10 +17,11 @@ import httpx2
 import mcp.types as mcp_types
 from mcp.shared.exceptions import MCPError
 
-from outlast.agents.checks import check_count, check_options, check_seconds
+from outlast.agents.checks import check_count, check_flag, check_options, check_seconds
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import AgentsException, UserError
 from outlast.agents.mcp.filters import ToolFilter, ToolFilterContext, check_tool_filter, filtered
+from outlast.agents.mcp.replies import MCPInputRequired, MCPTask
 from outlast.agents.mcp.server import (
     MCPConnectionError,
     MCPFault,
@@ -32,6 +33,7 @@ from outlast.agents.mcp.server import (
 )
 from outlast.agents.tools.definition import DEFAULT_TIMEOUT, ToolRetry
 from outlast.loop.values import JsonObject
+from outlast.mcp import tasks
 from outlast.mcp.connection import Connection, OpeningTimeoutError, first_cause
 from outlast.mcp.options import CommonOptions, ServerOptions, retry_of
 
@@ -63,6 +65,7 @@ class ConnectedServer(MCPServer):
         retry_backoff_seconds_base: see there.
         retry_backoff_seconds_max: see there.
         message_handler: called with the server's notifications.
+        tasks: whether the server may answer calls with tasks and questions, see `ServerOptions`.
         starts_process: whether connecting starts the server, which takes time.
     """
 
@@ -100,6 +103,8 @@ class ConnectedServer(MCPServer):
             expected = "a whole number from 1, or None"
             check_count(f"{owner}: max_list_pages", self.max_list_pages, expected=expected)
         self.message_handler = options.get("message_handler")
+        self.tasks = options.get("tasks", not self.starts_process)
+        check_flag(f"{owner}: tasks", self.tasks)
         self.max_retry_attempts = options.get("max_retry_attempts")
         self.retry_backoff_seconds_base = options.get("retry_backoff_seconds_base", 1.0)
         self.retry_backoff_seconds_max = options.get("retry_backoff_seconds_max")
@@ -225,6 +230,8 @@ class ConnectedServer(MCPServer):
     ) -> Any:
         """Call a tool, and return its `mcp.types.CallToolResult`.
 
+        A task is polled until it is done; in a run, its call is parked instead, see `start_call`.
+
         Args:
             tool_name: the tool, as the server names it.
             arguments: the arguments of the call.
@@ -235,15 +242,78 @@ class ConnectedServer(MCPServer):
             ConnectionError: the connection broke; the call may or may not have been carried out.
             TimeoutError: the server took too long.
             MCPFault: the server failed inside.
-            MCPRefusal: the server answered with an error of the protocol.
+            MCPRefusal: the server answered with an error of the protocol, or asks something.
             MCPProtocolError: the server's answer cannot be read.
         """
+        reply = await self._send_call(tool_name, arguments, meta)
+        while isinstance(reply, MCPTask) and reply.status == "working":
+            await asyncio.sleep(reply.poll_seconds())
+            reply = await self.get_task(reply.task_id, tool_name)
+        if isinstance(reply, MCPTask) and reply.status == "input_required":
+            await self.cancel_task(reply.task_id)
+        if isinstance(reply, MCPInputRequired | MCPTask):
+            return self._result_of(tool_name, reply)
+        return reply
+
+    async def start_call(
+        self,
+        tool_name: str,
+        arguments: JsonObject | None,
+        meta: JsonObject | None = None,
+        *,
+        answers: JsonObject | None = None,
+        state: str | None = None,
+    ) -> Any:
+        """Call a tool for a run, see `MCPServer.start_call`; it raises what `call_tool` does."""
+        if type(self).call_tool is not ConnectedServer.call_tool:  # a program's own
+            return await super().start_call(tool_name, arguments, meta)
+        return await self._send_call(tool_name, arguments, meta, answers, state)
+
+    async def get_task(self, task_id: str, tool_name: str) -> MCPTask:
+        """Return the state of a task. It raises what `call_tool` does."""
+        what = f"say how the task of {tool_name!r} is"
+        return await self._read_with(
+            what, lambda client: tasks.get_task(client, task_id, tool_name)
+        )
+
+    async def update_task(self, task_id: str, answers: JsonObject) -> None:
+        """Send the answers to requests of a task. It raises what `call_tool` does."""
+        what = "take the answers for a task"
+        await self._read_with(what, lambda client: tasks.update_task(client, task_id, answers))
+
+    async def cancel_task(self, task_id: str) -> None:
+        """Ask the server to end a task. It raises what `call_tool` does."""
+        what = "cancel a task"
+        await self._read_with(what, lambda client: tasks.cancel_task(client, task_id))
+
+    async def _send_call(
+        self,
+        tool_name: str,
+        arguments: JsonObject | None,
+        meta: JsonObject | None,
+        answers: JsonObject | None = None,
+        state: str | None = None,
+    ) -> Any:
         what = f"run {tool_name!r}"
         options: dict[str, Any] = {} if meta is None else {"meta": meta}
+
+        def send(client: Any) -> Awaitable[Any]:
+            if not self.tasks or not tasks.has_tasks(client):
+                return client.call_tool(tool_name, arguments, **options)
+            return tasks.call(client, tool_name, arguments, meta, answers=answers, state=state)
+
         await self._reach(what)
-        return await self._request(
-            what, lambda client: client.call_tool(tool_name, arguments, **options)
-        )
+        return await self._request(what, send)
+
+    def _result_of(self, tool_name: str, reply: MCPInputRequired | MCPTask) -> Any:
+        """Return the result of a task that has ended."""
+        if isinstance(reply, MCPTask) and reply.status == "completed":
+            return reply.result
+        if isinstance(reply, MCPInputRequired) or reply.status == "input_required":
+            why = "it asks something, which only a call in a run can answer"
+        else:
+            why = f"its task is {reply.status}. {reply.error or reply.message}".rstrip(" .")
+        raise MCPRefusal(f"The MCP server {self.name!r} did not run {tool_name!r}: {why}.")
 
     async def list_prompts(self) -> Any:
         """Return the server's prompts, as `mcp.types.ListPromptsResult`."""
@@ -324,10 +394,9 @@ class ConnectedServer(MCPServer):
 
     async def _read(self, what: str, method: str, *args: Any, **options: Any) -> Any:
         """Send a request without side effects; repeat it once if the connection broke."""
+        return await self._read_with(what, lambda client: getattr(client, method)(*args, **options))
 
-        def send(client: Any) -> Awaitable[Any]:
-            return getattr(client, method)(*args, **options)
-
+    async def _read_with(self, what: str, send: Callable[[Any], Awaitable[T]]) -> T:
         current = self._connections.get(asyncio.get_running_loop())
         try:
             return await self._request(what, send)

@@ -54,6 +54,9 @@ class ServerOptions(CommonOptions, total=False):
         tool_output_guardrails: run on the result.
         max_list_pages: more pages of tools or prompts are an error; default: no limit.
         required: whether a run fails if the tools cannot be listed, see `MCPServer`; default false.
+        tasks: whether the server may answer a call with a task, or with questions for people.
+            Default true, but false for `MCPServerStdio`: each worker has a process of its own, and
+            another worker would look for the task.
     """
 
     max_retry_attempts: int | None
@@ -61,6 +64,7 @@ class ServerOptions(CommonOptions, total=False):
     retry_backoff_seconds_max: float | None
     message_handler: MessageHandler | None
     max_list_pages: int | None
+    tasks: bool
 
 
 def retry_of(options: ServerOptions, owner: str) -> ToolRetry:

@@ -77,7 +77,9 @@ class MCPServerStdio(_Server[MCPServerStdioParams]):
     def open_client(self) -> AbstractAsyncContextManager[Any]:
         """Return a context manager that starts the process and connects to it."""
         return client_over(
-            over_stdio(self.params, f"The MCP server {self.name!r}"), self.message_handler
+            over_stdio(self.params, f"The MCP server {self.name!r}"),
+            self.message_handler,
+            tasks=self.tasks,
         )
 
 
@@ -88,7 +90,7 @@ class MCPServerSse(_Server[MCPServerSseParams]):
 
     def open_client(self) -> AbstractAsyncContextManager[Any]:
         """Return a context manager that connects to the server."""
-        return client_over(over_sse(self.params), self.message_handler)
+        return client_over(over_sse(self.params), self.message_handler, tasks=self.tasks)
 
 
 class MCPServerStreamableHttp(_Server[MCPServerStreamableHttpParams]):
@@ -98,4 +100,5 @@ class MCPServerStreamableHttp(_Server[MCPServerStreamableHttpParams]):
 
     def open_client(self) -> AbstractAsyncContextManager[Any]:
         """Return a context manager that connects to the server."""
-        return client_over(over_http(self.params, self.note_status), self.message_handler)
+        streams = over_http(self.params, self.note_status)
+        return client_over(streams, self.message_handler, tasks=self.tasks)

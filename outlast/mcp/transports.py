@@ -23,6 +23,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from outlast.agents.errors import UserError
 from outlast.mcp.options import MessageHandler
+from outlast.mcp.tasks import TasksExtension, declaring_forms
 
 HttpClientFactory: TypeAlias = Callable[..., httpx2.AsyncClient]
 """Called with headers=, timeout= and auth=; returns the HTTP client to use."""
@@ -84,13 +85,20 @@ class MCPServerStreamableHttpParams(MCPServerSseParams):
 
 
 def client_over(
-    streams: AbstractAsyncContextManager[Any], message_handler: MessageHandler | None
+    streams: AbstractAsyncContextManager[Any],
+    message_handler: MessageHandler | None,
+    *,
+    tasks: bool = False,
 ) -> AbstractAsyncContextManager[Any]:
-    """Return the protocol's client over a transport; `ConnectedServer` caches."""
+    """Return the protocol's client over a transport; `ConnectedServer` caches.
+
+    With `tasks`, the client declares that it takes tasks and questions for answers to calls.
+    """
     version = importlib.metadata.version("outlast")
     return Client(
-        streams,
+        declaring_forms(streams) if tasks else streams,
         cache=None,
+        extensions=[TasksExtension()] if tasks else None,
         client_info=mcp_types.Implementation(name="outlast", version=version),
         message_handler=cast("Any", message_handler),
     )

@@ -13,6 +13,7 @@ from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import AgentsException, UserError
 from outlast.agents.guardrails.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from outlast.agents.mcp.approval import RequireApprovalSetting, ServerApproval, server_approval
+from outlast.agents.mcp.replies import MCPTask
 from outlast.agents.tools.definition import (
     DEFAULT_RETRY,
     DEFAULT_TIMEOUT,
@@ -216,6 +217,44 @@ class MCPServer(ABC):
             arguments: the arguments of the call.
             meta: the call's metadata, sent as `_meta`.
         """
+
+    async def start_call(
+        self,
+        tool_name: str,
+        arguments: JsonObject | None,
+        meta: JsonObject | None = None,
+        *,
+        answers: JsonObject | None = None,
+        state: str | None = None,
+    ) -> Any:
+        """Call a tool for a run, which can wait for a task and ask people.
+
+        Args:
+            tool_name: the server's name of the tool.
+            arguments: the arguments of the call.
+            meta: the call's metadata, sent as `_meta`.
+            answers: people's answers to the questions of the last reply, by key.
+            state: the `MCPInputRequired.state` of the last reply.
+
+        Returns:
+            What `call_tool` returns, an `MCPTask`, or an `MCPInputRequired`.
+        """
+        del answers, state  # whoever asks overrides this method
+        if meta is None:  # a user's own server may not accept metadata
+            return await self.call_tool(tool_name, arguments)
+        return await self.call_tool(tool_name, arguments, meta=meta)
+
+    async def get_task(self, task_id: str, tool_name: str) -> MCPTask:
+        """Return the state of a task that `start_call` has returned."""
+        raise self._has_no("get_task")
+
+    async def update_task(self, task_id: str, answers: JsonObject) -> None:
+        """Send people's answers to the questions of a task, by key."""
+        raise self._has_no("update_task")
+
+    async def cancel_task(self, task_id: str) -> None:
+        """Ask the server to end a task."""
+        raise self._has_no("cancel_task")
 
     async def list_prompts(self) -> Any:
         """Return the server's prompts, as `mcp.types.ListPromptsResult`.
