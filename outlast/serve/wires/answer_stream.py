@@ -1,8 +1,10 @@
 """The stream of an answer's steps, with what the runs nested in its run wait for."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Collection
+from contextlib import AbstractAsyncContextManager, aclosing, suppress
+from datetime import timedelta
+from typing import Final
 
 from outlast.client.people.nested_requests import find_request, found_requests
 from outlast.serve.access import Caller, Staff, may
@@ -12,6 +14,30 @@ from outlast.serve.routing import Desk
 from outlast.serve.wires.answer_steps import AnswerSteps
 from outlast.serve.wires.decisions import LAG
 from outlast.serve.wires.steps import Finished, Step
+
+_WAITS: Final = frozenset({"waiting", "parked", "held", "blocked"})
+"""Statuses in which a run waits for people or for something outside, which may take days."""
+
+
+def answer_reader(
+    desk: Desk, caller: Caller, run_id: str
+) -> AbstractAsyncContextManager[FeedReader]:
+    """Return a reader of a run from its beginning on, for a caller."""
+    person = caller.person.subject if isinstance(caller, Staff) else ""
+    return desk.feed.reader(run_id, Cursor(), person=person)
+
+
+async def knows_message(reader: FeedReader, message_id: str) -> bool:
+    """Return whether a run has had a message; this process may be behind the run for a moment."""
+    await reader.until_present()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LAG.total_seconds()):
+            while reader.answer_range(message_id) is None and reader.state.outcome is None:
+                if not reader.has_more:
+                    await reader.news()
+                elif await anext(reader, None) is None:
+                    break
+    return reader.answer_range(message_id) is not None
 
 
 class NestedRequests:
@@ -94,6 +120,42 @@ async def follow_steps(
         if entry is None or isinstance(entry, Cut):
             return
         found = steps.take(entry, reader)
+
+
+async def take_present_steps(
+    steps: AnswerSteps,
+    reader: FeedReader,
+    nested: NestedRequests,
+    take: Callable[[Step], object],
+    wait: timedelta = timedelta(0),
+) -> None:
+    """Take the steps of an answer that there are by now.
+
+    Args:
+        steps: the answer.
+        reader: reads its run.
+        nested: what the runs nested in it wait for.
+        take: takes a step.
+        wait: how long to wait until the answer is over, or the run waits for people who are not
+            asked here.
+
+    Raises:
+        AgentsException: the run cannot be read.
+    """
+    with suppress(TimeoutError):
+        async with (
+            asyncio.timeout(wait.total_seconds() or None),
+            aclosing(follow_steps(steps, reader, nested)) as following,
+        ):
+            async for step in following:
+                if step is not None:
+                    take(step)
+                elif not wait:
+                    return
+                elif steps.begins is None or nested.goes_on:
+                    continue  # the message is not read here yet, or a nested run goes on
+                elif reader.state.status in _WAITS:
+                    return
 
 
 async def until_retried(feed: Feed, run_id: str, message_id: str, answers: int) -> None:

@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from outlast.client.people.actions import decision_of
 from outlast.client.people.nested_requests import FoundRequest
 from outlast.client.read.events import ApprovalStreamEvent, StatusStreamEvent
 from outlast.loop.approvals import ApprovalRequest
+from outlast.loop.values import Json
 from outlast.serve.access import Target
 from outlast.serve.cursor import Cursor
 from outlast.serve.feed import Feed, FeedEntry, FeedReader, Happened
@@ -20,16 +21,29 @@ LAG: Final = timedelta(seconds=5)
 """How long a process may be behind another one that has taken a message or a decision."""
 
 
+WireDecision: TypeAlias = Literal["approve", "reject", "respond"]
+
+
 async def decide(
     asked: DeskRequest,
     run_id: str,
     found: FoundRequest,
     *,
-    approves: bool,
+    kind: WireDecision,
     reason: object,
     channel: str,
+    response: Json = None,
 ) -> None:
     """Send a decision of the person of the login to the run that made the request.
+
+    Args:
+        asked: the request over HTTP.
+        run_id: the run that the wire is about.
+        found: the request to decide, of that run or of one nested in it.
+        kind: the decision.
+        reason: what the model reads of a rejection; what is no text is left out.
+        channel: the name of the wire.
+        response: the answer of a `respond`.
 
     Raises:
         Refused: the caller may not decide it.
@@ -42,10 +56,11 @@ async def decide(
         asked.check("decide", target)
     decision = decision_of(
         request,
-        "approve" if approves else "reject",
+        kind,
         by=asked.person,
-        message=reason if isinstance(reason, str) and reason and not approves else None,
+        message=reason if isinstance(reason, str) and reason and kind == "reject" else None,
         channel=channel,
+        response=response,
     )
     await asked.desk.handle(run_id).decide(decision, nested_id=request.run_id or None)
 

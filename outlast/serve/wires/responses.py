@@ -1,6 +1,5 @@
 """OpenAI's Responses API, served by agents: `model` is the name of an agent."""
 
-import asyncio
 import hashlib
 import json
 import secrets
@@ -18,7 +17,6 @@ from outlast.agents.errors import AgentsException, RunClosed, UserError
 from outlast.client.people.nested_requests import find_request
 from outlast.loop.values import JsonObject
 from outlast.serve.access import Customer, Staff, Target
-from outlast.serve.cursor import Cursor
 from outlast.serve.customer_view import customer_input, customer_message_id
 from outlast.serve.feed import FeedReader
 from outlast.serve.messages import accept_message, json_body, startable_agent, stream_deadline
@@ -27,7 +25,13 @@ from outlast.serve.problems import Problem, Refused, problem_of
 from outlast.serve.routing import DeskRequest, Handler, JSONAnswer, route
 from outlast.serve.sse import EventStream, ServerSentEvent, json_event
 from outlast.serve.wires.answer_steps import AnswerSteps
-from outlast.serve.wires.answer_stream import NestedRequests, follow_steps
+from outlast.serve.wires.answer_stream import (
+    NestedRequests,
+    answer_reader,
+    follow_steps,
+    knows_message,
+    take_present_steps,
+)
 from outlast.serve.wires.decisions import (
     LAG,
     RequestTest,
@@ -82,9 +86,6 @@ _REFUSED: Final[dict[str, str]] = {
     "max_output_tokens": "The agent's own budgets bound its answers.",
     "reasoning": "The agent has its own model settings.",
 }
-_WAITS: Final = frozenset({"waiting", "parked", "held", "blocked"})
-"""Statuses in which a run waits for people or for something outside, which may take days."""
-
 _NEUTRAL: Final[tuple[object, ...]] = (None, [], {}, "auto")
 
 _TYPES: Final[dict[int, str]] = {
@@ -329,7 +330,8 @@ async def _decide(asked: DeskRequest, run_id: str, decisions: list[JsonObject]) 
                 "The arguments have changed since. Look at the request again.",
             )
         reason = item.get("reason")
-        await decide(asked, run_id, found, approves=approves, reason=reason, channel="responses")
+        kind = "approve" if approves else "reject"
+        await decide(asked, run_id, found, kind=kind, reason=reason, channel="responses")
         decided[found.request.id] = voted_by(asked.person.subject)
     return await decided_at(asked.desk.feed, run_id, decided)
 
@@ -340,7 +342,7 @@ async def _decided_since(asked: DeskRequest, previous: ResponseId) -> GoesOn | N
     steps = AnswerSteps(asked.caller, previous.message_id, goes_on=previous.goes_on)
     last: Finished | None = None
     has_nested = False
-    async with _reader(asked, previous.run_id) as reader:
+    async with answer_reader(asked.desk, asked.caller, previous.run_id) as reader:
         await reader.until_present()
         nested = NestedRequests(asked.desk, asked.caller)
         async with aclosing(follow_steps(steps, reader, nested)) as following:
@@ -366,25 +368,10 @@ async def _decided_since(asked: DeskRequest, previous: ResponseId) -> GoesOn | N
 # --- Answers -------------------------------------------------------------------------------------
 
 
-def _reader(asked: DeskRequest, run_id: str) -> Any:
-    person = asked.caller.person.subject if isinstance(asked.caller, Staff) else ""
-    return asked.desk.feed.reader(run_id, Cursor(), person=person)
-
-
 async def _check_known(asked: DeskRequest, response_id: ResponseId) -> None:
-    """Refuse the id of a response that there is not; this process may be behind for a moment."""
-    async with _reader(asked, response_id.run_id) as reader:
-        await reader.until_present()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(LAG.total_seconds()):
-                while reader.answer_range(response_id.message_id) is None:
-                    if reader.state.outcome is not None:
-                        break
-                    if reader.has_more:
-                        await anext(reader)
-                    else:
-                        await reader.news()
-        if reader.answer_range(response_id.message_id) is None:
+    """Refuse the id of a response that there is not."""
+    async with answer_reader(asked.desk, asked.caller, response_id.run_id) as reader:
+        if not await knows_message(reader, response_id.message_id):
             message = "There is no such response in this conversation."
             raise Refused(404, "response_not_found", message)
 
@@ -412,25 +399,11 @@ async def _read(
 ) -> ResponseEvents:
     """Return a response as it is; with `wait`, when it is over or waits for people who are not asked."""
     steps = AnswerSteps(asked.caller, response_id.message_id, goes_on=response_id.goes_on)
-    async with _reader(asked, response_id.run_id) as reader:
+    async with answer_reader(asked.desk, asked.caller, response_id.run_id) as reader:
         await reader.until_present()
         events = _events(asked, response_id, reader)
         nested = NestedRequests(asked.desk, asked.caller)
-        with suppress(TimeoutError):
-            async with (
-                asyncio.timeout(wait.total_seconds() or None),
-                aclosing(follow_steps(steps, reader, nested)) as following,
-            ):
-                async for step in following:
-                    if step is not None:
-                        for _ in events.take(step):
-                            pass
-                    elif not wait:
-                        break
-                    elif steps.begins is None or nested.goes_on:
-                        continue  # the message is not read here yet, or a nested run goes on
-                    elif reader.state.status in _WAITS:
-                        break
+        await take_present_steps(steps, reader, nested, lambda one: list(events.take(one)), wait)
         events.model = events.model or _events(asked, response_id, reader).model
     return events
 
@@ -472,7 +445,7 @@ async def _numbered(
         goes_on=response_id.goes_on,
         seen=None if after is None else seen_at(after),
     )
-    async with _reader(asked, response_id.run_id) as reader:
+    async with answer_reader(asked.desk, asked.caller, response_id.run_id) as reader:
         await reader.until_present()
         while not reader.state.handoff_path and reader.state.outcome is None:
             await reader.news()

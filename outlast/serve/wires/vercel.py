@@ -156,7 +156,7 @@ async def _decide(
                 asked,
                 state.run_id,
                 found,
-                approves=sent.approved,
+                kind="approve" if sent.approved else "reject",
                 reason=sent.reason,
                 channel="vercel",
             )
