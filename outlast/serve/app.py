@@ -39,7 +39,7 @@ from outlast.serve.routing import (
     as_json,
 )
 from outlast.serve.tokens import ConversationTokens, tokens_from_environment
-from outlast.serve.wires import ag_ui, responses, vercel
+from outlast.serve.wires import a2a, ag_ui, responses, vercel
 
 _ROOMS: Final = (
     page,
@@ -54,6 +54,7 @@ _ROOMS: Final = (
     ag_ui,
     vercel,
     responses,
+    a2a,
 )
 """The modules with routes: each has a list `ROUTES`."""
 

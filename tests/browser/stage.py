@@ -87,12 +87,14 @@ class Stage:
         people: who has a desk.
         pace: how long the model takes for a word.
         agents: the module of the agents.
+        api_keys: the keys of programs, as OUTLAST_API_KEYS has them.
     """
 
     home: Path
     people: tuple[Person, ...] = (ANN, LEE)
     pace: timedelta = PACE
     agents: str = AGENTS
+    api_keys: str = ""
     desks: dict[str, Served] = field(default_factory=dict[str, Served])
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
     _key: str = field(default_factory=new_shared_key)
@@ -190,6 +192,8 @@ class Stage:
             "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'examples'}",
             KEY_VARIABLE: self._key,
         }
+        if self.api_keys:
+            self._environment["OUTLAST_API_KEYS"] = self.api_keys
         await asyncio.gather(self._start_worker(), *map(self._open, self.people))
 
     async def _open(self, person: Person) -> None:

@@ -43,6 +43,32 @@ class ResponseId:
                 return None
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class TaskId:
+    """What the id of an A2A task says: a task is the answer to one message of a conversation.
+
+    Attributes:
+        run_id: the run, whose id is the `contextId`.
+        message_id: the message.
+    """
+
+    run_id: str
+    message_id: str
+
+    def __str__(self) -> str:
+        """Return the id as clients have it."""
+        return "task_" + _encoded([self.run_id, self.message_id])
+
+    @classmethod
+    def parse(cls, text: str) -> "TaskId | None":
+        """Read an id; None if it is none."""
+        match _decoded(text, "task_"):
+            case [str(run_id), str(message_id)] if run_id and message_id:
+                return cls(run_id, message_id)
+            case _:
+                return None
+
+
 @dataclass(frozen=True, slots=True)
 class RequestId:
     """What the id of an `mcp_approval_request` says.

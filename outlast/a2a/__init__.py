@@ -1,0 +1,1 @@
+"""Internal. Agent2Agent: the records of the protocol."""

@@ -1,0 +1,508 @@
+"""What A2A clients do: send messages, read, list, cancel and follow tasks.
+
+A conversation is a context, and the answer to each of its messages is a task. Nothing is stored for
+the protocol: the id of a task names the conversation and the message, and callers are judged, not ids.
+"""
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import json
+import re
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, cast
+
+from outlast.a2a.protocol import (
+    TERMINAL,
+    ListTasksRequest,
+    Message,
+    Part,
+    SendMessageRequest,
+    Task,
+    TaskState,
+    TaskStatus,
+)
+from outlast.agents.errors import AgentsException, RunClosed, UserError
+from outlast.client.people.nested_requests import find_request
+from outlast.client.runs import RunFilter, find_runs
+from outlast.contract.failures import CANCELLED
+from outlast.loop.state import LoopState
+from outlast.loop.values import Json, JsonObject
+from outlast.serve.access import Customer, Staff, Target
+from outlast.serve.customer_view import customer_input, customer_message_id
+from outlast.serve.messages import accept_message, state_if_any
+from outlast.serve.problems import Refused
+from outlast.serve.routing import DeskRequest
+from outlast.serve.wires.a2a_events import STATES, TaskProgress
+from outlast.serve.wires.answer_steps import AnswerSteps, answer_of
+from outlast.serve.wires.answer_stream import (
+    NestedRequests,
+    answer_reader,
+    follow_steps,
+    knows_message,
+    take_present_steps,
+)
+from outlast.serve.wires.decisions import (
+    LAG,
+    RequestTest,
+    WireDecision,
+    decide,
+    decided_at,
+    voted_by,
+)
+from outlast.serve.wires.ids import RequestId, TaskId
+
+LONGEST_WAIT: Final = timedelta(minutes=5)
+"""How long a message that is not to return at once waits for its answer; then it is to be polled."""
+
+MOST_CONTEXTS: Final = 100
+"""How many conversations of a caller are looked through for a list of tasks, the newest first."""
+
+LONGEST_MESSAGE_ID: Final = 1_000
+
+_READS_AT_ONCE: Final = 10
+_MEDIA_TYPE: Final = re.compile(r"[A-Za-z0-9.+-]{1,100}/[A-Za-z0-9.+-]{1,100}", re.ASCII)
+_TASKS_BEGIN: Final = "a2a-"
+
+
+@dataclass(frozen=True, slots=True)
+class A2ACall:
+    """A call of an A2A client.
+
+    Attributes:
+        asked: the request over HTTP.
+        agent: the name of the agent that the address names.
+    """
+
+    asked: DeskRequest
+    agent: str
+
+    @property
+    def prefix(self) -> str:
+        """What the contexts begin with that the caller has begun with this agent."""
+        return f"{_TASKS_BEGIN}{_digest(*self._who, self.agent)[:16]}-"
+
+    @property
+    def _who(self) -> tuple[str, str]:
+        caller = self.asked.caller
+        who = caller.person.subject if isinstance(caller, Staff) else getattr(caller, "name", "")
+        return type(caller).__name__, who
+
+    def check_somebody(self) -> None:
+        """Refuse somebody who has not said who they are.
+
+        Raises:
+            Refused: nobody is logged in.
+        """
+        if self.asked.caller is None:
+            self.asked.check("read_messages")
+
+    def check_context(self, run_id: str) -> bool:
+        """Return whether a conversation is the caller's, and so is what it has of tasks.
+
+        Raises:
+            Refused: nobody is logged in, or they may read no conversation.
+        """
+        caller = self.asked.caller
+        if isinstance(caller, Customer):
+            self.asked.check("read_messages", Target(run_id=caller.run_id))
+            return run_id == caller.run_id
+        self.asked.check("read_messages", Target(run_id=run_id))
+        return isinstance(caller, Staff) or run_id.startswith(self.prefix)
+
+    def task_id(self, text: str) -> TaskId:
+        """Return the id of a task that the caller may read.
+
+        Raises:
+            Refused: there is no such task, or it is somebody else's.
+        """
+        found = TaskId.parse(text)
+        if not self.check_context("" if found is None else found.run_id) or found is None:
+            raise no_task(text)
+        return found
+
+    def message_id(self, text: str) -> str:
+        """Return the id of a message in its run: the same for the same caller and the same text."""
+        return customer_message_id(f"{_TASKS_BEGIN}{_digest(*self._who, text)[:32]}")
+
+
+def no_task(text: str) -> Refused:
+    """Return the refusal of an id that names no task of the caller."""
+    return Refused(404, "task_not_found", f"There is no task {text!r:.80}.")
+
+
+# --- Sending -------------------------------------------------------------------------------------
+
+
+async def send_message(call: A2ACall, request: SendMessageRequest) -> Task:
+    """Take a message, and return its task: when it is over, or at once if the client wants that."""
+    task_id = await accept(call, request)
+    is_quick = request.configuration.return_immediately
+    return await read_task(call, task_id, wait=timedelta(0) if is_quick else LONGEST_WAIT)
+
+
+async def accept(call: A2ACall, request: SendMessageRequest) -> TaskId:
+    """Take a message once for each `messageId`, and return the task that it begins or goes on with.
+
+    Raises:
+        Refused: the caller may not send it, or it does not fit.
+    """
+    call.check_somebody()
+    if request.configuration.task_push_notification_config is not None:
+        raise no_push()
+    message = request.message
+    if not 0 < len(message.message_id) <= LONGEST_MESSAGE_ID:
+        raise UserError(f"messageId must have 1 to {LONGEST_MESSAGE_ID} characters.")
+    if message.role != "ROLE_USER":
+        raise UserError("role must be ROLE_USER: clients speak for nobody else.")
+    if message.task_id:
+        return await _answer_requests(call, message)
+    message_id = call.message_id(message.message_id)
+    run_id = await _context(call, message, message_id)
+    await accept_message(call.asked, run_id, call.agent, _content(message.parts), message_id)
+    return TaskId(run_id, message_id)
+
+
+def no_push() -> Refused:
+    """Return the refusal of a client that wants to be called back."""
+    message = "This agent sends no push notifications: poll the task, or subscribe to it."
+    return Refused(400, "push_notification_not_supported", message)
+
+
+async def _context(call: A2ACall, message: Message, message_id: str) -> str:
+    """Return the conversation of a message, which may be a new one."""
+    caller, named = call.asked.caller, message.context_id
+    if isinstance(caller, Customer) and named in {"", caller.run_id}:
+        return caller.run_id
+    if not named:
+        return f"{call.prefix}{_digest(message_id)[:32]}"
+    is_own = call.check_context(named)
+    if not is_own or await state_if_any(call.asked, named) is None:
+        raise UserError(
+            f"There is no context {named!r:.80}. Leave contextId out to begin a conversation."
+        )
+    return named
+
+
+def _content(parts: list[Part]) -> str | list[JsonObject]:
+    """Return the parts of a message as an agent reads them."""
+    found: list[JsonObject] = []
+    for part in parts:
+        if part.text is not None:
+            found.append({"type": "input_text", "text": part.text})
+        elif part.raw is not None:
+            found.append(_file(part))
+        elif part.url is not None:
+            message = "A file has to be in the message, as raw: the agent fetches no addresses."
+            raise Refused(400, "content_type_not_supported", message)
+        elif "data" in part.model_fields_set:
+            found.append({"type": "input_text", "text": json.dumps(part.data, ensure_ascii=False)})
+        else:
+            raise UserError("Each part of a message needs one of text, raw and data.")
+    if len(found) == 1 and "text" in found[0]:
+        return customer_input(found[0]["text"])
+    return customer_input(found)
+
+
+def _file(part: Part) -> JsonObject:
+    """Return a file as an agent reads it; its base64 may be of either alphabet, without padding."""
+    text = str(part.raw).replace("-", "+").replace("_", "/")
+    try:
+        content = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        raise UserError("raw of a part must be base64.") from None
+    kind = part.media_type or "application/octet-stream"
+    if _MEDIA_TYPE.fullmatch(kind) is None:
+        raise UserError(f"mediaType of a part must be like image/png, not {kind!r:.80}.")
+    url = f"data:{kind};base64,{base64.b64encode(content).decode()}"
+    if kind.startswith("image/"):
+        return {"type": "input_image", "image_url": url}
+    return {"type": "input_file", "file_data": url, "filename": part.filename or "file"}
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+# --- Deciding ------------------------------------------------------------------------------------
+
+
+async def _answer_requests(call: A2ACall, message: Message) -> TaskId:
+    """Send the decisions in a message to a task that waits for the caller."""
+    task_id = call.task_id(message.task_id)
+    if message.context_id not in {"", task_id.run_id}:
+        raise UserError("contextId is another one than that of the task.")
+    task = await read_task(call, task_id)
+    given = [_decision(part) for part in message.parts if isinstance(part.data, dict)]
+    if task.status.state != "TASK_STATE_INPUT_REQUIRED":
+        if given and task.status.state not in TERMINAL:
+            return task_id  # decided already: by a repeated message, or by others
+        raise unsupported(
+            "The task takes no message now. Leave taskId out to begin the next task of its context."
+        )
+    if not given:
+        raise UserError(
+            "A task that waits for decisions needs a data part with requestId and approve or response."
+        )
+    run_id, decided = task_id.run_id, dict[str, RequestTest]()
+    state = await call.asked.desk.handle(run_id).state()
+    for one in given:
+        found = await find_request(one.id.request_id, state, call.asked.desk.client)
+        if found is None:
+            raise UserError(f"There is no request {one.id.request_id!r:.80}.")
+        if not found.request.args_digest.startswith(one.id.digest):
+            raise UserError("The request has changed since. Read the task, and look at it again.")
+        await decide(
+            call.asked,
+            run_id,
+            found,
+            kind=one.kind,
+            reason=one.reason,
+            channel="a2a",
+            response=one.response,
+        )
+        decided[found.request.id] = voted_by(call.asked.person.subject)
+    await decided_at(
+        call.asked.desk.feed, run_id, decided
+    )  # so that the task is not read as before
+    return task_id
+
+
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    id: RequestId
+    kind: WireDecision
+    reason: Json
+    response: Json
+
+
+def _decision(part: Part) -> _Decided:
+    fields = cast("JsonObject", part.data)
+    request_id = RequestId.parse(str(fields.get("requestId")))
+    approves = fields.get("approve")
+    if "response" in fields and approves is None:
+        return _Decided(request_id, "respond", None, fields["response"])
+    if not isinstance(approves, bool) or "response" in fields:
+        raise UserError("A decision has either approve, which is true or false, or response.")
+    kind: WireDecision = "approve" if approves else "reject"
+    return _Decided(request_id, kind, fields.get("reason"), None)
+
+
+def unsupported(message: str) -> Refused:
+    """Return the refusal of something that the task does not do as it is."""
+    return Refused(400, "unsupported_operation", message)
+
+
+# --- Reading -------------------------------------------------------------------------------------
+
+
+async def read_task(call: A2ACall, task_id: TaskId, wait: timedelta = timedelta(0)) -> Task:
+    """Return a task as it is; with `wait`, when it is over or waits for people.
+
+    Raises:
+        Refused: there is no such task.
+    """
+    asked = call.asked
+    await _check_known(call, task_id)
+    progress, steps = _progress(call, task_id)
+    async with answer_reader(asked.desk, asked.caller, task_id.run_id) as reader:
+        await reader.until_present()
+        nested = NestedRequests(asked.desk, asked.caller)
+        await take_present_steps(
+            steps, reader, nested, lambda step: list(progress.take(step)), wait
+        )
+        list(progress.settle(reader.state))
+    return progress.task()
+
+
+async def subscribe(call: A2ACall, text: str) -> AsyncGenerator[JsonObject]:
+    """Return the stream of a task that is not over.
+
+    Raises:
+        Refused: there is no such task, or it is over.
+    """
+    task_id = call.task_id(text)
+    task = await read_task(call, task_id)
+    if task.status.state in TERMINAL:
+        raise unsupported("The task is over: read it instead of subscribing to it.")
+    return follow_task(call, task_id)
+
+
+async def follow_task(call: A2ACall, task_id: TaskId) -> AsyncGenerator[JsonObject]:
+    """Yield a task as it is, and what becomes of it until it is over or waits for the caller."""
+    asked = call.asked
+    progress, steps = _progress(call, task_id)
+    has_begun = False
+    async with answer_reader(asked.desk, asked.caller, task_id.run_id) as reader:
+        await reader.until_present()
+        nested = NestedRequests(asked.desk, asked.caller)
+        async with aclosing(follow_steps(steps, reader, nested)) as following:
+            async for step in following:
+                news = list(progress.take(step)) if step is not None else []
+                if not has_begun and (step is None or steps.is_over):
+                    has_begun = True
+                    list(progress.settle(reader.state))
+                    yield {"task": progress.task().record()}
+                elif has_begun:
+                    news += progress.settle(reader.state)
+                    for event in news:
+                        yield event
+
+
+def _progress(call: A2ACall, task_id: TaskId) -> tuple[TaskProgress, AnswerSteps]:
+    caller = call.asked.caller
+    progress = TaskProgress(task_id, is_team=isinstance(caller, Staff))
+    return progress, AnswerSteps(caller, task_id.message_id, only_open=True)
+
+
+async def _check_known(call: A2ACall, task_id: TaskId) -> None:
+    async with answer_reader(call.asked.desk, call.asked.caller, task_id.run_id) as reader:
+        if not await knows_message(reader, task_id.message_id):
+            raise no_task(str(task_id))
+
+
+async def cancel_task(call: A2ACall, text: str) -> Task:
+    """Cancel a task: a message that waits is taken back; else the conversation is cancelled.
+
+    Raises:
+        Refused: the caller may not cancel it, there is no such task, or it is over.
+    """
+    task_id = call.task_id(text)
+    run_id, handle = task_id.run_id, call.asked.desk.handle(task_id.run_id)
+    task = await read_task(call, task_id)
+    if task.status.state in TERMINAL:
+        raise Refused(400, "task_not_cancelable", "The task is over.")
+    if any(one.id == task_id.message_id for one in (await handle.state()).inbox):
+        call.asked.check("withdraw_message", Target(run_id=run_id))
+        with suppress(UserError):  # the run has just taken it
+            await handle.withdraw(task_id.message_id)
+            return task.model_copy(update={"status": TaskStatus(state="TASK_STATE_CANCELED")})
+    call.asked.check("cancel", Target(run_id=run_id))
+    with suppress(RunClosed):  # it has just ended
+        await handle.cancel()
+    return await read_task(call, task_id, wait=LAG)
+
+
+# --- Lists ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """A task of a list; `at_ms` is 0 where a later task of its context is newer."""
+
+    at_ms: int
+    id: TaskId
+    state: TaskState
+
+    @property
+    def order(self) -> tuple[int, str]:
+        """The place in the list: what has changed last comes first."""
+        return -self.at_ms, str(self.id)
+
+
+async def list_tasks(call: A2ACall, request: ListTasksRequest) -> JsonObject:
+    """Return a page of the caller's tasks with this agent, those that changed last first."""
+    after = _page(request.page_token)
+    listed = sorted(await _listed(call, request), key=lambda one: one.order)
+    rest = [one for one in listed if after is None or one.order > after]
+    page = rest[: request.page_size]
+    tasks: list[Task] = []
+    for one in page:
+        if request.include_artifacts:
+            tasks.append(await read_task(call, one.id))
+        else:
+            progress = TaskProgress(one.id, is_team=False)
+            progress.state = one.state
+            progress.at_ms = one.at_ms
+            tasks.append(progress.task(has_artifacts=False))
+    is_last = len(rest) <= len(page)
+    return {
+        "tasks": [one.record() for one in tasks],
+        "nextPageToken": "" if is_last else _token(page[-1]),
+        "pageSize": len(page),
+        "totalSize": len(listed),
+    }
+
+
+async def _listed(call: A2ACall, request: ListTasksRequest) -> list[_Listed]:
+    since = request.status_timestamp_after
+    since_ms = 0 if since is None else int(since.timestamp() * 1000)
+    found: list[_Listed] = []
+    slots = asyncio.Semaphore(_READS_AT_ONCE)
+
+    async def read(run_id: str) -> None:
+        async with slots:
+            with suppress(AgentsException):  # gone, or nobody can read it now
+                found.extend(await _tasks_of(call, run_id))
+
+    await asyncio.gather(*map(read, await _contexts(call, request.context_id)))
+    return [
+        one
+        for one in found
+        if one.at_ms >= since_ms and request.status in {"TASK_STATE_UNSPECIFIED", one.state}
+    ]
+
+
+async def _contexts(call: A2ACall, named: str) -> list[str]:
+    caller = call.asked.caller
+    if named or isinstance(caller, Customer):
+        run_id = named or cast("Customer", caller).run_id
+        return [run_id] if call.check_context(run_id) else []
+    call.check_context("")
+    criteria = RunFilter(id_prefix=call.prefix, nested=False)
+    runs = await find_runs(call.asked.desk.client, criteria, limit=MOST_CONTEXTS)
+    return list(dict.fromkeys(one.run_id for one in runs))
+
+
+async def _tasks_of(call: A2ACall, run_id: str) -> list[_Listed]:
+    """Return the tasks of a conversation: the answers to messages that came by this protocol."""
+    state = await call.asked.desk.handle(run_id).state()
+    answered = [name for answer in state.answers for name in answer.to]
+    names = [*answered, *state.question.answering, *(one.id for one in state.inbox)]
+    own = [name for name in dict.fromkeys(names) if name.startswith(_OF_TASKS)]
+    found: list[_Listed] = []
+    for name in own:
+        task_id = TaskId(run_id, name)
+        answer = answer_of(state, name)
+        is_newest = answer is None or answer is state.answers[-1]
+        status = _state_of(state, name)
+        if status == "TASK_STATE_WORKING" and isinstance(call.asked.caller, Staff):
+            status = (await read_task(call, task_id)).status.state  # it may wait for them
+        found.append(_Listed(state.at_ms if is_newest else 0, task_id, status))
+    return found
+
+
+_OF_TASKS: Final = customer_message_id(_TASKS_BEGIN)
+
+
+def _state_of(state: LoopState, message_id: str) -> TaskState:
+    answer = answer_of(state, message_id)
+    if answer is not None and answer.failure is None:
+        return STATES["answered"]
+    if answer is not None and answer.failure is not None:
+        return STATES["cancelled" if answer.failure.code == CANCELLED else "failed"]
+    if state.outcome is None:
+        return "TASK_STATE_WORKING"
+    return STATES["cancelled" if state.outcome == "cancelled" else "failed"]
+
+
+def _token(last: _Listed) -> str:
+    return base64.urlsafe_b64encode(json.dumps(last.order).encode()).decode()
+
+
+def _page(token: str) -> tuple[int, str] | None:
+    if not token:
+        return None
+    try:
+        match json.loads(base64.urlsafe_b64decode(token.encode())):
+            case [int(at), str(name)]:
+                return at, name
+            case _:
+                pass
+    except (ValueError, RecursionError):
+        pass
+    raise UserError("pageToken must be the nextPageToken of a list.")
