@@ -58,6 +58,7 @@ from outlast.serve.wires.ag_ui_input import (
 from outlast.serve.wires.ag_ui_view import (
     Live,
     View,
+    ids_of_calls,
     message_id,
     plain,
     view_of_customer,
@@ -371,7 +372,9 @@ class RunStream:
         requests = await present_requests(state, self._asked.desk.client)
         mine = [one for one in requests if self._why_not_asked(one, state) is None]
         if mine:
-            return Pause("interrupt", tuple(_interrupt(one) for one in mine))
+            _, ids = ids_of_calls(state)
+            own = {one.id: ids.asked(one) for one in state.own_requests if one.status == "pending"}
+            return Pause("interrupt", tuple(_interrupt(one, own.get(one.id)) for one in mine))
         return Pause("done") if requests else None  # else a nested run goes on
 
     def _ended(self, state: LoopState) -> Pause:
@@ -433,8 +436,11 @@ def _live_after(live: Live | None, entry: FeedEntry | None) -> Live | None:
             return live
 
 
-def _interrupt(request: ApprovalRequest) -> Interrupt:
-    """Return the interrupt that asks for a decision, without what the policy redacts."""
+def _interrupt(request: ApprovalRequest, call_id: str | None) -> Interrupt:
+    """Return the interrupt that asks for a decision, without what the policy redacts.
+
+    Calls of nested runs are not in the conversation, and their ids may be those of others.
+    """
     is_call = request.kind in {"tool", "handoff"}
     what = f"{request.agent} wants to call {request.name}." if is_call else f"{request.name}?"
     expires_ms = request.expires_at_ms
@@ -442,7 +448,7 @@ def _interrupt(request: ApprovalRequest) -> Interrupt:
         id=interrupt_id(request),
         reason="tool_call" if is_call else request.kind,
         message=plain(" ".join(filter(None, (what, request.reason)))),
-        tool_call_id=plain(request.call_id) if is_call else None,
+        tool_call_id=plain(call_id) if call_id else None,
         response_schema=response_schema(request),
         expires_at=None if expires_ms is None else _iso(expires_ms),
         metadata={

@@ -31,6 +31,7 @@ from outlast.loop.phrases import as_text
 from outlast.loop.state import CALL_KINDS, OUTPUT_KINDS, LoopState, visible_item_count
 from outlast.loop.values import Json, JsonObject
 from outlast.serve.customer_view import CustomerMessage, customer_view
+from outlast.serve.wires.call_ids import CallIds
 
 OWN: Final = "outlast-"
 """Begins the ids of messages that no front end chose."""
@@ -166,7 +167,7 @@ def view_of_team(state: LoopState) -> View:
 
 
 def _said_in(state: LoopState, ids: dict[int, str], hides: Redaction) -> Iterator[Part]:
-    calls: dict[str, str] = {}
+    calls, _ = ids_of_calls(state)
     agents = {*state.handoff_path, state.agent}
     answers = {one.item for one in state.answers if one.failure is None}
     for at, item in enumerate(state.items[: visible_item_count(state)]):
@@ -179,22 +180,31 @@ def _said_in(state: LoopState, ids: dict[int, str], hides: Redaction) -> Iterato
             is_person = item.turn == 0 and item.agent not in agents
             yield Said(_id_of(item, at), "assistant", text, item.agent if is_person else "")
         elif item.kind in CALL_KINDS:
-            call_id = call_id_of(raw)
-            # A provider may use an id again; the protocol has one call of an id.
-            own = call_id if call_id not in calls else f"{call_id}.{at}"
-            calls[call_id] = own
             arguments = hides.call(item.agent, name_of(raw), arguments_of(raw))
-            yield Called(own, _id_of(item, at), name_of(raw), arguments)
+            yield Called(calls[at], _id_of(item, at), name_of(raw), arguments)
         elif item.kind in OUTPUT_KINDS:
-            call_id = call_id_of(raw)
             output = hides.text(_output(raw))
-            yield Returned(f"{OWN}i{at}", calls.get(call_id, call_id), output)
+            yield Returned(f"{OWN}i{at}", calls[at], output)
             if at in answers:
                 yield Said(f"{OWN}a{at}", "assistant", output)
     newest = state.answers[-1] if state.answers else None
     if newest is not None and newest.item is None and newest.failure is None:
         answer = "" if state.final_output is None else as_text(state.final_output)
         yield Said(f"{OWN}a-{len(state.answers)}", "assistant", hides.text(answer))
+
+
+def ids_of_calls(state: LoopState) -> tuple[dict[int, str], CallIds]:
+    """Return the ids of the calls of which there are items, by the places of the items.
+
+    The second part tells which of the calls a request is about.
+    """
+    ids, found = CallIds(), dict[int, str]()
+    for at, item in enumerate(state.items[: visible_item_count(state)]):
+        if item.kind in CALL_KINDS:
+            found[at] = ids.called(call_id_of(item.raw), name_of(item.raw), item.turn)
+        elif item.kind in OUTPUT_KINDS:
+            found[at] = ids.answered(call_id_of(item.raw))
+    return found, ids
 
 
 def _id_of(item: Item, at: int) -> str:

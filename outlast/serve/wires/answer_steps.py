@@ -18,6 +18,7 @@ from outlast.client.people.nested_requests import FoundRequest
 from outlast.client.read.events import ApprovalStreamEvent, NumberedEvent, StatusStreamEvent
 from outlast.contract.failures import CANCELLED
 from outlast.loop.approvals import ApprovalRequest
+from outlast.loop.call_forms import name_of
 from outlast.loop.canonical import canonical_name
 from outlast.loop.items import Item, call_id_of, refusal_of, text_of
 from outlast.loop.state import Answer, LoopState, Status
@@ -32,6 +33,7 @@ from outlast.serve.feed import (
     TextAdded,
     TextReset,
 )
+from outlast.serve.wires.call_ids import CallIds
 from outlast.serve.wires.steps import (
     Finished,
     GoesOn,
@@ -97,9 +99,10 @@ class AnswerSteps:
         only_open: bool = False,
     ) -> None:
         self.is_over = False
-        self.calls: dict[str, Item] = {}
+        self.calls: dict[str, Item] = {}  # by their ids for clients
         self.requests: dict[str, ApprovalRequest] = {}
         self.begins = None if goes_on is None else goes_on.event
+        self._ids = CallIds()
         self._caller = caller
         self._message_id = message_id
         self._goes_on = goes_on
@@ -216,25 +219,37 @@ class AnswerSteps:
                 if begun and status == "waiting":
                     yield from self._ask(reader)
             case ApprovalStreamEvent(request=request):
+                request = replace(request, call_id=self._ids.asked(request))
                 self.requests[request.id] = request
                 if begun and self._may_decide(request, reader.state, at_any_time=True):
                     yield RequestChanged(place, request)
                 if begun and self._status == "waiting":
                     yield from self._ask(reader)  # another one may be left
             case RunItemStreamEvent(entry=Item() as item):
+                call_id = self._call_id(item)
                 if item.kind == "tool_call":
-                    self.calls[call_id_of(item.raw)] = item
+                    self.calls[call_id] = item
                 if begun:
                     if item.kind in _OF_REPLIES:
                         yield from self._resume("", event.id, is_complete=True)
-                    yield from self._item(event, item, self._place(event.id + 1), reader)
+                    yield from self._item(event, item, call_id, reader)
             case _:
                 pass
 
+    def _call_id(self, item: Item) -> str:
+        """Return the id of a call for clients, or of the call that an output is of."""
+        match item.kind:
+            case "tool_call":
+                return self._ids.called(call_id_of(item.raw), name_of(item.raw), item.turn)
+            case "tool_output":
+                return self._ids.answered(call_id_of(item.raw))
+            case _:
+                return ""
+
     def _item(
-        self, event: RunItemStreamEvent, item: Item, place: Place, reader: FeedReader
+        self, event: RunItemStreamEvent, item: Item, call_id: str, reader: FeedReader
     ) -> Iterator[Step]:
-        raw = raw_of(event.item)
+        raw, place = raw_of(event.item), self._place(event.id + 1)
         match item.kind:
             case "message":
                 text = text_of(raw) or refusal_of(raw) or ""
@@ -243,19 +258,12 @@ class AnswerSteps:
             case "reasoning" if self._sees_payloads:
                 yield Reasoned(place, _reasoning(raw))
             case "tool_call" if self._sees_payloads:
-                yield ToolCalled(place, call_id_of(raw), replace(item, raw=raw))
+                yield ToolCalled(place, call_id, replace(item, raw=raw))
             case "tool_output" if self._sees_payloads:
-                call_id = call_id_of(raw)
-                request = next(
-                    (
-                        one
-                        for one in self.requests.values()
-                        if one.call_id == call_id and not one.wait
-                    ),
-                    None,
-                )
-                call, output = self.calls.get(call_id), replace(item, raw=raw)
-                yield ToolAnswered(place, call_id, call, output, request)
+                newest_first = reversed(self.requests.values())
+                request = next((one for one in newest_first if one.call_id == call_id), None)
+                call = self.calls.get(call_id)
+                yield ToolAnswered(place, call_id, call, replace(item, raw=raw), request)
             case _:
                 pass
 
@@ -413,7 +421,11 @@ class AnswerSteps:
             return
         known = self.requests.values()
         if self._only_open:
-            known = tuple(one for one in reader.state.approvals if one.id in self.requests)
+            known = tuple(
+                replace(one, call_id=self.requests[one.id].call_id)
+                for one in reader.state.approvals
+                if one.id in self.requests
+            )
         requests = tuple(
             one for one in known if one.status == "pending" and self._may_decide(one, reader.state)
         )

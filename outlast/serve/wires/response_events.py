@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from outlast.agents.errors import UserError
+from outlast.loop.approvals import reviewed
 from outlast.loop.call_forms import arguments_of, name_of
 from outlast.loop.phrases import as_text
 from outlast.loop.values import JsonObject
@@ -230,14 +231,13 @@ class ResponseEvents:
             return
         self._next_index(step.place)
         request = step.request
-        is_redacted = request is not None and bool(request.terms.redact)
-        arguments = arguments_of(step.call.raw)
+        redact = () if request is None else request.terms.redact
         item: JsonObject = {
             "id": self._item_id("mcp"),
             "type": "mcp_call",
             "name": name_of(step.call.raw),
             "server_label": step.call.agent,
-            "arguments": request.arguments if request is not None and is_redacted else arguments,
+            "arguments": reviewed(arguments_of(step.call.raw), redact),
             "approval_request_id": None if request is None else str(RequestId.of(request)),
             "error": None,
             "output": None,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from outlast.agents.errors import UserError
-from outlast.loop.approvals import ApprovalRequest
+from outlast.loop.approvals import ApprovalRequest, reviewed
 from outlast.loop.call_forms import arguments_of, name_of
 from outlast.loop.items import Item
 from outlast.loop.values import Json, JsonObject
@@ -85,7 +85,9 @@ class MessageChunks:
     def take(self, step: Step) -> Iterator[JsonObject]:
         """Yield the chunks of a step."""
         if isinstance(step, ToolCalled):
-            self._calls[step.call_id] = step.item
+            # A request about it may have come first: the call is withheld while an answer is judged.
+            if step.call_id not in self._sent:
+                self._calls[step.call_id] = step.item
             return
         if not isinstance(step, RequestChanged):
             yield from self._known_calls()
@@ -125,8 +127,8 @@ class MessageChunks:
         """Yield the calls of which it is known by now whether reviewers see all arguments."""
         for call_id, item in self._calls.items():
             request = self._request(call_id)
-            hides = request is not None and bool(request.terms.redact)
-            text = request.arguments if request is not None and hides else arguments_of(item.raw)
+            redact = () if request is None else request.terms.redact
+            text = reviewed(arguments_of(item.raw), redact)
             yield from self._part(self._call(call_id, name_of(item.raw), text))
         self._calls.clear()
 
@@ -178,8 +180,8 @@ class MessageChunks:
         }
 
     def _request(self, call_id: str) -> ApprovalRequest | None:
-        of_call = (one for one in self.requests.values() if one.call_id == call_id and not one.wait)
-        return next(of_call, None)
+        newest_first = reversed([*self.requests.values()])
+        return next((one for one in newest_first if one.call_id == call_id), None)
 
     def _approval_id(self, request: ApprovalRequest) -> str:
         """Return the id of an approval, another one in each answer: clients look for the first."""
@@ -252,8 +254,7 @@ def _call_id(request: ApprovalRequest) -> str:
 
     Calls of nested runs are not in the answer, and their ids may be those of others.
     """
-    own = request.run_id or not request.call_id or request.wait
-    return request.id if own else request.call_id
+    return request.call_id if request.call_id and not request.run_id else request.id
 
 
 def _value(text: str) -> Json:

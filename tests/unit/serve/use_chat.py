@@ -85,6 +85,8 @@ class Message:
     def _take_tool(self, kind: str, chunk: JsonObject) -> None:
         match kind:
             case "tool-input-available":
+                own = (one for one in self._step_parts if one.get("id") == chunk["toolCallId"])
+                assert not [*own], "the client writes over a call of this step with the same id"
                 part = {"type": "tool", "name": chunk["toolName"], "input": chunk["input"]}
                 self.parts.append({**part, "id": chunk["toolCallId"], "state": "input"})
             case "tool-approval-request":
@@ -103,6 +105,11 @@ class Message:
     def _tool(self, chunk: JsonObject) -> dict[str, Any]:
         [*_, part] = [one for one in self.parts if one.get("id") == chunk["toolCallId"]]
         return part
+
+    @property
+    def _step_parts(self) -> list[dict[str, Any]]:
+        at = max(i for i, one in enumerate(self.parts) if one["type"] == "step-start")
+        return self.parts[at + 1 :]
 
     @property
     def texts(self) -> list[str]:
