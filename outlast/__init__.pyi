@@ -75,6 +75,7 @@ from outlast.agents.errors import RunCancelled as RunCancelled
 from outlast.agents.errors import RunClosed as RunClosed
 from outlast.agents.errors import RunNotFound as RunNotFound
 from outlast.agents.errors import RunTerminated as RunTerminated
+from outlast.agents.errors import ScheduleNotFound as ScheduleNotFound
 from outlast.agents.errors import ServerUnavailable as ServerUnavailable
 from outlast.agents.errors import SessionFailed as SessionFailed
 from outlast.agents.errors import ToolFailed as ToolFailed

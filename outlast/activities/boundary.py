@@ -33,6 +33,7 @@ from outlast.activities.heartbeats.stream_heartbeats import (
     is_billed,
 )
 from outlast.activities.model.retry import OF_THE_MODEL
+from outlast.activities.scheduled import send_scheduled_message
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.contract import failures, names, policies, records
 from outlast.contract.effects import EffectKind, EffectRequest, kind_of_activity
@@ -66,7 +67,7 @@ class EffectActivities:
     @property
     def all(self) -> list[Any]:
         """The activities to register with a Temporal worker."""
-        return [self.run_effect, self.refuse_effect, self.free_nested_id]
+        return [self.run_effect, self.refuse_effect, self.free_nested_id, send_scheduled_message]
 
     @activity.defn(dynamic=True)
     async def run_effect(self, arguments: Sequence[RawValue]) -> JsonObject:

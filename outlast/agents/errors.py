@@ -3,6 +3,7 @@
     AgentsException
     ├── UserError                     the program is wrong: fix the code or the call
     │   ├── RunNotFound               no run has this id
+    │   ├── ScheduleNotFound          no schedule of outlast has this id
     │   ├── RunAlreadyStarted         the id belongs to a run that was started differently
     │   ├── RunBusy                   the run has too many unanswered messages
     │   ├── RunClosed                 the run has ended and takes no more messages
@@ -66,6 +67,12 @@ class RunNotFound(UserError):
     """No run has this id on this server and namespace."""
 
     code = "run_not_found"
+
+
+class ScheduleNotFound(UserError):
+    """No schedule of outlast has this id on this server and namespace."""
+
+    code = "schedule_not_found"
 
 
 class RunAlreadyStarted(UserError):

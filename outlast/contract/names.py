@@ -12,7 +12,10 @@ WORKFLOW: Final = "AgentRun"
 WORKFLOW_NOTICES: Final = "PeopleNotices"
 """The workflow that delivers the notices which the end of a run leaves."""
 
-WORKFLOWS: Final = frozenset({WORKFLOW, WORKFLOW_NOTICES})
+WORKFLOW_SCHEDULED: Final = "ScheduledMessage"
+"""The workflow that a schedule starts to send a message to a conversation."""
+
+WORKFLOWS: Final = frozenset({WORKFLOW, WORKFLOW_NOTICES, WORKFLOW_SCHEDULED})
 
 TASK_QUEUE: Final = "outlast"
 """The default task queue of workers and clients."""
@@ -143,6 +146,12 @@ SETTINGS_OF_TRACE: Final = (
 MEMO_INPUT_DIGEST: Final = "outlast_input_digest"
 """Tells whether a second start with the same id has the same input."""
 
+MEMO_MESSAGE: Final = "outlast_message"
+"""The id of the scheduled message with which a schedule started a conversation."""
+
+MEMO_SCHEDULE: Final = "outlast_schedule"
+"""A schedule's own memo: what it does and when, for lists."""
+
 ACTIVITY_PREPARE: Final = "prepare_run"
 ACTIVITY_MODEL: Final = "call_model"
 ACTIVITY_CHECK: Final = "check_input"
@@ -155,6 +164,8 @@ ACTIVITY_REFUSE: Final = "refuse_effect"
 """The activity type that fails an effect for whose result the history has no room."""
 ACTIVITY_FREE_ID: Final = "free_nested_id"
 """The activity type that ends a nested run that an abandoned history of its parent left open."""
+ACTIVITY_SCHEDULED: Final = "send_scheduled_message"
+"""The activity type that sends a scheduled message, or starts its conversation with it."""
 TOOL_PREFIX: Final = "tool:"
 HANDOFF_PREFIX: Final = "handoff:"
 

@@ -44,6 +44,11 @@ OFFLOAD: Final = ExecutionOptions(timeout_ms=120_000, attempts=5, maximum_interv
 NOTIFY: Final = ExecutionOptions(timeout_ms=120_000, attempts=20, maximum_interval_ms=600_000)
 """No run waits for a notification, so that a receiver may be down for two hours."""
 
+SCHEDULED: Final = ExecutionOptions(
+    timeout_ms=60_000, attempts=0, initial_interval_ms=1_000, maximum_interval_ms=60_000
+)
+"""A scheduled message is sent when the conversation's workers are back, however late."""
+
 LINE: Final = ExecutionOptions(timeout_ms=24 * 3_600_000, attempts=1)
 """A realtime line is not retried: whoever opens another one says so."""
 

@@ -179,6 +179,30 @@ class SendRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduledRecord:
+    """The input of the workflow that sends a scheduled message.
+
+    The id of the message is that of the workflow, which holds the scheduled time.
+
+    Attributes:
+        run_id: the conversation.
+        input: the message: a text, or Responses items.
+        mode: when a busy run takes it.
+        stream: stream the model calls for the answer.
+        start: the start of the conversation where it is not open, without its first message; None
+            if a schedule must not start it.
+        digest: tells whether another start with that id means the same run.
+    """
+
+    run_id: str
+    input: str | list[JsonObject]
+    mode: SendMode = "steer"
+    stream: bool = False
+    start: RunInput | None = None
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WithdrawRecord:
     """The payload of `withdraw`: the id of a message that no question has taken yet."""
 

@@ -63,6 +63,7 @@ from outlast.worker.worker_options import with_defaults
 from outlast.workflows.agent_run import AgentRun
 from outlast.workflows.details import Details
 from outlast.workflows.people_notices import PeopleNotices
+from outlast.workflows.scheduled_message import ScheduledMessage
 
 logger = get_logger(__name__)
 
@@ -136,7 +137,7 @@ class OutlastPlugin(SimplePlugin):
         )
         super().__init__(  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
             "outlast",
-            workflows=[AgentRun, PeopleNotices],
+            workflows=[AgentRun, PeopleNotices, ScheduledMessage],
             activities=EffectActivities(self._deps).all,
             run_context=lambda: self._run_context(model_provider is None, _flush_seconds(agents)),
         )

@@ -34,6 +34,7 @@ from outlast.testing import ScriptedModel
 from outlast.worker.agent_worker import AgentWorker
 from outlast.workflows.agent_run import AgentRun
 from outlast.workflows.people_notices import PeopleNotices
+from outlast.workflows.scheduled_message import ScheduledMessage
 from tests.workflow.laws import nested_runs
 
 PATIENCE_SECONDS = 60
@@ -90,7 +91,7 @@ class Desk:
     async def open_workflows(self, *agents: Agent[Any]) -> Worker:
         """Start a worker that runs workflows, and of the effects only what is local to them."""
         return await self._open(
-            workflows=[AgentRun, PeopleNotices],
+            workflows=[AgentRun, PeopleNotices, ScheduledMessage],
             activities=_activities(agents, ScriptedModel()),
             no_remote_activities=True,
         )

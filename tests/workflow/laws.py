@@ -24,6 +24,7 @@ from outlast.loop.state import LoopState
 from outlast.payloads.readable import readable
 from outlast.workflows.agent_run import AgentRun
 from outlast.workflows.people_notices import PeopleNotices
+from outlast.workflows.scheduled_message import ScheduledMessage
 from tests.laws.step_laws import check_items
 
 COMMANDS = {
@@ -78,7 +79,9 @@ async def replay(client: Client, run_id: str, events: list[HistoryEvent]) -> Non
     """Run the workflow again along its history, as a worker does that has not seen it yet."""
     converter = readable(client.data_converter)
     replayer = Replayer(
-        workflows=[AgentRun, PeopleNotices], build_id="test", data_converter=converter
+        workflows=[AgentRun, PeopleNotices, ScheduledMessage],
+        build_id="test",
+        data_converter=converter,
     )
     await replayer.replay_workflow(WorkflowHistory(run_id, events))
 

@@ -38,7 +38,7 @@ from outlast.client.start.run_host import RunHost
 from outlast.client.start.same_run import difference, start_digest
 from outlast.client.start.tenant import Tenant, as_tenant
 from outlast.client.start.thread_loop import thread_loop
-from outlast.client.transport.connection import add_search_attributes
+from outlast.client.transport.connection import with_search_attributes
 from outlast.client.transport.content import with_content_stored
 from outlast.client.transport.outages import is_transient, retry_during_outage, unavailable
 from outlast.client.transport.run_address import RunAddress, check_size
@@ -50,7 +50,7 @@ from outlast.payloads.attributes import first_attributes
 from outlast.ports.blobs import BlobStore, check_blob_store
 from outlast.ports.engine import pause_engine
 from outlast.ports.session import is_open, open_session
-from outlast.rendering import Shown, excerpt, inline_within, joined
+from outlast.rendering import excerpt, inline_within, joined
 from outlast.tracing.provider import join_current_trace
 
 LONGEST_SUMMARY_BYTES = 200
@@ -500,19 +500,19 @@ async def start_workflow(
             id_reuse_policy=reuse,
             memo={names.MEMO_INPUT_DIGEST: run.digest},
             search_attributes=first_attributes(record.agent) if visibility else None,
-            static_summary=inline_within(_summary(record), LONGEST_SUMMARY_BYTES),
+            static_summary=run_summary(record),
             # Activities, nested runs and the run's next histories inherit it.
-            priority=Priority(fairness_key=tenant.name, fairness_weight=tenant.weight)
-            if tenant is not None
-            else Priority.default,
+            priority=priority_of(tenant),
         )
 
-    try:
-        return await start(visibility=True)
-    except RPCError as error:
-        if error.status != RPCStatusCode.INVALID_ARGUMENT or "search attribute" not in str(error):
-            raise
-        return await start(visibility=await add_search_attributes(client))
+    return await with_search_attributes(client, start)
+
+
+def priority_of(tenant: Tenant | None) -> Priority:
+    """Return the priority of a tenant's runs."""
+    if tenant is None:
+        return Priority.default
+    return Priority(fairness_key=tenant.name, fairness_weight=tenant.weight)
 
 
 def _start_error(client: Client, error: RPCError) -> Exception:
@@ -525,6 +525,7 @@ def _start_error(client: Client, error: RPCError) -> Exception:
     return UserError(f"The Temporal server refused to start the run: {error.message}")
 
 
-def _summary(record: records.RunInput) -> Shown:
+def run_summary(record: records.RunInput) -> str:
+    """Return one line in Markdown that describes a run."""
     content = record.input if isinstance(record.input, str) else f"{len(record.input)} items"
-    return joined(record.agent, ": ", excerpt(content, 80))
+    return inline_within(joined(record.agent, ": ", excerpt(content, 80)), LONGEST_SUMMARY_BYTES)

@@ -1,12 +1,12 @@
 """Connects to the Temporal server, and adds the search attributes of runs."""
 
 import re
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from temporalio.client import Client
 from temporalio.converter import DataConverter
 from temporalio.envconfig import ClientConfig
-from temporalio.service import GrpcCompression, RPCError
+from temporalio.service import GrpcCompression, RPCError, RPCStatusCode
 
 from outlast.agents.errors import ServerUnavailable, UserError
 from outlast.agents.logs import get_logger
@@ -16,6 +16,9 @@ from outlast.hosts import is_this_machine
 from outlast.interpreter_end import wait_for_native_threads
 from outlast.payloads.key_order import in_key_order
 from outlast.visibility.search_attributes import ensure_search_attributes
+
+T = TypeVar("T")
+R_co = TypeVar("R_co", covariant=True)
 
 logger = get_logger(__name__)
 
@@ -75,6 +78,24 @@ async def add_search_attributes(client: Client) -> bool:
         )
         return False
     return True
+
+
+class Start(Protocol[R_co]):
+    """Starts something, with search attributes or without."""
+
+    async def __call__(self, *, visibility: bool) -> R_co:
+        """Start it."""
+        ...
+
+
+async def with_search_attributes(client: Client, start: Start[T]) -> T:
+    """Start something with the search attributes of runs, if the namespace can have them."""
+    try:
+        return await start(visibility=True)
+    except RPCError as error:
+        if error.status != RPCStatusCode.INVALID_ARGUMENT or "search attribute" not in str(error):
+            raise
+        return await start(visibility=await add_search_attributes(client))
 
 
 def _reason(error: Exception) -> str:

@@ -16,6 +16,7 @@ from outlast.worker.plugin import OutlastPlugin
 from outlast.worker.worker_options import DEFAULTS, GRACE, THREADS_OF_SDK
 from outlast.workflows.agent_run import AgentRun
 from outlast.workflows.people_notices import PeopleNotices
+from outlast.workflows.scheduled_message import ScheduledMessage
 
 TEMPORALS: dict[str, Any] = {
     name: parameter.default
@@ -113,7 +114,7 @@ def test_other_workflows_and_activities_of_the_worker_stay() -> None:
     def other() -> None: ...
 
     options = configured(workflows=[object], activities=[other], build_id="mine")
-    assert options["workflows"] == [object, AgentRun, PeopleNotices]
+    assert options["workflows"] == [object, AgentRun, PeopleNotices, ScheduledMessage]
     assert options["activities"][0] is other
     assert options["build_id"] == "mine"
 

@@ -1,0 +1,464 @@
+"""Schedules on a real server: what fires, once, whatever the state of workers and conversations."""
+
+import asyncio
+import json
+import secrets
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from temporalio import client as temporal
+from temporalio.client import Client, WorkflowFailureError
+from temporalio.worker import Replayer
+
+from outlast.activities import scheduled
+from outlast.agents.agent import Agent
+from outlast.agents.approvals.budget import Budget
+from outlast.agents.config.run_config import RunConfig
+from outlast.agents.errors import (
+    RunClosed,
+    RunNotFound,
+    ScheduleNotFound,
+    UserError,
+)
+from outlast.agents.tools.function_tool import function_tool
+from outlast.client.handle import RunHandle
+from outlast.client.runs import RunFilter, list_runs
+from outlast.client.schedules import Firing, Schedule, Schedules, Times
+from outlast.clock import now_ms
+from outlast.contract import names
+from outlast.testing import ScriptedModel, call
+from outlast.workflows.scheduled_message import ScheduledMessage
+from tests.workflow.codecs import Sealed, with_codec
+from tests.workflow.desk import Desk
+from tests.workflow.test_long_runs import true_in_the_end
+
+NEVER = Times(every=timedelta(days=3000))
+"""Times that do not come during a test: it triggers its schedules."""
+
+SOON = timedelta(seconds=3)
+
+WITHOUT_AGENT = (
+    "the schedule names no agent to start it with. Create the schedule with agent=, or delete it."
+)
+
+
+def now() -> datetime:
+    return datetime.fromtimestamp(now_ms() / 1000, UTC)
+
+
+async def until_the_second_after(at: datetime) -> None:
+    """Wait until a firing would have another id."""
+    while now().replace(microsecond=0) <= at:  # noqa: ASYNC110  time passes
+        await asyncio.sleep(0.05)
+
+
+@pytest.fixture
+async def schedules(desk: Desk) -> AsyncIterator[Schedules]:
+    """The schedules of the desk's queue, which are deleted at the end."""
+    yield Schedules(desk.client, task_queue=desk.queue)
+    for one in await Schedules(desk.client).list():
+        if one.id.startswith(desk.queue):
+            await Schedules(desk.client).delete(one.id)
+
+
+def clerk() -> Agent[Any]:
+    """Return an agent with a tool that a person approves."""
+
+    @function_tool(needs_approval=True)
+    def pay(amount: int) -> str:
+        """Pay."""
+        return f"paid {amount}"
+
+    return Agent(name="Clerk", tools=[pay])
+
+
+def new(desk: Desk) -> str:
+    """Return an id for a schedule."""
+    return f"{desk.queue}-{secrets.token_hex(3)}"
+
+
+async def fired(schedules: Schedules, name: str, count: int = 1) -> list[Firing]:
+    """Wait until a schedule has fired so often."""
+    found: Schedule = await schedules.get(name)
+    async with asyncio.timeout(30):
+        while len(found.recent) < count:
+            await asyncio.sleep(0.05)
+            found = await schedules.get(name)
+    return list(found.recent)
+
+
+async def ended(client: Client, firing: Firing) -> Any:
+    """Return the result of the workflow that a firing has started."""
+    async with asyncio.timeout(30):
+        return await client.get_workflow_handle(firing.run_id).result()
+
+
+async def message_of(client: Client, firing: Firing) -> Any:
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                return await ended(client, firing)
+            except temporal.RPCError:
+                await asyncio.sleep(0.05)
+
+
+async def open_conversation(desk: Desk, **options: Any) -> RunHandle:
+    handle = await desk.start("Clerk", "Hello", keep_open=True, **options)
+    await desk.until(handle, lambda state: state.phase == "idle")
+    return handle
+
+
+def said(state: Any) -> list[str]:
+    """Return what the user said."""
+    return [item.raw["content"] for item in state.items if item.raw.get("role") == "user"]
+
+
+async def test_a_firing_starts_a_run_like_any_other(desk: Desk, schedules: Schedules) -> None:
+    await desk.open(clerk(), model=ScriptedModel("Report."))
+    name = new(desk)
+    at = now() + SOON
+    config = RunConfig(budgets=[Budget(model_calls=7)], requester="ann")
+    created = await schedules.create(
+        name,
+        "Report, please.",
+        Times(at=at),
+        agent="Clerk",
+        tenant="acme",
+        run_config=config,
+        note="for the board",
+    )
+    due = at.replace(microsecond=0) + timedelta(seconds=1)
+    assert created.next == (due,)
+    assert (created.agent, created.to, created.text) == ("Clerk", "", "Report, please.")
+    assert (created.status, created.note, created.fired) == ("active", "for the board", 0)
+
+    [firing] = await fired(schedules, name)
+    desk.ids.append(firing.run_id)
+
+    assert firing.run_id == f"{name}-{due:%Y-%m-%dT%H:%M:%SZ}"
+    handle = RunHandle(desk.client, firing.run_id)
+    assert (await desk.result(handle)).final_output == "Report."
+    state = await handle.state()
+    assert [one.limit for one in state.start.budgets] == [7]
+    assert state.start.requester == "ann"
+    description = await handle.check()
+    assert description.raw_info.priority.fairness_key == "acme"
+    assert (await description.static_summary()) == "Clerk: Report, please."
+    assert description.typed_search_attributes  # listed by its agent
+    found = await schedules.get(name)
+    assert (found.status, found.next, found.fired) == ("done", (), 1)
+    assert [(one.at, one.status) for one in found.recent] == [(due, "completed")]
+
+    # A start with the same id and input is the same run, as of any run.
+    same = await desk.start(
+        "Clerk", "Report, please.", id=firing.run_id, tenant="acme", run_config=config
+    )
+    assert (await same.check()).run_id == description.run_id
+
+
+async def test_a_run_needs_no_worker_when_its_time_comes(desk: Desk, schedules: Schedules) -> None:
+    name = new(desk)
+    await schedules.create(name, "Report, please.", NEVER, agent="Clerk")
+    await schedules.trigger(name)
+    [firing] = await fired(schedules, name)
+    assert firing.status == "open"
+    await schedules.trigger(name)  # skipped: the run of the firing before is open
+
+    async def skipped() -> bool:
+        return (await schedules.get(name)).skipped == 1
+
+    await true_in_the_end(skipped)
+    await desk.open(clerk(), model=ScriptedModel("Report."))
+    desk.ids.append(firing.run_id)
+    assert (await desk.result(RunHandle(desk.client, firing.run_id))).final_output == "Report."
+    [only] = (await schedules.get(name)).recent
+    assert only.status == "completed"
+
+
+async def test_an_unknown_agent_is_shown_and_the_schedule_goes_on(
+    desk: Desk, schedules: Schedules
+) -> None:
+    await desk.open(clerk())
+    name = new(desk)
+    await schedules.create(name, "Hello", NEVER, agent="Nobody", overlap="allow_all")
+    await schedules.trigger(name)
+    [firing] = await fired(schedules, name)
+    desk.ids.append(firing.run_id)
+    with pytest.raises(UserError, match="no agent 'Nobody'"):
+        await desk.result(RunHandle(desk.client, firing.run_id))
+    found = await schedules.get(name)
+    assert (found.status, found.recent[0].status) == ("active", "failed")
+    assert found.recent[0].problem.startswith("This worker has no agent 'Nobody'. It has: 'Clerk'.")
+
+
+async def test_messages_reach_an_open_conversation_once_each(
+    desk: Desk, schedules: Schedules
+) -> None:
+    await desk.open(clerk(), model=ScriptedModel("Hi.", "No news.", "Still none."))
+    handle, name = await open_conversation(desk), new(desk)
+    await schedules.create(name, "Any news?", NEVER, to=handle.id)
+    await schedules.trigger(name)
+    [first] = await fired(schedules, name)
+    result = await message_of(desk.client, first)
+    assert result == {"run_id": handle.id, "message_id": first.run_id, "started": False}
+    assert (await handle.wait_for_answer(first.run_id)).final_output == "No news."
+
+    # The same firing once more, as after a failover or by hand, changes nothing.
+    workflow = desk.client.get_workflow_handle(first.run_id)
+    described = await workflow.describe()
+    assert await described.static_summary() == f"To {handle.id}: Any news?"
+    history = await workflow.fetch_history()
+    payload = history.events[0].workflow_execution_started_event_attributes.input.payloads[0]
+    again = await desk.client.start_workflow(
+        names.WORKFLOW_SCHEDULED,
+        json.loads(payload.data),
+        id=first.run_id,
+        task_queue=desk.queue,
+    )
+    assert await again.result() == result
+
+    await until_the_second_after(first.at)
+    await schedules.trigger(name)
+    [_, second] = await fired(schedules, name, 2)
+    assert (await handle.wait_for_answer(second.run_id)).final_output == "Still none."
+    assert said(await handle.state()) == ["Hello", "Any news?", "Any news?"]
+
+    await Replayer(workflows=[ScheduledMessage]).replay_workflow(history)
+
+
+async def test_a_message_waits_for_a_worker(desk: Desk, schedules: Schedules) -> None:
+    worker = await desk.open(clerk(), model=ScriptedModel("Hi."))
+    handle, name = await open_conversation(desk), new(desk)
+    await desk.close(worker)
+    await schedules.create(name, "Any news?", NEVER, to=handle.id)
+    await schedules.trigger(name)
+    [firing] = await fired(schedules, name)
+    assert firing.status == "open"
+    await desk.open(clerk(), model=ScriptedModel("No news."))
+    assert (await handle.wait_for_answer(firing.run_id)).final_output == "No news."
+    assert (await message_of(desk.client, firing))["started"] is False
+
+
+async def test_a_message_starts_a_conversation_that_is_not_open(
+    desk: Desk, schedules: Schedules
+) -> None:
+    await desk.open(clerk(), model=ScriptedModel("Good morning.", "Good morning again."))
+    name, conversation = new(desk), desk.new_id()
+    await schedules.create(name, "Stand-up!", NEVER, to=conversation, agent="Clerk", tenant="acme")
+    await schedules.trigger(name)
+    [first] = await fired(schedules, name)
+    assert (await message_of(desk.client, first))["started"] is True
+    handle = RunHandle(desk.client, conversation)
+    assert (await handle.wait_for_answer(first.run_id)).final_output == "Good morning."
+    description = await handle.check()
+    assert description.raw_info.priority.fairness_key == "acme"
+    assert description.parent_id is None  # a run of its own, which people sign decisions for
+
+    await handle.cancel("after_turn")
+    await desk.result(handle)
+    await until_the_second_after(first.at)
+    await schedules.trigger(name)
+    [_, second] = await fired(schedules, name, 2)
+    assert (await message_of(desk.client, second))["started"] is True
+    assert (await handle.wait_for_answer(second.run_id)).final_output == "Good morning again."
+    assert said(await handle.state()) == ["Stand-up!"]
+
+    async def is_listed() -> bool:
+        return any(await list_runs(desk.client, RunFilter(id_prefix=conversation, agent="Clerk")))
+
+    await true_in_the_end(is_listed)
+
+
+async def test_a_closed_conversation_without_an_agent_is_a_failure_in_words(
+    desk: Desk, schedules: Schedules
+) -> None:
+    await desk.open(clerk(), model=ScriptedModel("Hi."))
+    handle, name = await open_conversation(desk), new(desk)
+    await schedules.create(name, "Any news?", NEVER, to=handle.id, pause_on_failure=True)
+    await handle.cancel("after_turn")
+    await desk.result(handle)
+    await schedules.trigger(name)
+    [firing] = await fired(schedules, name)
+    with pytest.raises(WorkflowFailureError):
+        await message_of(desk.client, firing)
+
+    async def is_paused() -> bool:
+        return (await schedules.get(name)).status == "paused"
+
+    await true_in_the_end(is_paused)
+    [firing] = (await schedules.get(name)).recent
+    assert (firing.status, firing.problem) == (
+        "failed",
+        f"The conversation {handle.id!r} is not open, and {WITHOUT_AGENT}",
+    )
+    for to, error, words in (
+        (handle.id, RunClosed, "has ended. Pass agent="),
+        ("nowhere", RunNotFound, "There is no run 'nowhere'"),
+        (firing.run_id, RunNotFound, "not a run of an agent, but a workflow of the type"),
+    ):
+        with pytest.raises(error, match=words):
+            await schedules.create(new(desk), "Any news?", NEVER, to=to)
+    with pytest.raises(RunNotFound, match="not a run of an agent"):
+        await schedules.create(new(desk), "Any news?", NEVER, to=firing.run_id, agent="Clerk")
+
+
+async def test_a_message_waits_while_a_person_decides(desk: Desk, schedules: Schedules) -> None:
+    pays = [call("pay", "c1", amount=5)]
+    await desk.open(clerk(), model=ScriptedModel(pays, "Paid.", "No news."))
+    handle = await desk.start("Clerk", "Pay", keep_open=True)
+    await desk.until_status(handle, "waiting")
+    name = new(desk)
+    await schedules.create(name, "Any news?", NEVER, to=handle.id, mode="queue")
+    await schedules.trigger(name)
+    [firing] = await fired(schedules, name)
+    await message_of(desk.client, firing)
+    assert [one.id for one in (await handle.state()).inbox] == [firing.run_id]
+    [request] = await handle.approvals()
+    await handle.approve(request.id)
+    assert (await handle.wait_for_answer(firing.run_id)).final_output == "No news."
+
+
+@pytest.mark.parametrize("was_open", [True, False])
+async def test_an_attempt_that_died_after_sending_does_not_send_again(
+    desk: Desk, schedules: Schedules, monkeypatch: pytest.MonkeyPatch, *, was_open: bool
+) -> None:
+    """The conversation has taken the message and ended before the next attempt."""
+    await desk.open(clerk(), model=ScriptedModel("Hi.", "Ok.", "Never said."))
+    conversation = (await open_conversation(desk)).id if was_open else desk.new_id()
+    handle, name = RunHandle(desk.client, conversation), new(desk)
+    attempts: list[str] = []
+
+    def dies_after(send: Callable[..., Any]) -> Callable[..., Any]:
+        async def sends(*arguments: Any) -> None:
+            await send(*arguments)
+            attempts.append(conversation)
+            await desk.until(handle, lambda state: state.phase == "idle")
+            await handle.cancel("after_turn")
+            await handle.result()
+            raise ConnectionError("the worker is gone")
+
+        return sends
+
+    step = "_send" if was_open else "_start"
+    monkeypatch.setattr(scheduled, step, dies_after(getattr(scheduled, step)))
+    await schedules.create(name, "Any news?", NEVER, to=conversation, agent="Clerk")
+    await schedules.trigger(name)
+    [firing] = await fired(schedules, name)
+    await message_of(desk.client, firing)
+    assert attempts == [conversation]
+    state = await handle.state()
+    assert state.phase == "closed"
+    assert said(state) == (["Hello", "Any news?"] if was_open else ["Any news?"])
+
+
+async def test_a_paused_schedule_lets_its_times_pass(desk: Desk, schedules: Schedules) -> None:
+    each = Times(every=timedelta(seconds=1))
+    paused, clock = new(desk), new(desk)
+    await schedules.create(paused, "Hello", each, agent="Clerk", paused=True, overlap="allow_all")
+    await schedules.create(clock, "Hello", each, agent="Clerk", overlap="allow_all")
+    desk.ids += [one.run_id for one in await fired(schedules, clock)]
+    await schedules.pause(clock, note="enough")
+    found = await schedules.get(paused)
+    assert (found.status, found.fired, bool(found.next)) == ("paused", 0, True)
+    assert (await schedules.get(clock)).note == "enough"
+
+    await schedules.resume(paused, note="ann is back")
+    recent = await fired(schedules, paused)
+    assert (await schedules.get(paused)).note == "ann is back"
+    await schedules.delete(paused)
+    with pytest.raises(ScheduleNotFound):
+        await schedules.get(paused)
+    await desk.open(clerk(), model=ScriptedModel(*["Hi."] * 20))
+    desk.ids += [one.run_id for one in recent]
+
+
+async def test_a_schedule_is_created_once(desk: Desk, schedules: Schedules) -> None:
+    name = new(desk)
+    first = await schedules.create(name, "Hello", NEVER, agent="Clerk")
+    assert await schedules.create(name, "Hello", NEVER, agent="Clerk") == first
+    with pytest.raises(UserError, match="another schedule with the id"):
+        await schedules.create(name, "Goodbye", NEVER, agent="Clerk")
+
+    async def is_listed() -> bool:
+        return name in [one.id for one in await schedules.list()]
+
+    await true_in_the_end(is_listed)
+    [listed] = [one for one in await schedules.list() if one.id == name]
+    assert (listed.when, listed.text, listed.next) == ("every 3000d", "Hello", first.next[:5])
+    await schedules.delete(name)
+    for act in (schedules.get, schedules.pause, schedules.resume, schedules.trigger):
+        with pytest.raises(ScheduleNotFound, match=f"There is no schedule '{name}'"):
+            await act(name)
+
+
+async def test_the_schedule_of_another_program_is_left_alone(
+    desk: Desk, schedules: Schedules
+) -> None:
+    name = new(desk)
+    action = temporal.ScheduleActionStartWorkflow("Theirs", id=name, task_queue=desk.queue)
+    handle = await desk.client.create_schedule(
+        name, temporal.Schedule(action=action, spec=NEVER.spec())
+    )
+    for act in (schedules.get, schedules.pause, schedules.trigger, schedules.delete):
+        with pytest.raises(ScheduleNotFound, match="workflows of the type 'Theirs'"):
+            await act(name)
+    with pytest.raises(UserError, match="workflows of the type 'Theirs'"):
+        await schedules.create(name, "Hello", NEVER, agent="Clerk")
+    await handle.describe()
+    assert name not in [one.id for one in await schedules.list()]
+    await handle.delete()
+
+
+@pytest.mark.parametrize(
+    ("times", "problem"),
+    [
+        (Times(cron="each monday"), "CronString does not have 5-7 fields"),
+        (Times(cron="0 9 * * *", time_zone="Mars/Base"), "unknown time zone Mars/Base"),
+        (Times(cron="0 0 31 2 *"), "The times of the schedule never come: 0 0 31 2 *"),
+    ],
+)
+async def test_times_that_the_server_refuses(
+    desk: Desk, schedules: Schedules, times: Times, problem: str
+) -> None:
+    name = new(desk)
+    with pytest.raises(UserError) as refused:
+        await schedules.create(name, "Hello", times, agent="Clerk")
+    assert problem in str(refused.value)
+    with pytest.raises(ScheduleNotFound):
+        await schedules.get(name)
+
+
+async def test_daylight_saving_skips_a_time_and_never_repeats_one(
+    desk: Desk, schedules: Schedules
+) -> None:
+    async def days(start: datetime) -> list[str]:
+        times = Times(cron="30 2 * * *", time_zone="Europe/Berlin", start=start)
+        found = await schedules.create(new(desk), "Hello", times, agent="Clerk")
+        return [f"{one:%d %H:%M}" for one in found.next[:3]]
+
+    assert await days(datetime(2027, 3, 27, tzinfo=UTC)) == ["27 01:30", "29 00:30", "30 00:30"]
+    assert await days(datetime(2027, 10, 30, tzinfo=UTC)) == ["30 00:30", "31 01:30", "01 01:30"]
+
+
+async def test_an_encrypted_schedule_shows_nothing_to_others(
+    desk: Desk, schedules: Schedules, client: Client
+) -> None:
+    sealed = with_codec(client, Sealed(b"one key"))
+    await desk.open(clerk(), model=ScriptedModel("Hi."), client=sealed)
+    name, conversation = new(desk), f"{new(desk)}-conversation"
+    own = Schedules(sealed, task_queue=desk.queue)
+    found = await own.create(name, "a secret", NEVER, agent="Clerk", to=conversation)
+    assert (found.text, found.agent) == ("a secret", "Clerk")
+
+    other = await schedules.get(name)
+    raw = await client.get_schedule_handle(name).describe()
+    assert (other.text, other.agent, other.when) == ("", "", "")
+    assert b"secret" not in raw.raw_description.SerializeToString()
+    await own.trigger(name)
+    [firing] = await fired(own, name)
+    await message_of(sealed, firing)
+    answer = await RunHandle(sealed, conversation).wait_for_answer(firing.run_id)
+    assert answer.final_output == "Hi."
+    await RunHandle(sealed, conversation).cancel("after_turn")
