@@ -1,23 +1,12 @@
 """The value of a delivery: what a run can keep, with its long texts in the blob store."""
 
-import json
-from collections.abc import Iterable
-from typing import Any, Final, cast
-
 from temporalio.client import Client
 
 from outlast.agents.errors import ContentUnavailable, UserError
 from outlast.blobs import large_content
-from outlast.contract import blobs
+from outlast.contract import blobs, delivered_values
+from outlast.contract.delivered_values import LARGEST_VALUE_BYTES, size_of
 from outlast.loop.values import Json
-
-LARGEST_VALUE_BYTES: Final = 200_000
-"""The largest value that a run takes, in bytes of JSON: the run carries it in its state, and sends it
-to the worker beside the rest of the call. Long texts in it are in the blob store, if there is one."""
-
-
-DEEPEST: Final = 100
-"""How many levels of lists and objects a value may have."""
 
 
 class ValueTooLarge(UserError):
@@ -38,7 +27,7 @@ async def stored_value(client: Client, value: Json) -> Json:
     while True:
         found: blobs.Contents = {}
         made = blobs.escape(value) if least == blobs.NEVER else blobs.split(value, least, found)
-        size = len(json.dumps(made, separators=(",", ":")))
+        size = size_of(made)
         if size <= LARGEST_VALUE_BYTES:
             break
         if least in {blobs.NEVER, blobs.SMALLEST_THRESHOLD}:
@@ -71,28 +60,6 @@ def check_shape(value: Json) -> None:
         UserError: it is, or has.
     """
     try:
-        json.dumps(value, allow_nan=False, sort_keys=True)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise UserError(f"The value must be JSON: {error}") from error
-    level = _containers([value])
-    for _ in range(DEEPEST):
-        level = [inner for one in level for inner in _containers(one)]
-    if level:
-        raise UserError(f"The value has more than {DEEPEST} levels of lists and objects.")
-
-
-def _containers(value: Any) -> list[Any]:
-    """Return the lists and objects in a list or an object."""
-    inner: Iterable[Any] = cast("list[Any]", value)
-    if isinstance(value, dict):
-        fields = cast("dict[str, Any]", value)
-        _check_keys(fields)
-        inner = fields.values()
-    return [one for one in inner if isinstance(one, dict | list)]
-
-
-def _check_keys(fields: dict[str, Any]) -> None:
-    try:
-        "".join(fields).encode()
-    except UnicodeEncodeError:
-        raise UserError("A key of the value has half a character, which no run can keep.") from None
+        delivered_values.check_shape(value)
+    except ValueError as error:
+        raise UserError(str(error)) from error

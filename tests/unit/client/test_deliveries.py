@@ -11,9 +11,10 @@ from outlast.agents.context.wait_address import WaitAddress
 from outlast.agents.errors import ContentUnavailable, UserError
 from outlast.blobs import FileBlobStore, large_content, use_blob_store
 from outlast.client.deliveries import finish
-from outlast.client.transport.delivered_value import LARGEST_VALUE_BYTES, ValueTooLarge
+from outlast.client.transport.delivered_value import ValueTooLarge
 from outlast.client.transport.run_address import RunAddress
 from outlast.contract import blobs
+from outlast.contract.delivered_values import LARGEST_VALUE_BYTES
 from outlast.loop import outside
 
 TOKEN = WaitAddress("run-1", 0, 1, "call_1", "courier").token
