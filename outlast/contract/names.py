@@ -15,7 +15,13 @@ WORKFLOW_NOTICES: Final = "PeopleNotices"
 WORKFLOW_SCHEDULED: Final = "ScheduledMessage"
 """The workflow that a schedule starts to send a message to a conversation."""
 
-WORKFLOWS: Final = frozenset({WORKFLOW, WORKFLOW_NOTICES, WORKFLOW_SCHEDULED})
+WORKFLOW_ERRAND: Final = "Errand"
+"""The workflow that executes an operation for a call, and delivers its result."""
+
+CALL_DROPPED: Final = "the call does not wait any more"
+"""Why an errand is cancelled whose result no call would get."""
+
+WORKFLOWS: Final = frozenset({WORKFLOW, WORKFLOW_NOTICES, WORKFLOW_SCHEDULED, WORKFLOW_ERRAND})
 
 TASK_QUEUE: Final = "outlast"
 """The default task queue of workers and clients."""
@@ -178,6 +184,11 @@ def notices_id(execution: str, number: int = 0) -> str:
         number: which of its workflows; there are several only for very large notices.
     """
     return f"notices-{execution}-{number}"
+
+
+def errand_id(run_id: str, key: str) -> str:
+    """Return the id of the workflow that executes an operation for a call of a run."""
+    return f"{run_id}/errand-{key}"
 
 
 def question_key(run_id: str, started_at_ms: int, question: int) -> str:

@@ -331,6 +331,33 @@ class NoticesRecord:
     notices: tuple[Notice, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrandRecord:
+    """The input of the workflow `Errand`: an operation, and the wait that gets its result.
+
+    Attributes:
+        run_id: the run whose call waits; the next four fields name the wait, as in `DeliverRecord`.
+        workflow: the type of a workflow, to execute as a child; empty for a Nexus operation.
+        workflow_id: the id of that workflow.
+        task_queue: its task queue; empty for that of the run.
+        endpoint: the Nexus endpoint; `service` and `operation` are names, too.
+        arguments: of the workflow, or the one of the operation.
+    """
+
+    run_id: str
+    question: int
+    turn: int
+    call_id: str
+    name: str
+    workflow: str = ""
+    workflow_id: str = ""
+    task_queue: str = ""
+    endpoint: str = ""
+    service: str = ""
+    operation: str = ""
+    arguments: tuple[Json, ...] = ()
+
+
 def notices_records(run_id: str, notices: Sequence[Notice]) -> list[JsonObject]:
     """Return the inputs of the workflows that deliver notices, each small enough to be sent."""
     found: list[list[Notice]] = []

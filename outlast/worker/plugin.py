@@ -62,6 +62,7 @@ from outlast.worker.failure_lines import log_failures_in_lines
 from outlast.worker.worker_options import with_defaults
 from outlast.workflows.agent_run import AgentRun
 from outlast.workflows.details import Details
+from outlast.workflows.errand import Errand
 from outlast.workflows.people_notices import PeopleNotices
 from outlast.workflows.scheduled_message import ScheduledMessage
 
@@ -137,7 +138,7 @@ class OutlastPlugin(SimplePlugin):
         )
         super().__init__(  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
             "outlast",
-            workflows=[AgentRun, PeopleNotices, ScheduledMessage],
+            workflows=[AgentRun, PeopleNotices, ScheduledMessage, Errand],
             activities=EffectActivities(self._deps).all,
             run_context=lambda: self._run_context(model_provider is None, _flush_seconds(agents)),
         )

@@ -22,6 +22,7 @@ from outlast.ports.notifier import Notification, Notifier
 from outlast.testing import ScriptedModel, SpanCollector
 from outlast.worker.plugin import OutlastPlugin, _model_patience
 from outlast.workflows.agent_run import AgentRun
+from outlast.workflows.errand import Errand
 from outlast.workflows.people_notices import PeopleNotices
 from outlast.workflows.scheduled_message import ScheduledMessage
 from tests.mcp_servers import Shelf
@@ -49,7 +50,7 @@ def test_it_knows_the_agents_and_what_they_hand_over_to() -> None:
 
 def test_it_brings_the_workflow_and_the_activities() -> None:
     plugin: Any = OutlastPlugin([A])
-    assert plugin.workflows == [AgentRun, PeopleNotices, ScheduledMessage]
+    assert plugin.workflows == [AgentRun, PeopleNotices, ScheduledMessage, Errand]
     assert [one.__name__ for one in plugin.activities] == [
         "run_effect",  # all effects
         "refuse_effect",  # what no worker knows

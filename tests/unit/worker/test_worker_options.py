@@ -15,6 +15,7 @@ from outlast.testing import ScriptedModel
 from outlast.worker.plugin import OutlastPlugin
 from outlast.worker.worker_options import DEFAULTS, GRACE, THREADS_OF_SDK
 from outlast.workflows.agent_run import AgentRun
+from outlast.workflows.errand import Errand
 from outlast.workflows.people_notices import PeopleNotices
 from outlast.workflows.scheduled_message import ScheduledMessage
 
@@ -114,7 +115,7 @@ def test_other_workflows_and_activities_of_the_worker_stay() -> None:
     def other() -> None: ...
 
     options = configured(workflows=[object], activities=[other], build_id="mine")
-    assert options["workflows"] == [object, AgentRun, PeopleNotices, ScheduledMessage]
+    assert options["workflows"] == [object, AgentRun, PeopleNotices, ScheduledMessage, Errand]
     assert options["activities"][0] is other
     assert options["build_id"] == "mine"
 
