@@ -372,6 +372,9 @@ from outlast.ports.session import (
     is_openai_responses_compaction_aware_session as is_openai_responses_compaction_aware_session,
 )
 from outlast.sessions.sqlite import SQLiteSession as SQLiteSession
+from outlast.temporal_tools import OperationToolOptions as OperationToolOptions
+from outlast.temporal_tools import nexus_tool as nexus_tool
+from outlast.temporal_tools import workflow_tool as workflow_tool
 from outlast.tracing.current import Span as Span
 from outlast.tracing.current import Trace as Trace
 from outlast.tracing.current import gen_group_id as gen_group_id
