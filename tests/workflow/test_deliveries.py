@@ -7,6 +7,7 @@ import hmac
 import json
 import socket
 import sys
+import time
 from asyncio.subprocess import Process
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
@@ -32,6 +33,7 @@ from outlast.serve.login import ThisMachine
 from outlast.testing import ScriptedModel, call
 from tests.eventually import eventually
 from tests.servers import TemporalServer
+from tests.workflow import receiver_program
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
 from tests.workflow.replies import outputs
 from tests.workflow.test_waits import parked
@@ -88,7 +90,7 @@ async def http(desk: Desk) -> AsyncIterator[httpx2.AsyncClient]:
 
 @asynccontextmanager
 async def receiver(
-    server: TemporalServer, *mark: Path
+    server: TemporalServer, *mark: Path, ahead: timedelta = timedelta()
 ) -> AsyncGenerator[tuple[Process, httpx2.AsyncClient]]:
     """Run a receiver as a process of its own; it is gone afterwards."""
     with socket.socket() as free:
@@ -101,6 +103,7 @@ async def receiver(
         server.address,
         server.namespace,
         str(port),
+        str(ahead.total_seconds()),
         *map(str, mark),
     )
     try:
@@ -175,6 +178,75 @@ async def test_a_receiver_that_is_killed_before_its_answer_is_asked_again(
     other = await http.post(url_of(wait), json="p2", headers={"Idempotency-Key": "delivery-2"})
     assert (other.status_code, other.json()["error"]["code"]) == (409, "run_closed")
     assert list(outputs(model.requests[1]).values()) == ["p1"]
+
+
+# --- Clocks, keys and ends -------------------------------------------------------------------------
+
+
+def signed_by_stripe(body: bytes) -> dict[str, str]:
+    at = int(time.time())
+    digest = hmac.new(receiver_program.SECRET.encode(), b"%d." % at + body, hashlib.sha256)
+    return {"Stripe-Signature": f"t={at},v1={digest.hexdigest()}"}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("ahead", [timedelta(minutes=10), timedelta(minutes=-10)], ids=str)
+async def test_a_receiver_whose_clock_is_ten_minutes_off(
+    desk: Desk, server: TemporalServer, ahead: timedelta
+):
+    """URLs count. Webhooks are refused with words about the time, unless their tolerance is wide."""
+    agent, model = waiter(), ScriptedModel(always=lambda _: [call("wait", "c1")])
+    await desk.open(agent, model=model)
+    first, second = await desk.start(agent), await desk.start(agent)
+    url = wait_url((await parked(first)).token, timedelta(minutes=1), time.time())
+    body = json.dumps({"token": (await parked(second)).token}).encode()
+    async with receiver(server, ahead=ahead) as (_, http):
+        answer = await http.post(url.removeprefix("http://localhost"), json="p1")
+        assert (answer.status_code, answer.json()["run_id"]) == (200, first.id)
+        headers = {"Content-Type": "application/json", **signed_by_stripe(body)}
+        refused = await http.post("/webhooks/stripe", content=body, headers=headers)
+        problem = refused.json()["error"]
+        assert refused.status_code in {400, 401}
+        assert "clock" in problem["message"]
+        assert [one.name for one in await second.pending_waits()] == ["courier"]
+        taken = await http.post("/webhooks/patient", content=body, headers=headers)
+        assert taken.status_code == 200, taken.text
+        assert taken.json()["done"][0]["run_id"] == second.id
+    for handle in (first, second):
+        await handle.wait(lambda state: bool(state.receipts))
+        await handle.cancel()
+
+
+async def test_a_key_that_is_replaced_before_the_delivery_counts_until_it_is_taken_out(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+):
+    old, new = "a key of 32 bytes for these tests", "another key of 32 bytes for tests"
+    agent, model = waiter(), script()
+    await desk.open(agent, model=model)
+    handle = await desk.start(agent)
+    url = url_of(await parked(handle))
+    monkeypatch.setenv("OUTLAST_DELIVERY_KEYS", new)
+    async with opened(deliveries_app(desk.client)) as http:
+        refused = await http.post(url, json="p1")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (403, "forged")
+    monkeypatch.setenv("OUTLAST_DELIVERY_KEYS", f"{new},{old}")
+    async with opened(deliveries_app(desk.client)) as http:
+        assert (await http.post(url, json="p1")).status_code == 200
+    assert (await handle.result()).final_output == "Done."
+    assert list(outputs(model.requests[1]).values()) == ["p1"]
+
+
+async def test_a_delivery_to_a_run_that_was_terminated_is_refused_in_words(
+    desk: Desk, http: httpx2.AsyncClient
+):
+    agent = waiter()
+    await desk.open(agent, model=script())
+    handle = await desk.start(agent)
+    wait = await parked(handle)
+    await desk.workflow(handle).terminate("a test")
+    answer = await http.post(url_of(wait), json="p1")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "run_closed")
+    assert "terminated" in answer.json()["error"]["message"]
 
 
 async def test_without_a_worker_the_server_keeps_the_value_or_the_sender_comes_again(desk: Desk):

@@ -2,6 +2,7 @@
 
 import secrets
 from contextlib import suppress
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 
 from outlast.agents.agent import Agent
-from outlast.agents.errors import DecisionRefused
+from outlast.agents.context.wrapper import ToolContext
+from outlast.agents.errors import DecisionRefused, DeliveryRefused
 from outlast.agents.tools.function_tool import function_tool
+from outlast.client.deliveries import finish
 from outlast.client.handle import RunHandle
 from outlast.loop.state import LoopState
 from outlast.ports.model import ModelRequest
@@ -22,6 +25,7 @@ from outlast.testing import ScriptedModel, call, say
 from tests.workflow.desk import Desk
 from tests.workflow.laws import check_run, snapshot_of, timeless
 from tests.workflow.replies import outputs
+from tests.workflow.test_waits import parked
 
 
 async def task_ends(desk: Desk, handle: RunHandle) -> tuple[str, list[int]]:
@@ -172,3 +176,59 @@ async def test_a_reset_puts_a_question_into_the_session_once(desk: Desk, tmp_pat
         1,
         1,
     ]
+
+
+# --- Waits -----------------------------------------------------------------------------------------
+
+
+def courier(began: list[str]) -> tuple[Agent[Any], ScriptedModel]:
+    @function_tool
+    async def book(ctx: ToolContext[Any]) -> str:
+        await ctx.once("booking", began.append, "A")
+        return f"picked up at {await ctx.wait_for('courier', timeout=timedelta(days=2))}"
+
+    def reply(request: ModelRequest) -> Any:
+        return say(outputs(request)["c1"]) if outputs(request) else [call("book", "c1")]
+
+    return Agent(name="Courier", tools=[book]), ScriptedModel(always=reply)
+
+
+async def test_a_parked_run_that_is_reset_to_any_task_waits_on_and_takes_its_value_once(
+    desk: Desk,
+):
+    began: list[str] = []
+    agent, model = courier(began)
+    await desk.open(agent, model=model)
+    handle = await desk.start(agent)
+    wait = await parked(handle)
+    execution, points = await task_ends(desk, handle)
+    for point in points:
+        await reset(desk, handle, execution, point)
+        again = await parked(handle)
+        assert (again.token, again.name) == (wait.token, "courier")
+    # The tool begins again where its attempt came after the point, and not at the last one.
+    assert 1 < len(began) <= len(points)
+    for value, delivery_id in (("noon", "d1"), ("noon", "d1")):
+        await finish(wait.token, value, client=desk.client, delivery_id=delivery_id)
+    assert (await handle.result()).final_output == "picked up at noon"
+    assert len((await handle.state()).receipts) == 1
+    await check_run(desk.client, handle.id)
+
+
+async def test_a_value_that_came_before_a_reset_counts_in_the_new_history_too(desk: Desk):
+    agent, model = courier([])
+    await desk.open(agent, model=model)
+    handle = await desk.start(agent, keep_open=True)
+    wait = await parked(handle)
+    execution, points = await task_ends(desk, handle)
+    first = await finish(wait.token, "noon", client=desk.client, delivery_id="d1")
+    await desk.until_status(handle, "idle")
+    await reset(desk, handle, execution, points[-1])
+    state = await desk.until_status(handle, "idle")
+    assert (await desk.workflow(handle).describe()).run_id != execution
+    assert [one.delivery_id for one in state.receipts] == ["d1"]
+    second = await finish(wait.token, "noon", client=desk.client, delivery_id="d1")
+    assert (second.run_id, second.name) == (first.run_id, "courier")
+    with pytest.raises(DeliveryRefused, match="Another delivery came first"):
+        await finish(wait.token, "midnight", client=desk.client, delivery_id="d2")
+    await check_run(desk.client, handle.id)

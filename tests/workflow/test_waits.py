@@ -260,7 +260,17 @@ async def test_a_delivery_to_a_run_that_has_ended_says_so(desk: Desk):
     handle = await desk.start(agent)
     wait = await parked(handle)
     await handle.cancel()
-    with pytest.raises(RunClosed):
+    with pytest.raises(RunClosed, match="has ended"):
+        await finish(wait.token, "by hand", client=desk.client)
+
+
+async def test_a_delivery_to_a_run_that_was_terminated_says_so(desk: Desk):
+    agent = depot()
+    await desk.open(agent, model=packs_once())
+    handle = await desk.start(agent)
+    wait = await parked(handle)
+    await desk.workflow(handle).terminate("a test")
+    with pytest.raises(RunClosed, match="terminated"):
         await finish(wait.token, "by hand", client=desk.client)
 
 
