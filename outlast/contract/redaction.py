@@ -52,6 +52,18 @@ class Redaction:
                 text = type(text)(text.replace(one, REDACTED))
         return text
 
+    def draft(self, text: str) -> str:
+        """Return a text in progress as people may see it.
+
+        Its end is left out where it may be the beginning of a hidden value.
+        """
+        shown = self.text(text)
+        longest = max((len(one) for one in self.texts), default=0)
+        for length in range(min(len(shown), longest - 1), 0, -1):
+            if any(one.startswith(shown[-length:]) for one in self.texts):
+                return shown[:-length]
+        return shown
+
     def json(self, value: Json) -> Json:
         """Return a value with `[redacted]` in place of each hidden one."""
         if not self.texts:

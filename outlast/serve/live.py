@@ -16,6 +16,7 @@ from outlast.agents.items.stream_events import AgentUpdatedStreamEvent, RunItemS
 from outlast.client.inbox import InboxEntry
 from outlast.client.people.nested_requests import FoundRequest, found_requests
 from outlast.client.read.events import ApprovalStreamEvent, NumberedEvent, StatusStreamEvent
+from outlast.contract.redaction import redaction_of
 from outlast.loop.approvals import Person
 from outlast.loop.state import LoopState, Status
 from outlast.serve.access import Caller, Customer, Staff
@@ -247,7 +248,9 @@ async def _staff_events(
                     view = _run_event(event, cursor, entries.state, caller, signs=signs)
                     yield _event("event", view, cursor)
                 case TextAdded(cursor=cursor, text=text):
-                    yield _event("text", TextEvent(text=text), cursor)
+                    # A hidden value may come in pieces, so its message is sent when it is whole.
+                    if not redaction_of(entries.state).texts:
+                        yield _event("text", TextEvent(text=text), cursor)
                 case TextReset(cursor=cursor):
                     yield _event("reset", ResetEvent(), cursor)
                 case Ended(cursor=cursor, status=status):
@@ -274,7 +277,8 @@ async def _snapshot(
     # What nested runs have reported is not shown: anybody who reaches the server may report.
     nested = await found_requests(state, desk.client) if state.nested else _own(state)
     view = run_view(state, caller, requests=nested, steps=list(entries.steps), signs=signs)
-    return SnapshotEvent(run=view, text=entry.text)
+    text = "" if redaction_of(state).texts else entry.text
+    return SnapshotEvent(run=view, text=text)
 
 
 def _own(state: LoopState) -> tuple[FoundRequest, ...]:

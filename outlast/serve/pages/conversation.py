@@ -45,7 +45,6 @@ from outlast.serve.pages.conversation_view import (
     conversation,
     payloads,
     release_targets,
-    shown_draft,
 )
 from outlast.serve.pages.page import (
     Form,
@@ -120,7 +119,7 @@ async def _show(asked: DeskRequest) -> Response:
         view=view,
         regions=_regions(asked, view, is_unjudged=now.is_unjudged),
         lists=lists_of(asked, view),
-        draft=shown_draft(now.text, view.hides),
+        draft=view.hides.draft(now.text),
         message_id=_new_message_id(),
         targets=release_targets(now.state, asked.desk.agents),
         temporal=_temporal_link(asked),
@@ -267,7 +266,7 @@ class _Screen:
             self._shown_state = entries.state
         redaction = redaction_of(entries.state)
         if self._is_replaced or (self._added and redaction.texts):
-            text = escape(visible_text(shown_draft(self.text, redaction)))
+            text = escape(visible_text(redaction.draft(self.text)))
             parts.append(f'<div id="draft-text" hx-swap-oob="innerHTML">{text}</div>')
             self._added, self._is_replaced = "", False
         found = [ServerSentEvent("\n".join(parts), event="update")] if parts else []

@@ -154,19 +154,6 @@ def _attachment(part: JsonObject) -> Attachment:
     return Attachment(name=str(part.get("filename") or "file"))
 
 
-def shown_draft(text: str, hides: Redaction) -> str:
-    """Return a text in progress as people may see it.
-
-    Its end is left out where it may be the beginning of a value that policies hide.
-    """
-    shown = hides.text(text)
-    longest = max((len(one) for one in hides.texts), default=0)
-    for length in range(min(len(shown), longest - 1), 0, -1):
-        if any(one.startswith(shown[-length:]) for one in hides.texts):
-            return shown[:-length]
-    return shown
-
-
 # --- What the run did -----------------------------------------------------------------------------
 
 

@@ -6,7 +6,7 @@ A customer's message keeps the id that its front end chose.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias, cast
 
 from ag_ui.core import (
@@ -24,7 +24,7 @@ from ag_ui.core import (
 )
 
 from outlast.contract.blobs import readable
-from outlast.contract.redaction import Redaction, redaction_of
+from outlast.contract.redaction import NOTHING, Redaction, redaction_of
 from outlast.loop.call_forms import arguments_of, name_of
 from outlast.loop.items import Item, call_id_of, refusal_of, text_of
 from outlast.loop.phrases import as_text
@@ -99,12 +99,13 @@ class View:
 
     parts: tuple[Part, ...]
     unread: tuple[Part, ...] = ()
+    hides: Redaction = field(default=NOTHING, repr=False)
 
     def with_live(self, live: Live | None) -> tuple[Part, ...]:
         """Return all parts, with a text in progress unless its reply is there already."""
         if live is None or not live.text:
             return (*self.parts, *self.unread)
-        said = Said(message_id(live.turn), "assistant", plain(live.text))
+        said = Said(message_id(live.turn), "assistant", plain(self.hides.draft(live.text)))
         is_there = any(isinstance(one, Said) and one.id == said.id for one in self.parts)
         return (*self.parts, *(() if is_there else (said,)), *self.unread)
 
@@ -163,7 +164,7 @@ def view_of_team(state: LoopState) -> View:
         for at, raw in enumerate(message.content)
         if raw.get("role") == "user"
     )
-    return View(tuple(parts), tuple(_joined(unread)))
+    return View(tuple(parts), tuple(_joined(unread)), hides)
 
 
 def _said_in(state: LoopState, ids: dict[int, str], hides: Redaction) -> Iterator[Part]:

@@ -17,8 +17,9 @@ from outlast.agents.items.stream_events import RunItemStreamEvent
 from outlast.client.people.nested_requests import FoundRequest
 from outlast.client.read.events import ApprovalStreamEvent, NumberedEvent, StatusStreamEvent
 from outlast.contract.failures import CANCELLED
+from outlast.contract.redaction import NOTHING, redaction_of
 from outlast.loop.approvals import ApprovalRequest
-from outlast.loop.call_forms import name_of
+from outlast.loop.call_forms import arguments_of, name_of
 from outlast.loop.canonical import canonical_name
 from outlast.loop.items import Item, call_id_of, refusal_of, text_of
 from outlast.loop.state import Answer, LoopState, Status
@@ -103,6 +104,8 @@ class AnswerSteps:
         self.requests: dict[str, ApprovalRequest] = {}
         self.begins = None if goes_on is None else goes_on.event
         self._ids = CallIds()
+        self._hides = NOTHING
+        self._hides_for: object = None
         self._caller = caller
         self._message_id = message_id
         self._goes_on = goes_on
@@ -127,6 +130,8 @@ class AnswerSteps:
 
     def catch_up(self, reader: FeedReader) -> Iterator[Step]:
         """Yield the steps that became possible, also without an entry: the state may be newer."""
+        if self._is_team and self._hides_for is not reader.state.approvals:
+            self._hides_for, self._hides = reader.state.approvals, redaction_of(reader.state)
         yield from self._begin(reader)
         while self._waiting and not self.is_over:
             entry = self._waiting[0]
@@ -141,6 +146,10 @@ class AnswerSteps:
             yield from self._finish_answer(reader)
         elif reader.state.outcome is not None and self._at >= reader.recorded:
             yield from self._finish_run(reader)  # the end of the feed may come later
+
+    def arguments(self, call: Item) -> str:
+        """Return the arguments of a call as people may see them, as JSON text."""
+        return self._hides.call(call.agent, name_of(call.raw), arguments_of(call.raw))
 
     # --- Requests of nested runs ----------------------------------------------------------------
 
@@ -188,18 +197,19 @@ class AnswerSteps:
                     self._reply = ""
                 self._text += text
                 if self._begun(entry.cursor.event) and self._shows(entry, reader):
-                    yield from self._show(self._text, entry.cursor.event)
+                    yield from self._show(self._hides.draft(self._text), entry.cursor.event)
             case TextReset():
                 self._text = ""
                 if self._begun(entry.cursor.event):
                     yield from self._void(entry.cursor.event)
             case Happened(cursor=cursor, event=event):
                 if self._text and not cursor.offset:
-                    yield from self._resume(self._text, event.id, is_complete=True)
+                    reply = self._hides.text(self._text)
+                    yield from self._resume(reply, event.id, is_complete=True)
                     # The message that is answered may have come after the text began.
                     if self._begun(event.id) and self._is_team and self._has_room():
-                        yield from self._show(self._text, event.id)
-                    self._reply, self._text = self._text, ""
+                        yield from self._show(reply, event.id)
+                    self._reply, self._text = reply, ""
                 self._at = event.id + 1
                 yield from self._happened(event, reader)
             case Ended():
@@ -256,14 +266,17 @@ class AnswerSteps:
                 if text and (self._is_team or self._is_visible(item, reader)):
                     yield from self._message(text, event.id, place)
             case "reasoning" if self._sees_payloads:
-                yield Reasoned(place, _reasoning(raw))
+                yield Reasoned(place, self._hides.text(_reasoning(raw)))
             case "tool_call" if self._sees_payloads:
                 yield ToolCalled(place, call_id, replace(item, raw=raw))
             case "tool_output" if self._sees_payloads:
                 newest_first = reversed(self.requests.values())
                 request = next((one for one in newest_first if one.call_id == call_id), None)
                 call = self.calls.get(call_id)
-                yield ToolAnswered(place, call_id, call, replace(item, raw=raw), request)
+                raw = {**raw, "output": self._hides.json(raw.get("output"))}
+                arguments = "" if call is None else self.arguments(call)
+                output = replace(item, raw=raw)
+                yield ToolAnswered(place, call_id, call, arguments, output, request)
             case _:
                 pass
 
@@ -326,6 +339,8 @@ class AnswerSteps:
         yield from self._resume(whole, event)
         if self._is_unknown(event):
             return  # until this text is as long as the one that the client has
+        if self._open is not None and not whole.startswith(self._open.shown):
+            yield from self._void(event)  # a policy hides since then what the text began with
         if self._open is None:
             self._open = _OpenText()
             yield TextBegun(self._place(event))
@@ -397,6 +412,7 @@ class AnswerSteps:
 
     def _message(self, text: str, event: int, place: Place) -> Iterator[Step]:
         """Complete the message in progress if it is this one; else show this one in whole."""
+        text = self._hides.text(text)
         opened, before = self._open, ""
         if opened is not None and opened.complete:
             before = opened.shown[: opened.complete] + _BETWEEN_MESSAGES
@@ -463,6 +479,8 @@ class AnswerSteps:
         closes = self._open is not None and self._open.complete > 0
         yield from self._void(event)
         self.is_over = True
+        if failure is not None:
+            failure = replace(failure, message=self._hides.text(failure.message))
         yield Finished(self._place(event + closes), reason, failure, requests, event)
 
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from outlast.agents.errors import UserError
-from outlast.loop.approvals import reviewed
-from outlast.loop.call_forms import arguments_of, name_of
+from outlast.loop.call_forms import name_of
 from outlast.loop.phrases import as_text
 from outlast.loop.values import JsonObject
 from outlast.serve.wires.ids import RequestId, ResponseId
@@ -231,13 +230,12 @@ class ResponseEvents:
             return
         self._next_index(step.place)
         request = step.request
-        redact = () if request is None else request.terms.redact
         item: JsonObject = {
             "id": self._item_id("mcp"),
             "type": "mcp_call",
             "name": name_of(step.call.raw),
             "server_label": step.call.agent,
-            "arguments": reviewed(arguments_of(step.call.raw), redact),
+            "arguments": step.arguments,
             "approval_request_id": None if request is None else str(RequestId.of(request)),
             "error": None,
             "output": None,

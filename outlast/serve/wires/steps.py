@@ -74,11 +74,21 @@ class ToolCalled:
 
 @dataclass(frozen=True, slots=True)
 class ToolAnswered:
-    """A call has its output, for the team; `call` is None if it was made before the answer began."""
+    """A call has its output, for the team, without what policies hide.
+
+    Attributes:
+        place: the place.
+        call_id: the id of the call for clients.
+        call: the call; None if no reply has made it.
+        arguments: its arguments, as people may see them.
+        item: the output.
+        request: the request to approve it; None without one.
+    """
 
     place: Place
     call_id: str
     call: Item | None
+    arguments: str
     item: Item
     request: ApprovalRequest | None
 

@@ -3,13 +3,13 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from outlast.agents.errors import UserError
-from outlast.loop.approvals import ApprovalRequest, reviewed
-from outlast.loop.call_forms import arguments_of, name_of
+from outlast.loop.approvals import ApprovalRequest
+from outlast.loop.call_forms import name_of
 from outlast.loop.items import Item
 from outlast.loop.values import Json, JsonObject
 from outlast.serve.customer_view import customer_message_id
@@ -56,14 +56,14 @@ class MessageChunks:
 
     Attributes:
         message_id: the id of the assistant's message.
-        requests: the requests of the run so far.
+        arguments: returns the arguments of a call as the caller may see them.
         goes_on: whether the message goes on that the client has already.
         is_team: whether the caller may read why an answer failed.
         has_calls: the calls in the earlier steps of the message that the client has.
     """
 
     message_id: str
-    requests: Mapping[str, ApprovalRequest]
+    arguments: Callable[[Item], str]
     goes_on: bool = False
     is_team: bool = False
     has_calls: frozenset[str] = frozenset()
@@ -124,12 +124,10 @@ class MessageChunks:
     # --- Parts ----------------------------------------------------------------------------------
 
     def _known_calls(self) -> Iterator[JsonObject]:
-        """Yield the calls of which it is known by now whether reviewers see all arguments."""
+        """Yield the calls of which it is known by now what people may see of their arguments."""
         for call_id, item in self._calls.items():
-            request = self._request(call_id)
-            redact = () if request is None else request.terms.redact
-            text = reviewed(arguments_of(item.raw), redact)
-            yield from self._part(self._call(call_id, name_of(item.raw), text))
+            call = self._call(call_id, name_of(item.raw), self.arguments(item))
+            yield from self._part(call)
         self._calls.clear()
 
     @property
@@ -178,10 +176,6 @@ class MessageChunks:
             "dynamic": True,
             "providerExecuted": True,
         }
-
-    def _request(self, call_id: str) -> ApprovalRequest | None:
-        newest_first = reversed([*self.requests.values()])
-        return next((one for one in newest_first if one.call_id == call_id), None)
 
     def _approval_id(self, request: ApprovalRequest) -> str:
         """Return the id of an approval, another one in each answer: clients look for the first."""

@@ -241,7 +241,7 @@ async def _chunks(asked: DeskRequest, wanted: _Wanted) -> AsyncGenerator[JsonObj
     steps = AnswerSteps(caller, wanted.message_id, goes_on=wanted.goes_on, only_open=True)
     chunks = MessageChunks(
         wanted.answer_id,
-        steps.requests,
+        steps.arguments,
         goes_on=wanted.goes_on is not None,
         has_calls=wanted.calls,
         is_team=isinstance(caller, Staff),

@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +13,7 @@ from openai.types.responses import ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from outlast.client.identity import person
+from outlast.contract.redaction import redaction_of
 from outlast.loop.values import JsonObject
 from outlast.serve.access import Caller, Program, Staff
 from outlast.serve.cursor import Cursor
@@ -102,17 +103,27 @@ async def compare_live_and_late(streams: RandomStreams) -> None:
         live = await read(streams.live, ANN, message_id, live=True)
         assert parsed(live) == parsed(late)
         assert live[-1]["type"] == late[-1]["type"]
-        assert items_of(live) == items_of(late)
+        assert items_of(live, streams) == items_of(late, streams)
         # What customers have read may disappear, where a question fails and is checked again.
         late = await read(streams.late, SHOP, message_id)
         live = await read(streams.live, SHOP, message_id, live=True)
         assert set(parsed(late)) <= {*parsed(live), *all_texts(streams)}
 
 
-def items_of(events: Sequence[JsonObject]) -> list[JsonObject]:
-    """Return the items of a response without their ids, which count void texts, too."""
-    response: Any = events[-1]["response"]
-    return [{**one, "id": ""} for one in response["output"]]
+def items_of(events: Sequence[JsonObject], streams: RandomStreams) -> list[JsonObject]:
+    """Return the items of a response without their ids, which count void texts, too.
+
+    A call from before the first request of its tool is shown as it was to who read along.
+    """
+    hides, response = redaction_of(streams.state), cast("JsonObject", events[-1]["response"])
+    found: list[JsonObject] = []
+    for one in cast("list[Any]", response["output"]):
+        item = {**one, "id": ""}
+        if item["type"] == "mcp_call":
+            call = (item["server_label"], item["name"], item["arguments"])
+            item["arguments"] = hides.call(*call)
+        found.append(item)
+    return found
 
 
 def all_texts(streams: RandomStreams) -> set[str]:

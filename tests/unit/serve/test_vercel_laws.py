@@ -1,6 +1,7 @@
 """Whatever a run does, and wherever a chat is cut, its message has each text once, in whole parts."""
 
 import asyncio
+import json
 import random
 from collections.abc import Sequence
 
@@ -9,6 +10,8 @@ from hypothesis import strategies as st
 
 from outlast.client.identity import person
 from outlast.client.read.events import StreamedState
+from outlast.contract.redaction import redaction_of
+from outlast.loop.approvals import reviewed
 from outlast.loop.values import JsonObject
 from outlast.serve.access import Caller, Program, Staff
 from outlast.serve.cursor import Cursor
@@ -38,7 +41,7 @@ async def read(
     """Return the chunks of the answer to a message, as one process sends them."""
     source = ScriptedSource()
     steps = AnswerSteps(caller, message_id, goes_on=goes_on)
-    chunks = MessageChunks("answer", steps.requests, goes_on=goes_on is not None)
+    chunks = MessageChunks("answer", steps.arguments, goes_on=goes_on is not None)
     found = list(chunks.begin())
 
     async def put() -> None:
@@ -86,7 +89,7 @@ async def compare_live_and_late(streams: RandomStreams) -> None:
             assert one.finish
             assert all(part["state"] != "streaming" for part in one.shown)
         assert (live.texts, live.finish) == (late.texts, late.finish)
-        assert comparable(live) == comparable(late)
+        assert comparable(live, streams) == comparable(late, streams)
         # What customers have read may disappear, where a question fails and is checked again.
         texts = {one.text for one in customer_view(streams.state).messages}
         late = message_of(await read(streams.late, SHOP, message_id))
@@ -95,9 +98,20 @@ async def compare_live_and_late(streams: RandomStreams) -> None:
         assert {part["type"] for part in [*late.shown, *live.shown]} <= {"text"}
 
 
-def comparable(message: Message) -> list[str]:
-    """Return the parts without their order: a call comes when it is known what its policy hides."""
-    return sorted(map(repr, message.shown))
+def comparable(message: Message, streams: RandomStreams) -> list[str]:
+    """Return the parts without their order: a call comes when it is known what its policy hides.
+
+    A call from before the first request of its tool is shown as it was to who read along.
+    """
+    hidden = redaction_of(streams.state).arguments
+    found: list[str] = []
+    for part in message.shown:
+        names = tuple(
+            one for (_, tool), given in hidden.items() if tool == part.get("name") for one in given
+        )
+        shown = reviewed(json.dumps(part.get("input")), names) if names else ""
+        found.append(repr({**part, "input": shown} if shown else part))
+    return sorted(found)
 
 
 @examples(40)
