@@ -116,7 +116,7 @@ async def _start(record: ScheduledRecord, message_id: str) -> None:
     if record.start is None:
         raise _final(
             f"The conversation {record.run_id!r} is not open, and the schedule names no agent to "
-            "start it with. Create the schedule with agent=, or delete it.",
+            "start it with. Create it with one, or delete it.",
             failures.RUN_CLOSED,
         )
     run = replace(record.start, input=record.input, message_id=message_id)

@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 import outlast
 from outlast.agents.errors import AgentsException
-from outlast.cli import identity, policy, terminal
+from outlast.cli import identity, policy, schedule, terminal
 from outlast.cli.audit import audit
 from outlast.cli.bulk import approve_all, reject_all
 from outlast.cli.decide import (
@@ -138,6 +138,11 @@ identities = typer.Typer(
     help="Make identity keys, and show which ones are used.", no_args_is_help=True
 )
 _add(identities, "Keys", identity.new, identity.show)
+
+schedules = typer.Typer(help="Start runs, and send messages, at set times.", no_args_is_help=True)
+_add(schedules, "Schedules", schedule.create, list=schedule.list_schedules, show=schedule.show)
+_add(schedules, "Schedules", schedule.pause, schedule.resume, schedule.trigger, schedule.delete)
+app.add_typer(schedules, name="schedule", rich_help_panel="Runs")
 
 for group, name in ((inboxes, "inbox"), (policies, "policy"), (identities, "identity")):
     app.add_typer(group, name=name, rich_help_panel="Approvals")

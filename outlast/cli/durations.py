@@ -28,6 +28,28 @@ def shown_time(at_ms: int) -> str:
     return f"{iso_time(at_ms)} ({here:%Y-%m-%d %H:%M %Z})"
 
 
+def length_option(text: str, option: str) -> timedelta:
+    """Return the length of time in an option."""
+    length = parse_duration(text)
+    if length is None:
+        raise UserError(
+            f"{option} {text!r:.80} is no length of time. Write such as 30min, 2h or 3d."
+        )
+    return length
+
+
+def coming_time(text: str, option: str, now: datetime) -> datetime:
+    """Return the time that an option names: `2h` from now, or a time, which may lack an offset."""
+    length = parse_duration(text)
+    try:
+        return now + length if length is not None else datetime.fromisoformat(text.strip())
+    except (ValueError, OverflowError):
+        raise UserError(
+            f"{option} {text!r:.80} is no time. Write a length from now, such as 90min or 3d, or a "
+            "time, such as 2026-11-30T09:00 or 2026-11-30T09:00+01:00."
+        ) from None
+
+
 def past_time(text: str, now: datetime) -> datetime:
     """Return the time that an option such as `--since` names: `30d` before now, or a date."""
     length = parse_duration(text)

@@ -39,9 +39,7 @@ NEVER = Times(every=timedelta(days=3000))
 
 SOON = timedelta(seconds=3)
 
-WITHOUT_AGENT = (
-    "the schedule names no agent to start it with. Create the schedule with agent=, or delete it."
-)
+WITHOUT_AGENT = "the schedule names no agent to start it with. Create it with one, or delete it."
 
 
 def now() -> datetime:
@@ -294,7 +292,7 @@ async def test_a_closed_conversation_without_an_agent_is_a_failure_in_words(
         f"The conversation {handle.id!r} is not open, and {WITHOUT_AGENT}",
     )
     for to, error, words in (
-        (handle.id, RunClosed, "has ended. Pass agent="),
+        (handle.id, RunClosed, "has ended. Name an agent"),
         ("nowhere", RunNotFound, "There is no run 'nowhere'"),
         (firing.run_id, RunNotFound, "not a run of an agent, but a workflow of the type"),
     ):

@@ -25,7 +25,7 @@ from outlast.loop.items import SendMode
 from outlast.loop.values import JsonObject
 from outlast.payloads.attributes import first_attributes
 from outlast.ports.session import is_open, open_session
-from outlast.rendering import excerpt, inline_within, joined
+from outlast.rendering import cut, inline_within, joined
 
 Overlap: TypeAlias = Literal[
     "skip", "buffer_one", "buffer_all", "cancel_other", "terminate_other", "allow_all"
@@ -165,7 +165,7 @@ async def plan_of(
     )
     run: records.RunInput | None = None
     digest = ""
-    text = excerpt(content if isinstance(content, str) else f"{len(content)} items", LONGEST_TEXT)
+    text = cut(content if isinstance(content, str) else f"{len(content)} items", LONGEST_TEXT)
     if agent is not None:
         run, digest = await _run(client, agent, content, tenant, options)
         content = run.input
@@ -270,20 +270,21 @@ def _check_agent(options: ScheduleOptions, *, repeats: bool) -> None:
     to, agent = options.get("to"), options.get("agent")
     if to is None and agent is None:
         raise UserError(
-            "A schedule starts an agent or messages a conversation: pass agent= or to=."
+            "A schedule starts an agent, or messages a conversation: name an agent (agent), a "
+            "conversation (to), or both."
         )
     if to is None and "mode" in options:
-        raise UserError("mode= is how a message is taken: pass to=, the id of a conversation.")
+        raise UserError("Only a message has a mode: name a conversation (to), too.")
     if to is not None:
         check_place(to, is_new=agent is not None)
         if agent is None and (unused := StartOptions.__optional_keys__ & options.keys()):
             raise UserError(
-                f"{', '.join(sorted(unused))} would start a conversation: pass agent=, too."
+                f"{', '.join(sorted(unused))} would start a conversation: name an agent, too."
             )
     elif repeats and options.get("keep_open") and options.get("overlap", "skip") in _WAITS:
         raise UserError(
-            "With keep_open=True the first run stays open, so no second one would start. Pass "
-            "overlap='allow_all', or to= to send all messages to one conversation."
+            "The first run would stay open, so no second one would start. Set overlap to allow_all, "
+            "or name a conversation (to) that gets all messages."
         )
 
 

@@ -221,12 +221,12 @@ class Schedules:
             found = address.checked(await address.ask(address.workflow.describe))
         except RunNotFound as error:
             if agent is None or "is not a run" in str(error):
-                error.add_note("Pass agent= to start the conversation with the first message.")
+                error.add_note("With an agent, the first message starts the conversation.")
                 raise
             return
         if agent is None and found.close_time is not None:
             raise RunClosed(
-                f"The conversation {to!r} has ended. Pass agent= to start a new one with this id."
+                f"The conversation {to!r} has ended. Name an agent to start a new one with this id."
             )
 
 

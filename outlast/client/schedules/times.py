@@ -56,7 +56,8 @@ class Times:
         repeats = bool(self.cron or self.every is not None or self.calendars)
         if repeats == (self.at is not None):
             raise UserError(
-                "A schedule needs times: pass either at=, or cron=, every= or calendars=."
+                "A schedule needs times: one time (at), or a cron expression (cron), a length of time "
+                "(every) or calendars, which repeat."
             )
         for name in ("every", "offset", "jitter"):
             _check_length(name, getattr(self, name))

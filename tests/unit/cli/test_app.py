@@ -47,6 +47,10 @@ TALKS_TO_A_SERVER = {
     "doctor",
     "worker",
     "policy try",
+    *(
+        f"schedule {verb}"
+        for verb in ("create", "list", "show", "pause", "resume", "trigger", "delete")
+    ),
 }
 
 

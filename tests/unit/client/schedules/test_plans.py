@@ -23,7 +23,7 @@ AGENT = {"agent": "Desk"}
 @pytest.mark.parametrize(
     ("name", "times", "options", "problem"),
     [
-        ("s", DAILY, {}, "pass agent= or to="),
+        ("s", DAILY, {}, "name an agent (agent), a conversation (to), or both"),
         ("", DAILY, AGENT, "id= must be a non-empty string"),
         ("x" * 201, DAILY, AGENT, "1 to 200 characters"),
         ("team/agent-1", DAILY, AGENT, "the form of the id of a nested run"),
@@ -31,7 +31,7 @@ AGENT = {"agent": "Desk"}
         ("s", PASSED, AGENT, "at=2020-01-01T00:00:00+00:00 has passed already"),
         ("s", DAILY, AGENT | {"overlap": "never"}, "create(overlap=...) must be 'skip', "),
         ("s", DAILY, AGENT | {"to": "c", "mode": "shout"}, "create(mode=...) must be 'queue'"),
-        ("s", DAILY, AGENT | {"mode": "steer"}, "mode= is how a message is taken"),
+        ("s", DAILY, AGENT | {"mode": "steer"}, "Only a message has a mode"),
         ("s", DAILY, AGENT | {"catch_up": 60}, "catch_up= must be a timedelta"),
         ("s", DAILY, AGENT | {"note": "x" * 1001}, "note= must be a text of up to 1000"),
         ("s", DAILY, AGENT | {"to": "c/agent-1"}, "the form of the id of a nested run"),

@@ -24,7 +24,10 @@ GAP = datetime.fromisoformat("2027-03-28T02:30")
     [
         ({}, "A schedule needs times"),
         ({"cron": ""}, "A schedule needs times"),
-        ({"at": MONDAY, "time_zone": BERLIN, "cron": "0 9 * * *"}, "either at=, or cron="),
+        (
+            {"at": MONDAY, "time_zone": BERLIN, "cron": "0 9 * * *"},
+            "A schedule needs times: one time (at), or a cron",
+        ),
         ({"at": MONDAY}, "at=2026-11-30T09:00:00 has no offset. Pass an aware datetime, or"),
         ({"at": MONDAY, "time_zone": "Mars/Base"}, "There is no time zone 'Mars/Base'"),
         ({"at": MONDAY, "time_zone": "../../etc/passwd"}, "There is no time zone"),
