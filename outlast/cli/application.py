@@ -1,4 +1,4 @@
-"""Loads what a worker runs from `MODULE[:NAME]` or `FILE[:NAME]`."""
+"""Loads agents and webhooks from `MODULE[:NAME]` or `FILE[:NAME]`."""
 
 import difflib
 import inspect
@@ -14,10 +14,12 @@ from outlast.agents.errors import AgentsException, UserError
 from outlast.cli.target import Location, locate
 
 if TYPE_CHECKING:
+    from outlast.deliveries import Webhooks
     from outlast.worker import AgentWorkerConfig
 
 AGENTS: Final = "agents"
 CONFIG: Final = "worker_config"
+WEBHOOKS: Final = "webhooks"
 DEFAULT_NAMES: Final = (CONFIG, AGENTS)
 """The names that are looked up where the target has none, in this order."""
 
@@ -31,8 +33,6 @@ def load_config(target: str, app_dir: Path) -> "AgentWorkerConfig":
     `context_types` for context types that no tool annotates.
     """
     location = locate(target, app_dir)
-    if str(location.directory) not in sys.path:
-        sys.path.insert(0, str(location.directory))
     module = _import(location)
     name, value = _value_in(module, location)
     where = f"{location.shown}:{name}"
@@ -49,7 +49,32 @@ def load_config(target: str, app_dir: Path) -> "AgentWorkerConfig":
     return cast("AgentWorkerConfig", config)
 
 
+def load_webhooks(target: str, app_dir: Path) -> "Webhooks":
+    """Import a target `MODULE[:NAME]` or `FILE[:NAME]`, and return its webhooks.
+
+    The default of NAME is `webhooks`.
+    """
+    from outlast.deliveries import Webhooks
+
+    location = locate(target, app_dir)
+    name = location.name or WEBHOOKS
+    value = vars(_import(location)).get(name)
+    if not isinstance(value, Webhooks):
+        found = "is missing" if value is None else f"is of type {type(value).__name__}"
+        raise UserError(
+            f"--webhooks needs an object of outlast.deliveries.Webhooks, and {location.shown}:{name} "
+            f"{found}."
+        )
+    if not value:
+        raise UserError(
+            f"{location.shown}:{name} takes no webhook. Decorate a function with @{name}.on(...)."
+        )
+    return value
+
+
 def _import(location: Location) -> ModuleType:
+    if str(location.directory) not in sys.path:
+        sys.path.insert(0, str(location.directory))
     name = location.module
     try:
         module = import_module(name)

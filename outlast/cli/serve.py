@@ -6,7 +6,7 @@ import os
 from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -19,6 +19,7 @@ from outlast.cli.signals import EndOfInput, stop_requested
 from outlast.hosts import LARGEST_PORT, LOOPBACK, is_this_machine
 
 if TYPE_CHECKING:
+    from outlast.deliveries import Webhooks
     from outlast.serve.app import DeskOptions
     from outlast.serve.routing import Desk
 
@@ -30,6 +31,17 @@ _UNSIGNED = (
     "Decisions are not signed, so runs take the names in them for claims. Set OUTLAST_IDENTITY_KEY "
     "to a key whose public part your workers have: `outlast identity new` makes one."
 )
+
+
+_Webhooks: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--webhooks",
+        metavar="TARGET",
+        help="Where the webhooks are that it takes: MODULE[:NAME] or FILE[:NAME].",
+        show_default=False,
+    ),
+]
 
 
 @with_team
@@ -44,6 +56,7 @@ def serve(
         ),
     ] = None,
     app_dir: options.AppDir = Path(),
+    webhooks: _Webhooks = None,
     host: Annotated[str, typer.Option("--host", help="The address to listen at.")] = LOOPBACK,
     port: Annotated[
         int, typer.Option("--port", min=0, max=LARGEST_PORT, help="The port; 0 for a free one.")
@@ -84,7 +97,7 @@ def serve(
             EndOfInput(stop, within=_LONGEST_END)
         connection = await server.connect(address, namespace)
         given = _options(connection, target, app_dir, team)
-        given |= {"login": login, "roles": roles}
+        given |= {"login": login, "roles": roles, "webhooks": _webhooks(webhooks, app_dir)}
         application = desk(connection.client, **given)
         shared: Desk = application.state.desk
         if team.has_login and not await shared.signs():
@@ -131,3 +144,9 @@ def _options(
         "origins": team.origin or (),
         "temporal_ui": os.environ.get("OUTLAST_UI_URL") or connection.ui_url or "",
     }
+
+
+def _webhooks(target: str | None, app_dir: Path) -> "Webhooks | None":
+    from outlast.cli.application import load_webhooks
+
+    return None if target is None else load_webhooks(target, app_dir)

@@ -82,7 +82,7 @@ WEBHOOK: Final = DeliveryEndpoint(
     name="post_webhooks",
     summary="Take a webhook whose signature is verified.",
     description="For the service that signs the webhook, in headers of its own. A receiver has this "
-    "route if a program gives it webhooks.",
+    "route if it was given webhooks, as by `outlast serve --webhooks`.",
     path_parameter=("name", "The name of the webhook, such as `github`."),
     query=MappingProxyType({}),
     answers=MappingProxyType({200: "What the webhook did, or the challenge of a new address."}),

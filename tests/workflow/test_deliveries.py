@@ -441,6 +441,48 @@ async def test_webhooks_reach_a_wait_and_a_conversation_once(desk: Desk):
     await handle.cancel("after_turn")
 
 
+HOOKS = f"""
+from outlast.deliveries import Deliver, Webhooks, github
+
+webhooks = Webhooks()
+
+
+@webhooks.on("github", github([{SECRET!r}]))
+def came(event):
+    return Deliver(event.value["number"], token=event.value["token"])
+"""
+
+
+@pytest.mark.full
+async def test_the_command_serves_the_webhooks_of_a_file(
+    desk: Desk, server: TemporalServer, tmp_path: Path
+):
+    (tmp_path / "hooks.py").write_text(HOOKS)
+    agent, model = waiter(), script()
+    await desk.open(agent, model=model)
+    handle = await desk.start(agent)
+    body = json.dumps({"token": (await parked(handle)).token, "number": 7}).encode()
+    serve = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "outlast.cli.entry", "serve", "--port", "0", "--json"),
+        *("--address", server.address, "--namespace", server.namespace),
+        *("--webhooks", "hooks.py", "--app-dir", str(tmp_path)),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert serve.stdout is not None
+        ready = json.loads(await asyncio.wait_for(serve.stdout.readline(), PATIENCE_SECONDS))
+        async with httpx2.AsyncClient(base_url=ready["url"], timeout=PATIENCE_SECONDS) as http:
+            forged = await http.post("/webhooks/github", content=body, headers=signed(b"other"))
+            assert forged.status_code == 401
+            assert (await handle.state()).status == "parked"
+            answer = await http.post("/webhooks/github", content=body, headers=signed(body))
+            assert (answer.status_code, answer.json()["done"][0]["run_id"]) == (200, handle.id)
+    finally:
+        await killed(serve)
+    assert (await handle.result()).final_output == "Done."
+    assert list(outputs(model.requests[1]).values()) == ["7"]
+
+
 async def test_the_desk_receives_without_a_login_and_under_any_name(desk: Desk):
     agent, model = waiter(), script()
     await desk.open(agent, model=model)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from outlast.agents.errors import UserError
-from outlast.cli.application import load_config
+from outlast.cli.application import load_config, load_webhooks
 from outlast.cli.target import locate
 
 AGENTS = "from outlast import Agent\na = Agent(name='A', instructions='')\n"
@@ -180,3 +180,36 @@ def test_a_file_with_the_name_of_another_module_is_refused(
 def test_an_app_dir_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is not a directory"):
         locate("app", tmp_path / "missing")
+
+
+HOOKS = """
+from outlast.deliveries import Webhooks, github
+webhooks, empty = Webhooks(), Webhooks()
+@webhooks.on("github", github(["a secret of sixteen characters"]))
+def merged(event): ...
+"""
+
+
+@pytest.mark.parametrize("suffix", ["", ":webhooks", ".py", ".py:webhooks"])
+def test_webhooks_are_loaded_from_a_module_or_a_file(
+    module: Callable[[str], str], tmp_path: Path, suffix: str
+) -> None:
+    loaded = load_webhooks(f"{module(HOOKS)}{suffix}", tmp_path)
+    assert loaded.scheme("github")
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "words"),
+    [
+        (HOOKS, ":others", "others is missing"),
+        (HOOKS, ":merged", "merged is of type function"),
+        (HOOKS, ":empty", r"takes no webhook. Decorate a function with @empty.on\(...\)"),
+        (AGENTS, "", "webhooks is missing"),
+        ("1 / 0", "", "cannot be imported: ZeroDivisionError"),
+    ],
+)
+def test_what_holds_no_webhooks_is_refused_in_words(
+    module: Callable[[str], str], tmp_path: Path, source: str, name: str, words: str
+) -> None:
+    with pytest.raises(UserError, match=words):
+        load_webhooks(f"{module(source)}{name}", tmp_path)

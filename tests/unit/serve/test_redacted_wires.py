@@ -89,7 +89,7 @@ def test_a_text_that_began_before_a_policy_hid_its_value_is_void() -> None:
 def test_a_text_never_goes_on_with_the_rest_of_another() -> None:
     """The state is newer than the text that is read: its policy hides what the text began with."""
     steps = AnswerSteps(OTTO, "start", goes_on=GoesOn(0, 1))
-    [*steps._show(f"To {SECRET[:5]}", 0)]
+    assert [*steps._show(f"To {SECRET[:5]}", 0)]
     void, begun, piece = steps._show("To [redacted], now.", 0)
     assert (type(void), type(begun)) == (TextVoid, TextBegun)
     assert isinstance(piece, TextPiece)
