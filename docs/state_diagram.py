@@ -27,6 +27,7 @@ from outlast.loop.checks import CheckResult, FinalizedAnswer, RequiredStep
 from outlast.loop.effects import (
     CallModel,
     CheckInput,
+    CleanUp,
     Effect,
     EffectAnswered,
     EffectFailed,
@@ -179,6 +180,8 @@ def transitions(*, smooth: bool = False) -> set[tuple[str, str, str]]:
                         following.append(after)
         level = following
     events = {one.__name__ for one in (*get_args(Event), *get_args(Effect)) if not get_origin(one)}
+    if smooth:  # no call is dropped
+        events.remove("CleanUp")
     if missed := (events | ACTION_NAMED.keys()) - tried:
         raise SystemExit(f"the page would say nothing of {', '.join(sorted(missed))}")
     return found
@@ -311,8 +314,8 @@ def _of_the_outside(state: LoopState) -> Iterator[Event]:
     if state.start.session or state.start.handled or state.start.budgets:
         return  # calls wait in the same way in these
     for effect in state.pending:
-        if isinstance(effect, RunTool):
-            wait = OutsideWait(name="w", timeout_ms=ONE_DAY_MS, on_timeout="ask")
+        if type(effect) is RunTool:
+            wait = OutsideWait(name="w", timeout_ms=ONE_DAY_MS, on_timeout="ask", cleanup=True)
             result = ToolResult(output=None, wait=wait)
             yield EffectAnswered(at_ms=0, effect=effect.effect, result=result)
     for call in state.calls:
@@ -329,7 +332,7 @@ def _of_the_outside(state: LoopState) -> Iterator[Event]:
             yield TimePassed(at_ms=ONE_DAY_MS)
 
 
-def _answers(effect: Effect) -> Iterator[Event]:  # noqa: C901  a table
+def _answers(effect: Effect) -> Iterator[Event]:  # noqa: C901, PLR0912  a table
     """Yield what an effect may come to, besides its failure."""
     number = effect.effect
     match effect:
@@ -346,6 +349,8 @@ def _answers(effect: Effect) -> Iterator[Event]:  # noqa: C901  a table
         case CallModel():
             for reply in _replies():
                 yield EffectAnswered(at_ms=0, effect=number, result=reply)
+        case CleanUp():
+            yield EffectAnswered(at_ms=0, effect=number, result=ToolResult(output=None))
         case RunTool():
             yield EffectAnswered(at_ms=0, effect=number, result=ToolResult(output="x", value="x"))
             yield EffectAnswered(

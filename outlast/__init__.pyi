@@ -87,6 +87,7 @@ from outlast.agents.errors import (
 )
 from outlast.agents.errors import ToolTimeoutError as ToolTimeoutError
 from outlast.agents.errors import UserError as UserError
+from outlast.agents.errors import WaitDropped as WaitDropped
 from outlast.agents.errors import WaitTimeout as WaitTimeout
 from outlast.agents.guardrails.guardrail import GuardrailFunctionOutput as GuardrailFunctionOutput
 from outlast.agents.guardrails.guardrail import InputGuardrail as InputGuardrail

@@ -28,6 +28,7 @@
     ├── DecisionRefused               an approval decision was late, unknown or forged
     ├── DeliveryRefused               nothing waits for a value, or it does not fit
     ├── WaitTimeout                   what a tool waits for did not come in time
+    ├── WaitDropped                   a tool's call is dropped while it waits
     ├── IdentityRefused               nothing proves who a person is
     └── ServerUnavailable             no Temporal server answers
 
@@ -306,6 +307,12 @@ class WaitTimeout(AgentsException):
     """A tool waited in vain for something outside of the run."""
 
     code = "wait_timeout"
+
+
+class WaitDropped(AgentsException):
+    """A tool's call is dropped while it waits: the tool ends what it began."""
+
+    code = "wait_dropped"
 
 
 class IdentityRefused(AgentsException):

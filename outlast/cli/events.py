@@ -228,7 +228,7 @@ def _approval(at_ms: int, update: RequestUpdated) -> RunEvent:
 
 
 def _wait_began(at_ms: int, after: LoopState, call: Call, parked: Parked) -> RunEvent:
-    until = "" if parked.due_ms is None else f" until {shown_time(parked.due_ms)}"
+    until = "" if parked.ends_ms is None else f" until {shown_time(parked.ends_ms)}"
     return RunEvent(
         at_ms=at_ms,
         type="wait",
@@ -238,7 +238,7 @@ def _wait_began(at_ms: int, after: LoopState, call: Call, parked: Parked) -> Run
             "tool": call.name,
             "call_id": call.call_id,
             "waits_for": parked.wait.name,
-            "until": None if parked.due_ms is None else iso_time(parked.due_ms),
+            "until": None if parked.ends_ms is None else iso_time(parked.ends_ms),
         },
     )
 

@@ -290,7 +290,7 @@ def _of_wait(change: WaitBegan | WaitEnded, after: LoopState, blank: AuditRecord
             tool=_text(call.name),
             call_id=_text(call.call_id),
             wait=_text(parked.wait.name),
-            due_at_ms=parked.due_ms,
+            due_at_ms=parked.ends_ms,
         )
     receipt = change.receipt
     return replace(

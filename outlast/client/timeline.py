@@ -24,6 +24,7 @@ from outlast.loop.checks import CheckResult, FinalizedAnswer, GuardrailRecord
 from outlast.loop.effects import (
     CallModel,
     CheckInput,
+    CleanUp,
     Effect,
     EffectAnswered,
     EffectFailed,
@@ -206,7 +207,7 @@ class Timeline:
                 self._end_effect(event, before, after)
         for change in run_changes(before, event, after):
             self._take_change(change, event, at_ms)
-        self._drop_waits(after, at_ms)
+        self._drop_waits(event, after, at_ms)
         self._take_effects(before, after, at_ms)
         if before.blocked is not after.blocked:
             self._take_blocked(after)
@@ -271,6 +272,8 @@ class Timeline:
                 number = self._add(
                     kind="model", agent=agent, turn=turn, model=after.model, **fields
                 )
+            case CleanUp():
+                return
             case RunTool(agent=agent, name=name):
                 number = self._add(kind="tool", agent=agent, name=name, **fields)
             case RunAgent(agent=agent, target=target, nested_id=nested_id):
@@ -439,10 +442,10 @@ class Timeline:
 
     def _begin_wait(self, call: Call, parked: Parked) -> None:
         earlier = self._waits.get(call.call_id)
-        if earlier is not None:  # somebody lets it wait as long again
-            self._put(
-                earlier, status="failed", ended_ms=parked.since_ms, text=_NOTHING, until_ms=None
-            )
+        if earlier is not None:  # somebody lets it wait as long again, or it waits for the next
+            again = self.steps[earlier].name == parked.wait.name
+            status, text = ("failed", _NOTHING) if again else ("done", "")
+            self._put(earlier, status=status, ended_ms=parked.since_ms, text=text, until_ms=None)
         self._waits[call.call_id] = self._add(
             kind="wait",
             status="waiting",
@@ -450,7 +453,7 @@ class Timeline:
             agent=self._state.agent,
             name=parked.wait.name,
             calls=(call.name,),
-            until_ms=parked.due_ms,
+            until_ms=parked.ends_ms,
         )
 
     def _end_wait(self, receipt: Receipt) -> None:
@@ -474,14 +477,16 @@ class Timeline:
             until_ms=None,
         )
 
-    def _drop_waits(self, after: LoopState, at_ms: int) -> None:
-        """End the waits of calls that do not wait any more, such as after a message."""
+    def _drop_waits(self, event: Event | None, after: LoopState, at_ms: int) -> None:
+        """End the waits of calls that do not wait any more: the tool has looked for itself, or not."""
         if not self._waits:
             return
-        parked = {call.call_id for call in after.calls if call.parked is not None}
+        parked = {call.call_id for call in after.calls if call.outside is not None}
         for call_id in [one for one in self._waits if one not in parked]:
             number = self._waits.pop(call_id)
-            self._put(number, status="cancelled", ended_ms=at_ms, until_ms=None)
+            has_looked = isinstance(event, EffectAnswered | EffectFailed)
+            status = "done" if has_looked else "cancelled"
+            self._put(number, status=status, ended_ms=at_ms, until_ms=None)
 
     def _end_takeover(self, at_ms: int) -> None:
         if self._takeover is not None:

@@ -155,6 +155,17 @@ ROWS: Final = (
         wait_for_worker_ms=policies.WAIT_FOR_A_TOOL_MS,
     ),
     EffectKind(
+        effect=effects.CleanUp,
+        activity=names.CLEANUP_PREFIX,
+        function="outlast.activities.effects.run_tool:clean_up",
+        result=ToolResult,
+        label=lambda effect: f"The clean-up of the tool {effect.name}",
+        failure_code=failures.TOOL_FAILED,
+        line=lambda _, effect: joined("clean up: ", call_line(effect.name, effect.arguments)),
+        policy=lambda effect: effect.policy,
+        wait_for_worker_ms=policies.WAIT_FOR_A_TOOL_MS,
+    ),
+    EffectKind(
         effect=effects.RunAgent,
         activity=names.WORKFLOW,  # a nested run
         function="",

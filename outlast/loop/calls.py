@@ -244,6 +244,8 @@ class OutsideWait:
             came, `value` takes the place of what did not come, or people are asked for it.
         value: that value.
         until_message: a message of the user ends the wait as its time-out does.
+        every_ms: how long until the tool runs again to look for itself; None if it does not.
+        cleanup: the tool cleans up what it began if the call is dropped.
         done: what the tool has noted as done, by name; it reads the notes when it runs again.
     """
 
@@ -254,6 +256,8 @@ class OutsideWait:
     on_timeout: OnWaitEnd = "tool"
     value: Json = None
     until_message: bool = False
+    every_ms: int | None = None
+    cleanup: bool = False
     done: JsonObject | None = None
 
 
@@ -287,7 +291,7 @@ class Parked:
     Attributes:
         wait: what it waits for.
         since_ms: since when, in milliseconds since the epoch.
-        due_ms: when the wait ends by itself; None for never.
+        due_ms: when the tool looks for itself, or the wait ends; None for never.
         request_id: the request that asks people for the value, since nothing came in time.
     """
 
@@ -295,6 +299,12 @@ class Parked:
     since_ms: int
     due_ms: int | None = None
     request_id: str | None = None
+
+    @property
+    def ends_ms(self) -> int | None:
+        """When the wait ends by itself; None for never."""
+        lasts = self.wait.timeout_ms
+        return None if lasts is None or self.due_ms is None else self.since_ms + lasts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -421,6 +431,7 @@ class Call:
     `edited` calls run with a person's arguments, which the model is told with the output.
     `evidence` is what people decided about it, for the worker that runs it.
     `parked` is what it waits for outside of the run, also while people are asked for the value;
+    `looking` is that wait while the tool runs again to look for itself;
     `arrived` is what came of its waits, also before the call has begun to wait; `output_of` is the
     wait whose value takes the place of what the tool returns; `done` are the tool's notes.
     """
@@ -442,14 +453,22 @@ class Call:
     order: int = 0
     custom_data: JsonObject | None = None
     parked: Parked | None = None
+    looking: Parked | None = None
     arrived: tuple[Arrival, ...] = ()
     output_of: str = ""
     done: JsonObject | None = None
 
     @property
+    def outside(self) -> Parked | None:
+        """What the call waits for outside of the run, also while its tool looks for itself."""
+        if self.parked is not None or self.status in {"settled", "recorded"}:
+            return self.parked
+        return self.looking
+
+    @property
     def may_have_begun(self) -> bool:
         """Whether the call may have begun something outside of the run that it waits or waited for."""
-        return self.parked is not None or bool(self.arrived)
+        return self.outside is not None or bool(self.arrived)
 
     @property
     def request_id(self) -> str | None:

@@ -21,6 +21,7 @@ from outlast.loop.effects import (
     BACKGROUND,
     CallModel,
     CheckInput,
+    CleanUp,
     Effect,
     FinalizeAnswer,
     Finish,
@@ -136,19 +137,32 @@ def call_run(state: LoopState, index: int) -> RunTool | RunAgent:
         )
     return RunTool(
         **_turn_fields(state, context),
-        name=call.name,
-        call_id=call.call_id,
-        arguments=call.arguments,
-        form=call.form,
+        **_tool_fields(call),
         final=call.plan.final or state.question.judged,
-        approved=call.plan.needs_approval,
-        evidence=call.evidence,
-        source=call.plan.source,
         policy=call.plan.policy,
-        arrived=call.arrived,
         output_of=call.output_of,
-        done=call.done,
     )
+
+
+def cleanup(state: LoopState, call: Call) -> CleanUp:
+    """Let the tool of a dropped call end what it began outside of the run."""
+    policy = replace(call.plan.policy, fast=False, defers=False)
+    return CleanUp(**_turn_fields(state), **_tool_fields(call), policy=policy)
+
+
+def _tool_fields(call: Call) -> dict[str, Any]:
+    """Return what a tool's worker has to know of a call."""
+    return {
+        "name": call.name,
+        "call_id": call.call_id,
+        "arguments": call.arguments,
+        "form": call.form,
+        "approved": call.plan.needs_approval,
+        "evidence": call.evidence,
+        "source": call.plan.source,
+        "arrived": call.arrived,
+        "done": call.done,
+    }
 
 
 def _passed_down(state: LoopState) -> tuple[Remembered, ...]:

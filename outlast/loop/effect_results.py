@@ -9,6 +9,7 @@ from outlast.loop.checks import CheckResult, FinalizedAnswer
 from outlast.loop.effects import (
     CallModel,
     CheckInput,
+    CleanUp,
     Effect,
     EffectEvent,
     EffectFailed,
@@ -29,7 +30,7 @@ from outlast.loop.problems import sender_of
 from outlast.loop.revision import revised
 from outlast.loop.state import Blocked, LoopState
 from outlast.loop.stored import Offload
-from outlast.loop.transcript import call_of, take_offload, with_call
+from outlast.loop.transcript import call_of, take_offload, with_call, with_ignored
 from outlast.loop.values import Failure
 
 MOST_UNDELIVERED: Final = 50
@@ -47,7 +48,7 @@ def effect_answered(state: LoopState, event: EffectEvent) -> LoopState:
     return _effect_done(rest, effect, event.result, event.at_ms) or state
 
 
-def _effect_done(  # noqa: PLR0911  a row for each effect
+def _effect_done(  # noqa: C901, PLR0911  a row for each effect
     rest: LoopState, effect: Effect, result: Result, at_ms: int
 ) -> LoopState | None:
     """Apply the result of an effect; None if it is the result of another kind of effect."""
@@ -63,6 +64,8 @@ def _effect_done(  # noqa: PLR0911  a row for each effect
             return turns.input_checked(rest, effect, result, at_ms)
         case CallModel(), ModelReply():
             return turns.model_replied(rest, result, at_ms)
+        case CleanUp(), ToolResult():
+            return rest
         case RunTool(), ToolResult():
             return turns.tool_finished(rest, effect, result, at_ms)
         case RunAgent(), AgentResult():
@@ -102,6 +105,8 @@ def _effect_failed(state: LoopState, effect: Effect, failure: Failure, at_ms: in
             return _with_undelivered(state, lost)
         case OffloadItems():  # large content stays inline until a worker can store it
             return revised(state, stores=False)
+        case CleanUp():
+            return with_ignored(state, at_ms, f"clean-up of {effect.name}", failure.message)
         case RunTool() | RunAgent():
             return turns.call_failed(state, effect, failure)
         case _:

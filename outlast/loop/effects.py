@@ -161,7 +161,17 @@ class RunTool(TurnEffect):
     arrived: tuple[Arrival, ...] = ()
     output_of: str = ""
     done: JsonObject | None = None
-    kind: Literal["run_tool"] = "run_tool"
+    kind: Literal["run_tool", "clean_up"] = "run_tool"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanUp(RunTool):
+    """Let a tool end what it began outside of the run, since its call is dropped.
+
+    The tool runs once more, and what it returns goes nowhere.
+    """
+
+    kind: Literal["clean_up"] = "clean_up"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -398,6 +408,7 @@ Effect: TypeAlias = (
     | CheckInput
     | CallModel
     | RunTool
+    | CleanUp
     | RunAgent
     | RunHandoff
     | FinalizeAnswer
@@ -409,7 +420,9 @@ Effect: TypeAlias = (
 EffectEvent: TypeAlias = EffectAnswered[Result] | EffectFailed
 """The events that answer effects."""
 
-BACKGROUND: Final = frozenset({"save_session", "offload_items", "hold_line", "notify_people"})
+BACKGROUND: Final = frozenset(
+    {"save_session", "offload_items", "hold_line", "notify_people", "clean_up"}
+)
 """Kinds of effects that run beside any phase."""
 
 STOPPED_AT_THE_END: Final = frozenset({"offload_items", "hold_line", "notify_people"})

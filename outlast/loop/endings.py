@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from outlast.loop import effect_factory, ledger, phrases
+from outlast.loop import effect_factory, ledger, outside, phrases
 from outlast.loop.approvals import ApprovalStatus
 from outlast.loop.calls import Call, ModelReply
 from outlast.loop.changes import apply
@@ -246,16 +246,21 @@ def stop_thinking(state: LoopState) -> LoopState:
 def cancel_pending(
     state: LoopState, output: str, *, keep: frozenset[str] = frozenset()
 ) -> LoopState:
-    """Cancel pending effects; finished calls count, and calls not started get `output`."""
+    """Cancel pending effects; finished calls count, and calls not started get `output`.
+
+    Tools that want to end what they began outside of the run do so.
+    """
+    dropped = state.calls
     calls = [
         call if call.status == "settled" else replace(call, output=_stopped(call, output))
         for call in state.calls
         if call.status != "recorded"
     ]
+    keep |= {"clean_up"}
     pending = tuple(effect for effect in state.pending if effect.kind in keep)
     state = settle_requests(drop_gate(state), "cancelled")
     state = revised(state, calls=(), nested=(), pending=pending)
-    return record_outputs(state, calls)
+    return outside.cleaned_up(record_outputs(state, calls), dropped)
 
 
 def _stopped(call: Call, output: str) -> str:
@@ -305,6 +310,7 @@ def run_ended(state: LoopState, event: RunEnded) -> LoopState:
         cancel_pending(state, phrases.CANCELLED),
         phase="closed",
         outcome=event.outcome,
+        pending=(),
         failure=event.failure if event.failure is not None else state.failure,
         blocked=(),
         candidate=None,

@@ -49,7 +49,8 @@ Time is an event, and every event tells the time: what is due by then happens be
 expiry of a request. `TimePassed` wakes a run that nothing else happens to.
 
 A tool may begin something outside of the run and wait for it: `outside.py`. Its call is parked
-without an effect until a value is delivered or the wait ends in time.
+without an effect until a value is delivered or the wait ends in time. A tool whose parked call is
+dropped may run once more, to end what it began (`CleanUp`).
 
 Three rules hold everywhere. An event that answers no pending effect, or comes too late, changes
 nothing. Outputs and context changes are recorded in the order of the calls, not of their arrival;
@@ -229,8 +230,8 @@ def _pass_time(state: LoopState, at_ms: int) -> LoopState:
     if fatal is not None:
         message = phrases.approval_expired(fatal.id, fatal.name)
         state = endings.fail_question(state, Failure(code="approval_expired", message=message))
-    while (overdue := outside.first_overdue(state, at_ms)) is not None:
-        state = outside.give_up(state, overdue, at_ms)
+    while (due := outside.first_due(state, at_ms)) is not None:
+        state = outside.wake(state, due, at_ms)
     return _rest(before, state, at_ms)
 
 

@@ -6,9 +6,13 @@ runs again: its tool reads what arrived, or the worker takes it as what the tool
 
 A value may be delivered before the call waits for it, when the outside is faster than the record of
 the wait. The call keeps it until then.
+
+A tool may also look for itself, again and again: its call runs again `every` so often while nothing
+is delivered. And it may clean up: if its call is dropped, it runs once more to end what it began.
 """
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final, cast
 
@@ -69,12 +73,20 @@ def park(
         what = f"delivery {early.delivery_id:.80}"
         state = with_ignored(revised(state, receipts=kept), at_ms, what, problem)
     state = _go_on(with_call(state, index, call), index)
+    if first_due(state, at_ms) == index:  # its time passed while the tool looked for itself
+        state = wake(state, index, at_ms)
     return woken(state, at_ms) if state.inbox else state
 
 
 def _waiting(call: Call, wait: OutsideWait, at_ms: int) -> Call:
-    due_ms = None if wait.timeout_ms is None else at_ms + wait.timeout_ms
-    return replace(call, status="parked", parked=Parked(wait=wait, since_ms=at_ms, due_ms=due_ms))
+    """Return a call that waits; the time of a tool that looks for itself began with its first wait."""
+    before = call.looking
+    since_ms = before.since_ms if before is not None and before.wait.name == wait.name else at_ms
+    ends = () if wait.timeout_ms is None else (since_ms + wait.timeout_ms,)
+    looks = () if wait.every_ms is None else (at_ms + wait.every_ms,)
+    due_ms = min((*ends, *looks), default=None)
+    parked = Parked(wait=wait, since_ms=since_ms, due_ms=due_ms)
+    return replace(call, status="parked", parked=parked, looking=None)
 
 
 # --- What arrives ----------------------------------------------------------------------------------
@@ -155,7 +167,7 @@ def _too_large(call: Call, event: ValueDelivered) -> str | None:
 
 def _misfit(call: Call, name: str, value: Json) -> str | None:
     """Return why a value is not what a call waits for; None while nobody knows."""
-    parked = call.parked
+    parked = call.outside
     if parked is None or parked.wait.name != name or parked.wait.schema is None:
         return None
     problem = schemas.problem_of(_with_words(value), parked.wait.schema)
@@ -231,13 +243,24 @@ def woken(state: LoopState, at_ms: int) -> LoopState:
     return state
 
 
-def first_overdue(state: LoopState, at_ms: int) -> int | None:
-    """Return the index of a call whose wait is to end by now; None if there is none."""
+def first_due(state: LoopState, at_ms: int) -> int | None:
+    """Return the index of a call whose wait is due by now; None if there is none."""
     for index, call in enumerate(state.calls):
         due_ms = None if call.parked is None else call.parked.due_ms
         if due_ms is not None and due_ms <= at_ms:
             return index
     return None
+
+
+def wake(state: LoopState, index: int, at_ms: int) -> LoopState:
+    """Let the tool of a call look for itself, or end its wait."""
+    parked = state.calls[index].parked
+    assert parked is not None  # noqa: S101  the caller's case
+    ends_ms = parked.ends_ms
+    if parked.wait.every_ms is None or (ends_ms is not None and ends_ms <= at_ms):
+        return give_up(state, index, at_ms)
+    call = replace(state.calls[index], status="planned", parked=None, looking=parked)
+    return with_call(state, index, call)
 
 
 def give_up(state: LoopState, index: int, at_ms: int) -> LoopState:
@@ -278,6 +301,18 @@ def value_of_person(state: LoopState, index: int, request: ApprovalRequest) -> L
         return _arrived(state, index, given)
     none = Arrival(name=wait.name, at_ms=at_ms, source=by, timed_out=True)
     return _arrived(state, index, none, timed_out=True)
+
+
+# --- When the call is dropped -----------------------------------------------------------------------
+
+
+def cleaned_up(state: LoopState, calls: Iterable[Call]) -> LoopState:
+    """Let the tools of dropped calls end what they began outside of the run."""
+    for call in calls:
+        parked = call.outside
+        if call.status not in _IS_OVER and parked is not None and parked.wait.cleanup:
+            state = effect_factory.issue(state, effect_factory.cleanup(state, call))
+    return state
 
 
 def _wait_of(receipt: Receipt) -> tuple[int, int, str, str]:

@@ -349,9 +349,9 @@ def _wait_changes(before: LoopState, after: LoopState) -> Iterator[WaitBegan | W
     if after.receipts is not before.receipts:  # one whose early value did not fit is dropped
         earlier = set(before.receipts)
         yield from (WaitEnded(one) for one in after.receipts if one not in earlier)
-    known = [_begun(one, one.parked) for one in before.calls if one.parked is not None]
+    known = [_begun(one, one.outside) for one in before.calls if one.outside is not None]
     for call in after.calls:
-        parked = call.parked
+        parked = call.outside
         if parked is not None and _begun(call, parked) not in known:
             yield WaitBegan(call, parked)
 

@@ -78,8 +78,9 @@ def message_received(state: LoopState, event: MessageReceived) -> LoopState:
         return state
     phase = "turned" if state.phase in {"idle", "held"} else state.phase
     state = ledger.retry_saving(revised(state, inbox=(*state.inbox, event.message), phase=phase))
-    state = outside.woken(state, event.at_ms)
-    return _interrupt(state) if event.message.mode == "interrupt" else state
+    if event.message.mode == "interrupt":
+        return _interrupt(state)
+    return outside.woken(state, event.at_ms)
 
 
 def _interrupt(state: LoopState) -> LoopState:
@@ -97,8 +98,8 @@ def _interrupt(state: LoopState) -> LoopState:
     for index, call in enumerate(state.calls):
         if call.status in {"planned", "waiting", "parked"}:
             output = phrases.STOPPED_WAITING if call.may_have_begun else phrases.SUPERSEDED
-            dropped = replace(call, status="settled", output=output, parked=None)
-            state = with_call(state, index, dropped)
+            dropped = replace(call, status="settled", output=output, parked=None, looking=None)
+            state = outside.cleaned_up(with_call(state, index, dropped), (call,))
     return settle_requests(state, "superseded", but=gate)
 
 

@@ -224,7 +224,7 @@ def state_view(state: LoopState) -> JsonObject:
                 "tool": call.name,
                 "waits_for": parked.wait.name,
                 "since": _time(parked.since_ms),
-                "until": None if parked.due_ms is None else _time(parked.due_ms),
+                "until": None if parked.ends_ms is None else _time(parked.ends_ms),
             }
             for call, parked in _parked(state)
         ],
@@ -310,7 +310,7 @@ def details(state: LoopState) -> str:
 
 
 def _until(parked: Parked) -> str:
-    return "without an end" if parked.due_ms is None else f"until {_time(parked.due_ms)}"
+    return "without an end" if parked.ends_ms is None else f"until {_time(parked.ends_ms)}"
 
 
 def _to_decide(state: LoopState, request: ApprovalRequest) -> str:

@@ -25,6 +25,7 @@ from outlast.loop.canonical import LONGEST_NAME, same_person
 from outlast.loop.effects import (
     CallModel,
     CancelEffect,
+    CleanUp,
     Command,
     RunAgent,
     RunHandoff,
@@ -350,6 +351,8 @@ def check_calls_are_approved(
     """
     stopped = {one.effect for one in commands if isinstance(one, CancelEffect)}
     for command in commands:
+        if isinstance(command, CleanUp):  # its call has run already
+            continue
         if isinstance(command, RunTool | RunAgent) and command.effect not in stopped:
             call = next(one for one in after.calls if one.effect == command.effect)
             if call.plan.needs_approval:

@@ -552,6 +552,8 @@ def wait_of(effect: RunTool, b: int) -> OutsideWait | None:
         on_timeout=on_timeout,
         value={"ok": False},
         until_message=on_timeout != "ask" and b % 7 == 2,
+        every_ms=(None, None, 2_000, 20_000)[b // 5 % 4] if b % 5 else None,
+        cleanup=b % 5 != 0 and b // 2 % 2 == 0,
         done={"began": b} if b % 2 else None,
     )
 
@@ -566,11 +568,11 @@ def delivery_of(play: Play, a: int, b: int) -> Event | None:
         return replace(other if b % 2 else again, at_ms=play.now_ms)
     if not calls:
         return None
-    parked = [one for one in calls if one.parked is not None]
+    parked = [one for one in calls if one.outside is not None]
     call = (parked or calls)[a % len(parked or calls)] if b % 5 else calls[a % len(calls)]
     name = WAITS[a % len(WAITS)]
-    if call.parked is not None and b % 6:
-        name = call.parked.wait.name
+    if call.outside is not None and b % 6:
+        name = call.outside.wait.name
     wrong = b % 11 == 10
     return ValueDelivered(
         at_ms=play.now_ms,

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from outlast.loop import phrases
-from outlast.loop.calls import Call, ToolResult
-from outlast.loop.effects import Command, EffectAnswered, RunTool
-from outlast.loop.events import Event, MessageReceived, ValueDelivered
+from outlast.loop.calls import Call, OutsideWait, ToolResult
+from outlast.loop.effects import CleanUp, Command, EffectAnswered, EffectFailed, RunTool
+from outlast.loop.events import Event, MessageReceived, RunEnded, ValueDelivered
 from outlast.loop.schemas import problem_of
 from outlast.loop.state import LoopState
 from outlast.loop.values import Json, is_reference
@@ -68,6 +68,7 @@ class WaitLaws:
                 self._check_arrivals(turn_of(after), call)
         self._check_ends(before, event, after)
         check_deadlines(event, after)
+        check_clean_ups(before, event, after, commands)
 
     def _without_a_delivery(self, state: LoopState) -> None:
         """Learn which waits ended by time or by a person, and that no other receipt is made up."""
@@ -104,7 +105,8 @@ class WaitLaws:
         ]
         if not open_calls or not may_keep(open_calls[0], event):
             return False
-        wait = None if open_calls[0].parked is None else open_calls[0].parked.wait
+        parked = open_calls[0].parked or open_calls[0].looking
+        wait = None if parked is None else parked.wait
         if wait is None or wait.name != event.name or wait.schema is None:
             return True
         return problem_of(as_read(event.value), wait.schema) is None
@@ -192,6 +194,40 @@ def check_is_stopped(call: Call, later: Call | None, before: LoopState, after: L
     ]
     ended = {phrases.CANCELLED, phrases.STOPPED_WAITING, phrases.WITHHELD}
     assert not ended.isdisjoint(map(str, outputs)), f"{call.call_id} waits no more: {outputs}"
+
+
+def check_clean_ups(
+    before: LoopState, event: Event, after: LoopState, commands: Sequence[Command]
+) -> None:
+    """L29: a tool cleans up exactly if its call is dropped while it waits, and wants to."""
+    cleaned = [one.call_id for one in commands if isinstance(one, CleanUp)]
+    if isinstance(event, RunEnded):
+        assert not cleaned
+        return
+    goes_on = turn_of(after) == turn_of(before) and after.phase == "acting"
+    ends = event.effect if isinstance(event, EffectAnswered | EffectFailed) else None
+    dropped: list[str] = []
+    for index, call in enumerate(before.calls):
+        later = after.calls[index] if goes_on and index < len(after.calls) else None
+        still = later is not None and later.call_id == call.call_id and later.status not in ENDED
+        wants = wants_clean_up(call)
+        if call.effect is not None and call.effect == ends:  # it ends, or is stopped as it begins
+            wait = getattr(getattr(event, "result", None), "wait", None)
+            wants = isinstance(wait, OutsideWait) and wait.cleanup
+            if isinstance(wait, OutsideWait) and wait.until_message and before.inbox:
+                wants = False  # a message ends it as it begins
+        if wants and not still:
+            dropped.append(call.call_id)
+    given_up = {one.request.call_id for one in before.blocked if one.request is not None}
+    if is_decision(event):  # no worker can carry the call out, nor clean up after it
+        dropped = [one for one in dropped if one not in given_up or one in cleaned]
+    assert sorted(cleaned) == sorted(dropped), f"{event} dropped {dropped}"
+
+
+def wants_clean_up(call: Call) -> bool:
+    """Whether a call waits, or its tool looks for itself, and wants to clean up if it is dropped."""
+    parked = call.parked or call.looking
+    return call.status not in ENDED and parked is not None and parked.wait.cleanup
 
 
 def check_deadlines(event: Event, after: LoopState) -> None:

@@ -12,7 +12,13 @@ from outlast.agents.agent import Agent
 from outlast.agents.context.wait_address import WaitAddress
 from outlast.agents.context.waits import Wait
 from outlast.agents.context.wrapper import ToolContext
-from outlast.agents.errors import DeliveryRefused, RunClosed, UserError
+from outlast.agents.errors import (
+    DeliveryRefused,
+    RunCancelled,
+    RunClosed,
+    UserError,
+    WaitDropped,
+)
 from outlast.agents.tools.function_tool import function_tool
 from outlast.agents.tools.sleep import sleep_tool
 from outlast.client.deliveries import DeliveryReceipt, PendingWait, finish
@@ -401,3 +407,100 @@ async def test_an_agent_sleeps_and_a_message_wakes_it(desk: Desk):
     assert wait.until - wait.since == timedelta(days=1)
     message = await handle.send("wake up")
     assert (await message.answer()).final_output == "You said wake up."
+
+
+class Farm:
+    """A system elsewhere that has to be asked, and that can be told to stop."""
+
+    def __init__(self) -> None:
+        self.started: list[str] = []
+        self.cancelled: list[str] = []
+        self.looks = 0
+        self.is_done = False
+
+    def start(self, key: str) -> str:
+        """Begin a job."""
+        self.started.append(key)
+        return f"job-{len(self.started)}"
+
+    async def looked(self, times: int) -> bool:
+        """Whether the tool has looked so often."""
+        return self.looks >= times
+
+    async def was_told_to_stop(self) -> bool:
+        """Whether the first job was cancelled, once."""
+        return self.cancelled == ["job-1"]
+
+    def renderer(self) -> Agent[Any]:
+        """Return an agent whose tool looks for itself, and cleans up."""
+
+        @function_tool
+        async def render(ctx: ToolContext[Any]) -> str:
+            """Render a film."""
+            job = await ctx.once("job", self.start, ctx.idempotency_key)
+            self.looks += 1
+            if self.is_done:
+                return f"{job} is done"
+            try:
+                film = await ctx.wait_for("film", every=SECOND, timeout=TWO_DAYS, cleanup=True)
+            except WaitDropped:
+                self.cancelled.append(job)
+                raise
+            return f"{job} sent {film}"
+
+        return Agent(name="Renderer", tools=[render])
+
+
+SECOND = timedelta(seconds=1)
+
+
+def renders_once() -> ScriptedModel:
+    """Return a model that renders, and says that it has done so."""
+    return ScriptedModel([call("render", "c1")], "Rendered.", "Never mind.")
+
+
+@pytest.mark.replayed
+async def test_a_tool_looks_for_itself_until_the_other_system_is_done(desk: Desk):
+    farm, model = Farm(), renders_once()
+    await desk.open(farm.renderer(), model=model)
+    handle = await desk.start(farm.renderer())
+    wait = await parked(handle)
+    await true_in_the_end(lambda: farm.looked(3))
+    assert [one.since for one in await handle.pending_waits()] == [wait.since]
+    farm.is_done = True
+    assert (await desk.result(handle)).final_output == "Rendered."
+    assert list(outputs(model.requests[1]).values()) == ["job-1 is done"]
+    assert len(farm.started) == 1
+
+
+async def test_a_tool_that_looks_for_itself_may_also_be_told(desk: Desk):
+    farm, model = Farm(), renders_once()
+    await desk.open(farm.renderer(), model=model)
+    handle = await desk.start(farm.renderer())
+    wait = await parked(handle)
+    await finish(wait.token, "film-7", client=desk.client)
+    assert (await desk.result(handle)).final_output == "Rendered."
+    assert list(outputs(model.requests[1]).values()) == ["job-1 sent film-7"]
+
+
+@pytest.mark.replayed
+async def test_a_tool_ends_what_it_began_when_its_run_is_cancelled(desk: Desk):
+    farm = Farm()
+    await desk.open(farm.renderer(), model=renders_once())
+    handle = await desk.start(farm.renderer())
+    await parked(handle)
+    await handle.cancel()
+    with pytest.raises(RunCancelled):
+        await handle.result()
+    assert farm.cancelled == ["job-1"]
+    assert len(farm.started) == 1
+
+
+async def test_a_tool_ends_what_it_began_when_a_message_interrupts(desk: Desk):
+    farm, model = Farm(), renders_once()
+    await desk.open(farm.renderer(), model=model)
+    handle = await desk.start(farm.renderer(), keep_open=True)
+    await parked(handle)
+    await handle.send("Forget it.", mode="interrupt")
+    await true_in_the_end(farm.was_told_to_stop)
+    assert len(farm.started) == 1

@@ -42,6 +42,7 @@ from outlast.agents.errors import (
     ModelBehaviorError,
     ToolTimeoutError,
     UserError,
+    WaitDropped,
     WaitTimeout,
 )
 from outlast.agents.hooks import call_hooks
@@ -59,7 +60,7 @@ from outlast.loop.call_forms import call_item, output_item
 from outlast.loop.calls import OutsideWait, ToolResult
 from outlast.loop.changes import Change
 from outlast.loop.checks import GuardrailRecord
-from outlast.loop.effects import RunTool
+from outlast.loop.effects import CleanUp, RunTool
 from outlast.loop.phrases import REJECTED
 from outlast.loop.values import Failure, Json, JsonObject
 
@@ -151,6 +152,18 @@ async def run_tool(
     return DEFERRED if result is None else _within_bounds(effect, result)
 
 
+async def clean_up(
+    worker: WorkerDeps, request: EffectRequest[CleanUp], attempt: Attempt = FIRST
+) -> ToolResult:
+    """Run the tool of a dropped call once more, so that it can end what it began outside.
+
+    Raises:
+        EffectError: as for `_run_attempt`.
+    """
+    await _run_attempt(worker, request.effect, attempt)
+    return ToolResult(output=None)
+
+
 async def _brief_attempt(
     worker: WorkerDeps, request: RunTool, attempt: Attempt
 ) -> ToolResult | None:
@@ -210,6 +223,8 @@ def _reply_of(request: RunTool, borrowed: BorrowedContext) -> Hashable | None:
 
 async def _call_tool(this: _Attempt) -> ToolResult:
     tool, context, invocation = this.tool, this.context, this.invocation
+    if isinstance(this.request, CleanUp):
+        return await _invoke(this)
     try:
         checked = await check_call(tool, context)
         this.checks = checked.records
@@ -309,6 +324,8 @@ async def _invoke(this: _Attempt) -> ToolResult:
             wait = _checked_wait(this, value.begun(is_output=True))
             return ToolResult(output=None, wait=wait, changes=changes)
         return replace(_result(this, value), changes=changes)
+    except WaitDropped:
+        return ToolResult(output=None)
     except TimeoutError as error:
         if not bound.expired():  # raised by the tool itself, such as a socket time-out
             return await _handle_failure(this, error)
@@ -429,7 +446,9 @@ def _tool_context(
     context.tool_arguments = request.arguments  # as the model has written them
     context.attempt, context.approved = attempt, request.approved
     done = dict(request.done or {})
-    set_waits(context, Waits(arrivals=request.arrived, done=done, question=request.question))
+    dropped = isinstance(request, CleanUp)
+    waits = Waits(arrivals=request.arrived, done=done, question=request.question, dropped=dropped)
+    set_waits(context, waits)
     return context
 
 

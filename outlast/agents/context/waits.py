@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from outlast.agents.callables import AwaitableResult
 from outlast.agents.checks import InvalidType
-from outlast.agents.errors import UserError, WaitTimeout
+from outlast.agents.errors import UserError, WaitDropped, WaitTimeout
 from outlast.loop.calls import Arrival, OnWaitEnd, OutsideWait
 from outlast.loop.values import Json, JsonObject
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 T_co = TypeVar("T_co", covariant=True)
+
+SHORTEST_LOOK: Final = timedelta(seconds=1)
+"""How often a tool may look for itself: each time is a timer and an activity in the run's history."""
 
 LONGEST_NAME: Final = 100
 """The maximum length of the name of a wait, in characters."""
@@ -46,11 +49,13 @@ class Waits:
         arrivals: what came of the call's earlier waits.
         done: the results of `ToolContext.once`, by name.
         question: how many questions of the run were settled before that of the call.
+        dropped: the call is dropped, and the tool runs to end what it began.
     """
 
     arrivals: tuple[Arrival, ...] = ()
     done: JsonObject = field(default_factory=dict[str, Json])
     question: int = 0
+    dropped: bool = False
 
     def arrival(self, name: str) -> Arrival | None:
         """Return what came of a wait; None if it has not ended."""
@@ -79,8 +84,11 @@ class Wait(AwaitableResult, Generic[T_co]):
 
         Raises:
             WaitTimeout: nothing came in time.
+            WaitDropped: the call is dropped.
         """
         yield from ()
+        if self.arrival is None and self._waits.dropped:
+            raise WaitDropped(f"The call does not wait for {self._wait.name!r} any more.")
         if self.arrival is None:
             raise WaitBegins(self.begun(is_output=False))
         return self.result()
@@ -91,7 +99,16 @@ class Wait(AwaitableResult, Generic[T_co]):
         return self._waits.arrival(self._wait.name)
 
     def begun(self, *, is_output: bool) -> OutsideWait:
-        """Return the wait with everything that the tool has noted so far."""
+        """Return the wait with everything that the tool has noted so far.
+
+        Raises:
+            UserError: the tool returns a wait that is only for one that runs again.
+        """
+        if is_output and (self._wait.every_ms is not None or self._wait.cleanup):
+            raise UserError(
+                f"wait_for({self._wait.name!r}): a wait with every= or cleanup= must be awaited: the "
+                "tool runs again."
+            )
         return replace(self._wait, is_output=is_output, done=self._waits.done or None)
 
     def result(self) -> T_co:
@@ -148,6 +165,8 @@ def outside_wait(
     *,
     ask: bool,
     until_message: bool,
+    every: timedelta | None,
+    cleanup: bool,
 ) -> "tuple[OutsideWait, TypeAdapter[Any] | None]":
     """Return the record of a wait, and what makes an object of its value.
 
@@ -155,10 +174,8 @@ def outside_wait(
         UserError: an argument is invalid.
     """
     name = checked_name(name)
-    if timeout is not None and not isinstance(cast("object", timeout), timedelta):
-        raise InvalidType(f"wait_for({name!r}): timeout must be a timedelta or None.")
-    if timeout is not None and timeout <= timedelta():
-        raise UserError(f"wait_for({name!r}): timeout must be longer than zero.")
+    _check_duration(name, "timeout", timeout, timedelta())
+    _check_duration(name, "every", every, SHORTEST_LOOK)
     if ask and default is not NOTHING:
         raise UserError(f"wait_for({name!r}): pass default= or ask=, not both.")
     if timeout is None and (ask or (default is not NOTHING and not until_message)):
@@ -175,8 +192,20 @@ def outside_wait(
         schema=json_schema,
         on_timeout=on_timeout,
         until_message=until_message,
+        every_ms=None if every is None else round(every.total_seconds() * 1000),
+        cleanup=cleanup,
         value=None if default is NOTHING else _json(name, default),
     ), adapter
+
+
+def _check_duration(name: str, what: str, given: object, least: timedelta) -> None:
+    if given is None:
+        return
+    if not isinstance(given, timedelta):
+        raise InvalidType(f"wait_for({name!r}): {what} must be a timedelta or None.")
+    if given < least or given <= timedelta():
+        bound = f"at least {least.total_seconds():g} second" if least else "longer than zero"
+        raise UserError(f"wait_for({name!r}): {what} must be {bound}.")
 
 
 def _schema(name: str, schema: Any) -> "tuple[JsonObject | None, TypeAdapter[Any] | None]":

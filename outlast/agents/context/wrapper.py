@@ -412,6 +412,8 @@ class ToolContext(RunContextWrapper[TContext]):
         default: T = ...,
         ask: bool = False,
         until_message: bool = False,
+        every: timedelta | None = None,
+        cleanup: bool = False,
     ) -> Wait[T]: ...
 
     @overload
@@ -424,6 +426,8 @@ class ToolContext(RunContextWrapper[TContext]):
         default: Any = ...,
         ask: bool = False,
         until_message: bool = False,
+        every: timedelta | None = None,
+        cleanup: bool = False,
     ) -> Wait[Any]: ...
 
     def wait_for(
@@ -435,6 +439,8 @@ class ToolContext(RunContextWrapper[TContext]):
         default: Any = NOTHING,
         ask: bool = False,
         until_message: bool = False,
+        every: timedelta | None = None,
+        cleanup: bool = False,
     ) -> Wait[Any]:
         """Wait for something outside of the run, for days if need be, without a worker.
 
@@ -457,6 +463,12 @@ class ToolContext(RunContextWrapper[TContext]):
                 as long again, or end the wait without a value.
             until_message: a message of the user ends the wait as its timeout does, so that the
                 agent can answer; what is delivered after that is refused.
+            every: run the tool again every so often while nothing is delivered, so that it can look
+                for itself before it waits for the same again. At least a second. The `timeout`
+                counts from the first wait of the name. Only for awaited waits.
+            cleanup: if the call is dropped, such as when the run is cancelled or a message
+                interrupts it, run the tool once more: its wait then raises `WaitDropped`, and the
+                tool ends what it began outside. What it returns goes nowhere. Only for awaited waits.
 
         Returns:
             The wait: return it or await it.
@@ -464,10 +476,18 @@ class ToolContext(RunContextWrapper[TContext]):
         Raises:
             WaitTimeout: when awaited: nothing came in time, and there is no `default`. A returned
                 wait fails the call with it.
+            WaitDropped: when awaited with `cleanup`: the call is dropped.
             UserError: an argument is invalid.
         """
         wait, adapter = outside_wait(
-            name, timeout, schema, default, ask=ask, until_message=until_message
+            name,
+            timeout,
+            schema,
+            default,
+            ask=ask,
+            until_message=until_message,
+            every=every,
+            cleanup=cleanup,
         )
         return Wait[Any](waits_of(self), wait, adapter, default)
 

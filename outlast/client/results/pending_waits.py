@@ -51,7 +51,7 @@ def pending_waits(state: LoopState) -> tuple[PendingWait, ...]:
             call_id=call.call_id,
             name=parked.wait.name,
             since=_time(parked.since_ms),
-            until=None if parked.due_ms is None else _time(parked.due_ms),
+            until=None if parked.ends_ms is None else _time(parked.ends_ms),
             schema=parked.wait.schema,
             token=WaitAddress(
                 state.run_id,
@@ -62,7 +62,7 @@ def pending_waits(state: LoopState) -> tuple[PendingWait, ...]:
             ).token,
         )
         for call in state.calls
-        if (parked := call.parked) is not None
+        if (parked := call.outside) is not None
     )
 
 

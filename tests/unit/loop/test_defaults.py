@@ -19,6 +19,7 @@ OTHERS: dict[str, Any] = {
     "ApprovalTerms.unverified": True,
     "ApprovalRequest.status": "pending",
     "Call.form": "function_call",
+    "CleanUp.form": "function_call",
     "CancelRequested.mode": "immediate",
     "Budget.per": "run",
     "HoldAction.mode": "finish",
@@ -61,6 +62,7 @@ def test_every_effect_is_of_the_kind_that_is_recorded() -> None:
     recorded = {
         effects.CallModel: "call_model",
         effects.CheckInput: "check_input",
+        effects.CleanUp: "clean_up",
         effects.FinalizeAnswer: "finalize_answer",
         effects.OffloadItems: "offload_items",
         effects.PrepareRun: "prepare_run",

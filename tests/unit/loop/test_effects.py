@@ -67,6 +67,7 @@ def test_each_kind_of_effect_says_what_it_is() -> None:
         "check_input",
         "call_model",
         "run_tool",
+        "clean_up",
         "run_agent",
         "run_handoff",
         "finalize_answer",

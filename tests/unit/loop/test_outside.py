@@ -14,14 +14,21 @@ from outlast.loop.budgets import Budget
 from outlast.loop.calls import Arrival, Parked, RequiredApproval
 from outlast.loop.canonical import LONGEST_NAME
 from outlast.loop.changes import Change
-from outlast.loop.effects import CallModel, EffectAnswered, RunAgent, RunTool
-from outlast.loop.events import ValueDelivered
+from outlast.loop.effects import (
+    CallModel,
+    CleanUp,
+    EffectAnswered,
+    EffectFailed,
+    RunAgent,
+    RunTool,
+)
+from outlast.loop.events import RunEnded, ValueDelivered
 from outlast.loop.invariants import violations
 from outlast.loop.machine import advance
 from outlast.loop.outside import LARGEST_ARRIVALS, MOST_ARRIVALS, RECEIPTS_KEPT
 from outlast.loop.revision import revised
 from outlast.loop.state import stands_still
-from outlast.loop.values import BLOB, Json, JsonObject
+from outlast.loop.values import BLOB, Failure, Json, JsonObject
 from tests.laws.driver import Play, gated, hosted, nested, said, tool, transfer
 from tests.unit.loop.test_laws import carried
 
@@ -1120,3 +1127,112 @@ def test_a_value_that_came_first_is_not_lost_to_a_message() -> None:
     play.parks("c1", until_message=True)
     (arrival,) = play.running("c1").arrived
     assert (arrival.value, arrival.timed_out) == ("picked up", False)
+
+
+# --- A tool that looks for itself ------------------------------------------------------------------
+
+
+def test_a_tool_looks_for_itself_until_something_is_delivered() -> None:
+    play = parked(timeout_ms=DAY_MS, every_ms=30_000, done={"job": "j1"})
+    since_ms = play.state.calls[0].parked.since_ms  # type: ignore[union-attr]
+    for _ in range(3):
+        play.passes(30_000)
+        again = play.running("c1")
+        assert (again.arrived, again.done) == ((), {"job": "j1"})
+        assert status_of(play) == "running"
+        assert play.state.calls[0].outside is not None
+        play.parks("c1", timeout_ms=DAY_MS, every_ms=30_000, done={"job": "j1"})
+    waits = play.state.calls[0].parked
+    assert waits is not None
+    assert (waits.since_ms, waits.ends_ms) == (since_ms, since_ms + DAY_MS)
+    play.delivered("c1", "ready")
+    assert [one.value for one in play.running("c1").arrived] == ["ready"]
+    play.returns("c1", "It is ready.")
+    assert play.outputs == {"c1": "It is ready."}
+
+
+def test_the_time_of_a_wait_counts_from_its_first_look() -> None:
+    play = parked(timeout_ms=70_000, every_ms=30_000)
+    for _ in range(2):
+        play.passes(30_000)
+        play.parks("c1", timeout_ms=70_000, every_ms=30_000)
+    play.passes(30_000)
+    (ended,) = play.running("c1").arrived
+    assert ended.timed_out
+
+
+def test_a_wait_whose_time_passes_while_its_tool_looks_ends_with_the_look() -> None:
+    play = parked(timeout_ms=70_000, every_ms=30_000)
+    play.passes(30_000)
+    play.passes(60_000)  # a slow look
+    play.parks("c1", timeout_ms=70_000, every_ms=30_000)
+    (ended,) = play.running("c1").arrived
+    assert ended.timed_out
+
+
+def test_a_value_that_comes_while_the_tool_looks_has_to_fit_and_counts() -> None:
+    play = parked(every_ms=30_000, schema=PICKUP)
+    play.passes(30_000)
+    assert "does not fit" in refused(play, delivery(play, {"weight": "heavy"}, delivery_id="d0"))
+    play.delivered("c1", {"weight": 9})
+    assert status_of(play) == "running"  # the look goes on
+    play.parks("c1", every_ms=30_000, schema=PICKUP)
+    assert [one.value for one in play.running("c1").arrived] == [{"weight": 9}]
+
+
+def test_a_tool_that_looked_may_wait_for_something_else_from_now_on() -> None:
+    play = parked(timeout_ms=DAY_MS, every_ms=30_000)
+    play.passes(30_000)
+    play.parks("c1", "receipt", timeout_ms=DAY_MS)
+    waits = play.state.calls[0].parked
+    assert waits is not None
+    assert (waits.wait.name, waits.since_ms) == ("receipt", play.events[-1].at_ms)
+
+
+# --- A call that is dropped ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("looks", [False, True], ids=["waits", "looks"])
+@pytest.mark.parametrize("how", ["interrupt", "cancel", "cancel after the turn"])
+def test_a_tool_whose_call_is_dropped_ends_what_it_began(how: str, looks: bool) -> None:
+    play = parked(cleanup=True, every_ms=30_000, done={"job": "j1"})
+    if looks:
+        play.passes(30_000)
+    if how == "interrupt" and looks:  # what runs is not interrupted
+        return
+    if how == "interrupt":
+        play.hears("m2", mode="interrupt")
+    else:
+        play.cancelled("immediate" if how == "cancel" or looks else "after_turn")
+    clean_up = play.only(CleanUp)
+    assert (clean_up.name, clean_up.call_id, clean_up.done) == ("book", "c1", {"job": "j1"})
+    assert play.state.outcome is None, "the run ends before its tools have cleaned up"
+    play.returns("c1", "gone")
+    assert "gone" not in play.outputs.values()
+    assert play.state.outcome == (None if how == "interrupt" else "cancelled")
+
+
+def test_a_clean_up_that_fails_is_seen_and_stops_nothing() -> None:
+    play = parked(cleanup=True)
+    play.cancelled()
+    failure = Failure(code=failures.TOOL_FAILED, message="The courier is away.")
+    effect = play.only(CleanUp).effect
+    play.take(EffectFailed(at_ms=play.now_ms, effect=effect, failure=failure))
+    assert play.state.outcome == "cancelled"
+    assert [(one.what, one.why) for one in play.state.ignored] == [
+        ("clean-up of book", "The courier is away.")
+    ]
+
+
+def test_nothing_cleans_up_after_a_run_that_the_engine_ended() -> None:
+    play = parked(cleanup=True)
+    ended, commands = advance(play.state, RunEnded(at_ms=play.now_ms, outcome="terminated"))
+    assert commands == ()
+    assert (ended.phase, ended.pending) == ("closed", ())
+
+
+def test_a_call_that_got_its_value_has_nothing_to_clean_up() -> None:
+    play = parked(cleanup=True)
+    play.delivered("c1")
+    play.cancelled()
+    assert play.state.outcome == "cancelled"
