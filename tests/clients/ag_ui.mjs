@@ -24,10 +24,14 @@ function look(agent) {
   };
 }
 
-// A fetch that goes on from the last event it got, as a front end may have one.
+// A fetch that goes on from the last event that its agent has applied, as a front end may have one.
+// What was read and not applied yet is lost with the page.
 function resuming(sent) {
   let last;
-  return async (url, init) => {
+  let read = [];
+  const applied = () => (last = read.shift() ?? last);
+  const resumed = async (url, init) => {
+    read = [];
     const headers = last ? { ...init.headers, "Last-Event-ID": last } : init.headers;
     sent.push(headers["Last-Event-ID"] ?? null);
     const answer = await fetch(url, { ...init, headers });
@@ -38,17 +42,21 @@ function resuming(sent) {
         text += decoder.decode(piece, { stream: true });
         const events = text.split("\n\n");
         text = events.pop();
-        for (const one of events) last = /^id: (.*)$/m.exec(one)?.[1] ?? last;
+        for (const one of events) {
+          if (/^data: /m.test(one)) read.push(/^id: (.*)$/m.exec(one)?.[1]);
+        }
         controller.enqueue(piece);
       },
     });
     return new Response(answer.body.pipeThrough(watched), answer);
   };
+  return [resumed, applied];
 }
 
 const commands = {
   open({ name, kind, url, agent, thread, headers, resumes }) {
     const sent = [];
+    const [resumed, applied] = resuming(sent);
     const opened =
       kind === "copilotkit"
         ? new ProxiedCopilotRuntimeAgent({
@@ -62,10 +70,15 @@ const commands = {
             url: `${url}/agui/${encodeURIComponent(agent)}`,
             threadId: thread,
             headers,
-            ...(resumes && { fetch: resuming(sent) }),
+            ...(resumes && { fetch: resumed }),
           });
     opened.sent = sent;
-    opened.subscribe({ onEvent: ({ event }) => write({ from: name, event }) });
+    opened.subscribe({
+      onEvent: ({ event }) => {
+        applied();
+        write({ from: name, event });
+      },
+    });
     agents.set(name, opened);
     return {};
   },

@@ -115,7 +115,7 @@ async def test_patience_ends() -> None:
 async def test_patience_ends_also_where_nobody_waits_any_more() -> None:
     line = Line()
     line.opens.clear()
-    connection = connect(line, timedelta(milliseconds=50))
+    connection = connect(line, timedelta(milliseconds=500))
     with pytest.raises(OpeningTimeoutError, match=r"within 0.001 s"):
         async with connection.client(0.001):
             pass
