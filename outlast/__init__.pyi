@@ -75,6 +75,7 @@ from outlast.agents.errors import RunCancelled as RunCancelled
 from outlast.agents.errors import RunClosed as RunClosed
 from outlast.agents.errors import RunNotFound as RunNotFound
 from outlast.agents.errors import RunTerminated as RunTerminated
+from outlast.agents.errors import ScheduleAlreadyExists as ScheduleAlreadyExists
 from outlast.agents.errors import ScheduleNotFound as ScheduleNotFound
 from outlast.agents.errors import ServerUnavailable as ServerUnavailable
 from outlast.agents.errors import SessionFailed as SessionFailed
@@ -253,6 +254,7 @@ from outlast.client.read.streaming import RunResultStreaming as RunResultStreami
 from outlast.client.results.local_definitions import RemoteAgent as RemoteAgent
 from outlast.client.results.run_result import RunResult as RunResult
 from outlast.client.results.run_state import RunState as RunState
+from outlast.client.schedules.tool import schedule_tool as schedule_tool
 from outlast.client.start.options import RunOptions as RunOptions
 from outlast.client.start.repl import run_demo_loop as run_demo_loop
 from outlast.client.start.responses_websocket_session import (

@@ -4,6 +4,7 @@
     ├── UserError                     the program is wrong: fix the code or the call
     │   ├── RunNotFound               no run has this id
     │   ├── ScheduleNotFound          no schedule of outlast has this id
+    │   ├── ScheduleAlreadyExists     the id belongs to another schedule
     │   ├── RunAlreadyStarted         the id belongs to a run that was started differently
     │   ├── RunBusy                   the run has too many unanswered messages
     │   ├── RunClosed                 the run has ended and takes no more messages
@@ -74,6 +75,12 @@ class ScheduleNotFound(UserError):
     """No schedule of outlast has this id on this server and namespace."""
 
     code = "schedule_not_found"
+
+
+class ScheduleAlreadyExists(UserError):
+    """The id belongs to a schedule that was created with other arguments."""
+
+    code = "schedule_already_exists"
 
 
 class RunAlreadyStarted(UserError):

@@ -1,21 +1,25 @@
 """Schedules on a real server: what fires, once, whatever the state of workers and conversations."""
 
 import asyncio
+import hashlib
 import json
 import secrets
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from temporalio import client as temporal
 from temporalio.client import Client, WorkflowFailureError
+from temporalio.testing import ActivityEnvironment
 from temporalio.worker import Replayer
 
 from outlast.activities import scheduled
 from outlast.agents.agent import Agent
 from outlast.agents.approvals.budget import Budget
 from outlast.agents.config.run_config import RunConfig
+from outlast.agents.context.wrapper import ToolContext
 from outlast.agents.errors import (
     RunClosed,
     RunNotFound,
@@ -26,12 +30,15 @@ from outlast.agents.tools.function_tool import function_tool
 from outlast.client.handle import RunHandle
 from outlast.client.runs import RunFilter, list_runs
 from outlast.client.schedules import Firing, Schedule, Schedules, Times
+from outlast.client.schedules.tool import schedule_tool
 from outlast.clock import now_ms
 from outlast.contract import names
-from outlast.testing import ScriptedModel, call
+from outlast.ports.model import ModelRequest
+from outlast.testing import ScriptedModel, call, say
 from outlast.workflows.scheduled_message import ScheduledMessage
 from tests.workflow.codecs import Sealed, with_codec
 from tests.workflow.desk import Desk
+from tests.workflow.replies import last_user_text, outputs
 from tests.workflow.test_long_runs import true_in_the_end
 
 NEVER = Times(every=timedelta(days=3000))
@@ -460,3 +467,103 @@ async def test_an_encrypted_schedule_shows_nothing_to_others(
     answer = await RunHandle(sealed, conversation).wait_for_answer(firing.run_id)
     assert answer.final_output == "Hi."
     await RunHandle(sealed, conversation).cancel("after_turn")
+
+
+# --- The tool -------------------------------------------------------------------------------------
+
+
+def reminded(**options: Any) -> Agent[Any]:
+    """Return an agent that may send itself messages later."""
+    return Agent(name="Clerk", tools=[schedule_tool(**options)])
+
+
+def remind(call_id: str, text: str = "Ask the supplier again.", **when: Any) -> Any:
+    return call("remind_me_later", call_id, text=text, **when)
+
+
+async def test_an_agent_asks_again_later(desk: Desk, schedules: Schedules) -> None:
+    heard = asyncio.Event()
+
+    def reply(request: ModelRequest) -> Any:
+        if "wrote this to yourself" in last_user_text(request):
+            heard.set()
+            return say("I have asked again.")
+        is_done = "c1" in outputs(request)
+        return say("I will.") if is_done else [remind("c1", minutes=0.05)]
+
+    await desk.open(reminded(), model=ScriptedModel(*[reply] * 4))
+    handle = await desk.start("Clerk", "Ask again soon.", keep_open=True)
+    async with asyncio.timeout(30):
+        await heard.wait()
+    state = await desk.until(handle, lambda state: len(state.answers) == 2)
+    made = [item for item in state.items if item.kind == "tool_output"]
+    assert str(made[0].raw["output"]).startswith("Scheduled: the message comes at 20")
+    first, second = said(state)
+    written = now().strftime("%Y-%m-%dT%H:")
+    assert first == "Ask again soon."
+    assert second.startswith(f"[You wrote this to yourself on {written}")
+    assert second.endswith("; the user did not.]\nAsk the supplier again.")
+
+
+async def test_calls_side_by_side_do_not_go_beyond_the_bound(
+    desk: Desk, schedules: Schedules
+) -> None:
+    calls = [remind(f"c{n}", f"Do {n}.", minutes=60) for n in range(5)]
+    await desk.open(reminded(most=2), model=ScriptedModel(calls, "Done."))
+    handle = await desk.start("Clerk", "Remind yourself of five things.", keep_open=True)
+    state = await desk.until(handle, lambda state: state.phase == "idle")
+    read = [str(one.raw["output"]) for one in state.items if one.kind == "tool_output"]
+    assert sum(one.startswith("Scheduled: ") for one in read) == 2
+    assert sum(one.startswith("Not scheduled: 2 messages are to come") for one in read) == 3
+    await delete_reminders(schedules, handle.id)
+
+
+async def test_an_attempt_that_is_repeated_plans_one_message(
+    desk: Desk, schedules: Schedules
+) -> None:
+    await desk.open(clerk(), model=ScriptedModel("Hi."))
+    handle = await open_conversation(desk)
+    tool = schedule_tool()
+    environment = ActivityEnvironment(client=desk.client)
+    environment.info = replace(environment.info, workflow_id=handle.id, scheduled_time=now())
+
+    async def attempt() -> str:
+        context = ToolContext(
+            None, tool_name=tool.name, tool_call_id="c1", tool_arguments="{}", run_id=handle.id
+        )
+        arguments = json.dumps({"text": "Ask again.", "minutes": 60})
+        return str(await tool.on_invoke_tool(context, arguments))
+
+    first = await environment.run(attempt)
+    assert first.startswith("Scheduled: the message comes at ")
+    assert await environment.run(attempt) == first
+    assert len(await delete_reminders(schedules, handle.id)) == 1
+
+
+async def test_an_agent_that_works_as_a_tool_plans_nothing(desk: Desk) -> None:
+    inner = Agent[Any](name="Inner", tools=[schedule_tool()])
+    outer = Agent[Any](name="Outer", tools=[inner.as_tool("ask_inner", "Ask.")])
+
+    def answer(request: ModelRequest) -> Any:
+        return say(str(outputs(request)["c1"]))
+
+    script = [call("ask_inner", "o1", input="x")], [remind("c1", minutes=60)], answer, "Ok."
+    await desk.open(outer, model=ScriptedModel(*script))
+    handle = await desk.start("Outer", "Go.")
+    state = (await desk.result(handle)).snapshot
+    [read] = [str(one.raw["output"]) for one in state.items if one.kind == "tool_output"]
+    assert read == "Not scheduled: only the agent that speaks with the user can do this."
+
+
+async def delete_reminders(schedules: Schedules, run_id: str) -> list[Schedule]:
+    """Delete what an agent has planned for a conversation, and return it."""
+    found: list[Schedule] = []
+    for place in range(20):
+        name = f"reminder-{hashlib.sha256(run_id.encode()).hexdigest()[:16]}-{place}"
+        try:
+            found.append(await schedules.get(name))
+        except ScheduleNotFound:
+            return found
+        assert found[-1].to == run_id
+        await schedules.delete(name)
+    return found

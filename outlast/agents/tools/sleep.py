@@ -7,6 +7,7 @@ from outlast.agents.checks import InvalidType
 from outlast.agents.context.waits import Wait
 from outlast.agents.context.wrapper import ToolContext
 from outlast.agents.errors import UserError
+from outlast.agents.tools.asked_time import asked_length, shown
 from outlast.agents.tools.definition import FunctionTool
 from outlast.agents.tools.function_tool import function_tool
 from outlast.clock import now_ms
@@ -44,11 +45,11 @@ def sleep_tool(*, longest: timedelta = LONGEST, name: str = "sleep") -> Function
     ) -> str | Wait[str]:
         """Wait until a time has come, and go on then. A message of the user ends it earlier."""
         now = datetime.fromtimestamp(now_ms() / 1000, UTC)
-        lasts = _duration(minutes, until, now)
+        lasts = asked_length(minutes, until, now, name="until")
         if isinstance(lasts, str):
-            return lasts
+            return f"Not slept: {lasts}"
         if lasts > longest:
-            return f"Not slept: {_shown(lasts)} is longer than you may sleep, which is {_shown(longest)}."
+            return f"Not slept: {shown(lasts)} is longer than you may sleep, which is {shown(longest)}."
         if lasts <= timedelta():
             return "Not slept: that time has come already."
         due = (now + lasts).isoformat(timespec="seconds")
@@ -56,26 +57,3 @@ def sleep_tool(*, longest: timedelta = LONGEST, name: str = "sleep") -> Function
         return ctx.wait_for("time", timeout=lasts, schema=str, default=woke, until_message=True)
 
     return sleep
-
-
-def _duration(minutes: float | None, until: str | None, now: datetime) -> timedelta | str:
-    """Return how long to sleep, or what the model reads about arguments that do not say."""
-    if (minutes is None) == (until is None):
-        return "Not slept: give either minutes or until."
-    if minutes is not None:
-        try:
-            return timedelta(minutes=minutes)
-        except (OverflowError, ValueError):
-            return "Not slept: minutes must be a number of minutes."
-    try:
-        then = datetime.fromisoformat(str(until))
-    except ValueError:
-        return "Not slept: until must be a time in ISO 8601, such as 2026-11-30T09:00:00+01:00."
-    if then.tzinfo is None:
-        return "Not slept: until needs its offset from UTC, such as 2026-11-30T09:00:00+01:00."
-    return then - now
-
-
-def _shown(lasts: timedelta) -> str:
-    minutes = round(lasts.total_seconds() / 60)
-    return f"{minutes:,} minutes" if minutes < 120 else f"{minutes / 60:,.1f} hours"

@@ -8,7 +8,13 @@ from temporalio import client as temporal
 from temporalio.client import Client, ScheduleAlreadyRunningError, ScheduleOverlapPolicy
 from temporalio.service import RPCError, RPCStatusCode
 
-from outlast.agents.errors import RunClosed, RunNotFound, ScheduleNotFound, UserError
+from outlast.agents.errors import (
+    RunClosed,
+    RunNotFound,
+    ScheduleAlreadyExists,
+    ScheduleNotFound,
+    UserError,
+)
 from outlast.blobs import use_blob_store
 from outlast.client.schedules import descriptions
 from outlast.client.schedules.descriptions import Schedule
@@ -84,7 +90,8 @@ class Schedules:
             **options: `ScheduleOptions`.
 
         Raises:
-            UserError: an argument does not fit, or another schedule has the id.
+            ScheduleAlreadyExists: another schedule has the id.
+            UserError: an argument does not fit.
             RunNotFound: there is no conversation `to`, and no agent to start it.
             RunClosed: it has ended, and there is no agent to start it.
             ServerUnavailable: the server does not answer.
@@ -108,7 +115,7 @@ class Schedules:
         except ScheduleAlreadyRunningError:
             found = await self._description(id)
             if (await descriptions.memo_of(found)).get("digest") != digest:
-                raise UserError(
+                raise ScheduleAlreadyExists(
                     f"There is another schedule with the id {id!r}. Choose another id, or delete that "
                     "one first."
                 ) from None
