@@ -1,1 +1,5 @@
-"""Internal. Agent2Agent: the records of the protocol."""
+"""Agent2Agent: agents of others as tools. `outlast serve` is the other end."""
+
+from outlast import lazy
+
+lazy.attach(__name__)

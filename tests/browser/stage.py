@@ -87,14 +87,14 @@ class Stage:
         people: who has a desk.
         pace: how long the model takes for a word.
         agents: the module of the agents.
-        api_keys: the keys of programs, as OUTLAST_API_KEYS has them.
+        environment: further variables of all processes.
     """
 
     home: Path
     people: tuple[Person, ...] = (ANN, LEE)
     pace: timedelta = PACE
     agents: str = AGENTS
-    api_keys: str = ""
+    environment: dict[str, str] = field(default_factory=dict[str, str])
     desks: dict[str, Served] = field(default_factory=dict[str, Served])
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
     _key: str = field(default_factory=new_shared_key)
@@ -191,9 +191,8 @@ class Stage:
             "SUPPORT_DESK_DB": str(self.database),
             "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'examples'}",
             KEY_VARIABLE: self._key,
+            **self.environment,
         }
-        if self.api_keys:
-            self._environment["OUTLAST_API_KEYS"] = self.api_keys
         await asyncio.gather(self._start_worker(), *map(self._open, self.people))
 
     async def _open(self, person: Person) -> None:

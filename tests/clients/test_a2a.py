@@ -22,6 +22,7 @@ from google.protobuf import json_format
 
 from outlast.client.handle import RunHandle
 from outlast.client.identity import person
+from outlast.serve.wires.ids import RequestId
 from tests.browser.model import counted
 from tests.browser.stage import ANN, Stage
 
@@ -37,16 +38,17 @@ SECONDS = 60
 @pytest.fixture(scope="module")
 async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
     """The processes of the tests that kill none of them."""
-    keys = f"shop={SHOP},bank={BANK}"
+    keys = {"OUTLAST_API_KEYS": f"shop={SHOP},bank={BANK}"}
     home = tmp_path_factory.mktemp("stage")
-    async with Stage(home, people=(ANN,), api_keys=keys) as stage:
+    async with Stage(home, people=(ANN,), environment=keys) as stage:
         yield stage
 
 
 @pytest.fixture
 async def killed_stage(tmp_path: Path) -> AsyncIterator[Stage]:
     """Processes of one test, which kills them."""
-    async with Stage(tmp_path, people=(ANN,), api_keys=f"shop={SHOP}") as stage:
+    keys = {"OUTLAST_API_KEYS": f"shop={SHOP}"}
+    async with Stage(tmp_path, people=(ANN,), environment=keys) as stage:
         yield stage
 
 
@@ -196,6 +198,31 @@ async def test_a_decider_answers_what_the_task_requires(stage: Stage) -> None:
             await sent(client, answer)
 
 
+async def test_a_decider_responds_or_rejects(stage: Stage) -> None:
+    article = json.dumps({"article": "pens"})
+    for answer, words in (
+        ({"response": {"count": 3}}, "3"),
+        ({"approve": False, "reason": "Not now."}, "Not now."),
+    ):
+        async with opened(stage, None) as client:
+            asks = await sent(client, saying(f"call count_stock {article}"))
+            said = json_format.MessageToDict(asks.status.message)
+            [request] = said["parts"][1]["data"]["requests"]
+            request_id = request["requestId"]
+            reply = saying(task_id=asks.id)
+            for wrong in ({"requestId": "x", **answer}, {"requestId": request_id}):
+                refused = saying(task_id=asks.id)
+                json_format.ParseDict(wrong, refused.message.parts.add().data)
+                with pytest.raises(Exception, match=r"is none of this desk|either approve"):
+                    await sent(client, refused)
+            json_format.ParseDict(
+                {"requestId": request_id, **answer}, reply.message.parts.add().data
+            )
+            done = await sent(client, reply)
+            assert done.status.state == pb.TASK_STATE_COMPLETED
+            assert words in text_of(done)[-1]
+
+
 async def test_programs_and_customers_wait_for_the_team(stage: Stage) -> None:
     run_id = f"a2a-test-{secrets.token_hex(6)}"
     async with opened(stage, stage.token(run_id)) as customer, opened(stage) as shop:
@@ -203,10 +230,11 @@ async def test_programs_and_customers_wait_for_the_team(stage: Stage) -> None:
         assert (waiting.context_id, waiting.status.state) == (run_id, pb.TASK_STATE_WORKING)
         assert "letter" not in str(waiting.status)
         answer = saying(task_id=waiting.id)
+        request_id = str(RequestId("a1", ""))
         json_format.ParseDict(
-            {"requestId": "mcpr_x", "approve": True}, answer.message.parts.add().data
+            {"requestId": request_id, "approve": True}, answer.message.parts.add().data
         )
-        with pytest.raises(Exception, match="is none of this desk"):
+        with pytest.raises(Exception, match="403"):
             await sent(customer, answer)
         with pytest.raises(TaskNotFoundError):
             await shop.get_task(pb.GetTaskRequest(id=waiting.id))

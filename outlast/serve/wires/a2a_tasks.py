@@ -236,8 +236,10 @@ async def _answer_requests(call: A2ACall, message: Message) -> TaskId:
     task_id = call.task_id(message.task_id)
     if message.context_id not in {"", task_id.run_id}:
         raise UserError("contextId is another one than that of the task.")
-    task = await read_task(call, task_id)
     given = [_decision(part) for part in message.parts if isinstance(part.data, dict)]
+    if given:
+        call.asked.check("decide", Target(run_id=task_id.run_id))
+    task = await read_task(call, task_id)
     if task.status.state != "TASK_STATE_INPUT_REQUIRED":
         if given and task.status.state not in TERMINAL:
             return task_id  # decided already: by a repeated message, or by others
