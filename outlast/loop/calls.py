@@ -247,6 +247,8 @@ class OutsideWait:
         every_ms: how long until the tool runs again to look for itself; None if it does not.
         cleanup: the tool cleans up what it began if the call is dropped.
         done: what the tool has noted as done, by name; it reads the notes when it runs again.
+        question: what people are asked, who then give the value or reject; empty to ask for the
+            value because nothing came.
     """
 
     name: str
@@ -259,6 +261,7 @@ class OutsideWait:
     every_ms: int | None = None
     cleanup: bool = False
     done: JsonObject | None = None
+    question: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

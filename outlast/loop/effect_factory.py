@@ -260,7 +260,7 @@ def value_request(state: LoopState, call: Call, wait: OutsideWait, at_ms: int) -
         at_ms,
         replace(
             call.plan.terms,
-            allow=("respond", "approve", "reject"),
+            allow=("respond", "reject") if wait.question else ("respond", "approve", "reject"),
             quorum=1,
             expires_in_ms=None,
             bulk=False,
@@ -271,7 +271,7 @@ def value_request(state: LoopState, call: Call, wait: OutsideWait, at_ms: int) -
         call_id=call.call_id,
         name=f"{call.name}: {wait.name}",
         arguments=call.arguments,
-        reason=phrases.nothing_came(wait.name),
+        reason=wait.question or phrases.nothing_came(wait.name),
         wait=wait.name,
     )
 

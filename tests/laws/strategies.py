@@ -555,6 +555,7 @@ def wait_of(effect: RunTool, b: int) -> OutsideWait | None:
         every_ms=(None, None, 2_000, 20_000)[b // 5 % 4] if b % 5 else None,
         cleanup=b % 5 != 0 and b // 2 % 2 == 0,
         done={"began": b} if b % 2 else None,
+        question="How many?" if on_timeout == "ask" and b % 6 == 2 else "",
     )
 
 

@@ -648,6 +648,18 @@ def test_people_are_asked_for_the_value() -> None:
     assert call.parked.due_ms is None
 
 
+def test_people_are_asked_in_the_words_of_the_wait() -> None:
+    play = asked(schema=PICKUP, question="The server asks: how heavy?")
+    (request,) = play.state.pending_approvals
+    assert request.reason == "The server asks: how heavy?"
+    assert request.terms.allow == ("respond", "reject")  # there is nothing else to wait for
+    play.decided("a1", by="ann")
+    assert "only with respond, reject" in play.state.ignored[-1].why
+    play.decided("a1", "reject", by="ann")
+    (arrival,) = play.running("c1").arrived
+    assert arrival.timed_out
+
+
 def test_the_request_has_the_terms_of_the_tool_and_does_not_expire() -> None:
     play = asked(terms=TERMS)
     (request,) = play.state.pending_approvals
