@@ -62,6 +62,7 @@ from outlast.agents.errors import DeliveryRefused as DeliveryRefused
 from outlast.agents.errors import IdentityRefused as IdentityRefused
 from outlast.agents.errors import InputGuardrailTripwireTriggered as InputGuardrailTripwireTriggered
 from outlast.agents.errors import MaxTurnsExceeded as MaxTurnsExceeded
+from outlast.agents.errors import MCPTaskEnded as MCPTaskEnded
 from outlast.agents.errors import ModelBehaviorError as ModelBehaviorError
 from outlast.agents.errors import ModelCallFailed as ModelCallFailed
 from outlast.agents.errors import ModelRefusalError as ModelRefusalError

@@ -29,6 +29,7 @@
     ├── DecisionRefused               an approval decision was late, unknown or forged
     ├── DeliveryRefused               nothing waits for a value, or it does not fit
     ├── WaitTimeout                   what a tool waits for did not come in time
+    ├── MCPTaskEnded                  a task of an MCP server ended without a result
     ├── WaitDropped                   a tool's call is dropped while it waits
     ├── IdentityRefused               nothing proves who a person is
     └── ServerUnavailable             no Temporal server answers
@@ -314,6 +315,20 @@ class WaitTimeout(AgentsException):
     """A tool waited in vain for something outside of the run."""
 
     code = "wait_timeout"
+
+
+class MCPTaskEnded(AgentsException):
+    """A task with which an MCP server answered a call ended without a result.
+
+    Attributes:
+        outcome: how it ended, without the server's own words.
+    """
+
+    code = "mcp_task_ended"
+
+    def __init__(self, message: str = "", *, outcome: str = "", run_data: Any = None) -> None:
+        super().__init__(message, run_data=run_data)
+        self.outcome = outcome
 
 
 class WaitDropped(AgentsException):

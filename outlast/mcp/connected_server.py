@@ -35,7 +35,7 @@ from outlast.agents.tools.definition import DEFAULT_TIMEOUT, ToolRetry
 from outlast.loop.values import JsonObject
 from outlast.mcp import tasks
 from outlast.mcp.connection import Connection, OpeningTimeoutError, first_cause
-from outlast.mcp.options import CommonOptions, ServerOptions, retry_of
+from outlast.mcp.options import CommonOptions, ServerOptions, check_task_timeout, retry_of
 
 T = TypeVar("T")
 
@@ -105,6 +105,8 @@ class ConnectedServer(MCPServer):
         self.message_handler = options.get("message_handler")
         self.tasks = options.get("tasks", not self.starts_process)
         check_flag(f"{owner}: tasks", self.tasks)
+        self._task_timeout = options.get("task_timeout")
+        check_task_timeout(owner, self._task_timeout)
         self.max_retry_attempts = options.get("max_retry_attempts")
         self.retry_backoff_seconds_base = options.get("retry_backoff_seconds_base", 1.0)
         self.retry_backoff_seconds_max = options.get("retry_backoff_seconds_max")
@@ -149,6 +151,11 @@ class ConnectedServer(MCPServer):
         """The time-out of one attempt of a call, including connecting."""
         answer = timedelta(seconds=self.client_session_timeout_seconds or 0)
         return max(DEFAULT_TIMEOUT, answer + PATIENCE)
+
+    @property
+    def task_timeout(self) -> timedelta | None:
+        """How long a call may take that the server answers with a task; None for any time."""
+        return self._task_timeout
 
     @property
     def tool_retry(self) -> ToolRetry:

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, TypeAlias, TypedDict
 
-from outlast.agents.checks import check_count, check_seconds
+from outlast.agents.checks import InvalidType, check_count, check_seconds
+from outlast.agents.errors import UserError
 from outlast.agents.guardrails.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from outlast.agents.mcp.approval import RequireApprovalSetting
 from outlast.agents.mcp.server import MCPToolCustomDataExtractor, MCPToolMetaResolver, Unset
@@ -57,6 +58,8 @@ class ServerOptions(CommonOptions, total=False):
         tasks: whether the server may answer a call with a task, or with questions for people.
             Default true, but false for `MCPServerStdio`: each worker has a process of its own, and
             another worker would look for the task.
+        task_timeout: how long a call may take that the server answers with a task; then the task is
+            cancelled, and the model is told. Default None: as long as the server takes.
     """
 
     max_retry_attempts: int | None
@@ -65,6 +68,17 @@ class ServerOptions(CommonOptions, total=False):
     message_handler: MessageHandler | None
     max_list_pages: int | None
     tasks: bool
+    task_timeout: timedelta | None
+
+
+def check_task_timeout(owner: str, value: object) -> None:
+    """Refuse a `task_timeout` that is no duration."""
+    if value is None:
+        return
+    if not isinstance(value, timedelta):
+        raise InvalidType(f"{owner}: task_timeout must be a timedelta or None, not {value!r:.80}.")
+    if value <= timedelta():
+        raise UserError(f"{owner}: task_timeout must be longer than zero; None means no limit.")
 
 
 def retry_of(options: ServerOptions, owner: str) -> ToolRetry:

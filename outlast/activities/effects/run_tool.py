@@ -39,6 +39,7 @@ from outlast.agents.context.waits import Wait, WaitBegins, Waits, arrived_value
 from outlast.agents.context.wrapper import ToolContext, set_waits, waits_of
 from outlast.agents.errors import (
     AgentsException,
+    MCPTaskEnded,
     ModelBehaviorError,
     ToolTimeoutError,
     UserError,
@@ -48,14 +49,15 @@ from outlast.agents.errors import (
 from outlast.agents.hooks import call_hooks
 from outlast.agents.items.tool_output import decode_output, encode_output
 from outlast.agents.logs import get_logger
+from outlast.agents.mcp.calls import begun_tool, checks_noted, with_checks
 from outlast.agents.mcp.server import MCPNotSent
-from outlast.agents.mcp.tools import MCPFunctionTool
+from outlast.agents.mcp.tools import MCPFunctionTool, tool_of_task
 from outlast.agents.tools.custom_data import CustomDataContext, as_custom_data
 from outlast.agents.tools.definition import FunctionTool, default_tool_error
 from outlast.agents.tools.local import LocalTool
 from outlast.contract import failures
 from outlast.contract.effects import EffectRequest
-from outlast.contract.records import write
+from outlast.contract.records import read, write
 from outlast.loop.call_forms import call_item, output_item
 from outlast.loop.calls import OutsideWait, ToolResult
 from outlast.loop.changes import Change
@@ -222,9 +224,20 @@ def _reply_of(request: RunTool, borrowed: BorrowedContext) -> Hashable | None:
 
 
 async def _call_tool(this: _Attempt) -> ToolResult:
-    tool, context, invocation = this.tool, this.context, this.invocation
     if isinstance(this.request, CleanUp):
         return await _invoke(this)
+    noted = checks_noted(this.request.done)
+    if noted is not None:  # this attempt only looks at a task
+        this.checks = tuple(read(GuardrailRecord, one) for one in noted)
+    elif (stopped := await _begin(this)) is not None:
+        return stopped
+    result = await _invoke(this)
+    return result if result.wait is not None else await _finish(this, result)
+
+
+async def _begin(this: _Attempt) -> ToolResult | None:
+    """Run guardrails and hooks before a call; return its result if they stop it."""
+    tool, context, invocation = this.tool, this.context, this.invocation
     try:
         checked = await check_call(tool, context)
         this.checks = checked.records
@@ -237,8 +250,7 @@ async def _call_tool(this: _Attempt) -> ToolResult:
             this.changes = this.borrower.changes(context)  # they stay if the call fails
     except Exception as error:  # noqa: BLE001  a guardrail or hook that raises ends the run
         return _run_failure(this, f"A guardrail or hook of the tool {tool.name!r}", error)
-    result = await _invoke(this)
-    return result if result.wait is not None else await _finish(this, result)
+    return None
 
 
 async def _tool_of(
@@ -246,16 +258,22 @@ async def _tool_of(
 ) -> tuple[FunctionTool | None, Sequence[str]]:
     """Return the tool of a call, and the MCP servers that could not be asked for it.
 
-    A tool that people have approved is listed anew: it may have changed since.
+    A tool that people have approved is listed anew: it may have changed since. A task of an MCP
+    server is looked at without that: the server may be away for a while, and the task goes on.
     """
     name, source = request.name, request.source
+    begun = begun_tool(request.done)
     try:
         tool = worker.registry.tool(request.agent, name, source)
-        if request.evidence is None or not isinstance(tool, MCPFunctionTool):
+        if request.evidence is None or begun or not isinstance(tool, MCPFunctionTool):
             return tool, ()
     except UserError as error:
-        if not Invocation.of(worker, request).agent.mcp_servers:
+        agent = Invocation.of(worker, request).agent
+        if not agent.mcp_servers:
             raise lacking(str(error)) from error
+        if begun:
+            servers = (one for one in agent.mcp_servers if one.name == source)
+            return next((tool_of_task(one, begun, name, agent) for one in servers), None), ()
     invocation = Invocation.of(worker, request)
     return await listed_tool(
         invocation, name, source, attempt=attempt, attempts=request.policy.attempts
@@ -267,6 +285,8 @@ async def _stopped(
 ) -> ToolResult | None:
     """Return the result of a call that its policy does not let run yet; None if it may run."""
     tool = reading.tool
+    if begun_tool(request.done):  # people have been asked before the task began
+        return None
     written = filled = request.arguments
     if not isinstance(tool, LocalTool):
         filled = with_defaults(tool.params_json_schema, written)
@@ -333,7 +353,7 @@ async def _invoke(this: _Attempt) -> ToolResult:
     except Exception as error:  # noqa: BLE001  user code
         return await _handle_failure(this, error)
     except WaitBegins as begins:  # the tool runs again, so its changes so far do not count
-        return ToolResult(output=None, wait=_checked_wait(this, begins.wait))
+        return ToolResult(output=None, wait=_checked_wait(this, _with_checks(this, begins.wait)))
 
 
 async def _returned(this: _Attempt) -> Any:
@@ -360,6 +380,17 @@ def _of_group(group: BaseExceptionGroup[BaseException]) -> BaseException:
     while isinstance(one, BaseExceptionGroup):
         one = one.exceptions[0]
     return one
+
+
+def _with_checks(this: _Attempt, wait: OutsideWait) -> OutsideWait:
+    """Return the wait for a task with what guardrails said, so that looks do not ask them again.
+
+    If a hook has changed the context, the next attempt calls it again, as for any tool that waits.
+    """
+    if wait.done is None or begun_tool(wait.done) is None or this.changes:
+        return wait
+    checks = [write(one) for one in this.checks]
+    return replace(wait, done=with_checks(wait.done, checks))
 
 
 def _checked_wait(this: _Attempt, wait: OutsideWait) -> OutsideWait:
@@ -521,7 +552,7 @@ async def _handle_failure(this: _Attempt, error: Exception) -> ToolResult:
 
 def _may_run_again(tool: FunctionTool, error: Exception) -> bool:
     """Whether a call that raised is retried: it had no effect, or the tool may be repeated."""
-    if isinstance(error, WaitTimeout):  # it would be told the same again
+    if isinstance(error, WaitTimeout | MCPTaskEnded):  # it would be told the same again
         return False
     return isinstance(error, MCPNotSent) or (tool.retries_errors and is_retryable(error))
 

@@ -299,6 +299,11 @@ class MCPServer(ABC):
         """The retry policy of calls. Those that the server refuses are not retried."""
         return DEFAULT_RETRY
 
+    @property
+    def task_timeout(self) -> timedelta | None:
+        """How long a call may take that the server answers with a task; None for any time."""
+        return None
+
     def failure_error_function(self, otherwise: ToolErrorFunction | None) -> Any:
         """Return the function that makes the model's output of failed calls.
 

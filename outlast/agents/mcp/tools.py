@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, Protocol, TypeAlias, cast
 
 from outlast.agents.approvals.policy import ApprovalPolicy, NeedsApproval
@@ -12,6 +13,7 @@ from outlast.agents.callables import call, check_callable
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.errors import ModelBehaviorError, UserError
 from outlast.agents.items.tool_origin import ToolOrigin, ToolOriginType
+from outlast.agents.mcp.calls import call_in_run
 from outlast.agents.mcp.names import checked_names, names_with_server
 from outlast.agents.mcp.results import output_of
 from outlast.agents.mcp.server import (
@@ -152,15 +154,23 @@ def function_tool_of(
     )
 
 
+def tool_of_task(
+    server: MCPServer, tool_name: str, name: str, agent: ServedAgent
+) -> MCPFunctionTool:
+    """Make a function tool of a tool that this process has not listed, to look at its task.
+
+    Its arguments have been checked, and are not needed any more.
+    """
+    bare = SimpleNamespace(name=tool_name, input_schema={"type": "object"}, description="")
+    return function_tool_of(server, bare, name, agent)
+
+
 async def _invoke(server: MCPServer, tool: Any, context: ToolContext[Any], arguments: str) -> Any:
     if (problem := object_problem(context.tool_name, arguments)) is not None:
         raise ModelBehaviorError(problem)
     values: JsonObject = json.loads(arguments or "{}")
     meta = await _meta(server, tool, context, values)
-    if meta is None:  # a user's own server may not accept metadata
-        result = await server.call_tool(tool.name, values)
-    else:
-        result = await server.call_tool(tool.name, values, meta=meta)
+    result = await call_in_run(server, tool.name, values, meta, context)
     output = output_of(result, structured=server.use_structured_content)
     if server.custom_data_extractor is not None:
         about = MCPToolCustomDataContext(

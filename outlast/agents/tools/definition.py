@@ -23,7 +23,7 @@ from outlast.agents.checks import (
 )
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.durations import DurationField, duration_field
-from outlast.agents.errors import ToolTimeoutError, UserError, WaitTimeout
+from outlast.agents.errors import MCPTaskEnded, ToolTimeoutError, UserError, WaitTimeout
 from outlast.agents.guardrails.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from outlast.agents.logs import get_logger
 from outlast.agents.schemas.provider_names import is_tool_name
@@ -65,6 +65,11 @@ def default_tool_error(context: RunContextWrapper[Any], error: Exception) -> str
     if isinstance(error, ToolTimeoutError):
         after = "" if error.timeout_seconds is None else f" after {error.timeout_seconds:g} seconds"
         return f"{tool} timed out{after} and returned no result. It may have had an effect."
+    if isinstance(error, MCPTaskEnded):
+        return (
+            f"{tool} began a task at its server and returned no result. The task {error.outcome}. It "
+            "may have had an effect."
+        )
     if isinstance(error, WaitTimeout):
         return f"{tool} waited in vain: {error.message} What it began may still have an effect."
     return f"{tool} failed and returned no result. It may have had an effect."

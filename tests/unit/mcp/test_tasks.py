@@ -4,6 +4,7 @@ import asyncio
 import json
 import subprocess
 from collections.abc import AsyncGenerator, Generator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +155,15 @@ def test_a_process_of_the_worker_answers_with_tasks_only_if_told_so() -> None:
     assert MCPServerStdio({"command": "x"}, tasks=True).tasks
     with pytest.raises(UserError, match="tasks must be True or False"):
         MCPServerStdio({"command": "x"}, tasks=None)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_task_may_take_a_duration() -> None:
+    assert MCPServerStdio({"command": "x"}).task_timeout is None
+    hour = timedelta(hours=1)
+    assert MCPServerStdio({"command": "x"}, task_timeout=hour).task_timeout == hour
+    for wrong in [timedelta(), 5]:
+        with pytest.raises(UserError, match="task_timeout must be"):
+            MCPServerStdio({"command": "x"}, task_timeout=wrong)  # pyright: ignore[reportArgumentType]
 
 
 class Own(MCPServerStreamableHttp):
