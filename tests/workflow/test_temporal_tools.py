@@ -18,13 +18,17 @@ from temporalio.worker import Worker
 
 from outlast import temporal_tools
 from outlast.agents.agent import Agent
+from outlast.agents.errors import DeliveryRefused
 from outlast.agents.tools.definition import FunctionTool
+from outlast.client.deliveries import finish
 from outlast.client.handle import RunHandle
+from outlast.client.start.runner import Runner
 from outlast.contract import names
 from outlast.contract.blobs import key_of
 from outlast.ports.model import ModelRequest
 from outlast.temporal_tools import nexus_tool, workflow_tool
 from outlast.testing import ScriptedModel, call, say
+from tests.workflow.codecs import Sealed, with_codec
 from tests.workflow.desk import Desk
 from tests.workflow.replies import outputs
 from tests.workflow.test_long_runs import in_later_history, true_in_the_end
@@ -450,3 +454,43 @@ async def test_an_operation_whose_endpoint_is_missing_waits_for_it(desk: Desk):
     await true_in_the_end(is_refused)
     async with press(desk):
         assert (await desk.result(handle)).final_output == "12.5"
+
+
+# --- Who may read and who may deliver ------------------------------------------------------------
+
+
+async def test_with_a_codec_the_server_reads_neither_arguments_nor_results(desk: Desk):
+    def own_id(poster: Poster, copies: int) -> str:
+        return f"sealed-{desk.queue}"
+
+    client = with_codec(desk.client, Sealed(b"key"))
+    agent = Agent[Any](name="Press", tools=[printer(id=own_id)])
+    await desk.open(agent, model=prints("secret", copies=1), workflows=[PrintPoster], client=client)
+    run_id = f"sealed-run-{desk.queue}"
+    handle = await Runner.start(agent, "Hi", id=run_id, client=client, task_queue=desk.queue)
+    assert (await handle.result()).final_output == '{"title":"secret","copies":1}'
+    [receipt] = (await handle.state()).receipts
+    ids = [f"sealed-{desk.queue}"]
+    ids += [
+        one.id async for one in desk.client.list_workflows(f"WorkflowId STARTS_WITH '{run_id}'")
+    ]
+    for one in ids:
+        history = await desk.client.get_workflow_handle(one).fetch_history()
+        assert "secret" not in history.to_json()
+    assert receipt.source == "Errand"
+
+
+async def test_people_may_deliver_an_outcome_by_hand_and_nothing_else(desk: Desk):
+    agent = Agent[Any](name="Press", tools=[printer()])
+    await desk.open(agent, model=prints("slow", copies=1), workflows=[PrintPoster])
+    handle = await desk.start(agent)
+    wait = await parked(handle)
+    for value in ("done", {"title": "slow", "copies": 1}, {"failure": 7}):
+        with pytest.raises(DeliveryRefused, match="does not fit"):
+            await finish(wait.token, value, client=desk.client)
+    errand = await errand_of(desk, handle)
+    child = child_of(desk, errand)
+    await true_in_the_end(lambda: is_open(child))
+    await finish(wait.token, {"failure": "The press burns."}, client=desk.client, source="ann")
+    assert (await desk.result(handle)).final_output == "ToolFailed: The press burns."
+    await child.terminate()
