@@ -28,7 +28,7 @@ from outlast.agents.checks import check_name, check_options, duration
 from outlast.agents.context.wait_address import WaitAddress
 from outlast.agents.context.waits import LONGEST_NAME
 from outlast.agents.context.wrapper import ToolContext
-from outlast.agents.errors import ToolFailed, UserError, WaitTimeout
+from outlast.agents.errors import ToolFailed, UserError, WaitDropped, WaitTimeout
 from outlast.agents.guardrails.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from outlast.agents.schemas.problems import output_problems
 from outlast.agents.tools.custom_data import CustomDataExtractor
@@ -87,8 +87,8 @@ def workflow_tool(
         ship = workflow_tool(ShipOrder.run, task_queue="shipping", timeout=timedelta(days=5))
 
     The model supplies the parameters of the run method, and reads what it returns. The call waits
-    without a worker of the agents; approvals and guardrails come before the workflow starts. When the
-    timeout comes, the workflow is cancelled.
+    without a worker of the agents; approvals and guardrails come before the workflow starts. If the
+    call is dropped, or the timeout comes, the workflow is cancelled.
 
     Args:
         run: the run method of the workflow's class.
@@ -214,10 +214,10 @@ class _Operation:
             WaitTimeout: the result did not come in time; the operation is cancelled.
         """
         errand_id = await ctx.once("errand", self._start, ctx, arguments)
-        waiting = ctx.wait_for(self.wait, timeout=self.timeout, schema=OUTCOME)
+        waiting = ctx.wait_for(self.wait, timeout=self.timeout, schema=OUTCOME, cleanup=True)
         try:
             outcome = await waiting
-        except WaitTimeout:
+        except (WaitTimeout, WaitDropped):
             await _cancel(errand_id)
             raise
         if "failure" in outcome:

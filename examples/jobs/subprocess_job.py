@@ -19,6 +19,7 @@ from outlast import (
     Runner,
     ToolContext,
     ToolFailed,
+    WaitDropped,
     WaitTimeout,
     function_tool,
 )
@@ -66,8 +67,8 @@ async def render_video(ctx: ToolContext, title: str) -> str:
     folder = JOBS / hashlib.sha256(ctx.idempotency_key.encode()).hexdigest()
     await ctx.once("job", start, title, str(folder), ctx.wait_token("video"))
     try:
-        video = await ctx.wait_for("video", timeout=timedelta(hours=6), schema=Video)
-    except WaitTimeout:
+        video = await ctx.wait_for("video", timeout=timedelta(hours=6), schema=Video, cleanup=True)
+    except (WaitDropped, WaitTimeout):
         stop(folder)
         raise
     if video.problem:

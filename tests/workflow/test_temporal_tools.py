@@ -13,7 +13,7 @@ from temporalio import nexus, workflow
 from temporalio.api.nexus.v1 import EndpointSpec, EndpointTarget
 from temporalio.api.operatorservice.v1 import CreateNexusEndpointRequest
 from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, CancelledError
 from temporalio.worker import Worker
 
 from outlast import temporal_tools
@@ -245,6 +245,26 @@ async def test_a_workflow_that_takes_too_long_is_cancelled(desk: Desk):
     assert result.final_output == "WaitTimeout: Nothing came for 'PrintPoster' in time."
     described = await child_of(desk, errand).describe()
     assert described.raw_info.history_length > 2
+    assert (await handle.state()).ignored == ()
+
+
+@pytest.mark.parametrize("dropped_by", ["cancel", "message"])
+async def test_a_dropped_call_cancels_its_workflow(desk: Desk, dropped_by: str):
+    agent = Agent[Any](name="Press", tools=[printer()])
+    await desk.open(agent, model=prints("slow", copies=1), workflows=[PrintPoster])
+    handle = await desk.start(agent, keep_open=True)
+    await parked(handle)
+    errand = await errand_of(desk, handle)
+    child = child_of(desk, errand)
+    await true_in_the_end(lambda: is_open(child))
+    if dropped_by == "cancel":
+        await handle.cancel()
+    else:
+        await handle.send("Never mind.", mode="interrupt")
+    for one in (child, errand):
+        with pytest.raises(WorkflowFailureError):
+            await one.result()
+        assert (await one.describe()).status is WorkflowExecutionStatus.CANCELED
     assert (await handle.state()).ignored == ()
 
 
@@ -494,3 +514,23 @@ async def test_people_may_deliver_an_outcome_by_hand_and_nothing_else(desk: Desk
     await finish(wait.token, {"failure": "The press burns."}, client=desk.client, source="ann")
     assert (await desk.result(handle)).final_output == "ToolFailed: The press burns."
     await child.terminate()
+
+
+async def test_a_dropped_call_cancels_its_nexus_operation(desk: Desk):
+    async with press(desk) as endpoint:
+        tool = nexus_tool(endpoint, Press, Press.print_it)
+        agent = Agent[Any](name="Shop", tools=[tool])
+        await desk.open(agent, model=asks("print_it", "slow"))
+        handle = await desk.start(agent)
+        await parked(handle)
+        query = f"WorkflowId STARTS_WITH 'nexus-' AND TaskQueue = '{endpoint}-press'"
+
+        async def has_begun() -> bool:
+            return (await desk.client.count_workflows(query)).count == 1
+
+        await true_in_the_end(has_begun)
+        await handle.cancel()
+        [begun] = [one async for one in desk.client.list_workflows(query)]
+        with pytest.raises(WorkflowFailureError) as raised:
+            await desk.client.get_workflow_handle(begun.id).result()
+        assert isinstance(raised.value.cause, CancelledError)
