@@ -23,7 +23,7 @@ from outlast.payloads.attributes import first_attributes
 from outlast.rendering import excerpt, inline_within, joined
 
 LONGEST_SUMMARY: Final = 200
-PATIENCE_SECONDS: Final = 20
+PATIENCE_SECONDS: Final = 10
 """How long an attempt waits for a worker of the conversation; the next attempt waits again."""
 
 LATER: Final = frozenset({failures.RUN_CLOSED, failures.RUN_BUSY})

@@ -45,9 +45,10 @@ NOTIFY: Final = ExecutionOptions(timeout_ms=120_000, attempts=20, maximum_interv
 """No run waits for a notification, so that a receiver may be down for two hours."""
 
 SCHEDULED: Final = ExecutionOptions(
-    timeout_ms=60_000, attempts=0, initial_interval_ms=1_000, maximum_interval_ms=60_000
+    timeout_ms=15_000, attempts=0, initial_interval_ms=1_000, maximum_interval_ms=60_000
 )
-"""A scheduled message is sent when the conversation's workers are back, however late."""
+"""A scheduled message is sent when the conversation's workers are back, however late. An attempt is so
+short that it needs no heartbeat: another worker tries when it is over."""
 
 LINE: Final = ExecutionOptions(timeout_ms=24 * 3_600_000, attempts=1)
 """A realtime line is not retried: whoever opens another one says so."""

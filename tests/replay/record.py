@@ -13,12 +13,15 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from temporalio.client import Client
 
-from outlast import AgentsException
+from outlast import Agent, AgentsException
 from outlast.client.handle import RunHandle
 from outlast.client.read.history import RunReader
+from outlast.client.schedules import ScheduleOptions
+from outlast.client.schedules.plans import plan_of
 from outlast.client.start.options import run_input
 from outlast.contract import names, records
 from outlast.dev import EmbeddedServer
@@ -29,6 +32,7 @@ from tests.replay.scenarios import SCENARIOS, Scenario
 from tests.workflow.laws import nested_runs
 
 FOLDER = Path(__file__).parent / "histories" / "0.1"
+SCHEDULED = Path(__file__).parent / "scheduled" / "0.1.json.gz"
 
 
 async def main() -> None:
@@ -43,6 +47,29 @@ async def main() -> None:
                 data = json.dumps(recording, separators=(",", ":")).encode()
                 await asyncio.to_thread(path.write_bytes, gzip.compress(data, mtime=0))
                 sys.stdout.write(f"recorded {path.name}\n")
+        if not SCHEDULED.exists():
+            data = (await _scheduled_message(client)).encode()
+            await asyncio.to_thread(SCHEDULED.write_bytes, gzip.compress(data, mtime=0))
+            sys.stdout.write(f"recorded {SCHEDULED.name}\n")
+
+
+async def _scheduled_message(client: Client) -> str:
+    """Return the history of the workflow that sends a scheduled message."""
+    agent = Agent[Any](name="Clerk")
+    options = ScheduleOptions(agent=agent, to="scheduled-conversation")
+    plan = await plan_of(client, "nudge", "Any news?", options)
+    queue = "scheduled-messages"
+    async with AgentWorker(
+        client, agents=[agent], task_queue=queue, model_provider=ScriptedModel("None.")
+    ):
+        sending = await client.start_workflow(
+            plan.workflow, plan.payload(visibility=True), id=plan.workflow_id, task_queue=queue
+        )
+        await sending.result()
+        handle = RunHandle(client, "scheduled-conversation")
+        await handle.wait_for_answer(sending.id)
+        await handle.cancel("after_turn")
+    return (await sending.fetch_history()).to_json()
 
 
 async def _record(client: Client, name: str, scenario: Scenario) -> JsonObject:

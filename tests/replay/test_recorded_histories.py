@@ -16,6 +16,7 @@ from outlast.loop.invariants import violations
 from outlast.loop.items import Item
 from outlast.loop.state import OUTPUT_KINDS, LoopState
 from outlast.workflows.agent_run import AgentRun
+from outlast.workflows.scheduled_message import ScheduledMessage
 from tests.replay.scenarios import SCENARIOS
 
 RECORDINGS = sorted((Path(__file__).parent / "histories").glob("*/*.json.gz"))
@@ -28,6 +29,15 @@ def read(path: Path) -> dict[str, Any]:
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: f"{path.parent.name}-{path.name}")
 async def test_a_recorded_run_replays_and_folds_to_the_state_it_had(path: Path) -> None:
     await check(read(path))
+
+
+SCHEDULED = sorted((Path(__file__).parent / "scheduled").glob("*.json.gz"))
+
+
+@pytest.mark.parametrize("path", SCHEDULED, ids=lambda path: path.name)
+async def test_a_recorded_scheduled_message_replays(path: Path) -> None:
+    recorded = WorkflowHistory.from_json("scheduled-nudge", read(path))
+    await Replayer(workflows=[ScheduledMessage], build_id="test").replay_workflow(recorded)
 
 
 async def check(recording: dict[str, Any]) -> None:
