@@ -219,20 +219,20 @@ class _Attempt:
         self.task_id = sent["task"]
         try:
             return await self._until_over(began_ms, _FIRST_LOOKS if is_first else ())
-        except A2AError as error:
-            if error.rpc_code != NOT_FOUND:
+        except A2AError as error:  # the agent has lost the task, or refuses an answer
+            if error.is_passing or error.rpc_code is None:
                 raise
-            return _refused(error)  # the agent has lost the task
+            return _refused(error)
 
     async def _until_over(self, began_ms: int, looks: tuple[float, ...]) -> Any:
         answered = [await self._answer(number) for number in range(len(self._ended("answer")))]
         while True:
             task = await self._look(answered, looks)
             if task is not None and task.status.state in TERMINAL:
-                return _output(task)
+                return _output(task, self.task_id)
             if task is not None and task.status.state in INTERRUPTED:
                 if self.chosen.asks == "model" or len(answered) >= MOST_ANSWERS:
-                    return _output(task)
+                    return _output(task, self.task_id)
                 answered.append(await self._ask(task, len(answered)))
                 continue
             await self._wait(began_ms)
@@ -271,7 +271,7 @@ class _Attempt:
         for pause in (*pauses, None):
             task = await self._read()
             is_over = task is not None and task.status.state in TERMINAL | INTERRUPTED
-            is_stale = task is not None and _status_key(task.status) in answered
+            is_stale = task is not None and _status_key(task.status) in {*answered} - {""}
             if is_over and not is_stale:
                 return task
             if pause is not None:
@@ -375,8 +375,10 @@ class _Attempt:
 
 
 def _status_key(status: TaskStatus) -> str:
-    """Return what tells a status from a later one of the same state."""
+    """Return what tells a status from a later one of the same state; empty if nothing does."""
     said = "" if status.message is None else status.message.message_id
+    if not (status.timestamp or said):
+        return ""
     return hashlib.sha256(f"{status.timestamp} {said}".encode()).hexdigest()[:16]
 
 
@@ -395,7 +397,7 @@ def _output_of_message(message: Message) -> Any:
     return _output_of(fields, message.parts)
 
 
-def _output(task: Task) -> Any:
+def _output(task: Task, task_id: str) -> Any:
     """Return what the model reads of a task that is over or asks for something."""
     state = task.status.state
     fields: JsonObject = {
@@ -403,7 +405,7 @@ def _output(task: Task) -> Any:
         "context_id": task.context_id[:LONGEST_ID],
     }
     if state in INTERRUPTED:
-        fields["task_id"] = task.id
+        fields["task_id"] = task_id
     said = [] if task.status.message is None else task.status.message.parts
     made = [part for artifact in task.artifacts for part in _parts(artifact)]
     return _output_of(fields, [*made, *said])

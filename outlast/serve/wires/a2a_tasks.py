@@ -60,7 +60,7 @@ LONGEST_WAIT: Final = timedelta(minutes=5)
 """How long a message that is not to return at once waits for its answer; then it is to be polled."""
 
 MOST_CONTEXTS: Final = 100
-"""How many conversations of a caller are looked through for a list of tasks, the newest first."""
+"""How many conversations of a caller are looked through for a list of tasks: open ones first."""
 
 LONGEST_MESSAGE_ID: Final = 1_000
 

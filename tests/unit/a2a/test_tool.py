@@ -265,6 +265,40 @@ async def test_people_answer_what_an_agent_asks(agent: Agent) -> None:
     assert len(ids) == len(set(ids)) == 3
 
 
+async def test_an_answer_that_the_agent_refuses_is_read_by_the_model(agent: Agent) -> None:
+    call = Call({"asks": "people"})
+    agent.task = asking()
+    await call.wait()
+    agent.errors = {"SendMessage": {"code": -32602, "message": "That is no street."}}
+    delivered(call.ctx, "Nowhere.", name="answer 0")
+    read = await call.output()
+    assert (read["state"], "no street" in read["text"]) == ("refused", True)
+
+
+async def test_an_agent_that_tells_its_questions_apart_by_nothing_may_ask_again(
+    agent: Agent,
+) -> None:
+    call = Call({"asks": "people"})
+    agent.task = task("INPUT_REQUIRED")
+    await call.wait()
+    delivered(call.ctx, "Yes.", name="answer 0")
+    assert (await call.wait()).name == "answer 1"
+
+
+async def test_an_agent_that_asks_for_ever_is_read_by_the_model(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tool_module, "MOST_ANSWERS", 2)
+    call = Call({"asks": "people"})
+    for number in range(2):
+        agent.task = asking(message_id=f"q{number}")
+        assert (await call.wait()).name == f"answer {number}"
+        delivered(call.ctx, "Yes.", name=f"answer {number}")
+    agent.task = {**asking(message_id="q2"), "id": "t-2"}
+    read = await call.output()
+    assert (read["state"], read["task_id"]) == ("input_required", "t-1")
+
+
 async def test_a_person_who_declines_ends_the_task(agent: Agent) -> None:
     call = Call({"asks": "people"})
     agent.task = asking()
