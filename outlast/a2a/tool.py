@@ -15,7 +15,7 @@ import os
 import re
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Annotated, Any, Final, Literal, TypeAlias, cast, get_args
 
@@ -44,6 +44,7 @@ from outlast.a2a.remote import (
 from outlast.agents.approvals.policy import NeedsApproval
 from outlast.agents.checks import InvalidType
 from outlast.agents.context.wait_urls import KEYS_VARIABLE, LONGEST_LIFETIME, URL_VARIABLE
+from outlast.agents.context.waits import WaitBegins
 from outlast.agents.context.wrapper import ToolContext, waits_of
 from outlast.agents.errors import UserError, WaitDropped, WaitTimeout
 from outlast.agents.items.tool_output import (
@@ -346,16 +347,13 @@ class _Attempt:
     async def _answer(self, number: int) -> str:
         asked = waits_of(self.ctx).done[f"question {number}"]
         noted = cast("JsonObject", asked)
-        schema: JsonObject = {"type": "string", "description": noted["question"]}
+        name, asks = f"answer {number}", timedelta(milliseconds=1)
         try:
-            wait = self.ctx.wait_for(
-                f"answer {number}",
-                timeout=timedelta(milliseconds=1),
-                schema=schema,
-                ask=True,
-                cleanup=True,
-            )
+            wait = self.ctx.wait_for(name, timeout=asks, schema=str, ask=True, cleanup=True)
             said = await wait
+        except WaitBegins as begins:
+            asked_so = replace(begins.wait, question=str(noted["question"]))
+            raise WaitBegins(asked_so) from None
         except (WaitTimeout, WaitDropped):
             await self._cancel()
             raise

@@ -248,7 +248,7 @@ async def test_people_answer_what_an_agent_asks(agent: Agent) -> None:
     agent.task = asking()
     wait = await call.wait()
     assert (wait.name, wait.on_timeout) == ("answer 0", "ask")
-    assert wait.schema["description"] == "The agent asks for input, and says: Which street?"
+    assert wait.question == "The agent asks for input, and says: Which street?"
     delivered(call.ctx, "Main Street.", name="answer 0")
     # The agent has not taken the answer yet, which is no second question.
     assert (await call.wait()).name == "task 0"
@@ -256,7 +256,7 @@ async def test_people_answer_what_an_agent_asks(agent: Agent) -> None:
     agent.task = asking("AUTH_REQUIRED", "Log in there.", "q2")
     wait = await call.wait()
     assert wait.name == "answer 1"
-    assert "asks for authorization" in wait.schema["description"]
+    assert "asks for authorization" in wait.question
     agent.errors = {"SendMessage": {"code": -32004, "message": "I have it already."}}
     delivered(call.ctx, "Done.", name="answer 1")
     agent.task = task("COMPLETED", "Thanks.")
