@@ -13,9 +13,9 @@ from outlast.cli.events import RunEvent
 from outlast.cli.follower import Follower
 from outlast.cli.server import Connection
 from outlast.client.handle import RunHandle
-from outlast.client.people.nested_requests import present_requests
+from outlast.client.people.nested_requests import found_waits, present_requests
 from outlast.client.people.words import read_words
-from outlast.client.results.pending_waits import pending_waits
+from outlast.client.results.pending_waits import PendingWait
 from outlast.client.transport.content import reader_of
 from outlast.clock import now_ms
 from outlast.contract.redaction import redaction_of
@@ -54,6 +54,7 @@ class Report:
     entries: tuple[RunEvent, ...] = ()
     cost: Cost | None = None
     requests: tuple[ApprovalRequest, ...] = ()
+    waits: tuple[PendingWait, ...] = ()
     words: Mapping[str, str] = field(default_factory=dict[str, str])
     undelivered: tuple[Undelivered, ...] = ()
     lost: tuple[str, ...] = ()
@@ -73,7 +74,7 @@ class Report:
             else {"usd": f"{self.cost.usd}", "unknown_models": list(self.cost.unknown_models)},
             "lost_content": list(self.lost),
             "undelivered": [dataclasses.asdict(one) for one in self.undelivered],
-            "waits": [waits.record(one) for one in pending_waits(self.state)],
+            "waits": [waits.record(one) for one in self.waits],
             "approvals": [presentation.approval_view(self.run_id, one) for one in self.requests],
             "transcript": presentation.transcript_view(self.state, last) if last else [],
         }
@@ -99,6 +100,7 @@ async def read_report(connection: Connection, run_id: str) -> Report:
         entries=entries,
         cost=Pricing.load().cost_of(state),
         requests=requests,
+        waits=await found_waits(state, connection.client),
         words=await read_words(handle.client, state, requests),
         undelivered=await handle.undelivered() if state.notifies else (),
         lost=tuple(await reader_of(connection.client).lost(state.items)),
@@ -167,9 +169,9 @@ def show_report(report: Report, last: int) -> None:
 
 def _show_how_to_go_on(console: terminal.Screen, report: Report) -> None:
     """Print what the run waits for, and the commands that let it go on."""
-    if waits_now := pending_waits(report.state):
+    if report.waits:
         terminal.say(console, "")
-        waits.show_how_to_finish(console, waits_now)
+        waits.show_how_to_finish(console, report.waits)
     if report.requests:
         terminal.say(console, "")
         review.show_how_to_decide(console, report.run_id, report.requests, report.words)

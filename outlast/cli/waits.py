@@ -181,11 +181,11 @@ async def _token(client: "Client", target: str) -> tuple[str, str]:
         raise DeliveryRefused(f"The run {run_id} waits for nothing from outside.")
     if len(found) > 1:
         listed = "".join(
-            f"\n  {command('finish', f'{run_id}/{one.call_id}', options='--value JSON')}: {one.what}"
+            f"\n  {command('finish', f'{one.run_id}/{one.call_id}', options='--value JSON')}: {one.what}"
             for one in found
         )
         raise UserError(f"The run {run_id} waits for {len(found)} values. Name the call:{listed}")
-    return run_id, found[0].token
+    return found[0].run_id, found[0].token
 
 
 async def _waits_of(client: "Client", target: str) -> "tuple[str, str, Sequence[PendingWait]]":

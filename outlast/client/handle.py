@@ -19,7 +19,7 @@ from outlast.client.people.actions import (
     People,
     outcome_of,
 )
-from outlast.client.people.nested_requests import present_requests
+from outlast.client.people.nested_requests import found_waits, present_requests
 from outlast.client.read import run_end
 from outlast.client.read.delta_poller import RawEvent, with_deltas
 from outlast.client.read.events import (
@@ -39,7 +39,7 @@ from outlast.client.read.read_range import (
 )
 from outlast.client.read.undelivered import notices_after_end
 from outlast.client.results.local_definitions import LocalDefinitions
-from outlast.client.results.pending_waits import PendingWait, pending_waits
+from outlast.client.results.pending_waits import PendingWait
 from outlast.client.results.result_members import RunSnapshot
 from outlast.client.results.run_result import (
     RunResult,
@@ -483,9 +483,10 @@ class RunHandle(People):
     async def pending_waits(self) -> tuple[PendingWait, ...]:
         """Return the calls that wait for something outside of the run; needs no worker.
 
-        Calls of nested runs are not among them. `outlast.client.finish` finishes a wait.
+        Calls of nested runs are among them; `run_id` says whose each is. `outlast.client.finish`
+        finishes a wait.
         """
-        return pending_waits(await self.state())
+        return await found_waits(await self.state(), self.client)
 
     async def undelivered(self) -> tuple[Undelivered, ...]:
         """Return the newest notices about this run that nobody has heard of; needs no worker."""

@@ -26,7 +26,12 @@ from outlast.client.handle import RunHandle
 from outlast.client.identity import decided_by
 from outlast.client.inbox import BulkOutcome, BulkStep, Inbox, InboxEntry
 from outlast.client.people.actions import DecisionReceipt, TakeoverReceipt
-from outlast.client.people.nested_requests import FoundRequest, find_request, found_requests
+from outlast.client.people.nested_requests import (
+    FoundRequest,
+    find_request,
+    found_requests,
+    is_nested_in,
+)
 from outlast.client.people.words import read_words
 from outlast.client.runs import RunFilter, list_runs
 from outlast.client.start.options import RunOptions
@@ -410,7 +415,8 @@ async def deliver(
         run_id = WaitAddress.parse(token).run_id
     except ValueError as error:
         raise Refused(400, "invalid_token", str(error)) from None
-    if run_id != asked.run_id:
+    is_own = run_id == asked.run_id
+    if not is_own and not await is_nested_in(run_id, asked.run_id, asked.desk.client):
         message = f"The token is not of a wait of the run {asked.run_id!r:.200}."
         raise Refused(409, "other_run", message)
     if not source:

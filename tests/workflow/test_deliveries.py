@@ -36,7 +36,7 @@ from tests.servers import TemporalServer
 from tests.workflow import receiver_program
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
 from tests.workflow.replies import outputs
-from tests.workflow.test_waits import parked
+from tests.workflow.test_waits import courier, parked
 
 SECRET = "a secret of GitHub for tests"
 DAYS = timedelta(days=2)
@@ -439,6 +439,40 @@ async def test_webhooks_reach_a_wait_and_a_conversation_once(desk: Desk):
     assert [item for item in model.requests[2].input if "It rains." in str(item)] != []
     assert str(model.requests[2].input).count("It rains.") == 1
     await handle.cancel("after_turn")
+
+
+async def test_what_a_nested_run_waits_for_is_read_at_the_outer_run(desk: Desk):
+    began: list[str] = []
+    inner = courier(began)
+    outer = Agent[Any](name="Shop", tools=[inner.as_tool("ship", "Ship an order.")])
+    model = ScriptedModel(
+        [call("ship", "c1", input="7")], [call("book", "c1", order="7")], "Booked.", "Shipped."
+    )
+    await desk.open(outer, model=model)
+    handle = await desk.start(outer)
+
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not (found := await handle.pending_waits()):  # noqa: ASYNC110  no event of the run tells
+            await asyncio.sleep(0.05)
+    [wait] = found
+    assert wait.run_id.startswith(f"{handle.id}/ship-")
+    assert (wait.agent, wait.tool, wait.name) == ("Courier", "book", "courier")
+    assert (await handle.state()).status == "running"
+    assert (await RunHandle(desk.client, wait.run_id).state()).status == "parked"
+    value = {"parcel": "p1", "weight_grams": 900}
+    async with opened(desk_app(desk.client, login=ThisMachine(person("ann")))) as http:
+        path = f"/api/conversations/{handle.id}/waits"
+        [listed] = (await http.get(path)).json()["waits"]
+        assert listed["token"] == wait.token
+        body = {"token": wait.token, "value": value}
+        origin = {"Origin": "http://localhost"}
+        elsewhere = "/api/conversations/other/waits/finish"
+        refused = await http.post(elsewhere, json=body, headers=origin)
+        assert refused.json()["error"]["code"] == "other_run"
+        done = await http.post(f"{path}/finish", json=body, headers=origin)
+        assert (done.status_code, done.json()["run_id"]) == (200, wait.run_id), done.text
+    assert (await handle.result()).final_output == "Shipped."
+    assert await handle.pending_waits() == ()
 
 
 HOOKS = f"""

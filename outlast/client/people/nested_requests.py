@@ -1,4 +1,4 @@
-"""Reads the requests of nested runs from the runs that made them.
+"""Reads the requests and waits of nested runs from the runs that made them.
 
 A run forgets the requests of a nested run that has ended; the request's id leads to that run.
 """
@@ -9,6 +9,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.client.read.history import RunReader
+from outlast.client.results.pending_waits import PendingWait, pending_waits
 from outlast.client.transport.run_address import RunAddress
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.call_forms import name_of
@@ -37,15 +38,29 @@ async def found_requests(root: LoopState, client: Client) -> tuple[FoundRequest,
     nested in it.
     """
     found = [FoundRequest(one, root) for one in root.own_requests]
+    for nested in await _nested_runs(root, client):
+        requests = (replace(one, run_id=nested.run_id) for one in nested.own_requests)
+        found += [FoundRequest(one, nested) for one in requests]
+    return tuple(found)
+
+
+async def found_waits(root: LoopState, client: Client) -> tuple[PendingWait, ...]:
+    """Return what the calls of a run and of its nested runs wait for outside, as they are now."""
+    nested = await _nested_runs(root, client)
+    return tuple(wait for run in (root, *nested) for wait in pending_waits(run))
+
+
+async def _nested_runs(root: LoopState, client: Client) -> list[LoopState]:
+    """Return the states of the nested runs that a run waits for, and of those nested in them."""
+    found = list[LoopState]()
     waiting = _nested_ids(root)
     while waiting:
         run_id = waiting.pop(0)
         nested = await state_of(run_id, client)
-        if nested is None or not await is_nested_in(run_id, root.run_id, client):
-            continue
-        found += [FoundRequest(replace(one, run_id=run_id), nested) for one in nested.own_requests]
-        waiting += _nested_ids(nested)
-    return tuple(found)
+        if nested is not None and await is_nested_in(run_id, root.run_id, client):
+            found.append(nested)
+            waiting += _nested_ids(nested)
+    return found
 
 
 async def present_requests(root: LoopState, client: Client) -> tuple[ApprovalRequest, ...]:
