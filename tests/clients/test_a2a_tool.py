@@ -184,3 +184,15 @@ async def test_an_agent_of_our_own_desk_waits_for_its_people(stage: Stage) -> No
     done = await answer(handle)
     assert (done["state"], done["context_id"]) == ("completed", inner.id)
     assert done["text"].endswith("2 to Main Street 1: Hello")
+
+
+async def test_a_task_that_the_agent_has_lost_is_read_by_the_model(
+    stage: Stage, courier: Courier
+) -> None:
+    handle = await begun(stage, "courier", "when lost")
+    await parked(handle)
+    await courier.stop()
+    await courier.until("when lost")
+    await courier.start()  # it keeps its tasks in memory
+    assert (await answer(handle))["state"] == "not_found"
+    assert courier.ledger.count("when lost") == 1

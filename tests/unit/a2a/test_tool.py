@@ -12,11 +12,12 @@ import pytest
 from outlast.a2a import A2AError, AgentCard, AgentInterface, a2a_tool, fetch_card
 from outlast.a2a import remote as remote_module
 from outlast.a2a import tool as tool_module
+from outlast.agents import agent as agents
 from outlast.agents.context.wrapper import ToolContext, waits_of
 from outlast.agents.errors import UserError, WaitDropped, WaitTimeout
 from outlast.agents.items.tool_output import ToolOutputFileContent, ToolOutputImage, ToolOutputText
 from outlast.loop.calls import Arrival
-from outlast.testing import WaitBegins, delivered
+from outlast.testing import ScriptedModel, WaitBegins, call, delivered, run_in_memory
 
 HOST = "https://agent.example.com"
 
@@ -169,13 +170,13 @@ async def test_headers_may_come_from_a_function(agent: Agent) -> None:
 
 async def test_what_is_given_up_is_cancelled(agent: Agent) -> None:
     late, dropped = Call(), Call()
-    for call in (late, dropped):
-        await call.wait()
+    for one in (late, dropped):
+        await one.wait()
     late.end("task 0")
     waits_of(dropped.ctx).dropped = True
-    for call, error in ((late, WaitTimeout), (dropped, WaitDropped)):
+    for one, error in ((late, WaitTimeout), (dropped, WaitDropped)):
         with pytest.raises(error):
-            await call.run()
+            await one.run()
     assert [one["id"] for one in agent.asked("CancelTask")] == ["t-1", "t-1"]
 
 
@@ -469,3 +470,16 @@ async def test_a_card_that_was_read_is_used_as_it_is(agent: Agent) -> None:
     agent.task = task("COMPLETED", "Yes.")
     assert (await Call({"agent": read, "origins": [HOST]}).output())["text"] == "Yes."
     assert not [one for one in agent.requests if one.method == "GET"]
+
+
+async def test_a_run_in_memory_is_parked_and_goes_on(agent: Agent) -> None:
+    tool = a2a_tool(HOST, name="courier", description="Ships.")
+    desk = agents.Agent(name="Desk", tools=[tool])
+    model = ScriptedModel([call("courier", "c1", message="Ship it.")], "It is shipped.")
+    parked = await run_in_memory(desk, "Ship it.", model=model)
+    assert (parked.status, parked.pending_waits[0].name) == ("parked", "task 0")
+    agent.task = task("COMPLETED", "Shipped.")
+    done = await run_in_memory(desk, parked.to_state(), model=model, deliver={"task 0": None})
+    assert done.final_output == "It is shipped."
+    assert json.loads(model.requests[1].input[-1]["output"])["text"] == "Shipped."
+    assert len(agent.asked("SendMessage")) == 1
