@@ -91,7 +91,7 @@ class Tasks(Extension):
                 "inputRequests": {"name": NAME_FORM},
                 "requestState": "sealed",
             }
-        if not declared:
+        if not declared and kind != "rude":
             raise MCPError(MISSING_CAPABILITY, "Missing required client capability")
         if kind == "no_id":
             return {"resultType": "task", "status": "working"}

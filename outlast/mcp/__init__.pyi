@@ -8,6 +8,8 @@ from outlast.agents.mcp.filters import ToolFilterCallable as ToolFilterCallable
 from outlast.agents.mcp.filters import ToolFilterContext as ToolFilterContext
 from outlast.agents.mcp.filters import ToolFilterStatic as ToolFilterStatic
 from outlast.agents.mcp.filters import create_static_tool_filter as create_static_tool_filter
+from outlast.agents.mcp.replies import MCPInputRequired as MCPInputRequired
+from outlast.agents.mcp.replies import MCPTask as MCPTask
 from outlast.agents.mcp.server import MCPConfig as MCPConfig
 from outlast.agents.mcp.server import MCPServer as MCPServer
 from outlast.agents.mcp.server import MCPToolCustomDataContext as MCPToolCustomDataContext

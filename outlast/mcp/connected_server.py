@@ -237,7 +237,8 @@ class ConnectedServer(MCPServer):
     ) -> Any:
         """Call a tool, and return its `mcp.types.CallToolResult`.
 
-        A task is polled until it is done; in a run, its call is parked instead, see `start_call`.
+        A task is polled until it is done, for `task_timeout` at most; in a run, its call is parked
+        instead, see `start_call`.
 
         Args:
             tool_name: the tool, as the server names it.
@@ -247,17 +248,14 @@ class ConnectedServer(MCPServer):
         Raises:
             MCPNotSent: the server could not be reached; the call was not carried out.
             ConnectionError: the connection broke; the call may or may not have been carried out.
-            TimeoutError: the server took too long.
+            TimeoutError: the server took too long, or its task did, which is cancelled.
             MCPFault: the server failed inside.
             MCPRefusal: the server answered with an error of the protocol, or asks something.
             MCPProtocolError: the server's answer cannot be read.
         """
         reply = await self._send_call(tool_name, arguments, meta)
-        while isinstance(reply, MCPTask) and reply.status == "working":
-            await asyncio.sleep(reply.poll_seconds())
-            reply = await self.get_task(reply.task_id, tool_name)
-        if isinstance(reply, MCPTask) and reply.status == "input_required":
-            await self.cancel_task(reply.task_id)
+        if isinstance(reply, MCPTask):
+            reply = await self._ended(tool_name, reply)
         if isinstance(reply, MCPInputRequired | MCPTask):
             return self._result_of(tool_name, reply)
         return reply
@@ -311,6 +309,24 @@ class ConnectedServer(MCPServer):
 
         await self._reach(what)
         return await self._request(what, send)
+
+    async def _ended(self, tool_name: str, task: MCPTask) -> MCPTask:
+        """Poll a task until it ends or asks something, which cancels it."""
+        limit = None if self.task_timeout is None else self.task_timeout.total_seconds()
+        bound = asyncio.timeout(limit)
+        try:
+            async with bound:
+                while task.status == "working":
+                    await asyncio.sleep(task.poll_seconds())
+                    task = await self.get_task(task.task_id, tool_name)
+        except TimeoutError as error:
+            if not bound.expired():
+                raise
+            await self.cancel_task(task.task_id)
+            raise self._timeout_error(f"end the task of {tool_name!r}", limit or 0) from error
+        if task.status == "input_required":
+            await self.cancel_task(task.task_id)
+        return task
 
     def _result_of(self, tool_name: str, reply: MCPInputRequired | MCPTask) -> Any:
         """Return the result of a task that has ended."""

@@ -17,6 +17,7 @@ from outlast.agents.guardrails.tool_guardrails import (
     tool_input_guardrail,
     tool_output_guardrail,
 )
+from outlast.agents.hooks import AgentHooks
 from outlast.agents.mcp.server import MCPServer
 from outlast.client.deliveries import finish
 from outlast.client.handle import RunHandle
@@ -100,6 +101,7 @@ async def has_run(desk: Desk, handle: RunHandle, times: int) -> bool:
     return await activities(desk, handle) >= times
 
 
+@pytest.mark.smoke
 async def test_tasks_are_polled_and_end_as_direct_calls_do(desk: Desk, kitchen: Kitchen) -> None:
     @tool_output_guardrail
     def short(data: Any) -> ToolGuardrailFunctionOutput:
@@ -114,6 +116,11 @@ async def test_tasks_are_polled_and_end_as_direct_calls_do(desk: Desk, kitchen: 
         checked.append(data.context.tool_call_id)
         return ToolGuardrailFunctionOutput.allow()
 
+    class Started(AgentHooks[Any]):
+        async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
+            started.append(context.tool_call_id)
+
+    started: list[str] = []
     server = kitchen.server(tool_output_guardrails=[short], tool_input_guardrails=[counted])
     model = works(
         plain={"kind": "plain", "working": 1},
@@ -124,11 +131,13 @@ async def test_tasks_are_polled_and_end_as_direct_calls_do(desk: Desk, kitchen: 
         unknown={"kind": "unknown"},
         garbage={"kind": "garbage"},
     )
-    await desk.open(cook(server), model=model)
+    agent = Agent[Any](name="Cook", mcp_servers=[server], hooks=Started())
+    await desk.open(agent, model=model)
     handle = await desk.start("Cook")
     result = await desk.result(handle)
     assert result.final_output == "Done."
     assert len(result.tool_input_guardrail_results) == len(checked) == 7  # no look asks again
+    assert sorted(started) == sorted(checked)
     told = outputs(model.requests[1])
     assert told["plain"] == text("done")
     assert told["error"] == text("done")

@@ -45,6 +45,7 @@ def test_the_codes_stay_what_they_are() -> None:
         "DecisionRefused": "decision_refused",
         "DeliveryRefused": "delivery_refused",
         "MCPTaskEnded": "mcp_task_ended",
+        "ScheduleAlreadyExists": "schedule_already_exists",
         "ScheduleNotFound": "schedule_not_found",
         "WaitDropped": "wait_dropped",
         "WaitTimeout": "wait_timeout",

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from outlast.agents.agent import Agent
 from outlast.agents.context.waits import WaitBegins, Waits
 from outlast.agents.context.wrapper import ToolContext, set_waits
 from outlast.agents.errors import MCPTaskEnded, WaitDropped
@@ -19,6 +20,8 @@ from outlast.agents.mcp.server import MCPFault, MCPProtocolError, MCPRefusal
 from outlast.agents.tools.definition import default_tool_error
 from outlast.loop.calls import Arrival, OutsideWait
 from outlast.loop.values import JsonObject
+from outlast.testing import ScriptedModel, call, run_in_memory
+from tests.conformance.views import tool_outputs
 from tests.mcp_servers import Shelf, said
 
 WORKING = MCPTask(task_id="t", poll_interval_ms=2_000)
@@ -372,6 +375,21 @@ async def test_a_look_that_takes_too_long_is_made_again_later(
     playing = Playing(Slow(WORKING))
     await playing.until(WORKING, WORKING)
     assert playing.done["mcp"]["lost"]
+
+
+async def test_a_run_in_memory_looks_when_something_is_delivered() -> None:
+    updated = (None,)  # the acknowledgement
+    kitchen = Kitchen(WORKING, WORKING, asks("name"), asks("name"), *updated, DONE)
+
+    def deliver(wait: Any) -> Any:
+        return {"name": "Ann"} if wait.name == "input 1" else "look"
+
+    model = ScriptedModel([call("find", "c1")], "Done.")
+    agent = Agent[Any](name="A", mcp_servers=[kitchen])
+    result = await run_in_memory(agent, "Hi", model=model, deliver=deliver)
+    assert result.final_output == "Done."
+    assert tool_outputs(result) == [[{"type": "input_text", "text": "baked"}]]
+    assert [one[0] for one in kitchen.requests] == ["call", *["get"] * 3, "update", "get"]
 
 
 async def test_a_server_that_is_busy_gets_the_call_again(monkeypatch: pytest.MonkeyPatch) -> None:

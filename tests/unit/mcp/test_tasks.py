@@ -124,6 +124,12 @@ async def test_a_program_that_calls_a_tool_waits_for_the_task(
     assert (text_of(done), done.structured_content) == ("done", {"made": 3})
     assert [one["method"] for one in kitchen.requests(before)] == ["tools/call", *["tasks/get"] * 3]
     assert (await kitchen.call_tool("work", {"kind": "tool_error", "interval": 0})).is_error
+    before = len(kitchen.requests())
+    impatient = Kitchen(kitchen.params, name="kitchen", task_timeout=timedelta(seconds=0.3))
+    with pytest.raises(TimeoutError, match=r"took longer than 0\.3 s to end the task of 'work'"):
+        await impatient.call_tool("work", {"kind": "endless", "interval": 0})
+    await impatient.cleanup()
+    assert kitchen.requests(before)[-1]["method"] == "tasks/cancel"
     for kind, error, words in [
         ("fails", MCPRefusal, "its task is failed. the oven is cold"),
         ("cancels", MCPRefusal, "its task is cancelled. closed for today"),
@@ -145,9 +151,11 @@ async def test_a_server_that_may_not_answer_with_tasks_is_told_so(kitchen: Kitch
     kitchen.tasks = False
     with pytest.raises(MCPRefusal, match="Missing required client capability"):
         await kitchen.call_tool("work", {"kind": "plain"})
+    with pytest.raises(MCPProtocolError, match="its response cannot be read"):
+        await kitchen.call_tool("work", {"kind": "rude"})
     assert text_of(await kitchen.call_tool("work", {"kind": "direct"})) == '{\n  "made": 3\n}'
     made = kitchen.requests(before)
-    assert [(one["declares"], one["forms"]) for one in made] == [(False, None)] * 2
+    assert [(one["declares"], one["forms"]) for one in made] == [(False, None)] * 3
 
 
 def test_a_process_of_the_worker_answers_with_tasks_only_if_told_so() -> None:
