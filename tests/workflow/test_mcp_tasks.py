@@ -199,6 +199,19 @@ async def test_a_run_that_is_cancelled_cancels_its_tasks(desk: Desk, kitchen: Ki
 
 
 @pytest.mark.full
+async def test_a_task_is_cancelled_when_its_server_is_back(desk: Desk, kitchen: Kitchen) -> None:
+    server = kitchen.server(max_retry_attempts=20, retry_backoff_seconds_max=1)
+    await desk.open(cook(server), model=works(c1={"kind": "endless", "interval": 3_600_000}))
+    handle = await desk.start("Cook")
+    await desk.until_status(handle, "parked")
+    await kitchen.program.kill()
+    await handle.cancel()
+    await desk.pending_activity(handle, lambda one: one.attempt >= 2)
+    await kitchen.program.start()
+    await kitchen.until_asked("tasks/cancel")
+
+
+@pytest.mark.full
 async def test_a_message_that_interrupts_cancels_the_task_of_which_people_are_asked(
     desk: Desk, kitchen: Kitchen
 ) -> None:

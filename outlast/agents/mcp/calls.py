@@ -17,7 +17,7 @@ from outlast.agents.context.wrapper import ToolContext, waits_of
 from outlast.agents.errors import MCPTaskEnded, WaitDropped, WaitTimeout
 from outlast.agents.logs import get_logger
 from outlast.agents.mcp.replies import LEAST_POLL_SECONDS, MCPInputRequired, MCPTask
-from outlast.agents.mcp.server import MCPFault, MCPRefusal, MCPServer
+from outlast.agents.mcp.server import MCPFault, MCPNotSent, MCPRefusal, MCPServer
 from outlast.loop.values import JsonObject
 
 logger = get_logger(__name__)
@@ -75,13 +75,14 @@ async def call_in_run(
         MCPRefusal: the server asks what people cannot answer, before a task has begun.
         MCPTaskEnded: the task ended without a result, or was given up.
         WaitDropped: the call is dropped; its task is cancelled.
+        MCPNotSent: the call is dropped, and its task could not be cancelled yet.
         Exception: what `MCPServer.start_call` raises.
     """
     call = _Call(server, tool_name, context)
     try:
         return await call.result(arguments, meta)
     except WaitDropped:
-        await call.cancel()
+        await call.cancel(is_retried=True)
         raise
 
 
@@ -136,14 +137,21 @@ class _Call:
                 return task.result
             await self._pause(task)
 
-    async def cancel(self) -> None:
-        """Ask the server to end the task; nothing depends on its answer."""
+    async def cancel(self, *, is_retried: bool = False) -> None:
+        """Ask the server to end the task; nothing depends on its answer.
+
+        Raises:
+            MCPNotSent: the server is away, and the attempt `is_retried`.
+        """
         task_id = self.notes.get("task")
         if task_id is None:
             return
         try:
             await self.server.cancel_task(task_id)
-        except Exception as error:  # noqa: BLE001  the call has ended whatever the server says
+        except Exception as error:  # the call has ended whatever the server says
+            is_away = isinstance(error, ConnectionError | TimeoutError | MCPFault)
+            if is_retried and is_away:
+                raise MCPNotSent(str(error)) from error
             logger.warning("the MCP server %r did not cancel a task: %s", self.server.name, error)
 
     async def _start(self, arguments: JsonObject, meta: JsonObject | None) -> Any:

@@ -16,7 +16,7 @@ from outlast.agents.errors import MCPTaskEnded, WaitDropped
 from outlast.agents.mcp import calls
 from outlast.agents.mcp.calls import begun_tool, call_in_run, checks_noted, with_checks
 from outlast.agents.mcp.replies import MCPInputRequired, MCPTask
-from outlast.agents.mcp.server import MCPFault, MCPProtocolError, MCPRefusal
+from outlast.agents.mcp.server import MCPFault, MCPNotSent, MCPProtocolError, MCPRefusal
 from outlast.agents.tools.definition import default_tool_error
 from outlast.loop.calls import Arrival, OutsideWait
 from outlast.loop.values import JsonObject
@@ -44,6 +44,7 @@ class Kitchen(Shelf):
     """
 
     limit: timedelta | None = None
+    cancel_error: Exception = ConnectionError("whatever")
 
     def __init__(self, *replies: Any) -> None:
         super().__init__(name="kitchen")
@@ -80,7 +81,7 @@ class Kitchen(Shelf):
 
     async def cancel_task(self, task_id: str) -> None:
         self.requests.append(("cancel", task_id))
-        raise ConnectionError("whatever")
+        raise self.cancel_error
 
 
 @dataclass
@@ -260,9 +261,12 @@ async def test_a_task_may_take_as_long_as_the_program_says(
 async def test_a_dropped_call_cancels_its_task_and_looks_at_nothing() -> None:
     playing = Playing(Kitchen(WORKING))
     await playing.until(WORKING)
+    with pytest.raises(MCPNotSent, match="whatever"):  # which is retried
+        await playing.attempt(dropped=True)
+    playing.server.cancel_error = MCPRefusal("no such task")
     with pytest.raises(WaitDropped):
         await playing.attempt(dropped=True)
-    assert playing.server.requests[1:] == [("cancel", "t")]
+    assert playing.server.requests[1:] == [("cancel", "t")] * 2
 
 
 # --- Questions ---------------------------------------------------------------------------------------
