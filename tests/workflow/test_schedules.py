@@ -379,6 +379,21 @@ async def test_a_paused_schedule_lets_its_times_pass(desk: Desk, schedules: Sche
     desk.ids += [one.run_id for one in recent]
 
 
+async def test_one_time_that_passed_while_paused_does_not_come_back(
+    desk: Desk, schedules: Schedules
+) -> None:
+    name = new(desk)
+    await schedules.create(name, "Hello", Times(at=now() + SOON), agent="Clerk", paused=True)
+
+    async def has_passed() -> bool:
+        return not (await schedules.get(name)).next
+
+    await true_in_the_end(has_passed)
+    await schedules.resume(name)
+    found = await schedules.get(name)
+    assert (found.status, found.next, found.fired) == ("done", (), 0)
+
+
 async def test_a_schedule_is_created_once(desk: Desk, schedules: Schedules) -> None:
     name = new(desk)
     first = await schedules.create(name, "Hello", NEVER, agent="Clerk")

@@ -20,6 +20,7 @@ from temporalio.exceptions import FailureError
 from temporalio.service import RPCError
 
 from outlast.client.read.in_turn import read_each
+from outlast.clock import now_ms
 from outlast.contract import names
 from outlast.loop.values import JsonObject
 
@@ -180,6 +181,8 @@ async def _described(
     recent: tuple[Firing, ...],
 ) -> Schedule:
     memo = await memo_of(found)
+    if paused:  # the server keeps the times that have passed meanwhile
+        next = tuple(one for one in next if one.timestamp() * 1000 > now_ms())  # noqa: A001
     return Schedule(
         id=found.id,
         agent=str(memo.get("agent") or ""),

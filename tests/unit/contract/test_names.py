@@ -83,6 +83,10 @@ def test_recorded_names_stay_what_they_are() -> None:
         names.ACTIVITY_OFFLOAD: "offload_items",
         names.ACTIVITY_REFUSE: "refuse_effect",
         names.ACTIVITY_FREE_ID: "free_nested_id",
+        names.WORKFLOW_SCHEDULED: "ScheduledMessage",
+        names.ACTIVITY_SCHEDULED: "send_scheduled_message",
+        names.MEMO_MESSAGE: "outlast_message",
+        names.MEMO_SCHEDULE: "outlast_schedule",
     }
     assert all(name == value for name, value in recorded.items())
     of_people = {"claim", "hold", "say", "release", "withdraw"}
