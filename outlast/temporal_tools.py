@@ -18,8 +18,8 @@ import nexusrpc
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 from temporalio import activity
-from temporalio.client import Client
-from temporalio.common import WorkflowIDReusePolicy
+from temporalio.api.workflow.v1 import WorkflowExecutionInfo
+from temporalio.common import Priority, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -117,7 +117,7 @@ def workflow_tool(
                 f"workflow_tool({run.__qualname__}): the parameter {parameter.name!r} must be an "
                 "ordinary one, because Temporal passes arguments by position."
             )
-    text = description or run.__doc__ or definition.cls.__doc__ or ""
+    text = run.__doc__ or definition.cls.__doc__ or ""
     operation = _Operation(
         name=definition.name,
         workflow=definition.name,
@@ -183,7 +183,7 @@ def nexus_tool(
         timeout=timeout,
         result_type=found.output_type,
     )
-    text = description or service.__doc__ or ""
+    text = service.__doc__ or ""
     call = _call_of(nexus_operation, parameters, found.output_type, text)
     return _tool(nexus_operation, call, name, description, options)
 
@@ -229,7 +229,9 @@ class _Operation:
         if not activity.in_activity():  # in a test without a server, which delivers the outcome
             return ""
         client, info = activity.client(), activity.info()
-        key = await _key_of(client, ctx.run_id, info.workflow_run_id, ctx.wait_token(self.wait))
+        workflow = client.get_workflow_handle(ctx.run_id, run_id=info.workflow_run_id)
+        run = (await workflow.describe()).raw_info
+        key = _key_of(run.first_run_id, ctx.wait_token(self.wait))
         errand_id = names.errand_id(ctx.run_id, key)
         # An earlier attempt may have started it; its result may have been delivered already.
         with contextlib.suppress(WorkflowAlreadyStartedError):
@@ -240,6 +242,7 @@ class _Operation:
                 task_queue=info.task_queue,
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 memo={"outlast_run": ctx.run_id},
+                priority=_priority_of(run),  # of the tenant; the operation inherits it
                 static_summary=inline_within(
                     joined(self.name, " for the run ", ctx.run_id), LONGEST_SUMMARY
                 ),
@@ -284,11 +287,18 @@ def _check_id(workflow: str, made: object) -> None:
         )
 
 
-async def _key_of(client: Client, run_id: str, execution_id: str | None, token: str) -> str:
-    """Return a name for a wait that no other wait of any run has, also of one with the same id."""
-    described = await client.get_workflow_handle(run_id, run_id=execution_id).describe()
-    key = f"{described.raw_info.first_run_id} {token}"
-    return hashlib.sha256(key.encode()).hexdigest()[:16]
+def _key_of(first_execution_id: str, token: str) -> str:
+    """Return a name for a wait that no other wait has, also of another run with the same id."""
+    return hashlib.sha256(f"{first_execution_id} {token}".encode()).hexdigest()[:16]
+
+
+def _priority_of(run: WorkflowExecutionInfo) -> Priority:
+    of_run = run.priority
+    return Priority(
+        priority_key=of_run.priority_key or None,
+        fairness_key=of_run.fairness_key or None,
+        fairness_weight=of_run.fairness_weight or None,
+    )
 
 
 async def _cancel(errand_id: str) -> None:

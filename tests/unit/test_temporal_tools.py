@@ -92,6 +92,7 @@ def test_a_workflow_gives_its_tool_the_name_the_words_and_the_parameters() -> No
 def test_a_tool_may_say_otherwise() -> None:
     tool = workflow_tool(ShipOrder.run, name="ship", description="Ships.", effect="irreversible")
     assert (tool.name, tool.description, tool.effect) == ("ship", "Ships.", "irreversible")
+    assert schema_of(tool)["order"]["description"] == "the order's number."
     tool = workflow_tool(TidyUp.run)
     assert (tool.name, tool.description) == ("tidy_up_the_http_server", "Tidies up.")
     assert schema_of(tool) == {}

@@ -137,14 +137,16 @@ async def test_a_workflow_is_a_tool_with_the_types_of_its_run_method(desk: Desk)
 async def test_the_run_the_errand_and_the_workflow_name_each_other(desk: Desk):
     agent = Agent[Any](name="Press", tools=[printer()])
     await desk.open(agent, model=prints("slow", copies=1), workflows=[PrintPoster])
-    handle = await desk.start(agent)
+    handle = await desk.start(agent, tenant="acme")
     wait = await parked(handle)
     assert (wait.tool, wait.name) == ("print_poster", "PrintPoster")
     errand = await errand_of(desk, handle)
     child = child_of(desk, errand)
     await true_in_the_end(lambda: is_open(child))
     for one in (errand, child):
-        assert await (await one.describe()).memo_value("outlast_run") == handle.id
+        described = await one.describe()
+        assert await described.memo_value("outlast_run") == handle.id
+        assert described.raw_info.priority.fairness_key == "acme"
     described = await child.describe()
     assert described.parent_id == errand.id
     assert await described.static_summary() == f"For the run {handle.id}"
