@@ -250,7 +250,7 @@ def play_with_everything() -> "Play":
     play.offloaded()
     play.checked()
     play.saved()
-    play.replies(tool("book", "c0"))
+    play.replies(tool("look_up", "c0"))
     play.parks("c0", cleanup=True)
     play.hears("m2", mode="interrupt")
     play.returns("c0")

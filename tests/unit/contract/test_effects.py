@@ -14,6 +14,7 @@ LINES = {
     "check_input": "Triage · input guardrails",
     "call_model": "Triage · model-Billing · turn 1",
     "run_tool": "look_up()",
+    "clean_up": "clean up: look_up()",
     "run_agent": "ask_orders()",
     "run_handoff": "Triage → Billing",
     "finalize_answer": "Billing · finalize the answer",

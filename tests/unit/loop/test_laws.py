@@ -22,7 +22,7 @@ from outlast.contract import records
 from outlast.loop.approvals import ApprovalTerms
 from outlast.loop.calls import ModelReply
 from outlast.loop.changes import Change, diff
-from outlast.loop.effects import CallModel, Command, RunTool
+from outlast.loop.effects import CallModel, CleanUp, Command, RunTool
 from outlast.loop.events import LineAttached, TimePassed
 from outlast.loop.invariants import violations
 from outlast.loop.machine import advance
@@ -363,6 +363,9 @@ def test_a_run_ends_when_everything_it_asks_for_is_answered(
 def test_a_run_can_always_be_cancelled(script: Script) -> None:
     play = play_script(script)
     play.cancelled()
+    for effect in list(play.outstanding.values()):
+        assert isinstance(effect, CleanUp), "only what tools began outside is waited for"
+        play.take(answer_to(effect, (reply_of(),), 0, 1))
     assert play.state.phase == "closed"
     assert not play.outstanding
 
