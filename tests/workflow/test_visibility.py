@@ -121,7 +121,7 @@ async def test_a_server_that_refuses_the_attributes_carries_runs_all_the_same(
     async def refused(client: Client) -> bool:
         return False
 
-    monkeypatch.setattr("outlast.client.start.runner.add_search_attributes", refused)
+    monkeypatch.setattr("outlast.client.transport.connection.add_search_attributes", refused)
     monkeypatch.setattr("outlast.client.start.runner.names.ATTRIBUTE_AGENT", "NobodyMadeThis")
     client = await bare_server.connect()
     agent = Agent[Any](name="Helper")

@@ -21,7 +21,7 @@ from outlast.agents.errors import RunAlreadyStarted, RunNotFound, ServerUnavaila
 from outlast.client.handle import RunHandle
 from outlast.client.results.run_result import RunResult
 from outlast.client.results.run_state import RunState
-from outlast.client.start import run_host, runner
+from outlast.client.start import run_host
 from outlast.client.start.runner import (
     AgentRunner,
     Runner,
@@ -29,6 +29,7 @@ from outlast.client.start.runner import (
     set_default_agent_runner,
 )
 from outlast.client.start.tenant import Tenant
+from outlast.client.transport import connection
 from outlast.contract import names
 from outlast.sessions import SQLiteSession
 from outlast.tracing.provider import trace
@@ -90,7 +91,7 @@ def _attributes(monkeypatch: pytest.MonkeyPatch) -> None:
     async def cannot_add(_client: object) -> bool:
         return False
 
-    monkeypatch.setattr(runner, "add_search_attributes", cannot_add)
+    monkeypatch.setattr(connection, "add_search_attributes", cannot_add)
 
 
 async def start(client: StartClient, *arguments: Any, **options: Any) -> dict[str, Any]:
@@ -212,7 +213,7 @@ async def test_search_attributes_that_can_be_added_are_used(
     async def added(_client: object) -> bool:
         return True
 
-    monkeypatch.setattr(runner, "add_search_attributes", added)
+    monkeypatch.setattr(connection, "add_search_attributes", added)
     started = await start(StartClient(NO_ATTRIBUTES))
     assert started["payload"]["visibility"] is True
 
