@@ -68,7 +68,7 @@ class WaitLaws:
                 self._check_arrivals(turn_of(after), call)
         self._check_ends(before, event, after)
         check_deadlines(event, after)
-        check_clean_ups(before, event, after, commands)
+        check_clean_ups(before, timed, event, after, commands)
 
     def _without_a_delivery(self, state: LoopState) -> None:
         """Learn which waits ended by time or by a person, and that no other receipt is made up."""
@@ -197,7 +197,11 @@ def check_is_stopped(call: Call, later: Call | None, before: LoopState, after: L
 
 
 def check_clean_ups(
-    before: LoopState, event: Event, after: LoopState, commands: Sequence[Command]
+    before: LoopState,
+    timed: LoopState,
+    event: Event,
+    after: LoopState,
+    commands: Sequence[Command],
 ) -> None:
     """L29: a tool cleans up exactly if its call is dropped while it waits, and wants to."""
     cleaned = [one.call_id for one in commands if isinstance(one, CleanUp)]
@@ -205,7 +209,9 @@ def check_clean_ups(
         assert not cleaned
         return
     goes_on = turn_of(after) == turn_of(before) and after.phase == "acting"
+    pending = {one.effect for one in timed.pending}  # time may have stopped it before
     ends = event.effect if isinstance(event, EffectAnswered | EffectFailed) else None
+    ends = ends if ends in pending else None
     dropped: list[str] = []
     for index, call in enumerate(before.calls):
         later = after.calls[index] if goes_on and index < len(after.calls) else None
