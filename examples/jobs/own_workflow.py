@@ -3,6 +3,8 @@
 import asyncio
 from datetime import timedelta
 
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 
 from jobs.shipping import ShipOrder, pack
@@ -26,6 +28,18 @@ ship_order = workflow_tool(
 desk = Agent(name="Shop", instructions="Ship what people have ordered.", tools=[ship_order])
 
 
+async def collect(client: Client, order: str) -> None:
+    """Tell the workflow that the courier has the parcel, as soon as there is such a workflow."""
+    shipping = client.get_workflow_handle(f"shipping-{order}")
+    while True:
+        try:
+            return await shipping.signal("collected", "today")
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+            await asyncio.sleep(0.1)
+
+
 async def main(run_id: str = "shop-1", order: str = "A-42") -> None:
     """Ship an order; the courier's signal goes to the workflow, as without agents."""
     client = await connect()
@@ -34,8 +48,7 @@ async def main(run_id: str = "shop-1", order: str = "A-42") -> None:
         await handle.wait(lambda state: state.status == "parked")
         [wait] = await handle.pending_waits()
         print(f"{wait.tool} waits for {wait.name}")
-        courier = client.get_workflow_handle(f"shipping-{order}")
-        await courier.signal("collected", "today")
+        await collect(client, order)
         print((await handle.result()).final_output)
 
 

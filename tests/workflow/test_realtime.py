@@ -447,6 +447,7 @@ async def test_a_session_gets_a_new_connection_before_the_limit(desk: Desk) -> N
     ):
         before = line_of(await caller.state(line_of))
         await caller.session.send_message("Hi")
+        await caller.answers(1)
         await caller.until("reconnected")
         await caller.session.send_message("Are you there?")
         state = await caller.answers(2)

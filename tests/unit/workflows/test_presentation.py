@@ -221,7 +221,7 @@ def test_what_is_done_beside_the_turns_is_named_too() -> None:
     told = {one.kind: summary(play.state, one) for one in play.issued}
     assert told["check_input"] == "Triage · input guardrails"
     assert told["finalize_answer"] == "Billing · finalize the answer"
-    assert told["save_session"] == "save items 1 to 7"
+    assert told["save_session"] == "save items 1 to 2"
     assert told["run_agent"] == "ask_orders()"
 
 
