@@ -48,9 +48,13 @@ class Page:
         await self.front_end.until(lambda _: len(self.events(kind)) >= count)
 
     async def until_text(self, words: int) -> None:
+        """Wait for so many words, in pieces, or whole if the answer has ended meanwhile."""
+
         def has_words(_: object) -> bool:
             pieces = (one["delta"] for one in self.events("TEXT_MESSAGE_CONTENT"))
-            return len("".join(pieces).split()) >= words
+            snapshots = (one["messages"] for one in self.events("MESSAGES_SNAPSHOT"))
+            whole = (str(said.get("content")) for messages in snapshots for said in messages)
+            return any(len(text.split()) >= words for text in ("".join(pieces), *whole))
 
         await self.front_end.until(has_words)
 

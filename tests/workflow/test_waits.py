@@ -401,8 +401,11 @@ async def test_an_agent_sleeps_and_a_message_wakes_it(desk: Desk):
     agent = Agent[Any](name="Sleeper", tools=[sleep_tool()])
     await desk.open(agent, model=ScriptedModel(always=reply))
     handle = await desk.start(agent, keep_open=True)
-    await desk.until(handle, lambda state: any(one.call_id == "c2" for one in state.calls))
-    wait = await parked(handle)
+    sleeps = {("c2", "parked")}
+    await desk.until(
+        handle, lambda state: bool(sleeps & {(one.call_id, one.status) for one in state.calls})
+    )
+    [wait] = await handle.pending_waits()
     assert wait.until is not None
     assert wait.until - wait.since == timedelta(days=1)
     message = await handle.send("wake up")
