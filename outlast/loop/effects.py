@@ -161,7 +161,7 @@ class RunTool(TurnEffect):
     arrived: tuple[Arrival, ...] = ()
     output_of: str = ""
     done: JsonObject | None = None
-    kind: Literal["run_tool", "clean_up"] = "run_tool"
+    kind: Literal["run_tool"] = "run_tool"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +171,7 @@ class CleanUp(RunTool):
     The tool runs once more, and what it returns goes nowhere.
     """
 
-    kind: Literal["clean_up"] = "clean_up"
+    kind: Literal["clean_up"] = "clean_up"  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

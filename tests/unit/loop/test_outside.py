@@ -1,12 +1,13 @@
 """Calls that wait for something outside of the run: what arrives, what does not, and who may say."""
 
+import json
 from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
 import pytest
 
-from outlast.contract import failures
+from outlast.contract import failures, records
 from outlast.contract.refusals import refusal_of
 from outlast.loop import outside, phrases
 from outlast.loop.approvals import ApprovalTerms, Audience, EscalationStep
@@ -1222,6 +1223,14 @@ def test_a_tool_whose_call_is_dropped_ends_what_it_began(how: str, looks: bool) 
     play.returns("c1", "gone")
     assert "gone" not in play.outputs.values()
     assert play.state.outcome == (None if how == "interrupt" else "cancelled")
+
+
+def test_a_clean_up_is_one_in_the_next_history_and_for_readers() -> None:
+    play = parked(cleanup=True)
+    play.hears("m2", mode="interrupt")
+    read = records.read_state(json.loads(json.dumps(records.write_state(play.state))))
+    assert [type(one) for one in read.pending] == [CleanUp, CallModel]
+    assert read == play.state
 
 
 def test_a_clean_up_that_fails_is_seen_and_stops_nothing() -> None:
