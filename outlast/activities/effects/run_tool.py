@@ -224,15 +224,22 @@ def _reply_of(request: RunTool, borrowed: BorrowedContext) -> Hashable | None:
 
 
 async def _call_tool(this: _Attempt) -> ToolResult:
-    if isinstance(this.request, CleanUp):
-        return await _invoke(this)
-    noted = checks_noted(this.request.done)
+    noted = checks_noted(_task_notes(this.tool, this.request))
     if noted is not None:  # this attempt only looks at a task
         this.checks = tuple(read(GuardrailRecord, one) for one in noted)
     elif (stopped := await _begin(this)) is not None:
         return stopped
     result = await _invoke(this)
-    return result if result.wait is not None else await _finish(this, result)
+    is_over = result.wait is None and not isinstance(this.request, CleanUp)
+    return await _finish(this, result) if is_over else result
+
+
+def _task_notes(tool: FunctionTool, request: RunTool) -> JsonObject | None:
+    """Return the notes of a call that can only look at its task; other tools name theirs as they like.
+
+    Whoever writes to Temporal can write them: a call with notes of a task looks, and begins nothing.
+    """
+    return request.done if isinstance(tool, MCPFunctionTool) else None
 
 
 async def _begin(this: _Attempt) -> ToolResult | None:
@@ -262,7 +269,7 @@ async def _tool_of(
     server is looked at without that: the server may be away for a while, and the task goes on.
     """
     name, source = request.name, request.source
-    begun = begun_tool(request.done)
+    begun = begun_tool(request.done) if source else None
     try:
         tool = worker.registry.tool(request.agent, name, source)
         if request.evidence is None or begun or not isinstance(tool, MCPFunctionTool):
@@ -285,7 +292,7 @@ async def _stopped(
 ) -> ToolResult | None:
     """Return the result of a call that its policy does not let run yet; None if it may run."""
     tool = reading.tool
-    if begun_tool(request.done):  # people have been asked before the task began
+    if begun_tool(_task_notes(tool, request)):  # people have been asked before the task began
         return None
     written = filled = request.arguments
     if not isinstance(tool, LocalTool):
@@ -387,7 +394,8 @@ def _with_checks(this: _Attempt, wait: OutsideWait) -> OutsideWait:
 
     If a hook has changed the context, the next attempt calls it again, as for any tool that waits.
     """
-    if wait.done is None or begun_tool(wait.done) is None or this.changes:
+    is_task = isinstance(this.tool, MCPFunctionTool) and begun_tool(wait.done) is not None
+    if wait.done is None or not is_task or this.changes:
         return wait
     checks = [write(one) for one in this.checks]
     return replace(wait, done=with_checks(wait.done, checks))

@@ -53,7 +53,7 @@ MOST_TRIES: Final = 10
 """How often a call is sent again to a server that is busy."""
 
 BUSY_FOR: Final = timedelta(milliseconds=200)
-"""The wait before that."""
+"""How long to wait before a call is sent again to a server that is busy."""
 
 AT_ONCE: Final = timedelta(milliseconds=1)
 """People are asked when the wait for their answer is over; this one has nothing else to wait for."""
@@ -102,7 +102,9 @@ def with_checks(notes: JsonObject, checks: Sequence[JsonObject]) -> JsonObject:
 
 def checks_noted(notes: JsonObject | None) -> Sequence[JsonObject] | None:
     """Return what guardrails said before the task of a call began; None if they have to be asked."""
-    noted = cast("JsonObject", (notes or {}).get(NOTE) or {})
+    if begun_tool(notes) is None:
+        return None
+    noted = cast("JsonObject", (notes or {}).get(NOTE))
     return cast("Sequence[JsonObject] | None", noted.get("checks"))
 
 
