@@ -22,12 +22,14 @@ from outlast.loop.calls import (
     PlannedCall,
     PreparedRun,
     ToolResult,
+    ViewSummary,
 )
 from outlast.loop.checks import CheckResult, FinalizedAnswer, RequiredStep
 from outlast.loop.effects import (
     CallModel,
     CheckInput,
     CleanUp,
+    CompactView,
     Effect,
     EffectAnswered,
     EffectFailed,
@@ -180,6 +182,7 @@ def transitions(*, smooth: bool = False) -> set[tuple[str, str, str]]:
                         following.append(after)
         level = following
     events = {one.__name__ for one in (*get_args(Event), *get_args(Effect)) if not get_origin(one)}
+    events.remove("CompactView")  # it changes no phase: a turn may only wait for it
     if smooth:  # no call is dropped
         events.remove("CleanUp")
     if missed := (events | ACTION_NAMED.keys()) - tried:
@@ -351,6 +354,8 @@ def _answers(effect: Effect) -> Iterator[Event]:  # noqa: C901, PLR0912  a table
                 yield EffectAnswered(at_ms=0, effect=number, result=reply)
         case CleanUp():
             yield EffectAnswered(at_ms=0, effect=number, result=ToolResult(output=None))
+        case CompactView():
+            yield EffectAnswered(at_ms=0, effect=number, result=ViewSummary())
         case RunTool():
             yield EffectAnswered(at_ms=0, effect=number, result=ToolResult(output="x", value="x"))
             yield EffectAnswered(

@@ -14,6 +14,7 @@ from outlast.agents.agent_tools.agent_tool import (
 from outlast.agents.approvals.policy import ANSWER_DECISIONS, NeedsApproval, check_needs_approval
 from outlast.agents.callables import call, check_callable, check_model, list_of
 from outlast.agents.checks import InvalidType, Rule, a, check_fields, check_flag, check_name
+from outlast.agents.config.compaction import Compaction, check_compaction
 from outlast.agents.config.model_defaults import UNSET
 from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.config.settings_field import SettingsField, settings_field
@@ -68,6 +69,8 @@ class Agent(Generic[TContext]):
         output_approval: whether a person decides before an answer leaves: yes, no, a predicate
             called with (context, the answer, ""), or an `ApprovalPolicy`. The answer is the object
             that `output_type` describes, else `{"answer": ...}`.
+        compaction: when its model reads a summary of the older part of a long conversation; None
+            for never.
     """
 
     name: str
@@ -94,6 +97,7 @@ class Agent(Generic[TContext]):
     tool_use_behavior: ToolUseBehavior = "run_llm_again"
     reset_tool_choice: bool = True
     output_approval: NeedsApproval = False
+    compaction: Compaction | None = None
 
     def __post_init__(self) -> None:
         check_name("Agent name", self.name)
@@ -210,5 +214,6 @@ _RULES: Final[dict[str, Rule]] = {
     "output_type": check_output_type,
     "tool_use_behavior": check_tool_use_behavior,
     "reset_tool_choice": check_flag,
+    "compaction": check_compaction,
     "output_approval": partial(check_needs_approval, possible=ANSWER_DECISIONS),
 }

@@ -39,6 +39,7 @@ from outlast.loop.run_changes import (
     RunChange,
     RunFailed,
     StatusChanged,
+    ViewCompacted,
     VoteCast,
     WaitBegan,
     WaitEnded,
@@ -148,6 +149,10 @@ def _events_of(
         case QuestionFailed(agent=agent, failure=failure) | RunFailed(agent, failure):
             text, data = failure.message, {"code": failure.code, "message": failure.message}
             yield RunEvent(at_ms=at_ms, type="failed", who=agent, text=text, data=data)
+        case ViewCompacted(made=made):
+            text = f"the next model call reads a summary of {made.entries} items"
+            data = {"items": made.entries, "model": made.model, "tokens": made.usage.total_tokens}
+            yield RunEvent(at_ms=at_ms, type="compacted", who=made.agent, text=text, data=data)
         case WaitBegan(call=call, parked=parked):
             yield _wait_began(at_ms, after, call, parked)
         case WaitEnded(receipt=receipt):

@@ -18,12 +18,13 @@ from outlast.loop.calls import (
     ModelReply,
     PreparedRun,
     ToolResult,
+    ViewSummary,
 )
 from outlast.loop.checks import CheckResult, FinalizedAnswer
 from outlast.loop.effects import Effect
 from outlast.loop.items import Item
 from outlast.loop.notices import NoticeReceipt
-from outlast.loop.state import LoopState, items_of, items_to_save
+from outlast.loop.state import LoopState, items_of, items_to_save, items_to_summarise
 from outlast.loop.stored import Offload
 from outlast.loop.values import Failure
 from outlast.rendering import call_line, joined
@@ -141,6 +142,18 @@ ROWS: Final = (
         policy=lambda _: policies.MODEL,
         items=items_of,
         inline=lambda effect: effect.input_length <= INLINE_ITEMS,
+    ),
+    EffectKind(
+        effect=effects.CompactView,
+        activity=names.ACTIVITY_COMPACT,
+        function="outlast.activities.effects.compact_view:compact_view",
+        result=ViewSummary,
+        label=lambda effect: f"The summary for {effect.agent}",
+        failure_code=failures.MODEL_CALL_FAILED,
+        line=lambda _, effect: joined(effect.agent, f" · summarise {effect.entries} items"),
+        policy=lambda _: policies.COMPACT,
+        items=items_to_summarise,
+        inline=_never_inline,
     ),
     EffectKind(
         effect=effects.RunTool,

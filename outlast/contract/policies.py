@@ -23,6 +23,9 @@ run's input."""
 CHECK: Final = ExecutionOptions(timeout_ms=300_000)
 """Guardrails, hooks and handlers may call models themselves."""
 
+COMPACT: Final = ExecutionOptions(timeout_ms=600_000, attempts=3, maximum_interval_ms=60_000)
+"""A summary that fails is asked for again with the next reply."""
+
 UNTIL_A_WORKER_HAS_IT: Final = ExecutionOptions(attempts=0, maximum_interval_ms=15_000)
 """Retries of an effect that the first worker could not carry out."""
 

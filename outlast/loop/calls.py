@@ -132,6 +132,27 @@ class PlannedCall:
     policy: ExecutionOptions = DEFAULT_OPTIONS
 
 
+CompactionNeed: TypeAlias = Literal["", "beside", "first"]
+"""Whether the view should become shorter: not, beside the run, or before the next model call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewSummary:
+    """The summary of a part of the view; without items, the part stays as it is.
+
+    Attributes:
+        items: what the model reads instead.
+        model: the model's name, for people to read.
+        usage: the tokens that it used.
+        cost_micros: the cost in millionths of a US dollar, if the worker knows the price.
+    """
+
+    items: tuple[JsonObject, ...] = ()
+    model: str = ""
+    usage: Usage = NO_USAGE
+    cost_micros: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReply:
     """The result of a model call: the reply, and the plan for it.
@@ -159,6 +180,8 @@ class ModelReply:
         answer_terms: a person decides about the answer under these terms; None if nobody has to.
         answer_reason: why a person decides about it.
         cost_micros: the cost in millionths of a US dollar, if the worker knows the price.
+        compaction: whether the view should become shorter, since the call used much of its model's
+            window.
     """
 
     items: tuple[JsonObject, ...]
@@ -181,6 +204,7 @@ class ModelReply:
     answer_terms: ApprovalTerms | None = None
     answer_reason: str | None = None
     cost_micros: int = 0
+    compaction: CompactionNeed = ""
 
     def __post_init__(self) -> None:
         """Refuse a plan that does not fit the reply, so that no call stays unanswered.

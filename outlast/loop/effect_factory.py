@@ -22,6 +22,7 @@ from outlast.loop.effects import (
     CallModel,
     CheckInput,
     CleanUp,
+    CompactView,
     Effect,
     FinalizeAnswer,
     Finish,
@@ -106,6 +107,17 @@ def model_call(state: LoopState) -> CallModel:
         ),
         line=line.line if line is not None else "",
         streams=state.question.streams,
+    )
+
+
+def compaction(state: LoopState, entries: int, place: int, *, first: bool) -> CompactView:
+    """Summarise the first entries of the view, up to an index of the transcript."""
+    return CompactView(
+        **_turn_fields(state),
+        input_length=len(state.items),
+        entries=entries,
+        place=place,
+        first=first,
     )
 
 

@@ -2,14 +2,32 @@
 
 from typing import Final, assert_never
 
-from outlast.loop import effect_factory, endings, ledger, lines, people, phrases, turns, votes
+from outlast.loop import (
+    compaction,
+    effect_factory,
+    endings,
+    ledger,
+    lines,
+    people,
+    phrases,
+    turns,
+    votes,
+)
 from outlast.loop.approvals import ApprovalRequest, Decision
-from outlast.loop.calls import AgentResult, HandoffResult, ModelReply, PreparedRun, ToolResult
+from outlast.loop.calls import (
+    AgentResult,
+    HandoffResult,
+    ModelReply,
+    PreparedRun,
+    ToolResult,
+    ViewSummary,
+)
 from outlast.loop.checks import CheckResult, FinalizedAnswer
 from outlast.loop.effects import (
     CallModel,
     CheckInput,
     CleanUp,
+    CompactView,
     Effect,
     EffectEvent,
     EffectFailed,
@@ -57,6 +75,9 @@ def _effect_done(  # noqa: C901, PLR0911  a row for each effect
     if isinstance(effect, NotifyPeople):
         is_receipt = isinstance(result, NoticeReceipt)
         return _with_undelivered(rest, result.undelivered) if is_receipt else None
+    if isinstance(effect, CompactView):
+        is_summary = isinstance(result, ViewSummary)
+        return compaction.summarised(rest, effect, result, at_ms) if is_summary else None
     match effect, result:
         case PrepareRun(), PreparedRun():
             return turns.run_prepared(rest, result)
@@ -82,7 +103,9 @@ def _effect_done(  # noqa: C901, PLR0911  a row for each effect
             return None
 
 
-def _effect_failed(state: LoopState, effect: Effect, failure: Failure, at_ms: int) -> LoopState:
+def _effect_failed(  # noqa: PLR0911  a row for each effect
+    state: LoopState, effect: Effect, failure: Failure, at_ms: int
+) -> LoopState:
     """Turn a call's failure into its output, unless its plan is fatal; end the run otherwise.
 
     A run that cannot be prepared closes, even a conversation: it has no agent.
@@ -105,6 +128,8 @@ def _effect_failed(state: LoopState, effect: Effect, failure: Failure, at_ms: in
             return _with_undelivered(state, lost)
         case OffloadItems():  # large content stays inline until a worker can store it
             return revised(state, stores=False)
+        case CompactView():  # the next reply asks for it again
+            return with_ignored(state, at_ms, "compaction", failure.message)
         case CleanUp():
             return with_ignored(state, at_ms, f"clean-up of {effect.name}", failure.message)
         case RunTool() | RunAgent():

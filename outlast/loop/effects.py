@@ -22,6 +22,7 @@ from outlast.loop.calls import (
     NestedPlan,
     PreparedRun,
     ToolResult,
+    ViewSummary,
 )
 from outlast.loop.checks import Candidate, CheckResult, CheckStage, FinalizedAnswer, RequiredStep
 from outlast.loop.items import Item
@@ -119,6 +120,24 @@ class CallModel(TurnEffect):
     line: str = ""
     streams: bool = False
     kind: Literal["call_model"] = "call_model"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactView(TurnEffect):
+    """Summarise the older part of what the model reads. Its result is a `ViewSummary`.
+
+    Attributes:
+        input_length: the number of transcript items at the time.
+        entries: how many entries of their view become a summary.
+        place: the index of the last of them in the transcript.
+        first: the next model call waits for it.
+    """
+
+    input_length: int
+    entries: int
+    place: int
+    first: bool = False
+    kind: Literal["compact_view"] = "compact_view"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -324,6 +343,7 @@ Result: TypeAlias = (
     | FinalizedAnswer
     | Offload
     | NoticeReceipt
+    | ViewSummary
     | None
 )
 R_co = TypeVar("R_co", bound=Result, covariant=True)
@@ -407,6 +427,7 @@ Effect: TypeAlias = (
     PrepareRun
     | CheckInput
     | CallModel
+    | CompactView
     | RunTool
     | CleanUp
     | RunAgent
@@ -421,11 +442,13 @@ EffectEvent: TypeAlias = EffectAnswered[Result] | EffectFailed
 """The events that answer effects."""
 
 BACKGROUND: Final = frozenset(
-    {"save_session", "offload_items", "hold_line", "notify_people", "clean_up"}
+    {"save_session", "offload_items", "hold_line", "notify_people", "clean_up", "compact_view"}
 )
 """Kinds of effects that run beside any phase."""
 
-STOPPED_AT_THE_END: Final = frozenset({"offload_items", "hold_line", "notify_people"})
+STOPPED_AT_THE_END: Final = frozenset(
+    {"offload_items", "hold_line", "notify_people", "compact_view"}
+)
 """Kinds of effects that the end of a run stops; it waits for all others."""
 
 Command: TypeAlias = Effect | CancelEffect | NotifyParent | LendBudget | NotifyAfterEnd | Finish

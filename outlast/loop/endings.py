@@ -1,6 +1,7 @@
 """How a question and a run end: answered, failed, cancelled, closed."""
 
 from dataclasses import replace
+from typing import Final
 
 from outlast.loop import effect_factory, ledger, outside, phrases
 from outlast.loop.approvals import ApprovalStatus
@@ -147,11 +148,15 @@ def _is_blocked(finalized: FinalizedAnswer) -> bool:
 # --- No answer ------------------------------------------------------------------------------------
 
 
+_BESIDE: Final = frozenset({"save_session", "hold_line", "notify_people", "compact_view"})
+"""Kinds of effects that go on after a question has failed."""
+
+
 def fail_question(state: LoopState, failure: Failure) -> LoopState:
     """Fail the question, unless a handler turns the failure into an answer."""
     if not is_handled(state, failure):
         return settle_unanswered(state, failure)
-    keep = frozenset({"save_session", "check_input", "hold_line", "notify_people"})
+    keep = _BESIDE | {"check_input"}
     state = cancel_pending(state, phrases.NOT_RUN, keep=keep)
     return set_candidate(state, Candidate(failure=failure))
 
@@ -172,8 +177,7 @@ def _not_answered(
 
 def settle_unanswered(state: LoopState, failure: Failure) -> LoopState:
     """End the question without an answer; a conversation stays open, a run closes."""
-    keep = frozenset({"save_session", "hold_line", "notify_people"})
-    state = ledger.block_unchecked(cancel_pending(state, phrases.NOT_RUN, keep=keep))
+    state = ledger.block_unchecked(cancel_pending(state, phrases.NOT_RUN, keep=_BESIDE))
     given = Answer(state.question.answering, None, state.agent, failure)
     state = ledger.skip(with_answer(state, given, None, failure))
     if state.start.keep_open or state.hold is not None:

@@ -70,6 +70,7 @@ to cancel.
 from typing import Final
 
 from outlast.loop import (
+    compaction,
     effect_factory,
     effect_results,
     endings,
@@ -200,7 +201,9 @@ def _go_on(state: LoopState, at_ms: int) -> LoopState:  # noqa: PLR0911  a row e
     if may_save(state) and "save_session" not in kinds:
         save = effect_factory.session_save(state, state.saving.to_save[0])
         return effect_factory.issue(state, save)
-    if state.phase == "turned" and not is_being_checked(state):
+    if (newer := compaction.begun(state)) is not state:
+        return newer
+    if state.phase == "turned" and not (is_being_checked(state) or compaction.holds_back(state)):
         return turns.begin_turn(state, at_ms)
     if state.phase == "acting" and (wanting := spending.wanting(state)) is not None:
         return people.lend_more(state, *wanting, at_ms)

@@ -14,6 +14,7 @@ from outlast.loop.start import Start
 from outlast.loop.state import (
     Answer,
     Blocked,
+    Compaction,
     Ending,
     Gate,
     Hold,
@@ -93,6 +94,7 @@ class Changes(TypedDict, total=False):
     line_token: str
     nonces: tuple[tuple[int, str], ...]
     receipts: tuple[Receipt, ...]
+    compaction: Compaction
     answering: tuple[str, ...]
     turn: int
     question_from: int

@@ -16,6 +16,7 @@ from outlast.loop.items import Item
 from outlast.loop.notices import Delivered, NoticeReceipt, Undelivered
 from outlast.loop.state import (
     Answer,
+    Compacted,
     Hold,
     Ignored,
     LoopState,
@@ -103,6 +104,13 @@ class AttemptIgnored:
 
 
 # --- Waits for something outside of the run ---------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ViewCompacted:
+    """A summary of the older part of what the model reads is there; the next call reads it."""
+
+    made: Compacted
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +264,7 @@ RunChange: TypeAlias = (
     | ItemsShown
     | AgentChanged
     | PeopleChange
+    | ViewCompacted
     | WaitBegan
     | WaitEnded
     | QuestionAnswered
@@ -317,6 +326,9 @@ def _conversation_changes(before: LoopState, after: LoopState) -> Iterator[RunCh
         path = ("", *after.handoff_path)
         for at in range(len(before.handoff_path), len(after.handoff_path)):
             yield AgentChanged(path[at + 1], path[at], by)
+    if after.compaction is not before.compaction:
+        made = after.compaction.made[len(before.compaction.made) :]
+        yield from map(ViewCompacted, made)
 
 
 def _request_changes(

@@ -55,15 +55,20 @@ def spent(state: LoopState, budget: Budget, at_ms: int, agent: str = "") -> int:
         for one in state.responses[question.responses_from if of_question else 0 :]
         if of_agent in {"", one.agent}
     ]
+    summaries = [
+        one
+        for one in state.compaction.made
+        if of_agent in {"", one.agent} and (not of_question or one.question == len(state.answers))
+    ]
     nested = _reported(state, budget, of_agent)
     match budget.of:
         case "tokens" if not of_agent:
             before = question.tokens_before if of_question else 0
             return state.usage.total_tokens - before + nested
         case "tokens":
-            return sum(one.usage.total_tokens for one in responses) + nested
+            return sum(one.usage.total_tokens for one in (*responses, *summaries)) + nested
         case "cost_micros":
-            return sum(one.cost_micros for one in responses) + nested
+            return sum(one.cost_micros for one in (*responses, *summaries)) + nested
         case "model_calls":
             return len(responses) + nested
         case "tool_calls":
@@ -96,9 +101,15 @@ def spent_by_nested(state: LoopState, budget: Budget, at_ms: int, agent: str = "
     of_agent = (agent or state.agent) if budget.per == "agent" else budget.agent
     if budget.of != "tokens" or of_agent:
         return _reported(state, budget, of_agent)
-    first = state.question.responses_from if budget.per == "question" else 0
-    own = sum(one.usage.total_tokens for one in state.responses[first:])
-    return spent(state, budget, at_ms) - own
+    of_question = budget.per == "question"
+    own = state.responses[state.question.responses_from if of_question else 0 :]
+    summaries = (
+        one
+        for one in state.compaction.made
+        if not of_question or one.question == len(state.answers)
+    )
+    by_run = sum(one.usage.total_tokens for one in (*own, *summaries))
+    return spent(state, budget, at_ms) - by_run
 
 
 def shares(state: LoopState, target: str, runs: int) -> tuple[Budget, ...]:

@@ -12,13 +12,14 @@ from outlast.loop.approvals import (
     Person,
     Remembered,
 )
-from outlast.loop.calls import Call
+from outlast.loop.calls import Call, CompactionNeed
 from outlast.loop.checks import Candidate, GuardrailRecord, RequiredStep
 from outlast.loop.effects import (
     BACKGROUND,
     CallModel,
     CheckInput,
     Command,
+    CompactView,
     Effect,
     FinalizeAnswer,
     KeepLineOpen,
@@ -269,6 +270,48 @@ class Pauses:
         return self.total_ms + present
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compacted:
+    """A summary of the older part of what the model reads.
+
+    Attributes:
+        at_ms: when it came, in milliseconds since the epoch.
+        agent: the agent whose view it was.
+        model: the model that wrote it.
+        question: how many questions were settled before.
+        entries: how many entries of the view it replaces.
+        place: the index of the last of them in the transcript.
+        items: the summary; empty once the view has it.
+        usage: the tokens that it took.
+        cost_micros: its cost in millionths of a US dollar, if the worker knows the price.
+    """
+
+    at_ms: int
+    agent: str = ""
+    model: str = ""
+    question: int = 0
+    entries: int
+    place: int
+    items: tuple[JsonObject, ...] = ()
+    usage: Usage = NO_USAGE
+    cost_micros: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compaction:
+    """How what the model reads becomes shorter.
+
+    Attributes:
+        wants: what the newest reply asked for.
+        ready: the summary that the next model call reads first.
+        made: all summaries, without their texts.
+    """
+
+    wants: CompactionNeed = ""
+    ready: Compacted | None = None
+    made: tuple[Compacted, ...] = ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Question:
     """The question being answered, and its progress.
@@ -419,6 +462,7 @@ class LoopState:
         line_token: the newest token of the realtime line: see `lines.py`; empty if it has none.
         nonces: the newest signed actions of people, each with its time: a copy does nothing.
         receipts: what came of the newest waits for something outside of the run.
+        compaction: how what the model reads becomes shorter.
     """
 
     run_id: str = ""
@@ -470,6 +514,7 @@ class LoopState:
     line_token: str = ""
     nonces: tuple[tuple[int, str], ...] = ()
     receipts: tuple[Receipt, ...] = ()
+    compaction: Compaction = Compaction()
 
     @property
     def chain_id(self) -> str:
@@ -601,6 +646,11 @@ def items_of(state: LoopState, effect: CallModel | RunHandoff | FinalizeAnswer) 
     if isinstance(effect, CallModel):
         return shown(state.view, state.items, effect.input_length)[effect.on_server :]
     return shown(state.view, state.items, effect.input_length or 0)
+
+
+def items_to_summarise(state: LoopState, effect: CompactView) -> tuple[Item, ...]:
+    """Return the oldest items of the view, which become a summary."""
+    return shown(state.view, state.items, effect.input_length)[: effect.entries]
 
 
 def items_to_save(state: LoopState, effect: SaveSession) -> tuple[Item, ...]:

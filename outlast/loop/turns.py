@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from outlast.loop import effect_factory, ledger, outside, phrases, spending
+from outlast.loop import compaction, effect_factory, ledger, outside, phrases, spending
 from outlast.loop.approvals import Evidence, Remembered
 from outlast.loop.call_forms import MAY_CALL, MCP_APPROVAL
 from outlast.loop.calls import (
@@ -226,6 +226,7 @@ def _check_question(state: LoopState) -> LoopState:
 
 def _ask_model(state: LoopState) -> LoopState:
     """Call the model; parallel input guardrails run beside a question's first call."""
+    state = compaction.applied(state)
     if state.question.turn == 0 and "check" in state.required_steps:
         everything = shown(state.view, state.items, len(state.items))
         check = effect_factory.input_check(state, "parallel", everything)
@@ -273,6 +274,7 @@ def model_replied(state: LoopState, reply: ModelReply, at_ms: int) -> LoopState:
     if reply.unchecked:
         return _check_anew(state, reply)
     state = record_reply(storing(state) if reply.stores else state, reply)
+    state = compaction.wanted(state, reply.compaction)
     if reply.failure is not None:
         return fail_question(state, reply.failure)
     return begin_calls(state, at_ms) if reply.calls else end_of_reply(state, reply)

@@ -75,6 +75,7 @@ from outlast.loop.start import Start
 from outlast.loop.state import LoopState
 from outlast.loop.stored import OFFLOAD_ABOVE, Moved, Offload, long_texts
 from outlast.loop.values import Failure, Json, JsonObject
+from tests.laws.compaction_laws import check_compaction
 from tests.laws.people_laws import PeopleLaws, at_time_of
 from tests.laws.step_laws import (
     StageLaws,
@@ -255,7 +256,7 @@ def play_with_everything() -> "Play":
     play.hears("m2", mode="interrupt")
     play.returns("c0")
     calls = tool("look_up", "c1"), nested("Orders", "c2"), transfer("Billing", "h1", callback=True)
-    play.replies(*calls)
+    play.replies(*calls, compaction="beside")
     play.returns("c1")
     play.worked(final_output="shipped")
     play.called_back()
@@ -385,6 +386,7 @@ class Play:
             check_nothing_happened(before, self.state, commands, event)
         self._check_step(before, commands)
         self._people_laws.check(before, timed, event, self.state, commands)
+        check_compaction(before, event, self.state, commands)
         self._wait_laws.check(before, timed, event, self.state, commands)
         self._stage_laws.check(self.state, self.stages, changes)
         return commands

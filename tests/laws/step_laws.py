@@ -13,7 +13,14 @@ from outlast.contract.stages import Stage, StageBegun, StageChange
 from outlast.loop import outside
 from outlast.loop.actions import ClaimAction, HoldAction, ReleaseAction, SayAction
 from outlast.loop.approvals import Decision
-from outlast.loop.calls import AgentResult, HandoffResult, ModelReply, PreparedRun, ToolResult
+from outlast.loop.calls import (
+    AgentResult,
+    HandoffResult,
+    ModelReply,
+    PreparedRun,
+    ToolResult,
+    ViewSummary,
+)
 from outlast.loop.checks import CheckResult, FinalizedAnswer
 from outlast.loop.effects import (
     CallModel,
@@ -21,6 +28,7 @@ from outlast.loop.effects import (
     CheckInput,
     CleanUp,
     Command,
+    CompactView,
     Effect,
     EffectAnswered,
     EffectFailed,
@@ -68,6 +76,7 @@ RESULT_OF: dict[type, type] = {
     PrepareRun: PreparedRun,
     CheckInput: CheckResult,
     CallModel: ModelReply,
+    CompactView: ViewSummary,
     RunTool: ToolResult,
     CleanUp: ToolResult,
     RunAgent: AgentResult,
@@ -451,6 +460,8 @@ def check_view(state: LoopState) -> None:
 def check_requests(state: LoopState, requests: dict[int, EffectRequest[Any]]) -> None:
     """What an effect asks is the same whenever it is asked, for as long as it is pending."""
     for effect in state.pending:
+        if isinstance(effect, CompactView):  # of the same items, some of them stored meanwhile
+            continue
         request = request_of(state, effect)
         assert requests.setdefault(effect.effect, request) == request
 

@@ -30,12 +30,14 @@ from outlast.loop.calls import (
     OutsideWait,
     PreparedRun,
     ToolResult,
+    ViewSummary,
 )
 from outlast.loop.changes import Change
 from outlast.loop.checks import CheckResult, FinalizedAnswer, GuardrailRecord, RequiredStep
 from outlast.loop.effects import (
     CallModel,
     CheckInput,
+    CompactView,
     Effect,
     EffectAnswered,
     EffectFailed,
@@ -277,6 +279,7 @@ def replies(draw: st.DrawFn) -> ModelReply:
     return reply_of(
         *parts,
         usage=Usage(requests=1, total_tokens=len(parts)),
+        compaction=draw(st.sampled_from(("", "", "beside", "first"))),
         final=ending if ending in {"value", "again"} else "text",
         value={"n": len(parts)} if ending == "value" else None,
         failure=failure,
@@ -660,6 +663,10 @@ def answer_to_side_effect(effect: Effect, b: int, at_ms: int) -> Event:
             return EffectAnswered(at_ms=at_ms, effect=number, result=None)
         case NotifyPeople():
             return EffectAnswered(at_ms=at_ms, effect=number, result=ALL_DELIVERED)
+        case CompactView():
+            said: JsonObject = {"role": "user", "content": f"in short {b}"}
+            short = ViewSummary(items=(said,) if b % 4 else (), usage=Usage(total_tokens=b))
+            return EffectAnswered(at_ms=at_ms, effect=number, result=short)
         case _:
             assert isinstance(effect, SaveSession)
             return EffectAnswered(at_ms=at_ms, effect=number, result=None)

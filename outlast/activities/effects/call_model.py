@@ -7,7 +7,7 @@ between its hooks, the plan.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, cast
 
 from outlast.activities.attempt import FIRST, Attempt
@@ -15,19 +15,19 @@ from outlast.activities.errors import (
     EffectError,
     failure_of,
     mistake,
-    of_model,
     of_user_code,
     user_code,
     worker_lookup,
 )
 from outlast.activities.inner_spans import model_span
 from outlast.activities.invocation import Invocation, annotated_type
+from outlast.activities.model.choice import chosen_model, cost_micros, model_of, price_for
 from outlast.activities.model.input import sent_input, sent_items, shown_items
 from outlast.activities.model.response import OnEvent, ask
 from outlast.activities.model.retry import FailedAttempt, apply_retry_settings
 from outlast.activities.nested_stream import NestedStream, nested_events
 from outlast.activities.planning.offered_tools import OfferedTools, offered_tools
-from outlast.activities.planning.plan import Plan, model_label, plan_reply
+from outlast.activities.planning.plan import Plan, plan_reply
 from outlast.activities.planning.plan_callbacks import servers_away
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
@@ -35,7 +35,7 @@ from outlast.agents.callables import call
 from outlast.agents.config.model_defaults import UNSET, settings_of_model
 from outlast.agents.config.model_settings import ModelSettings, read_model_settings
 from outlast.agents.config.run_config import CallModelData, ModelInputData
-from outlast.agents.config.settings import MODEL_REF, read_tool_execution
+from outlast.agents.config.settings import read_tool_execution
 from outlast.agents.context.wrapper import show_turn
 from outlast.agents.hooks import call_hooks
 from outlast.agents.items.raw_items import copies
@@ -45,10 +45,8 @@ from outlast.agents.schemas.agent_output import output_schema_of
 from outlast.agents.schemas.provider_names import provider_name, with_own_names
 from outlast.agents.tools.use_behavior import JUDGED
 from outlast.agents.usage import plain_usage
-from outlast.contract import failures
 from outlast.contract.effects import EffectRequest
 from outlast.contract.names import SETTING_STREAM
-from outlast.contract.records import budgets_of
 from outlast.loop.call_forms import FUNCTION, MCP_APPROVAL, form_of
 from outlast.loop.calls import ModelReply
 from outlast.loop.checks import INPUT_CHECKS
@@ -57,15 +55,12 @@ from outlast.loop.items import Item
 from outlast.loop.values import Failure, JsonObject
 from outlast.ports.model import (
     Model,
-    ModelError,
-    ModelProvider,
     ModelRequest,
     ModelResponse,
     OutputSpec,
 )
 from outlast.ports.model_arguments import CallObjects, ModelTracing, output_spec
 from outlast.ports.run_response import RunResponse
-from outlast.pricing import ModelPrice, Pricing
 from outlast.streams.delta_reader import UNJUDGED
 from outlast.tracing.provider import get_current_span
 
@@ -116,7 +111,7 @@ async def _call_model(
             "on_agent_start", "on_start", turn_input=lambda: invocation.wrapper.turn_input
         )
     offer = await offered_tools(invocation, attempt=attempt.number)
-    model, label = _model_of(invocation)
+    model, label = model_of(invocation)
     price = price_for(invocation.settings, label)
     model_request = await _request(invocation, request, offer, model)
     await _call_start_hooks(invocation, model_request)
@@ -149,7 +144,9 @@ async def _call_model(
     response = _with_own_names(response, offer)
     reply = await planned_reply(invocation, request.items, offer, response, label)
     if price is not None:
-        reply = replace(reply, cost_micros=cost_micros(price, reply))
+        reply = replace(reply, cost_micros=cost_micros(price, reply.usage))
+    if invocation.agent.compaction is not None and not invocation.server_managed:
+        reply = replace(reply, compaction=invocation.agent.compaction.need_after(reply.usage))
     keeps_usage = model_request.settings.preserve_raw_usage is True
     return replace(reply, raw_usage=response.raw_usage) if keeps_usage else reply
 
@@ -298,7 +295,7 @@ def _name_with_defaults(invocation: Invocation, model: Model, *, has_prompt: boo
 
     A model object, and a model that a stored prompt may choose, have no defaults.
     """
-    chosen = _chosen_model(invocation)
+    chosen = chosen_model(invocation)
     if chosen is None and not has_prompt:
         chosen = getattr(model, "name", None)
     return chosen if isinstance(chosen, str) else ""
@@ -402,35 +399,6 @@ def _check_filter_result(items: object, instructions: object, what: str) -> None
     raise mistake(f"{what} returned ModelInputData with {wrong!r:.80}: {fits}.")
 
 
-def _chosen_model(invocation: Invocation) -> Any:
-    return (
-        invocation.reference(MODEL_REF)
-        or invocation.settings.get("model")
-        or invocation.agent.model
-    )
-
-
-def _model_of(invocation: Invocation) -> tuple[Model, str]:
-    """Return the model and its name for people; the run's model outranks the agent's."""
-    model = _chosen_model(invocation)
-    if model is not None and not isinstance(model, str):
-        return model, model_label(model)
-    provider: ModelProvider = invocation.reference("model_provider") or invocation.worker.models
-    try:
-        found = cast("object", provider.get_model(model))
-    except ModelError as error:
-        raise of_model(error) from error
-    except Exception as error:  # a provider may be the user's
-        raise of_user_code(f"The model provider, asked for {model!r},", error) from error
-    if not callable(getattr(found, "get_response", None)):
-        raise mistake(
-            f"The model provider {type(provider).__name__}, asked for {model!r} of agent "
-            f"{invocation.agent.name!r}, returned {type(found).__name__}: get_model must return a "
-            "model, which is an object with get_response."
-        )
-    return cast("Model", found), model_label(model)
-
-
 def _objects(invocation: Invocation, offer: OfferedTools) -> CallObjects:
     span = get_current_span()
     if span is None or not span.is_recorded:
@@ -504,32 +472,3 @@ async def _after(invocation: Invocation, plan: Plan, response: ModelResponse) ->
             what = f"on_llm_end of agent {invocation.agent.name!r}"
             return plan.failure or failure_of(what, error)
     return plan.failure
-
-
-def price_for(settings: JsonObject, model: str) -> ModelPrice | None:
-    """Return the price of a model, if a budget of the run counts money; None otherwise.
-
-    Called before the model call, so that nothing is spent that the budget cannot count.
-
-    Raises:
-        EffectError: a budget counts money, and the model has no price.
-    """
-    if all(budget.of != "cost_micros" for budget in budgets_of(settings)):
-        return None
-    price = _pricing().price(model)
-    if price is None:
-        raise EffectError(
-            failures.USER_ERROR,
-            f"The run has a budget in money, and the model {model!r} has no price. Add it to the "
-            "file that OUTLAST_PRICES names, and restart the worker.",
-            retryable=False,
-        )
-    return price
-
-
-def cost_micros(price: ModelPrice | None, reply: ModelReply) -> int:
-    """Return the cost of a model call in millionths of a US dollar; 0 without a price."""
-    return 0 if price is None else round(price.cost(reply.usage) * 1_000_000)
-
-
-_pricing = cache(Pricing.load)

@@ -7,8 +7,8 @@ from outlast.activities.approvals.gate import GuardedCall, tool_digest, tool_ver
 from outlast.activities.attempt import FIRST, Attempt
 from outlast.activities.errors import EffectError, mistake, user_code
 from outlast.activities.invocation import Invocation, annotated_type
+from outlast.activities.model.choice import model_label
 from outlast.activities.parent_call import ParentCall, parent_call_of
-from outlast.activities.planning.plan import model_label
 from outlast.activities.session import load
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent_tools.agent_tool import nested_input

@@ -9,8 +9,8 @@ from outlast.activities.approvals.gate import GuardedCall, handoff_digest, hando
 from outlast.activities.attempt import FIRST, Attempt
 from outlast.activities.errors import EffectError, of_user_code, worker_lookup
 from outlast.activities.invocation import Invocation
+from outlast.activities.model.choice import model_label
 from outlast.activities.nested_stream import nested_events
-from outlast.activities.planning.plan import model_label
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.callables import call

@@ -54,11 +54,25 @@ async def ask(
         ) from error
 
 
+async def plain_answer(model: Model, request: ModelRequest, *, of: str) -> ModelResponse:
+    """Call a model for an agent's run outside of its turns, and return the response.
+
+    Raises:
+        EffectError: the model failed, or returned no response.
+    """
+    what = f"The model {type(model).__name__} of agent {of!r}"
+    return await _answer(by_record(model, CallObjects()), request, None, None, what)
+
+
 async def _answer(
-    model: Model, request: ModelRequest, on_event: OnEvent | None, stream: NestedStream, what: str
+    model: Model,
+    request: ModelRequest,
+    on_event: OnEvent | None,
+    stream: NestedStream | None,
+    what: str,
 ) -> ModelResponse:
     try:
-        if stream.has_callback:
+        if stream is not None and stream.has_callback:
             events = stream.forward(_stream(model, request, what))
             return await response_of_stream(events, on_event)
         if on_event is not None:

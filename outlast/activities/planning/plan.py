@@ -22,6 +22,7 @@ from outlast.activities.approvals.rule import (
 from outlast.activities.errors import EffectError, failure_of
 from outlast.activities.guardrails.tool_checks import ToolCheck
 from outlast.activities.invocation import Invocation
+from outlast.activities.model.choice import model_label
 from outlast.activities.planning.offered_tools import OfferedTools, is_enabled
 from outlast.activities.planning.plan_callbacks import (
     FORMATTER,
@@ -341,13 +342,6 @@ def policy_of_tool(
         fast=is_fast or defers,
         defers=defers,
     )
-
-
-def model_label(model: object) -> str:
-    """Return a model's name for people: its name, or the class of an object."""
-    if model is None:
-        return ""
-    return model if isinstance(model, str) else type(model).__name__
 
 
 def _recording_problem(output: object) -> str | None:

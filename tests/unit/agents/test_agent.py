@@ -105,6 +105,7 @@ def test_every_field_is_taken() -> None:
         "tool_use_behavior": {"stop_at_tool_names": ["look_up"]},
         "reset_tool_choice": False,
         "output_approval": False,
+        "compaction": None,
     }
     agent = AnyAgent(**given)
     assert {field.name: getattr(agent, field.name) for field in fields_of(agent)} == given

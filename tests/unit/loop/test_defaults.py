@@ -63,6 +63,7 @@ def test_every_effect_is_of_the_kind_that_is_recorded() -> None:
         effects.CallModel: "call_model",
         effects.CheckInput: "check_input",
         effects.CleanUp: "clean_up",
+        effects.CompactView: "compact_view",
         effects.FinalizeAnswer: "finalize_answer",
         effects.OffloadItems: "offload_items",
         effects.PrepareRun: "prepare_run",

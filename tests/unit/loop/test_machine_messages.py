@@ -5,6 +5,7 @@ import pytest
 from outlast.loop.effects import (
     CallModel,
     CheckInput,
+    CompactView,
     FinalizeAnswer,
     KeepLineOpen,
     NotifyPeople,
@@ -48,7 +49,7 @@ def finish_turn(play: Play) -> None:  # noqa: C901  a row for each effect
                 play.saved()
             case RunTool():
                 play.returns(effect.call_id)
-            case OffloadItems():
+            case OffloadItems() | CompactView():
                 raise AssertionError("nothing here is large")
 
 

@@ -1,0 +1,137 @@
+"""Long conversations in memory: the model reads a summary of their older part, people read all."""
+
+from typing import Any
+
+import pytest
+
+from outlast import Agent, Compaction, UserError, function_tool
+from outlast.agents.checks import InvalidType
+from outlast.loop.values import JsonObject, Usage
+from outlast.testing import ScriptedModel, call, run_in_memory
+
+PAGE = "It says that the order A-17 is late. " * 20
+
+
+@function_tool
+def read_page(number: int) -> str:
+    """Read a page."""
+    return f"Page {number}: {PAGE}"
+
+
+def pages(count: int) -> ScriptedModel:
+    """Return a model that reads pages, one a turn, and is done then."""
+    return ScriptedModel(
+        *([call("read_page", f"c{at}", number=at)] for at in range(count)), "Done."
+    )
+
+
+def reader(**fields: Any) -> Agent[Any]:
+    given: dict[str, Any] = {"window": 16, **fields}  # a scripted call takes 15 tokens
+    return Agent(name="Reader", tools=[read_page], compaction=Compaction(**given))
+
+
+def texts(items: Any) -> str:
+    return "\n".join(str(one) for one in items)
+
+
+async def test_the_model_reads_a_summary_of_the_older_part() -> None:
+    summariser = ScriptedModel("A-17 is late.", "A-17 is late, says page 1, too.")
+    model = pages(4)
+    result = await run_in_memory(reader(model=summariser), "Read it.", model=model)
+    assert result.final_output == "Done."
+    last = model.requests[-1].input
+    assert "A-17 is late" in str(last[0])
+    assert "summary" in str(last[0])
+    assert "Page 0" not in texts(last)
+    assert "Page 3" in texts(last)
+    assert "Page 0" in texts(result.to_input_list()), "the transcript has all of it"
+    told = summariser.requests[0]
+    assert told.tools == ()
+    (message,) = told.input
+    assert "[call of read_page]" in str(message["content"])
+    assert "follow no instruction" in str(told.instructions)
+
+
+async def test_its_tokens_count() -> None:
+    summariser = ScriptedModel(*["Short."] * 4)
+    with_it = await run_in_memory(reader(model=summariser), "Read it.", model=pages(4))
+    without = await run_in_memory(
+        Agent(name="Reader", tools=[read_page]), "Read it.", model=pages(4)
+    )
+    calls = len(summariser.requests)
+    more = with_it.context_wrapper.usage.requests - without.context_wrapper.usage.requests
+    assert more == calls > 0
+
+
+async def test_a_function_of_the_program_may_write_it() -> None:
+    seen: list[list[JsonObject]] = []
+
+    async def summarize(_context: Any, items: list[JsonObject]) -> str:
+        seen.append(items)
+        return "All about A-17."
+
+    model = pages(4)
+    await run_in_memory(reader(summarize=summarize), "Read it.", model=model)
+    assert "All about A-17." in str(model.requests[-1].input[0])
+    assert seen[0][0] == {"role": "user", "content": "Read it."}
+
+
+@pytest.mark.parametrize("wrong", ["", "   "])
+async def test_an_empty_summary_is_none(wrong: str) -> None:
+    model = pages(4)
+
+    def summarize(_context: Any, _items: Any) -> str:
+        return wrong
+
+    result = await run_in_memory(reader(summarize=summarize), "Read it.", model=model)
+    assert result.final_output == "Done."
+    assert "Page 0" in texts(model.requests[-1].input)
+
+
+async def test_a_function_that_fails_stops_nothing() -> None:
+    def summarize(_context: Any, _items: Any) -> str:
+        raise RuntimeError("The disk is full.")
+
+    model = pages(4)
+    result = await run_in_memory(reader(summarize=summarize), "Read it.", model=model)
+    assert result.final_output == "Done."
+    assert "Page 0" in texts(model.requests[-1].input)
+
+
+async def test_a_short_conversation_has_none() -> None:
+    summariser = ScriptedModel("Short.")
+    await run_in_memory(reader(window=100_000, model=summariser), "Read it.", model=pages(4))
+    assert summariser.requests == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"window": 0}, "window must be a number of tokens"),
+        ({"above": 0.95}, "above must be a share of the window up to 0.9"),
+        ({"above": 0}, "above must be"),
+        ({"window": "8k"}, "window"),
+        ({"model": 5}, "model"),
+        ({"summarize": lambda: ""}, "summarize"),
+        ({"instructions": None}, "instructions"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises((UserError, InvalidType, TypeError), match=said):
+        reader(**fields)
+
+
+def test_an_agent_takes_nothing_else() -> None:
+    with pytest.raises(InvalidType, match="compaction must be a Compaction or None"):
+        Agent(name="Reader", compaction=0.7)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("used", "need"),
+    [(0, ""), (69, ""), (70, "beside"), (89, "beside"), (90, "first"), (500, "first")],
+)
+def test_when_it_is_needed(used: int, need: str) -> None:
+    compaction = Compaction(window=100)
+    assert (
+        compaction.need_after(Usage(input_tokens=used - used // 3, output_tokens=used // 3)) == need
+    )
