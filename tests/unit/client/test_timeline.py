@@ -56,7 +56,8 @@ def check(steps: list[Step], before: list[Step], state: LoopState) -> None:
     waiting = {step.request.id for step in goes_on if step.request is not None}
     pending = {one.id for one in state.approvals if one.status == "pending"}
     assert waiting == pending
-    waits = [] if ended else [one.parked.wait.name for one in state.calls if one.parked is not None]
+    waiting_calls = [one.outside for one in state.calls if one.outside is not None]
+    waits = [] if ended else [one.wait.name for one in waiting_calls]
     assert [step.name for step in goes_on if step.kind == "wait"] == waits
     held = [step.by for step in goes_on if step.kind == "takeover"]
     assert held == ([] if state.hold is None or ended else [state.hold.by])
