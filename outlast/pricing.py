@@ -160,7 +160,8 @@ class Pricing:
         """
         state = run if isinstance(run, LoopState) else run.snapshot
         usd, unknown, counted = Decimal(0), set[str](), 0
-        for response in state.responses:
+        summaries = (one for one in state.compaction.made if one.usage.total_tokens)
+        for response in (*state.responses, *summaries):
             counted += response.usage.total_tokens
             price = self.price(response.model)
             if price is None:

@@ -19,7 +19,8 @@ from outlast.contract.redaction import NOTHING, Redaction, redaction_of
 from outlast.loop.approvals import ApprovalRequest, Claim, RequestKind
 from outlast.loop.call_forms import arguments_of, name_of
 from outlast.loop.calls import Call, Parked
-from outlast.loop.items import INTERNAL_KINDS, Item, call_id_of, text_of
+from outlast.loop.events import Event
+from outlast.loop.items import INTERNAL_KINDS, Item, call_id_of, summary_text, text_of
 from outlast.loop.run_changes import (
     AgentChanged,
     ArgumentsChanged,
@@ -48,7 +49,7 @@ from outlast.loop.run_changes import (
 from outlast.loop.state import LoopState, Receipt
 from outlast.loop.values import JsonObject
 from outlast.loop.votes import audience_text
-from outlast.rendering import call_line, named
+from outlast.rendering import call_line, counted, named
 
 _WAITS: Final[dict[RequestKind, str]] = {
     "tool": "",
@@ -90,10 +91,19 @@ class RunEvent:
         return {"type": self.type, "at": iso_time(self.at_ms), "who": self.who, **self.data}
 
 
-def run_events(at_ms: int, before: LoopState, after: LoopState) -> Iterator[RunEvent]:
-    """Yield the events between two consecutive states, in order and as people may see them."""
+def run_events(
+    at_ms: int, before: LoopState, after: LoopState, by: Event | None = None
+) -> Iterator[RunEvent]:
+    """Yield the events between two consecutive states, in order and as people may see them.
+
+    Args:
+        at_ms: the time.
+        before: the state before.
+        after: the state after.
+        by: the event of the loop that led to it, if the reader has it.
+    """
     hides = redaction_of(after)
-    return (redacted(event, hides) for event in _run_events(at_ms, before, after))
+    return (redacted(event, hides) for event in _run_events(at_ms, before, after, by))
 
 
 def redacted(event: RunEvent, hides: Redaction) -> RunEvent:
@@ -109,8 +119,10 @@ def redacted(event: RunEvent, hides: Redaction) -> RunEvent:
     return replace(event, text=hides.text(text), data={**data, **written})
 
 
-def _run_events(at_ms: int, before: LoopState, after: LoopState) -> list[RunEvent]:
-    changes = list(run_changes(before, None, after))
+def _run_events(
+    at_ms: int, before: LoopState, after: LoopState, by: Event | None
+) -> list[RunEvent]:
+    changes = list(run_changes(before, by, after))
     answered = {id(change.item) for change in changes if isinstance(change, QuestionAnswered)}
     found: list[tuple[tuple[bool, bool], RunEvent]] = []
     places = count()
@@ -149,10 +161,8 @@ def _events_of(
         case QuestionFailed(agent=agent, failure=failure) | RunFailed(agent, failure):
             text, data = failure.message, {"code": failure.code, "message": failure.message}
             yield RunEvent(at_ms=at_ms, type="failed", who=agent, text=text, data=data)
-        case ViewCompacted(made=made):
-            text = f"the next model call reads a summary of {made.entries} items"
-            data = {"items": made.entries, "model": made.model, "tokens": made.usage.total_tokens}
-            yield RunEvent(at_ms=at_ms, type="compacted", who=made.agent, text=text, data=data)
+        case ViewCompacted():
+            yield _compacted(at_ms, change)
         case WaitBegan(call=call, parked=parked):
             yield _wait_began(at_ms, after, call, parked)
         case WaitEnded(receipt=receipt):
@@ -204,6 +214,28 @@ def _agent_updated(at_ms: int, by: str, agent: str) -> RunEvent:
         who=by or agent,
         text=f"hands over to {agent}" if by else "",
         data={"agent": agent},
+    )
+
+
+def _compacted(at_ms: int, change: ViewCompacted) -> RunEvent:
+    made, text = change.made, summary_text(change.items)
+    tokens = made.usage.total_tokens
+    by = [made.model] if made.model else []
+    used = [*by, *([counted(tokens, "token")] if tokens else [])]
+    line = f"the next model call reads a summary of {counted(made.entries, 'item')}"
+    line += f" ({', '.join(used)})" if used else ""
+    return RunEvent(
+        at_ms=at_ms,
+        type="compacted",
+        who=made.agent,
+        text=f"{line}: {text}" if text else line,
+        data={
+            "items": made.entries,
+            "model": made.model,
+            "tokens": tokens,
+            "cost_micros": made.cost_micros,
+            "text": text,
+        },
     )
 
 

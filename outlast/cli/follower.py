@@ -216,7 +216,7 @@ class Follower:
     def _entries(self, step: Progress, before: LoopState, number: int) -> Iterator[Entry]:
         # The first state of a run whose first history was deleted has no event, and so no time.
         at_ms = step.event.at_ms if step.event is not None else 0
-        for event in run_events(at_ms, before, step.state):
+        for event in run_events(at_ms, before, step.state, step.event):
             place = None if event.place is None else number + event.place
             yield Entry(place, redacted(event, self._hides))
 

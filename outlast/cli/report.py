@@ -76,6 +76,7 @@ class Report:
             "undelivered": [dataclasses.asdict(one) for one in self.undelivered],
             "waits": [waits.record(one) for one in self.waits],
             "approvals": [presentation.approval_view(self.run_id, one) for one in self.requests],
+            "summaries": [one.record() for one in self.entries if one.type == "compacted"],
             "transcript": presentation.transcript_view(self.state, last) if last else [],
         }
 

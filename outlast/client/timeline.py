@@ -8,7 +8,7 @@
 
 A timeline is made from the run's events alone, so every reader has the same steps with the same
 numbers. Steps hold no arguments, outputs or reasoning: they name the transcript items that do. Only
-requests for a decision come whole.
+requests for a decision and summaries, which are no transcript items, come whole.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,12 +19,21 @@ from outlast.contract import failures
 from outlast.loop.actions import SayAction
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.call_forms import name_of
-from outlast.loop.calls import AgentResult, Call, HandoffResult, ModelReply, Parked, ToolResult
+from outlast.loop.calls import (
+    AgentResult,
+    Call,
+    HandoffResult,
+    ModelReply,
+    Parked,
+    ToolResult,
+    ViewSummary,
+)
 from outlast.loop.checks import CheckResult, FinalizedAnswer, GuardrailRecord
 from outlast.loop.effects import (
     CallModel,
     CheckInput,
     CleanUp,
+    CompactView,
     Effect,
     EffectAnswered,
     EffectFailed,
@@ -43,7 +52,7 @@ from outlast.loop.events import (
     RetryRequested,
     RunStarted,
 )
-from outlast.loop.items import Item, Message, call_id_of, text_of
+from outlast.loop.items import Item, Message, call_id_of, summary_text, text_of
 from outlast.loop.run_changes import (
     AgentChanged,
     AttemptIgnored,
@@ -70,6 +79,7 @@ StepKind: TypeAlias = Literal[
     "agent",
     "handoff",
     "guardrails",
+    "summary",
     "line",
     "request",
     "wait",
@@ -85,8 +95,11 @@ StepKind: TypeAlias = Literal[
     "end",
 ]
 """What a step is. `agent` is the run of an agent that works as a tool, `guardrails` a check of the
-input or of the answer, `line` a realtime line, `wait` a tool's wait for something outside of the run, `unheard` a notice that reached nobody, and `ignored`
+input or of the answer, `summary` that of the older part of what the model reads, `line` a realtime line, `wait` a tool's wait for something outside of the run, `unheard` a notice that reached nobody, and `ignored`
 an attempt of somebody that had no effect."""
+
+MODEL_STEPS: Final[frozenset[StepKind]] = frozenset({"model", "summary"})
+"""Kinds of steps that call a model of the run itself."""
 
 _NOTHING: Final = "Nothing came in time."
 
@@ -126,10 +139,11 @@ class Step:
         by: the person who did it, or who delivered what a wait is for; empty if nobody says.
         verified: whether that person proved who they are.
         name: the name of a tool, or of a wait; of a handoff and a release, the agent that goes on.
-        text: the words of a person or the customer, a note, or why something had no effect.
+        text: the words of a person or the customer, a note, a summary as the model reads it, or why
+            something had no effect.
         turn: the number of the model call for the answer.
-        model: the model that replied.
-        usage: the tokens of the model call, or of the nested run.
+        model: the model that replied, or wrote the summary.
+        usage: the tokens of the model call, the summary or the nested run.
         cost_micros: the cost as the worker knew it, in millionths of a US dollar.
         calls: the names of the calls in a model's reply; of a wait, the tool that waits.
         until_ms: when a wait ends by itself; None for never.
@@ -138,6 +152,7 @@ class Step:
         failure: why the step failed.
         lacks: what every worker lacks that could carry the step out; empty if one can.
         nested_id: the run of an agent that works as a tool.
+        entries: how many items of what the model reads a summary replaces.
         effect: the number of the step's effect, which its record in the history has; 0 for none.
         items: the transcript items of the step: those of a reply, or a call and its output.
     """
@@ -162,6 +177,7 @@ class Step:
     failure: Failure | None = None
     lacks: str = ""
     nested_id: str = ""
+    entries: int = 0
     effect: int = 0
     items: tuple[int, ...] = ()
     until_ms: int | None = None
@@ -287,6 +303,8 @@ class Timeline:
                 number = self._add(kind="guardrails", agent=agent, name=name, **fields)
             case FinalizeAnswer(agent=agent):
                 number = self._add(kind="guardrails", agent=agent, name="answer", **fields)
+            case CompactView(agent=agent, entries=entries):
+                number = self._add(kind="summary", agent=agent, entries=entries, **fields)
             case KeepLineOpen(label=label, line=line):
                 number = self._add(kind="line", name=label or line, **fields)
             case _:
@@ -329,6 +347,8 @@ class Timeline:
                 self._fail(number, failure)
                 if status == "cancelled":
                     self._put(number, status="cancelled")
+            case ViewSummary() as summary:
+                self._put(number, **_of_summary(summary, after))
             case HandoffResult(target=target) if target:
                 self._put(number, name=target)
             case _:
@@ -558,6 +578,18 @@ def _checks(results: Iterable[GuardrailRecord]) -> tuple[Check, ...]:
         )
         for one in results
     )
+
+
+def _of_summary(summary: ViewSummary, after: LoopState) -> dict[str, Any]:
+    """Return what a summary says about its step; without one, the view stays as it is."""
+    made = after.compaction.made[-1]
+    return {
+        "status": "done" if summary.items else "cancelled",
+        "model": made.model,
+        "usage": made.usage,
+        "cost_micros": made.cost_micros,
+        "text": summary_text(summary.items),
+    }
 
 
 def _of_reply(reply: ModelReply, before: LoopState, after: LoopState) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from outlast.loop.effects import CompactView
 from outlast.loop.items import Item, call_id_of
 from outlast.loop.revision import revised
 from outlast.loop.state import Compacted, LoopState
+from outlast.loop.values import NO_USAGE
 from outlast.loop.view import ViewEdit, edited, places_in_transcript, shown, size
 
 LEAST_KEPT: Final = 0.3
@@ -120,10 +121,11 @@ def holds_back(state: LoopState) -> bool:
 
 def summarised(state: LoopState, effect: CompactView, result: ViewSummary, at_ms: int) -> LoopState:
     """Keep a summary until the next model call; its tokens count at once."""
+    by_model = result.usage != NO_USAGE  # it may have no name of its own: a provider's default
     done = Compacted(
         at_ms=at_ms,
         agent=effect.agent,
-        model=result.model,
+        model=result.model or (state.model if by_model else ""),
         question=effect.question,
         entries=effect.entries,
         place=effect.place,

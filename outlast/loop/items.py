@@ -1,6 +1,6 @@
 """Transcript items and messages, in the format of OpenAI's Responses API."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, cast
 
@@ -99,6 +99,12 @@ def text_of(raw: JsonObject) -> str:
     Text in the blob store is represented by its placeholder.
     """
     return "".join(placeholder(one) if is_reference(one) else str(one) for one in _texts_of(raw))
+
+
+def summary_text(items: Iterable[JsonObject]) -> str:
+    """Return the text of a summary for people; the provider's own may be encrypted."""
+    texts = (text_of(raw) or "(encrypted by the provider)" for raw in items)
+    return "\n\n".join(texts)
 
 
 def last_words(items: Sequence[Item]) -> Json:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar
 
 from outlast.loop.approvals import ApprovalRequest, Claim, EscalationStep, Vote
-from outlast.loop.calls import Call, Parked
+from outlast.loop.calls import Call, Parked, ViewSummary
 from outlast.loop.effects import EffectAnswered
 from outlast.loop.events import Event
 from outlast.loop.items import Item
@@ -24,7 +24,7 @@ from outlast.loop.state import (
     Status,
     visible_item_count,
 )
-from outlast.loop.values import Failure
+from outlast.loop.values import Failure, JsonObject
 
 T = TypeVar("T")
 
@@ -108,9 +108,15 @@ class AttemptIgnored:
 
 @dataclass(frozen=True, slots=True)
 class ViewCompacted:
-    """A summary of the older part of what the model reads is there; the next call reads it."""
+    """A summary of the older part of what the model reads is there; the next call reads it.
+
+    Attributes:
+        made: what is known of it.
+        items: the summary; empty for readers of states alone, and where there is none any more.
+    """
 
     made: Compacted
+    items: tuple[JsonObject, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +296,7 @@ def run_changes(before: LoopState, event: Event | None, after: LoopState) -> Ite
     """
     if after is not before:
         yield from _conversation_changes(before, after)
+        yield from _compactions(before, event, after)
         yield from people_changes(before, after)
         yield from _wait_changes(before, after)
         yield from _outcome_changes(before, after)
@@ -326,9 +333,17 @@ def _conversation_changes(before: LoopState, after: LoopState) -> Iterator[RunCh
         path = ("", *after.handoff_path)
         for at in range(len(before.handoff_path), len(after.handoff_path)):
             yield AgentChanged(path[at + 1], path[at], by)
-    if after.compaction is not before.compaction:
-        made = after.compaction.made[len(before.compaction.made) :]
-        yield from map(ViewCompacted, made)
+
+
+def _compactions(
+    before: LoopState, event: Event | None, after: LoopState
+) -> Iterator[ViewCompacted]:
+    if after.compaction is before.compaction:
+        return
+    result = event.result if isinstance(event, EffectAnswered) else None
+    items = result.items if isinstance(result, ViewSummary) else ()
+    for made in after.compaction.made[len(before.compaction.made) :]:
+        yield ViewCompacted(made, items)
 
 
 def _request_changes(

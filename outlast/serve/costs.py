@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache, lru_cache
 
-from outlast.client.timeline import Step
+from outlast.client.timeline import MODEL_STEPS, Step
 from outlast.loop.state import LoopState
 from outlast.loop.values import Usage
 from outlast.pricing import ModelPrice, Pricing
@@ -46,7 +46,7 @@ def _cost(model: str, usage: Usage) -> Decimal | None:
 
 def cost_of_step(step: Step) -> Decimal | None:
     """Return the cost of a model call in US dollars; None if its price is not known."""
-    if step.kind != "model" or not step.usage.total_tokens:
+    if step.kind not in MODEL_STEPS or not step.usage.total_tokens:
         return None
     known = _cost(step.model, step.usage)
     if known is None and step.cost_micros:  # the worker knew it
@@ -62,7 +62,7 @@ def cost_of_steps(steps: Iterable[Step]) -> StepsCost:
             continue
         cost = cost_of_step(step)
         usd, is_whole = usd + (cost or 0), is_whole and cost is not None
-        if cost is None and step.kind == "model" and step.model:
+        if cost is None and step.kind in MODEL_STEPS and step.model:
             unknown[step.model] = None
     return StepsCost(usd, is_whole, tuple(unknown))
 
@@ -70,7 +70,7 @@ def cost_of_steps(steps: Iterable[Step]) -> StepsCost:
 def cost_of_state(state: LoopState) -> StepsCost:
     """Return the cost of a run from its state alone."""
     usd, is_whole, counted = Decimal(0), True, 0
-    for response in state.responses:
+    for response in (*state.responses, *state.compaction.made):
         counted += response.usage.total_tokens
         cost = _cost(response.model, response.usage) if response.usage.total_tokens else Decimal(0)
         usd, is_whole = usd + (cost or 0), is_whole and cost is not None

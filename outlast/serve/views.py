@@ -19,7 +19,7 @@ from outlast.client.inbox import BulkStep, InboxEntry
 from outlast.client.people.nested_requests import FoundRequest
 from outlast.client.results.pending_waits import PendingWait
 from outlast.client.runs import ListedRun
-from outlast.client.timeline import Check, Step, StepKind, StepStatus
+from outlast.client.timeline import MODEL_STEPS, Check, Step, StepKind, StepStatus
 from outlast.contract.blobs import readable
 from outlast.contract.names import ListedStatus
 from outlast.contract.redaction import Redaction, redaction_of
@@ -442,7 +442,8 @@ class StepView(View):
     request_id: str = Field(description="The request for a person's decision.")
     effect: int = Field(description="Its number in the history; 0 for none.")
     items: list[int] = Field(description="Indices of its transcript items.")
-    text: str | None = Field(default=None, description="What was said, or a note.")
+    replaced: int = Field(description="How many items of what the model reads a summary replaces.")
+    text: str | None = Field(default=None, description="What was said, a note or a summary.")
 
 
 _SAID: Final[frozenset[StepKind]] = frozenset({"message", "said"})
@@ -456,7 +457,7 @@ def step_view(step: Step, state: LoopState, caller: Caller) -> StepView:
 
 def _step_view(step: Step, hides: Redaction, *, sees_payloads: bool) -> StepView:
     took, has_usage = step.took_ms, step.usage.total_tokens > 0
-    is_priced = has_usage and step.kind == "model"
+    is_priced = has_usage and step.kind in MODEL_STEPS
     text: dict[str, Any] = {}
     if sees_payloads or step.kind in _SAID:
         text = {"text": hides.text(step.text)}
@@ -483,6 +484,7 @@ def _step_view(step: Step, hides: Redaction, *, sees_payloads: bool) -> StepView
         request_id="" if step.request is None else step.request.id,
         effect=step.effect,
         items=list(step.items),
+        replaced=step.entries,
         **text,
     )
 

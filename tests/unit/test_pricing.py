@@ -1,5 +1,6 @@
 """The cost of runs."""
 
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 from outlast import Agent
 from outlast.agents.errors import UserError
-from outlast.loop.state import LoopState, Response
+from outlast.loop.state import Compacted, Compaction, LoopState, Response
 from outlast.loop.values import Usage
 from outlast.pricing import Cost, ListPrice, Price, Pricing
 from outlast.testing import ScriptedModel, run_in_memory
@@ -70,6 +71,16 @@ def test_what_has_no_price_is_said() -> None:
     assert str(PRICING.cost_of(run(response("mine", 5)))) == "no price for mine"
     assert str(PRICING.cost_of(run(response("small", 100)))) == "$0.0001"
     assert PRICING.cost_of(run(response("small", 5), more=7)).unknown_models == ("nested runs",)
+
+
+def test_summaries_of_a_long_conversation_cost_too() -> None:
+    made = Compacted(at_ms=1, entries=5, place=4, model="big", usage=response("", MILLION).usage)
+    by_a_function = replace(made, model="", usage=Usage())
+    state = run(response("small", MILLION))
+    used = state.usage.plus(made.usage)
+    state = replace(state, usage=used, compaction=Compaction(made=(made, by_a_function)))
+    big = PRICING.cost_of(run(response("big", MILLION))).usd
+    assert PRICING.cost_of(state) == Cost(Decimal(1) + big)
 
 
 async def test_a_result_has_a_cost() -> None:

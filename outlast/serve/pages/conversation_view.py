@@ -214,6 +214,8 @@ def _row(step: Step, hides: Redaction) -> Row:
     words = step.lacks or (step.failure.message if step.failure is not None else step.text)
     if step.kind == "wait":
         words = _of_wait(step)
+    if step.kind == "summary" and step.failure is None:
+        words = step.lacks  # the text is for those who may see payloads
     return Row(
         step=step,
         title=hides.text(_TITLES[step.kind](step)),
@@ -222,7 +224,11 @@ def _row(step: Step, hides: Redaction) -> Row:
         cost=cost_of_step(step),
         votes=tuple(hides.text(one) for one in _votes(request)),
         request=hides.text(request_line(request)) if request is not None else "",
-        has_payload=bool(step.items or any(one.info is not None for one in step.checks)),
+        has_payload=bool(
+            step.items
+            or (step.kind == "summary" and step.text)
+            or any(one.info is not None for one in step.checks)
+        ),
     )
 
 
@@ -276,6 +282,7 @@ _TITLES: Final[dict[StepKind, Callable[[Step], str]]] = {
     "agent": lambda step: f"{step.agent} asks {step.name}",
     "handoff": lambda step: f"{step.agent} hands over to {step.name}",
     "guardrails": _of_guardrails,
+    "summary": lambda step: f"{step.agent} summarises {counted(step.entries, 'item')}",
     "line": lambda step: f"On the line: {step.name}",
     "request": _of_request,
     "wait": lambda step: f"{', '.join(step.calls)} waits for {step.name}",
@@ -344,6 +351,9 @@ def payloads(step: Step, state: LoopState, hides: Redaction) -> tuple[Payload, .
         if at < len(state.items)
         for part in _payloads_of(state.items[at], hides)
     ]
+    if step.kind == "summary" and step.text:
+        label = "What the model reads instead"
+        found.append(Payload(label=label, text=hides.text(step.text), is_words=True))
     found += [
         Payload(label=f"Guardrail {one.name}", text=_json(hides.json(one.info)))
         for one in step.checks

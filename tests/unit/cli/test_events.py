@@ -22,8 +22,10 @@ from outlast.loop.machine import advance
 from outlast.loop.state import Answer, Hold, Ignored, LoopState
 from outlast.loop.values import Failure
 from outlast.testing import call, say, shell_call
+from tests.laws.driver import gated
 from tests.laws.strategies import Script, examples, play_script, scripts
 from tests.unit.client.parked import WaitingPlay, parked_play
+from tests.unit.loop.test_compaction import summarised, talk
 
 CALL = Item("tool_call", call("look_up", "c1", order_id="A-17"), "Orders", 1)
 OUTPUT = Item(
@@ -316,3 +318,33 @@ def test_a_wait_without_a_value_or_an_end() -> None:
     assert waits_in(play)[-1].text == "nothing came for courier in time"
     [began] = waits_in(parked_play(timeout_ms=None))
     assert (began.text, began.data["until"]) == ("waits for courier (book)", None)
+
+
+# --- Summaries of long conversations ---------------------------------------------------------------
+
+
+def test_a_summary_is_a_line_with_what_the_model_reads() -> None:
+    play = talk()
+    summarised(play, items=({"role": "user", "content": "In short."},), model="small")
+    [event] = [
+        one
+        for one in run_events(1_000, play.before, play.state, play.events[-1])
+        if one.type == "compacted"
+    ]
+    count = play.state.compaction.made[0].entries
+    assert event.text == f"the next model call reads a summary of {count} items (small): In short."
+    assert event.data["text"] == "In short."
+    [late] = [one for one in run_events(1_000, LoopState(), play.state) if one.type == "compacted"]
+    assert late.text.endswith("items (small)"), "a reader of states alone has no text"
+
+
+def test_a_summary_shows_no_redacted_value() -> None:
+    play = talk()
+    play.hears("pay", "and pay")
+    play.replies(
+        gated("pay", "c1", '{"iban": "DE8937040044"}', terms=ApprovalTerms(redact=("iban",)))
+    )
+    summarised(play, items=({"role": "user", "content": "They pay to DE8937040044."},))
+    found = list(run_events(1_000, play.before, play.state, play.events[-1]))
+    assert "DE8937040044" not in str(found)
+    assert "They pay to [redacted]." in str(found)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 from outlast.client.timeline import Step, Timeline, timeline_of
 from outlast.loop.checks import GuardrailRecord
-from outlast.loop.effects import BACKGROUND, CallModel, PrepareRun
+from outlast.loop.effects import BACKGROUND, CallModel, CompactView, EffectFailed, PrepareRun
 from outlast.loop.events import RunEnded
 from outlast.loop.machine import advance
 from outlast.loop.state import LoopState
@@ -26,8 +26,9 @@ from tests.laws.driver import (
 )
 from tests.laws.strategies import Script, play_script, scripts
 from tests.unit.client.parked import TWO_DAYS_MS, parked_play, running_play
+from tests.unit.loop.test_compaction import summarised, talk
 
-HIDDEN = BACKGROUND - {"hold_line"} | {"prepare_run"}
+HIDDEN = BACKGROUND - {"hold_line", "compact_view"} | {"prepare_run"}
 """Kinds of effects that are no steps."""
 
 
@@ -363,3 +364,47 @@ def test_a_wait_that_nobody_needs_any_more_is_not_finished(how: str) -> None:
         play.cancelled()
     [(name, status, *_)] = waits_in(steps_of(play))
     assert (name, status) == ("courier", "cancelled")
+
+
+# --- Summaries of long conversations ---------------------------------------------------------------
+
+
+def summaries(play: Play) -> list[tuple[str, int, str]]:
+    found = [one for one in steps_of(play) if one.kind == "summary"]
+    return [(one.status, one.entries, one.text) for one in found]
+
+
+def test_a_summary_is_a_step_with_its_model_tokens_cost_and_text() -> None:
+    play = talk()
+    entries = play.only(CompactView).entries
+    assert summaries(play) == [("running", entries, "")]
+    used = Usage(total_tokens=7)
+    items = ({"role": "user", "content": "In short: A-17."},)
+    summarised(play, items=items, usage=used, model="small", cost_micros=3)
+    [step] = [one for one in steps_of(play) if one.kind == "summary"]
+    assert (step.status, step.text) == ("done", "In short: A-17.")
+    assert (step.model, step.usage, step.cost_micros, step.agent) == ("small", used, 3, "Triage")
+    play.hears("more", "and now")
+    assert summaries(play) == [("done", entries, "In short: A-17.")]
+
+
+def test_a_summary_that_failed_or_came_too_late_or_was_none_says_so() -> None:
+    failed = talk()
+    effect = failed.only(CompactView).effect
+    failure = Failure(code="model_call_failed", message="The model is away.")
+    failed.take(EffectFailed(at_ms=failed.now_ms, effect=effect, failure=failure))
+    assert [one[0] for one in summaries(failed)] == ["failed"]
+    ended = talk()
+    ended.cancelled("immediate")
+    assert [one[0] for one in summaries(ended)] == ["cancelled"]
+    none = talk()
+    summarised(none, items=())
+    assert [one[0] for one in summaries(none)] == ["cancelled"]
+
+
+def test_the_provider_s_own_summary_has_a_text_for_people() -> None:
+    play = talk()
+    opaque = {"type": "compaction", "encrypted_content": "gAAAA"}
+    summarised(play, items=({"role": "user", "content": "Where is it?"}, opaque))
+    [(_, _, text)] = summaries(play)
+    assert text == "Where is it?\n\n(encrypted by the provider)"

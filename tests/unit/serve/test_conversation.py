@@ -14,6 +14,7 @@ from outlast.client.identity import person
 from outlast.client.results.pending_waits import pending_waits
 from outlast.loop.approvals import ApprovalTerms
 from outlast.loop.budgets import Budget
+from outlast.loop.values import Usage
 from outlast.serve.pages import conversation
 from outlast.serve.pages.conversation import _follow, _screen
 from outlast.serve.pages.parts import SHOWN
@@ -30,6 +31,7 @@ from tests.laws.driver import (
     tool,
 )
 from tests.unit.client.parked import parked_play
+from tests.unit.loop.test_compaction import summarised, talk
 from tests.unit.serve.hostile_pages import HOSTILE, active_content
 from tests.unit.serve.played import PlayedRuns, browser_of, desk_of
 from tests.unit.serve.scripted_source import RESTART, delta
@@ -251,6 +253,25 @@ async def test_payloads_come_on_demand_and_for_some_only() -> None:
         assert (await http.get(f"{PATH}/steps/99999999999")).status_code == 403
 
 
+async def test_a_summary_is_a_step_whose_text_is_for_some_only() -> None:
+    play = talk()
+    used = Usage(total_tokens=7, input_tokens=4, output_tokens=3)
+    summarised(play, items=({"role": "user", "content": HOSTILE[0]},), usage=used, model="gpt-5")
+    count = play.state.compaction.made[0].entries
+    page = await shown(play)
+    assert f"Triage summarises {count} items" in words(page)
+    assert "gpt-5 7 tokens $0.00" in words(page)
+    assert active_content(page) == []
+    at = re.findall(r'class="did is-summary.*?hx-get="([^"]*)"', page, re.DOTALL)
+    payload = await shown(play, at[-1])
+    assert active_content(payload) == []
+    assert "What the model reads instead" in payload
+    viewer = await shown(play, roles=["viewer"])
+    assert f"Triage summarises {count} items" in words(viewer)
+    assert "is-summary was-done" in viewer
+    assert "hx-get" not in viewer.partition("is-summary")[2].partition("</li>")[0]
+
+
 async def test_what_a_policy_hides_is_hidden_everywhere() -> None:
     secret = "DE89370400440532013000"
     play = Play.ready(keep_open=True)
@@ -259,7 +280,8 @@ async def test_what_a_policy_hides_is_hidden_everywhere() -> None:
     play.replies(gated("pay", "c1", f'{{"iban": "{secret}"}}', terms=hides))
     play.decided("a1", by="ann", message=f"to {secret}")
     play.returns("c1", f"paid to {secret}")
-    play.replies(said(f"Paid to {secret}."))
+    play.replies(said(f"Paid to {secret}."), compaction="beside")
+    summarised(play, items=({"role": "user", "content": f"Paid to {secret}."},))
     app = desk_of(PlayedRuns({"run": play}), conversation.ROUTES)
     async with app.state.desk.feed, browser_of(app) as http:
         page = (await http.get(PATH)).text

@@ -12,6 +12,7 @@ from outlast.client.timeline import Step, Timeline
 from outlast.loop.approvals import ApprovalTerms, Audience
 from outlast.loop.machine import advance
 from outlast.loop.state import LoopState
+from outlast.loop.values import Usage
 from outlast.serve.access import Caller, Program, Role, Staff
 from outlast.serve.views import (
     RequestView,
@@ -21,6 +22,7 @@ from outlast.serve.views import (
     run_view,
 )
 from tests.laws.driver import Play, gated, said, tool
+from tests.unit.loop.test_compaction import summarised, talk
 from tests.unit.serve.test_customer_view import secretive_play
 
 NOW_MS = 2_000_000
@@ -82,6 +84,21 @@ def test_who_may_not_see_payloads_gets_no_field_for_them(caller: Caller) -> None
     assert {one["kind"] for one in record["steps"] if "text" in one} == {"message"}
     assert record["requests"][0]["headline"] == "refund"
     assert whole["requests"][0]["headline"].startswith('refund(iban="SECRET')
+
+
+def test_a_summary_is_for_those_who_may_see_payloads() -> None:
+    play = talk()
+    used = Usage(total_tokens=7, input_tokens=4, output_tokens=3)
+    summarised(play, items=({"role": "user", "content": "SECRET"},), usage=used, model="gpt-5")
+    state, steps = play.state, steps_of(play)
+    *_, whole = run_view(state, ANN, steps=steps).record()["steps"]
+    assert (whole["kind"], whole["text"], whole["model"]) == ("summary", "SECRET", "gpt-5")
+    assert whole["replaced"] == state.compaction.made[0].entries
+    assert whole["usage"]["total_tokens"] == 7
+    assert float(whole["cost"]["usd"]) > 0
+    record = run_view(state, staff("viewer"), steps=steps).record()
+    assert "SECRET" not in json.dumps(record)
+    assert record["steps"][-1]["replaced"] == whole["replaced"]
 
 
 def test_a_view_has_no_hidden_argument_wherever_it_occurs() -> None:
