@@ -58,12 +58,29 @@ class _StepHooks(Generic[TContext, TAgent]):
     ) -> None:
         """Called after each model call that returned a response."""
 
+    async def on_compaction_start(
+        self, context: RunContextWrapper[TContext], agent: TAgent, items: list[JsonObject]
+    ) -> None:
+        """Called before `items` of a long conversation are summarised for the agent's model.
+
+        A hook that raises an exception prevents the summary, and the run goes on without.
+        """
+
+    async def on_compaction_end(
+        self, context: RunContextWrapper[TContext], agent: TAgent, summary: list[JsonObject]
+    ) -> None:
+        """Called with the items that the agent's model is to read instead.
+
+        A hook that raises an exception refuses the summary, and the run goes on without.
+        """
+
 
 class RunHooksBase(_StepHooks[TContext, TAgent]):
     """Hooks of a run, for all its agents. Override the methods you need.
 
     Hooks run in activities, at least once per step. Their changes to the context are kept. A hook
-    that raises an exception fails the run. Methods that are not overridden cost nothing.
+    that raises an exception fails the run, except those of compactions. Methods that are not
+    overridden cost nothing.
     """
 
     async def on_agent_start(self, context: AgentHookContext[TContext], agent: TAgent) -> None:

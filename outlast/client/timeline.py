@@ -348,7 +348,8 @@ class Timeline:
                 if status == "cancelled":
                     self._put(number, status="cancelled")
             case ViewSummary() as summary:
-                self._put(number, **_of_summary(summary, after))
+                self._put(number, **_of_summary(summary, before))
+                self._fail(number, summary.failure)
             case HandoffResult(target=target) if target:
                 self._put(number, name=target)
             case _:
@@ -580,14 +581,14 @@ def _checks(results: Iterable[GuardrailRecord]) -> tuple[Check, ...]:
     )
 
 
-def _of_summary(summary: ViewSummary, after: LoopState) -> dict[str, Any]:
+def _of_summary(summary: ViewSummary, before: LoopState) -> dict[str, Any]:
     """Return what a summary says about its step; without one, the view stays as it is."""
-    made = after.compaction.made[-1]
+    by_model = summary.usage != NO_USAGE
     return {
         "status": "done" if summary.items else "cancelled",
-        "model": made.model,
-        "usage": made.usage,
-        "cost_micros": made.cost_micros,
+        "model": summary.model or (before.model if by_model else ""),
+        "usage": summary.usage,
+        "cost_micros": summary.cost_micros,
         "text": summary_text(summary.items),
     }
 

@@ -145,12 +145,16 @@ class ViewSummary:
         model: the model's name, for people to read.
         usage: the tokens that it used.
         cost_micros: the cost in millionths of a US dollar, if the worker knows the price.
+        changes: context changes made by user code.
+        failure: why the summary is not used, although it was paid.
     """
 
     items: tuple[JsonObject, ...] = ()
     model: str = ""
     usage: Usage = NO_USAGE
     cost_micros: int = 0
+    changes: tuple[Change, ...] = ()
+    failure: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

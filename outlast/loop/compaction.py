@@ -16,10 +16,12 @@ from typing import Final
 from outlast.loop import effect_factory
 from outlast.loop.call_forms import FORM_OF_OUTPUT, is_call
 from outlast.loop.calls import CompactionNeed, ViewSummary
+from outlast.loop.changes import apply
 from outlast.loop.effects import CompactView
 from outlast.loop.items import Item, call_id_of
 from outlast.loop.revision import revised
 from outlast.loop.state import Compacted, LoopState
+from outlast.loop.transcript import with_ignored
 from outlast.loop.values import NO_USAGE
 from outlast.loop.view import ViewEdit, edited, places_in_transcript, shown, size
 
@@ -120,14 +122,19 @@ def holds_back(state: LoopState) -> bool:
 
 
 def summarised(state: LoopState, effect: CompactView, result: ViewSummary, at_ms: int) -> LoopState:
-    """Keep a summary until the next model call; its tokens count at once."""
+    """Keep a summary until the next model call; its tokens count at once, also if it is not used."""
+    state = revised(state, context=apply(state.context, result.changes))
+    if result.failure is not None:  # the next reply asks for it again
+        state = with_ignored(state, at_ms, "compaction", result.failure.message)
+    if not result.items and result.usage == NO_USAGE:
+        return state
     by_model = result.usage != NO_USAGE  # it may have no name of its own: a provider's default
     done = Compacted(
         at_ms=at_ms,
         agent=effect.agent,
         model=result.model or (state.model if by_model else ""),
         question=effect.question,
-        entries=effect.entries,
+        entries=effect.entries if result.items else 0,
         place=effect.place,
         items=result.items,
         usage=result.usage,

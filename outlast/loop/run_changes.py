@@ -343,7 +343,8 @@ def _compactions(
     result = event.result if isinstance(event, EffectAnswered) else None
     items = result.items if isinstance(result, ViewSummary) else ()
     for made in after.compaction.made[len(before.compaction.made) :]:
-        yield ViewCompacted(made, items)
+        if made.entries:  # otherwise the view stays as it is
+            yield ViewCompacted(made, items)
 
 
 def _request_changes(

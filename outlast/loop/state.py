@@ -279,7 +279,7 @@ class Compacted:
         agent: the agent whose view it was.
         model: the model that wrote it.
         question: how many questions were settled before.
-        entries: how many entries of the view it replaces.
+        entries: how many entries of the view it replaces; 0 if it is not used.
         place: the index of the last of them in the transcript.
         items: the summary; empty once the view has it.
         usage: the tokens that it took.

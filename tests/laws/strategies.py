@@ -665,7 +665,10 @@ def answer_to_side_effect(effect: Effect, b: int, at_ms: int) -> Event:
             return EffectAnswered(at_ms=at_ms, effect=number, result=ALL_DELIVERED)
         case CompactView():
             said: JsonObject = {"role": "user", "content": f"in short {b}"}
-            short = ViewSummary(items=(said,) if b % 4 else (), usage=Usage(total_tokens=b))
+            refused = Failure(code="user_error", message="refused") if b % 8 == 4 else None
+            short = ViewSummary(
+                items=(said,) if b % 4 else (), usage=Usage(total_tokens=b), failure=refused
+            )
             return EffectAnswered(at_ms=at_ms, effect=number, result=short)
         case _:
             assert isinstance(effect, SaveSession)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from outlast.activities.attempt import FIRST, Attempt
@@ -14,6 +15,7 @@ from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.callables import call
 from outlast.agents.config.compaction import Compaction
 from outlast.agents.config.model_settings import ModelSettings
+from outlast.agents.hooks import call_hooks
 from outlast.agents.items.raw_items import copies
 from outlast.agents.usage import plain_usage
 from outlast.contract import failures
@@ -23,7 +25,7 @@ from outlast.loop.calls import ViewSummary
 from outlast.loop.effects import CompactView
 from outlast.loop.items import text_of
 from outlast.loop.phrases import as_text
-from outlast.loop.values import Json, JsonObject, Usage
+from outlast.loop.values import Failure, Json, JsonObject, Usage
 from outlast.ports.model import ModelRequest
 
 LARGEST_SUMMARY_BYTES = 200_000
@@ -33,12 +35,13 @@ LARGEST_SUMMARY_BYTES = 200_000
 async def compact_view(
     worker: WorkerDeps, request: EffectRequest[CompactView], attempt: Attempt = FIRST
 ) -> ViewSummary:
-    """Summarise items of the view.
+    """Summarise items of the view, between the hooks.
 
     An agent that is not to be summarised any more, since a deploy, gets no summary.
 
     Raises:
-        EffectError: the model or the program's own function failed, or wrote nothing.
+        EffectError: the model, the program's own function or a start hook failed, or there is no
+            text.
     """
     del attempt
     with worker_lookup():
@@ -48,6 +51,8 @@ async def compact_view(
     if compaction is None:
         return ViewSummary()
     items = shown_items(invocation, request.items)
+    with user_code(f"on_compaction_start of agent {agent.name!r}"):
+        await _call_hooks(invocation, "on_compaction_start", items)
     if compaction.summarize is not None:
         text, model = await _by_the_program(invocation, compaction, items), ""
         usage, cost = Usage(), 0
@@ -56,12 +61,20 @@ async def compact_view(
     if not text.strip():
         what = f"The summary for {agent.name!r}"
         raise EffectError(failures.MODEL_BEHAVIOR, f"{what} is empty.", retryable=True)
-    return ViewSummary(
-        items=(_as_item(fitting(text, LARGEST_SUMMARY_BYTES)),),
-        model=model,
-        usage=usage,
-        cost_micros=cost,
-    )
+    summary = [_as_item(fitting(text, LARGEST_SUMMARY_BYTES))]
+    found = ViewSummary(model=model, usage=usage, cost_micros=cost)
+    try:
+        with user_code(f"on_compaction_end of agent {agent.name!r}"):
+            await _call_hooks(invocation, "on_compaction_end", summary)
+        return replace(found, items=tuple(summary), changes=invocation.changes())
+    except EffectError as error:  # the summary is paid, so no retry
+        return replace(found, failure=Failure(code=error.code, message=error.message))
+
+
+async def _call_hooks(invocation: Invocation, step: str, items: Sequence[JsonObject]) -> None:
+    if invocation.hooked(step):
+        agent = invocation.agent
+        await call_hooks(*invocation.hook_calls(step, invocation.wrapper, agent, copies(items)))
 
 
 async def _by_the_program(

@@ -400,6 +400,9 @@ def test_a_summary_that_failed_or_came_too_late_or_was_none_says_so() -> None:
     none = talk()
     summarised(none, items=())
     assert [one[0] for one in summaries(none)] == ["cancelled"]
+    refused = talk()
+    summarised(refused, items=(), usage=Usage(total_tokens=7), failure=failure)
+    assert [one[0] for one in summaries(refused)] == ["failed"]
 
 
 def test_the_provider_s_own_summary_has_a_text_for_people() -> None:

@@ -6,9 +6,11 @@ import pytest
 
 from outlast.contract import records
 from outlast.loop.calls import ViewSummary
+from outlast.loop.changes import diff
 from outlast.loop.compaction import cut
 from outlast.loop.effects import CallModel, CompactView, EffectAnswered, EffectFailed
 from outlast.loop.items import Item
+from outlast.loop.run_changes import ViewCompacted, run_changes
 from outlast.loop.state import items_to_summarise
 from outlast.loop.values import Failure, JsonObject, ServerThread, Usage
 from outlast.loop.view import ViewEdit, shown
@@ -123,6 +125,25 @@ def test_a_worker_that_writes_no_summary_changes_nothing() -> None:
     summarised(play, items=())
     play.hears("more", "and now")
     assert "in short" not in read(play)
+
+
+def test_a_summary_that_is_refused_counts_and_changes_nothing() -> None:
+    play = talk()
+    before = play.state.usage.total_tokens
+    failure = Failure(code="user_error", message="A-17 is missing.")
+    summarised(play, items=(), usage=Usage(total_tokens=7), failure=failure)
+    assert play.state.usage.total_tokens == before + 7
+    assert [one.why for one in play.state.ignored] == ["A-17 is missing."]
+    found = run_changes(play.before, play.events[-1], play.state)
+    assert not [one for one in found if isinstance(one, ViewCompacted)]
+    play.hears("more", "and now")
+    assert "in short" not in read(play)
+
+
+def test_what_hooks_change_in_the_context_is_kept() -> None:
+    play = talk()
+    summarised(play, changes=diff(None, {"seen": 1}))
+    assert play.state.context == {"seen": 1}
 
 
 def test_a_summary_of_a_view_that_a_handoff_has_changed_is_given_up() -> None:

@@ -1,10 +1,19 @@
 """Long conversations in memory: the model reads a summary of their older part, people read all."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from outlast import Agent, Compaction, UserError, function_tool
+from outlast import (
+    Agent,
+    AgentHooks,
+    Compaction,
+    RunContextWrapper,
+    RunHooks,
+    UserError,
+    function_tool,
+)
 from outlast.agents.checks import InvalidType
 from outlast.loop.values import JsonObject, Usage
 from outlast.testing import ScriptedModel, call, run_in_memory
@@ -96,6 +105,71 @@ async def test_a_function_that_fails_stops_nothing() -> None:
     result = await run_in_memory(reader(summarize=summarize), "Read it.", model=model)
     assert result.final_output == "Done."
     assert "Page 0" in texts(model.requests[-1].input)
+
+
+class Watch(RunHooks[Any]):
+    """Notes compactions, and may raise an exception at one of its steps."""
+
+    def __init__(self, raises_at: str = "") -> None:
+        self.raises_at = raises_at
+        self.seen: list[tuple[str, str, str]] = []
+
+    def _note(self, step: str, agent: Agent[Any], items: list[JsonObject]) -> None:
+        self.seen.append((step, agent.name, str(items[0]["content"])))
+        if step == self.raises_at:
+            raise UserError("A-17 is missing.")
+
+    async def on_compaction_start(
+        self, context: RunContextWrapper[Any], agent: Agent[Any], items: list[JsonObject]
+    ) -> None:
+        self._note("start", agent, items)
+        context.context["starts"] = context.context.get("starts", 0) + 1
+
+    async def on_compaction_end(
+        self, context: RunContextWrapper[Any], agent: Agent[Any], summary: list[JsonObject]
+    ) -> None:
+        self._note("end", agent, summary)
+        summary.clear()
+
+
+class OfAgent(AgentHooks[Any]):
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    async def on_compaction_start(
+        self, context: RunContextWrapper[Any], agent: Agent[Any], items: list[JsonObject]
+    ) -> None:
+        self.seen.append(str(items[0]["content"]))
+
+
+async def test_hooks_of_the_run_and_the_agent_see_a_compaction() -> None:
+    watch, own, context = Watch(), OfAgent(), dict[str, Any]()
+    agent = replace(reader(model=ScriptedModel(*["A-17 is late."] * 4)), hooks=own)
+    model = pages(3)
+    result = await run_in_memory(agent, "Read it.", model=model, hooks=watch, context=context)
+    assert [step for step, _, _ in watch.seen] == ["start", "end"] * (len(watch.seen) // 2)
+    assert watch.seen[0] == ("start", "Reader", "Read it.")
+    assert watch.seen[1][2].endswith("A-17 is late.")
+    assert own.seen[0] == "Read it."
+    assert "A-17 is late" in str(model.requests[-1].input[0]), "hooks get copies"
+    assert result.context_wrapper.context["starts"] == len(own.seen) > 0
+
+
+@pytest.mark.parametrize("step", ["start", "end"])
+async def test_a_hook_may_refuse_a_summary_and_the_run_goes_on(step: str) -> None:
+    watch, summariser = Watch(step), ScriptedModel(*["Short."] * 4)
+    model = pages(3)
+    result = await run_in_memory(
+        reader(model=summariser), "Read it.", model=model, hooks=watch, context={}
+    )
+    assert result.final_output == "Done."
+    assert "Page 0" in texts(model.requests[-1].input)
+    assert "A-17 is missing." in result.snapshot.ignored[0].why
+    paid = result.snapshot.compaction.made
+    assert bool(summariser.requests) == bool(paid) == (step == "end")
+    used = sum(one.usage.total_tokens for one in (*result.snapshot.responses, *paid))
+    assert result.snapshot.usage.total_tokens == used, "what is not used is paid, too"
+    assert [one.entries for one in paid] == [0] * len(paid)
 
 
 async def test_a_short_conversation_has_none() -> None:
