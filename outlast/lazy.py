@@ -12,6 +12,7 @@ from types import ModuleType
 EXTRAS = {
     "cryptography": "encrypt",
     "mcp": "mcp",
+    "opentelemetry": "otel",
     "sqlalchemy": "sqlalchemy",
     "starlette": "serve",
     "websockets": "realtime",

@@ -1,9 +1,10 @@
 """Spans for model calls, guardrails and MCP listings within an effect, inside `traced` only."""
 
+import time
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from outlast.agents.config.model_settings import ModelSettings, write_model_settings
 from outlast.agents.mcp.server import MCPServer
@@ -11,6 +12,7 @@ from outlast.agents.mcp.tools import list_tools
 from outlast.agents.usage import request_usage
 from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelRequest, ModelResponse
+from outlast.tracing.current import Span
 from outlast.tracing.kinds import (
     FunctionSpanData,
     GenerationSpanData,
@@ -23,37 +25,81 @@ from outlast.tracing.provider import get_current_span, open_span
 
 T = TypeVar("T")
 
+OnEvent: TypeAlias = Callable[[JsonObject], None]
+
 _OMITTED_SETTINGS = ("extra_headers", "extra_body", "extra_query", "extra_args", "metadata")
 """Settings that are left out of spans, because they may hold keys."""
 
 
+class ModelSpan:
+    """The span of a model call: called with the response, it records the response."""
+
+    def __init__(
+        self, span: Span[ResponseSpanData | GenerationSpanData], label: str, name: str
+    ) -> None:
+        self._span, self._label = span, label
+        if span.is_recorded:
+            span.facts["model"] = name or label
+            self._began = time.monotonic()
+
+    def __call__(self, response: ModelResponse) -> None:
+        """Record the response."""
+        if not self._span.is_recorded:
+            return
+        data = self._span.span_data
+        output: object = response.output  # a user's model may return anything
+        items = list(response.output) if isinstance(output, list | tuple) else None
+        tokens = asdict(request_usage(response.usage))
+        usage = {"requests": response.usage.requests, **tokens}
+        if isinstance(data, GenerationSpanData):
+            data.output, data.usage = items, usage
+        else:
+            ids = {"id": response.response_id, "model": self._label}
+            data.response = {**ids, "output": items, "usage": usage}
+        if response.response_id is not None:
+            self._span.facts["response_id"] = response.response_id
+
+    def timed(self, on_event: OnEvent | None) -> OnEvent | None:
+        """Return a reader of the stream that also notes when the first piece of text came."""
+        if on_event is None or not self._span.is_recorded:
+            return on_event
+        facts, began = self._span.facts, self._began
+        facts["stream"] = True
+
+        def forward(event: JsonObject) -> None:
+            if FIRST_PIECE not in facts and str(event.get("type")).endswith(".delta"):
+                facts[FIRST_PIECE] = time.monotonic() - began
+            on_event(event)
+
+        return forward
+
+
+FIRST_PIECE = "first_piece_seconds"
+"""The fact of a model call's span: the time until the first piece of text or arguments."""
+
+
 @contextmanager
 def model_span(
-    label: str, request: ModelRequest, *, is_response: bool = False
-) -> Generator[Callable[[ModelResponse], None]]:
-    """Open the span of a model call, and yield a function that records the response."""
+    label: str, request: ModelRequest, *, is_response: bool = False, name: str = ""
+) -> Generator[ModelSpan]:
+    """Open the span of a model call, and yield what records the response.
+
+    Args:
+        label: the model as the run names it.
+        request: the request.
+        is_response: whether the model speaks the Responses API.
+        name: the model as its provider names it; default: the label.
+    """
     data = ResponseSpanData() if is_response else GenerationSpanData(model=label)
     with open_span(data) as span:
         if span.is_recorded:
             system = [{"role": "system", "content": request.instructions}]
             data.input = [*(system if request.instructions else []), *request.input]
+            config = _config(request.settings)
+            span.facts["settings"] = config
             if isinstance(data, GenerationSpanData):
-                data.model_config = _config(request.settings)
-
-        def record_response(response: ModelResponse) -> None:
-            if not span.is_recorded:
-                return
-            output: object = response.output  # a user's model may return anything
-            items = list(response.output) if isinstance(output, list | tuple) else None
-            tokens = asdict(request_usage(response.usage))
-            usage = {"requests": response.usage.requests, **tokens}
-            if isinstance(data, GenerationSpanData):
-                data.output, data.usage = items, usage
-            else:
-                ids = {"id": response.response_id, "model": label}
-                data.response = {**ids, "output": items, "usage": usage}
-
-        yield record_response
+                data.model_config = config
+        yield ModelSpan(span, label, name)
 
 
 async def traced_guardrail(

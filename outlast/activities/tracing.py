@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TypeVar
 
+from temporalio import activity
+
 from outlast.activities.errors import EffectError
 from outlast.agents.items.call_outputs import output_content
 from outlast.contract.effects import EffectRequest
@@ -36,6 +38,7 @@ from outlast.tracing.effect_spans import (
     run_scope,
 )
 from outlast.tracing.kinds import FunctionSpanData, SpanError
+from outlast.tracing.origin import Origin
 from outlast.tracing.receivers import REGISTRATION
 
 T = TypeVar("T")
@@ -49,11 +52,14 @@ async def traced(
         return await work()
     effect = request.effect
     scope, number = _scope(effect)
+    scope = replace(scope, origin=_origin(scope.origin, attempt))
     with around_effect(scope, effect=number, attempt=attempt):
         if not isinstance(effect, RunTool):
             return await work()
         data = FunctionSpanData(effect.name, effect.arguments)
         with effect_span(scope, data, effect=effect.effect, attempt=attempt) as span:
+            if span.is_recorded:
+                span.facts["call_id"] = effect.call_id
             return await _traced_call(effect, work, scope, span)
 
 
@@ -74,6 +80,21 @@ async def _traced_call(
             message = result.failure.message if result.failure else as_text(result.output)
             span.set_error(_error(scope, message, "tool_failed"))
     return result
+
+
+def _origin(origin: Origin | None, attempt: int) -> Origin | None:
+    """Return the origin of an attempt's spans, with what the engine says about the attempt."""
+    if origin is None or not activity.in_activity():
+        return None if origin is None else replace(origin, attempt=attempt)
+    info = activity.info()
+    queued = info.started_time - info.current_attempt_scheduled_time
+    return replace(
+        origin,
+        attempt=attempt,
+        execution=info.workflow_run_id or "",
+        tenant=info.priority.fairness_key or "",
+        queued_seconds=None if info.is_local else max(queued.total_seconds(), 0.0),
+    )
 
 
 def _scope(effect: Effect) -> tuple[TraceScope, int]:

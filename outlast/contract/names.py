@@ -120,6 +120,9 @@ SETTING_TAKEOVER: Final = "takeover"
 SETTING_BUDGETS: Final = "budgets"
 """The setting with what a run may spend before a person decides whether it goes on."""
 
+SETTING_CALLER: Final = "traceparent"
+"""The setting with the caller's span, as W3C Trace Context writes it."""
+
 METHOD_NAMED: Final = "named"
 """The method of a person whom somebody else named, such as with `--by`: it proves nothing."""
 
@@ -202,6 +205,11 @@ def question_key(run_id: str, started_at_ms: int, question: int) -> str:
         question: how many questions of the run were settled before.
     """
     return f"{run_id}@{started_at_ms}.{question}"
+
+
+def run_of_key(key: str) -> str:
+    """Return the id of the run that a question's key names."""
+    return key.rpartition("@")[0] or key
 
 
 def tells_turns(settings: JsonObject | None) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 from outlast.loop.values import JsonObject
 from outlast.tracing.kinds import DiscardedData, SpanData, SpanError
+from outlast.tracing.origin import Origin
 from outlast.tracing.receivers import REGISTRATION, Receivers
 
 D = TypeVar("D", bound=SpanData)
@@ -49,7 +50,8 @@ def derived_span_id(*parts: str | int) -> str:
 class Trace:
     """A trace of one run, or of several that a program groups.
 
-    `group_id` links traces, such as those of one chat.
+    `group_id` links traces, such as those of one chat. `origin` says which question of which run
+    opened the trace; None for a trace that a program opened.
     """
 
     def __init__(
@@ -61,12 +63,14 @@ class Trace:
         metadata: JsonObject | None = None,
         disabled: bool = False,
         receivers: Receivers | None = None,
+        origin: Origin | None = None,
     ) -> None:
         self.name = name
         self.trace_id = NO_ID if disabled else trace_id
         self.group_id = group_id
         self.metadata = metadata
         self.disabled = disabled
+        self.origin = origin
         self._chosen = receivers
         self._receivers: Receivers | None = None
         self._is_over = False
@@ -132,7 +136,8 @@ class Span(Generic[D]):
     """A piece of work in a trace, with a start and an end.
 
     `span_data` is filled in while the work is in progress. Times are in ISO 8601 with time zone. The
-    ids of child spans of a `durable` span are derived, as its own is.
+    ids of child spans of a `durable` span are derived, as its own is. `facts` holds what the SDK's
+    span data has no field for, such as the provider of a model; never content.
     """
 
     __slots__ = (
@@ -142,6 +147,7 @@ class Span(Generic[D]):
         "durable",
         "ended_at",
         "error",
+        "facts",
         "parent_id",
         "sensitive",
         "span_data",
@@ -166,6 +172,7 @@ class Span(Generic[D]):
         self.parent_id = parent_id
         self.span_data = span_data
         self.error: SpanError | None = None
+        self.facts: JsonObject = {}
         self.started_at: str | None = None
         self.ended_at: str | None = None
         self.sensitive = sensitive

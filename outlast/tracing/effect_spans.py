@@ -11,7 +11,14 @@ from dataclasses import dataclass, replace
 from typing import TypeVar, cast
 
 from outlast.agents.config.run_config import DEFAULT_WORKFLOW_NAME
-from outlast.contract.names import SETTING_AS_TOOL, TRACE, question_key, tells_turns
+from outlast.contract.names import (
+    SETTING_AS_TOOL,
+    SETTING_CALLER,
+    TRACE,
+    question_key,
+    run_of_key,
+    tells_turns,
+)
 from outlast.loop.values import Json, JsonObject
 from outlast.tracing.current import (
     CURRENT,
@@ -24,6 +31,7 @@ from outlast.tracing.current import (
     derived_trace_id,
 )
 from outlast.tracing.kinds import DiscardedData, SpanData
+from outlast.tracing.origin import Origin
 from outlast.tracing.receivers import REGISTRATION, Receivers
 
 D = TypeVar("D", bound=SpanData)
@@ -46,6 +54,22 @@ class TraceScope:
     task_name: str = DEFAULT_WORKFLOW_NAME
     parent_span_id: str | None = None
     is_joined: bool = False
+    origin: Origin | None = None
+
+    def on_engine(self, *, execution: str, tenant: str) -> "TraceScope":
+        """Return the scope with the execution and the tenant of a run on an engine."""
+        if self.origin is None:
+            return self
+        return replace(self, origin=replace(self.origin, execution=execution, tenant=tenant))
+
+    @property
+    def effects_key(self) -> str:
+        """What the ids of effects' spans are derived from.
+
+        It names the execution, because a run that was reset carries out its effects again.
+        """
+        execution = self.origin.execution if self.origin is not None else ""
+        return f"{self.run_id}#{execution}" if execution else self.run_id
 
     @property
     def inner_span_id(self) -> str:
@@ -67,6 +91,7 @@ class TraceScope:
             metadata=self.metadata,
             disabled=self.disabled,
             receivers=receivers,
+            origin=self.origin,
         )
 
     def span(
@@ -176,7 +201,18 @@ def run_scope(
 ) -> TraceScope:
     """Return the trace scope of a moment in a run, which may be a nested run."""
     key = question_key(run_id, started_at_ms, question)
-    return scope_of(settings, key, agent=agent, handovers=handovers, turn=turn)
+    scope = scope_of(settings, key, agent=agent, handovers=handovers, turn=turn)
+    if scope is NO_SCOPE:
+        return scope
+    outer = outer_call(settings)
+    origin = Origin(
+        run_id=run_id,
+        root_id=run_id if outer is None else run_of_key(outer.root),
+        question=question,
+        agent=agent,
+        caller=_text((settings or {}).get(SETTING_CALLER)) or "",
+    )
+    return replace(scope, origin=origin)
 
 
 def agent_span_id(run_id: str, agent: str, handovers: int = 0) -> str:
@@ -209,7 +245,7 @@ def effect_span(
     if scope.disabled:
         # A span object is needed, so that spans opened inside find that tracing is disabled.
         return Span(scope.trace(), span_data, span_id=NO_ID)
-    span_id = effect_span_id(scope.run_id, effect, attempt, span_data.type, part)
+    span_id = effect_span_id(scope.effects_key, effect, attempt, span_data.type, part)
     return scope.span(span_data, span_id, scope.inner_span_id, receivers)
 
 
@@ -236,7 +272,7 @@ def around_effect(scope: TraceScope, *, effect: int, attempt: int = 1) -> Genera
         sensitive=scope.sensitive,
         durable=True,
     )
-    around.within = (scope.run_id, effect, attempt)
+    around.within = (scope.effects_key, effect, attempt)
     around.agent_span_id = scope.agent_span_id
     token = CURRENT.set(Current(trace, around))
     try:

@@ -10,11 +10,13 @@ status.
 """
 
 import json
+import sys
 from abc import ABC, abstractmethod
 from typing import Any, TypeVar
 
 from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
+from outlast.contract.names import SETTING_CALLER
 from outlast.loop.values import JsonObject
 from outlast.tracing.current import (
     CURRENT,
@@ -168,10 +170,13 @@ def join_current_trace(settings: JsonObject | None) -> JsonObject | None:
 
     The current trace's id, name, group and metadata replace the run's own. The current span becomes
     the parent of the run's task span, which keeps the run's own name. If the run, the trace or this
-    process disables tracing, the run is not traced.
+    process disables tracing, the run is not traced. The run also gets the current span of
+    OpenTelemetry, if the program has one: the trace of its first question has a link to it.
     """
     joined = dict(settings or {})
     place = CURRENT.get()
+    if caller := opentelemetry_caller():
+        joined[SETTING_CALLER] = caller
     if REGISTRATION.is_disabled or (place is not None and place.trace.disabled):
         joined["tracing_disabled"] = True
     elif place is not None:
@@ -192,6 +197,20 @@ def join_current_trace(settings: JsonObject | None) -> JsonObject | None:
         if place.span is not None and not place.span.is_recorded:
             joined["tracing_disabled"] = True
     return joined or None
+
+
+def opentelemetry_caller() -> str:
+    """Return the current OpenTelemetry span as a `traceparent`; empty if there is none.
+
+    A program without OpenTelemetry has not imported its API, and does not import it here.
+    """
+    api: Any = sys.modules.get("opentelemetry.trace")
+    if api is None:
+        return ""
+    context = api.get_current_span().get_span_context()
+    if not context.is_valid:
+        return ""
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{int(context.trace_flags):02x}"
 
 
 def custom_span(

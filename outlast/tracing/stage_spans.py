@@ -7,7 +7,7 @@ another.
 
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from outlast.agents.registry import Registry, handoffs_of
 from outlast.agents.schemas.agent_output import output_schema_of
@@ -42,16 +42,26 @@ class StageSpans:
 
     def __call__(self, state: LoopState, changes: tuple[StageChange, ...]) -> None:
         """Report the starts and ends of a run's stages to the processors."""
+        self.report(state, changes)
+
+    def report(
+        self,
+        state: LoopState,
+        changes: tuple[StageChange, ...],
+        *,
+        execution: str = "",
+        tenant: str = "",
+    ) -> None:
+        """Report stages of a run on an engine: its execution, and the tenant of the run."""
+        run = _Run(state.run_id, state.start, execution, tenant)
         for receiver in REGISTRATION.active:
             # Spans are made in the thread of the processor, to save the workflow's time.
-            receiver.report(partial(self._report, receiver, state.run_id, state.start, changes))
+            receiver.report(partial(self._report, receiver, run, changes))
 
-    def _report(
-        self, receiver: Receiver, run_id: str, start: Start, changes: tuple[StageChange, ...]
-    ) -> None:
+    def _report(self, receiver: Receiver, run: "_Run", changes: tuple[StageChange, ...]) -> None:
         receivers = (Inline(receiver),)
         for change in changes:
-            scope = _scope(run_id, start, change.stage)
+            scope = _scope(run, change.stage)
             if scope.disabled:
                 continue
             is_whole = change.stage.kind == "question" and not scope.is_joined
@@ -95,6 +105,7 @@ class StageSpans:
             return None
         span = scope.span(data, span_id, parent_id, receivers)
         span.error = error
+        span.facts["stage"] = stage.kind
         return span
 
     def _agent(self, name: str) -> AgentSpanData:
@@ -108,16 +119,23 @@ class StageSpans:
         return agent_data
 
 
-def _scope(run_id: str, start: Start, stage: Stage) -> TraceScope:
+class _Run(NamedTuple):
+    run_id: str
+    start: Start
+    execution: str
+    tenant: str
+
+
+def _scope(run: _Run, stage: Stage) -> TraceScope:
     return run_scope(
-        start.settings,
-        run_id,
-        started_at_ms=start.started_at_ms,
+        run.start.settings,
+        run.run_id,
+        started_at_ms=run.start.started_at_ms,
         question=stage.question,
         agent=stage.agent,
         handovers=stage.handovers,
         turn=stage.turn,
-    )
+    ).on_engine(execution=run.execution, tenant=run.tenant)
 
 
 def _end(span: Span[Any], scope: TraceScope, over: StageEnded) -> None:
@@ -131,8 +149,11 @@ def _end(span: Span[Any], scope: TraceScope, over: StageEnded) -> None:
         data.to_agent = over.target
     elif isinstance(data, FunctionSpanData):
         data.output = over.output
-    if over.failure is not None and not isinstance(data, TaskSpanData):
-        span.set_error(_error(over.failure, scope))
+    if over.failure is not None:
+        if isinstance(data, TaskSpanData):  # the SDK's spans of tasks have no error
+            span.facts["failure"] = over.failure.code
+        else:
+            span.set_error(_error(over.failure, scope))
     span.finish(at_seconds=over.at_ms / 1000)
 
 

@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
+from temporalio import workflow
 from temporalio.client import Client
 from temporalio.converter import DataConverter, PayloadCodec
 from temporalio.plugin import SimplePlugin
@@ -44,6 +45,7 @@ from outlast.contract.identity import (
 )
 from outlast.contract.names import OBSERVER, UPDATE_ATTACH_LINE, VERIFIER, WORKER_STATE
 from outlast.contract.policies import MODEL_PATIENCE, MODEL_PATIENCE_VARIABLE
+from outlast.contract.stages import StageChange
 from outlast.contract.worker_state import WorkerState
 from outlast.interpreter_end import wait_for_native_threads
 from outlast.loop.state import LoopState
@@ -235,6 +237,12 @@ class _Observed(Interceptor):
             return None
         return proof_problem(record, place, self._identity.keys, now_ms=now_ms(), action=action)
 
+    def _observe(self, state: LoopState, changes: tuple[StageChange, ...]) -> None:
+        if REGISTRATION.active:
+            info = workflow.info()
+            tenant = info.priority.fairness_key or ""
+            self._observer.report(state, changes, execution=info.run_id, tenant=tenant)
+
     def workflow_interceptor_class(
         self,
         input: WorkflowInterceptorClassInput,  # noqa: A002  as in the base class
@@ -242,7 +250,7 @@ class _Observed(Interceptor):
         """Lend the workflow what it may use, and add the interceptor of queries."""
         lent: dict[str, Any] = cast("Any", input).unsafe_extern_functions
         lent[VERIFIER] = self._proof_problem
-        lent[OBSERVER] = self._observer
+        lent[OBSERVER] = self._observe
         lent[WORKER_STATE] = self._state
         return Details
 

@@ -39,6 +39,7 @@ ROOMS = {
     "outlast/mcp": ["mcp"],
     "outlast/models/openai": ["realtime"],
     "outlast/notifications/slack": ["slack"],
+    "outlast/otel": ["otel"],
     "outlast/realtime": ["realtime"],
     "outlast/testing": ["realtime"],
     "outlast/serve": ["serve"],

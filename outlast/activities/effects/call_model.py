@@ -121,15 +121,19 @@ async def _call_model(
     policy = retry.policy if retry is not None else None
     policy = invocation.named(policy) if isinstance(policy, str) else policy
     try:
-        is_response = getattr(model, "api", None) == "responses"
-        with model_span(label, model_request, is_response=is_response) as record_response:
+        with model_span(
+            label,
+            model_request,
+            is_response=getattr(model, "api", None) == "responses",
+            name=_provider_name_of(model),
+        ) as record_response:
             objects = _objects(invocation, offer)
 
             def answered(sent: ModelRequest, on_event: OnEvent | None) -> Awaitable[ModelResponse]:
                 of = invocation.agent_name
                 return ask(model, sent, on_event, stream, of=of, objects=objects)
 
-            on_event = _to_readers(invocation, attempt)
+            on_event = record_response.timed(_to_readers(invocation, attempt))
             if not streams and on_event is not None and attempt.is_watched():
                 response = await _answered_to_watchers(answered, model_request, on_event)
             else:
@@ -149,6 +153,11 @@ async def _call_model(
         reply = replace(reply, compaction=invocation.agent.compaction.need_after(reply.usage))
     keeps_usage = model_request.settings.preserve_raw_usage is True
     return replace(reply, raw_usage=response.raw_usage) if keeps_usage else reply
+
+
+def _provider_name_of(model: Model) -> str:
+    name = getattr(model, "name", None)
+    return name if isinstance(name, str) else ""
 
 
 async def _answered_to_watchers(

@@ -1,0 +1,5 @@
+"""Traces and metrics of runs for OpenTelemetry."""
+
+from outlast import lazy
+
+lazy.attach(__name__)

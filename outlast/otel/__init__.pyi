@@ -1,0 +1,1 @@
+from outlast.otel.processor import OpenTelemetryProcessor as OpenTelemetryProcessor
