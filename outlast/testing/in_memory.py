@@ -45,6 +45,9 @@ from outlast.tracing.stage_spans import StageSpans
 OnState = Callable[[LoopState], None]
 """A callback for the state after each event of the root run."""
 
+OnEvent = Callable[[Event, LoopState], None]
+"""A callback for the events of the root run, each with the state after it."""
+
 OnDelta = Callable[[JsonObject], None]
 """A callback for the raw events of the run's models."""
 
@@ -66,6 +69,7 @@ class MemoryRun:
     nested: dict[str, "MemoryRun"] = field(default_factory=dict[str, "MemoryRun"])
     on_state: OnState | None = None
     on_delta: OnDelta | None = None
+    on_event: OnEvent | None = None
     first: LoopState = field(init=False)
     states: list[LoopState] = field(default_factory=list[LoopState])
     _running: dict[int, asyncio.Task[Event]] = field(default_factory=dict[int, asyncio.Task[Event]])
@@ -125,6 +129,8 @@ class MemoryRun:
         self._stages, changes = stages.advanced(self._stages, before, event, self.state)
         if changes:
             StageSpans(self.worker.registry)(self.state, changes)
+        if self.on_event is not None:
+            self.on_event(event, self.state)
         if self.on_state is not None:
             self.on_state(self.state)
         else:
@@ -266,26 +272,7 @@ class MemoryRun:
     async def _perform(self, effect: Effect) -> Event:
         if isinstance(effect, RunAgent):
             return await self._run_nested(effect)
-        attempts = kind_of(effect).policy(effect).attempts
-        for attempt in range(1, attempts + 1):
-            if attempt > 1 and effect.kind == "call_model" and self.on_delta is not None:
-                self.on_delta({"type": RESTARTED, "attempt": attempt})
-            try:
-                # Convert to the wire format and back, so that tests find values that change.
-                request = await whole_request(self.worker, request_of(self.state, effect))
-                one = Attempt(number=attempt, on_event=self.on_delta)
-                result = await attempt_effect(self.worker, request, one)
-                result = await recorded_result(NO_STORE, request, result)
-                return history.answered(effect, records.write(result), now_ms())
-            except EffectError as error:
-                enough = error.attempts is not None and attempt >= error.attempts
-                if error.retryable and attempt < attempts and not enough:
-                    continue
-                return _failed(effect, error.code, error.message, details=error.details)
-            except Exception as error:  # noqa: BLE001  as on a server
-                message = f"The worker failed: {type(error).__name__}: {error}"
-                return _failed(effect, failures.INTERNAL, message)
-        raise AssertionError("a policy has at least one attempt")
+        return await carried_out(self.worker, self.state, effect, self.on_delta)
 
     async def _run_nested(self, effect: RunAgent) -> Event:
         existing = self.nested.get(effect.nested_id)
@@ -318,6 +305,32 @@ class MemoryRun:
             spent=spent_of_parent(state),
         )
         return history.answered(effect, records.write(result), now_ms())
+
+
+async def carried_out(
+    worker: WorkerDeps, state: LoopState, effect: Effect, on_delta: OnDelta | None = None
+) -> Event:
+    """Carry out an effect with all its attempts, without waiting between them; return its event."""
+    attempts = kind_of(effect).policy(effect).attempts
+    for attempt in range(1, attempts + 1):
+        if attempt > 1 and effect.kind == "call_model" and on_delta is not None:
+            on_delta({"type": RESTARTED, "attempt": attempt})
+        try:
+            # Convert to the wire format and back, so that tests find values that change.
+            request = await whole_request(worker, request_of(state, effect))
+            one = Attempt(number=attempt, on_event=on_delta)
+            result = await attempt_effect(worker, request, one)
+            result = await recorded_result(NO_STORE, request, result)
+            return history.answered(effect, records.write(result), now_ms())
+        except EffectError as error:
+            enough = error.attempts is not None and attempt >= error.attempts
+            if error.retryable and attempt < attempts and not enough:
+                continue
+            return _failed(effect, error.code, error.message, details=error.details)
+        except Exception as error:  # noqa: BLE001  as on a server
+            message = f"The worker failed: {type(error).__name__}: {error}"
+            return _failed(effect, failures.INTERNAL, message)
+    raise AssertionError("a policy has at least one attempt")
 
 
 def _failed(effect: Effect, code: str, message: str, **more: Any) -> Event:

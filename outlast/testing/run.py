@@ -12,6 +12,8 @@ from outlast.agents.context.codec import context_class, write_parts
 from outlast.agents.errors import UserError
 from outlast.agents.registry import Registry
 from outlast.client.read.run_end import result_or_raise
+from outlast.client.recordings.recorder import Recorder
+from outlast.client.recordings.recording import Recording
 from outlast.client.results.local_definitions import LocalDefinitions
 from outlast.client.results.pending_waits import PendingWait
 from outlast.client.results.run_result import RunResult
@@ -26,7 +28,7 @@ from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 from outlast.ports.model import Model, ModelProvider
 from outlast.ports.session import open_session
-from outlast.testing.in_memory import MemoryRun, now_ms
+from outlast.testing.in_memory import MemoryRun, OnEvent, now_ms
 from outlast.testing.waits import NothingComes, as_json
 from outlast.tracing.provider import join_current_trace
 from outlast.tracing.receivers import REGISTRATION
@@ -106,14 +108,37 @@ def started(
     model: Model,
     run_id: str = "in-memory",
     stream: bool = False,
+    on_event: OnEvent | None = None,
     **options: Unpack[StartOptions],
 ) -> MemoryRun:
     """Return a run that has received its input."""
-    run = MemoryRun(worker_for(agent, model, options.get("context")), run_id)
+    run = MemoryRun(worker_for(agent, model, options.get("context")), run_id, on_event=on_event)
     record = run_input(agent, input, stream=stream, **options)
     record = replace(record, input=_escaped(record.input))
     run.start(replace(record, settings=join_current_trace(record.settings)))
     return run
+
+
+async def record_in_memory(
+    agent: Agent[Any],
+    input: str | list[JsonObject],
+    *,
+    model: Model,
+    decide: Decide | None = None,
+    deliver: Deliver | None = None,
+    run_id: str = "in-memory",
+    **options: Unpack[StartOptions],
+) -> Recording:
+    """Run an agent in memory and return the recording, also of a run that fails or waits.
+
+    The arguments are those of `run_in_memory`.
+    """
+    check_names(options, StartOptions, caller="record_in_memory")
+    recorder = Recorder()
+    await open_session(options.get("session"))
+    run = started(agent, input, model=model, run_id=run_id, on_event=recorder.take, **options)
+    await execute(run, decide, deliver)
+    return recorder.recording()
 
 
 async def execute(

@@ -1,0 +1,153 @@
+"""Reads recordings from the histories of runs, one after another; needs no worker."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Collection
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, TypeAlias
+
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from outlast.agents.errors import AgentsException, RunNotFound
+from outlast.client.read.history import RunReader
+from outlast.client.recordings.recorder import Recorder, redacted
+from outlast.client.recordings.recording import Recording
+from outlast.client.runs import RunFilter, list_executions
+from outlast.client.transport.content import reader_of
+from outlast.client.transport.run_address import RunAddress
+from outlast.contract import blobs
+from outlast.loop.values import JsonObject
+
+AT_ONCE: Final = 8
+"""How many histories are read at the same time, and so how many recordings are in memory."""
+
+PAGE: Final = 200
+
+Key: TypeAlias = tuple[str, str]
+"""A run's id, and the id of its newest execution."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnreadRun:
+    """A run that could not be read, such as an encrypted one, and why."""
+
+    run_id: str
+    why: str
+
+
+async def record_run(
+    client: Client, run_id: str, *, execution_id: str | None = None, redact: bool = True
+) -> Recording:
+    """Return the recording of a run, so far if it is open.
+
+    Args:
+        client: connected to the run's server.
+        run_id: the run.
+        execution_id: one of its executions; default: the newest.
+        redact: hide what the approval policies of the run redact, as the desk does.
+
+    Raises:
+        RunNotFound: there is no such run, or its history is no longer retained.
+        AgentsException: the run cannot be read here.
+    """
+    address, recorder = RunAddress(client, run_id), Recorder()
+    try:
+        if execution_id is None:
+            described = address.checked(await address.ask(address.workflow.describe))
+            execution_id = described.run_id
+        reader = RunReader(client, run_id)
+        async with aclosing(reader.read_all(execution_id)) as events:
+            async for progress in events:
+                recorder.take(progress.event, progress.state)
+    except RPCError as error:
+        if execution_id is not None and error.status is RPCStatusCode.NOT_FOUND:
+            raise RunNotFound(f"The history of {run_id} is no longer retained.") from error
+        raise await address.translate(error) from error
+    recording = await _with_content(client, recorder.recording(execution_id))
+    return redacted(recording, recorder.state) if redact else recording
+
+
+async def _with_content(client: Client, recording: Recording) -> Recording:
+    """Return a recording with the content that the run keeps in a blob store."""
+    document = recording.record()
+    if blobs.is_plain(document):
+        return recording
+    return Recording.from_json(await asyncio.to_thread(reader_of(client).whole, document))
+
+
+async def record_runs(
+    client: Client,
+    criteria: RunFilter | None = None,
+    *,
+    since: datetime | None = None,
+    query: str = "",
+    limit: int | None = None,
+    redact: bool = True,
+    skip: Collection[Key] = (),
+) -> AsyncGenerator[Recording | UnreadRun]:
+    """Yield the recordings of the runs that match: open runs first, then closed ones, newest first.
+
+    Only a few are in memory at a time.
+
+    Args:
+        client: connected to the runs' server.
+        criteria: which runs; default: all.
+        since: only open runs, and those that ended since this time.
+        query: further terms in Temporal's query language.
+        limit: the most runs; None for all.
+        redact: as for `record_run`.
+        skip: executions to leave out, such as those that an earlier export has.
+
+    Raises:
+        AgentsException: the server refused the search.
+    """
+
+    async def read(key: Key) -> Recording | UnreadRun:
+        try:
+            return await record_run(client, key[0], execution_id=key[1], redact=redact)
+        except AgentsException as error:
+            return UnreadRun(run_id=key[0], why=error.message)
+
+    reading = deque[asyncio.Task[Recording | UnreadRun]]()
+    try:
+        async with aclosing(_keys(client, criteria or RunFilter(), since, query)) as keys:
+            number = 0
+            async for key in keys:
+                if key in skip:
+                    continue
+                if limit is not None and number >= limit:
+                    break
+                number += 1
+                reading.append(asyncio.create_task(read(key)))
+                if len(reading) >= AT_ONCE:
+                    yield await reading.popleft()
+        while reading:
+            yield await reading.popleft()
+    finally:
+        for task in reading:
+            task.cancel()
+
+
+async def _keys(
+    client: Client, criteria: RunFilter, since: datetime | None, query: str
+) -> AsyncGenerator[Key]:
+    terms = [criteria.query()]
+    if since is not None:
+        at = since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        terms.append(f"(ExecutionStatus = 'Running' OR CloseTime >= '{at}')")
+    if query.strip():
+        terms.append(f"({query})")
+    page: bytes | None = None
+    while True:
+        found, page = await list_executions(client, " AND ".join(terms), PAGE, page, None)
+        for one in found:
+            yield one.execution.workflow_id, one.execution.run_id
+        if page is None:
+            return
+
+
+Redact: TypeAlias = Callable[[JsonObject], JsonObject | None]
+"""Changes a document before it leaves; None leaves it out."""
