@@ -72,6 +72,16 @@ def load_webhooks(target: str, app_dir: Path) -> "Webhooks":
     return value
 
 
+def load_object(target: str, app_dir: Path) -> Any:
+    """Import a target `MODULE:NAME` or `FILE:NAME`, and return the object."""
+    location = locate(target, app_dir)
+    held = vars(_import(location))
+    if location.name not in held:
+        what = f"no {location.name!r}" if location.name else "several objects: name one"
+        raise UserError(f"{location.shown} has {what}, as in `{location.shown}:redact`.")
+    return held[location.name]
+
+
 def _import(location: Location) -> ModuleType:
     if str(location.directory) not in sys.path:
         sys.path.insert(0, str(location.directory))

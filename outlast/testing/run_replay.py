@@ -1,0 +1,657 @@
+"""Replays a recorded run against today's agents: the models' replies and tools' results are recorded.
+
+What varies is what today's code decides: which tools there are, whether arguments fit, who has to
+approve a call, which guardrails trip, where a handoff leads.
+"""
+
+import copy
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias, cast
+
+from outlast.activities.worker_deps import WorkerDeps
+from outlast.agents.agent import Agent
+from outlast.agents.agent_tools.agent_tool import AgentTool
+from outlast.agents.callables import call
+from outlast.agents.config.settings import references_in
+from outlast.agents.context.live import LiveValues
+from outlast.agents.context.wait_address import WaitAddress
+from outlast.agents.context.waits import WaitBegins
+from outlast.agents.context.wrapper import ToolContext
+from outlast.agents.errors import UserError
+from outlast.agents.registry import Registry
+from outlast.agents.tools.definition import FunctionTool
+from outlast.agents.tools.local import LocalTool
+from outlast.client.recordings.comparison import Difference, differences
+from outlast.client.recordings.recorder import Recorder, canonical
+from outlast.client.recordings.recording import FROM_OUTSIDE, STEPS, Entry, Recording
+from outlast.client.results.pending_waits import pending_waits
+from outlast.contract import blobs, history, records
+from outlast.loop import invariants
+from outlast.loop.approvals import ApprovalRequest, Decision
+from outlast.loop.call_forms import FUNCTION
+from outlast.loop.calls import (
+    AgentResult,
+    HandoffResult,
+    ModelReply,
+    PreparedRun,
+    ToolResult,
+    ViewSummary,
+)
+from outlast.loop.checks import GuardrailRecord
+from outlast.loop.effects import (
+    CallModel,
+    CheckInput,
+    CleanUp,
+    CompactView,
+    Effect,
+    EffectAnswered,
+    EffectFailed,
+    FinalizeAnswer,
+    KeepLineOpen,
+    NotifyPeople,
+    OffloadItems,
+    PrepareRun,
+    RunAgent,
+    RunHandoff,
+    RunTool,
+    SaveSession,
+)
+from outlast.loop.events import (
+    CancelRequested,
+    Event,
+    MessageReceived,
+    MessageWithdrawn,
+    PersonActed,
+    RetryRequested,
+    TimePassed,
+    ValueDelivered,
+)
+from outlast.loop.human_actions import ACTION_NAMED, problem_of
+from outlast.loop.items import Message
+from outlast.loop.machine import advance
+from outlast.loop.notices import ALL_DELIVERED
+from outlast.loop.state import LoopState
+from outlast.loop.stored import Offload
+from outlast.loop.values import JsonObject
+from outlast.ports.model import Model, ModelProvider, ModelRequest, ModelResponse
+from outlast.ports.model_arguments import answers_both_forms
+from outlast.rendering import call_line, counted, joined
+from outlast.testing.in_memory import carried_out
+from outlast.testing.waits import as_json
+
+MOST_STEPS: Final = 20_000
+"""A replay that takes more steps does not end by itself."""
+
+_BACKGROUND: Final = (SaveSession, OffloadItems, KeepLineOpen, NotifyPeople, CleanUp)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnknownCall:
+    """A call of a tool whose result the recording does not have.
+
+    Attributes:
+        agent: the agent that made it.
+        name: the tool.
+        arguments: the arguments, as JSON text.
+    """
+
+    agent: str
+    name: str
+    arguments: str
+
+    def __str__(self) -> str:
+        return call_line(self.name, self.arguments)
+
+
+OnUnknown: TypeAlias = Callable[[UnknownCall], Any]
+"""Answers calls that are not recorded, sync or async: returns what the tool would return."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replay:
+    """What became of a replay.
+
+    Attributes:
+        recording: the recorded run.
+        now: the recording of the replayed run.
+        differences: the decisions that differ, in order.
+        unknown: the calls that the recording has no result for.
+        stopped: why the replay could not go on; empty if it went on to the end.
+    """
+
+    recording: Recording
+    now: Recording
+    differences: tuple[Difference, ...]
+    unknown: tuple[UnknownCall, ...] = ()
+    stopped: str = ""
+
+    @property
+    def is_same(self) -> bool:
+        """Whether the run would decide the same today."""
+        return not self.differences and not self.stopped
+
+    def report(self) -> str:
+        """Return what differs, a line for each difference, safe to show."""
+        number = len(self.differences)
+        verb = "differs" if number == 1 else "differ"
+        what = f"{counted(number, 'decision')} {verb}" if number else "the same decisions"
+        lines: list[str] = [joined(f"{self.recording.run_id}: ", what)]
+        lines += [f"  {one}" for one in self.differences]
+        if self.stopped:
+            lines.append(joined("  stopped: ", self.stopped))
+        return "\n".join(lines)
+
+
+async def replay(
+    recording: Recording,
+    agents: Agent[Any] | Sequence[Agent[Any]],
+    *,
+    on_unknown: OnUnknown | None = None,
+    model: Model | ModelProvider | None = None,
+    context: Any = None,
+) -> Replay:
+    """Replay a recorded run against agents, without a server and without calling their tools.
+
+    Models' replies, tools' results, handoffs' callbacks and nested runs are as recorded, and what
+    people and programs did is done again. Instructions, guardrails, approval conditions and
+    `is_enabled` predicates run. Hooks and MCP servers are left out. A new approval request is
+    approved, so that the rest can be compared.
+
+    Args:
+        recording: the recorded run.
+        agents: today's agents; those that they hand over to are found.
+        on_unknown: answers tool calls that are not recorded; by default, they fail.
+        model: makes the replies instead of the recording: for example with another prompt.
+        context: the context, if it has parts that are no JSON.
+
+    Raises:
+        UserError: the recording cannot be replayed.
+    """
+    listed = [agents] if isinstance(agents, Agent) else list(agents)
+    replayed = _Replay(recording, listed, on_unknown=on_unknown, model=model, context=context)
+    await replayed.run()
+    now = replayed.recorder.recording()
+    found = differences(recording, now, is_cut=bool(replayed.stopped))
+    return Replay(
+        recording=recording,
+        now=replace(now, complete=recording.complete),
+        differences=(*replayed.refused, *found),
+        unknown=tuple(replayed.unknown),
+        stopped=replayed.stopped,
+    )
+
+
+class _ReplayedRegistry(Registry):
+    """Agents whose tools answer from a recording."""
+
+    def __init__(self, agents: Iterable[Agent[Any]], answer: Callable[..., Any]) -> None:
+        super().__init__(agents)
+        for name, agent in list(self._agents.items()):
+            tools = [_answering(one, answer) for one in agent.tools]
+            changed = agent.clone(tools=tools, mcp_servers=[], hooks=None)
+            self._agents[name] = changed
+            self._names[id(changed)] = name
+
+
+def _answering(tool: Any, answer: Callable[..., Any]) -> Any:
+    if not isinstance(tool, FunctionTool) or isinstance(tool, AgentTool | LocalTool):
+        return tool
+    copied = copy.copy(tool)
+    copied.on_invoke_tool = answer
+    copied.custom_data_extractor = None
+    return copied
+
+
+class _RecordedModel(ModelProvider):
+    """Answers with the reply that the replay is at."""
+
+    def __init__(self) -> None:
+        self.reply = ModelReply(items=())
+
+    def get_model(self, name: str | None) -> Model:
+        del name
+        return cast("Model", self)
+
+    @answers_both_forms
+    async def get_response(self, request: ModelRequest) -> ModelResponse:
+        del request
+        reply = self.reply
+        items = [dict(one) for one in reply.items]
+        return ModelResponse(output=items, usage=reply.usage, response_id=reply.response_id)
+
+
+class _Given(ModelProvider):
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    def get_model(self, name: str | None) -> Model:
+        del name
+        return self._model
+
+
+@dataclass
+class _Current:
+    """The answer of the tool that runs now."""
+
+    result: ToolResult | None
+    unknown: UnknownCall
+    invoked: bool = False
+
+
+class _Replay:
+    def __init__(
+        self,
+        recording: Recording,
+        agents: Sequence[Agent[Any]],
+        *,
+        on_unknown: OnUnknown | None,
+        model: Model | ModelProvider | None,
+        context: Any,
+    ) -> None:
+        _check(recording)
+        self.recorder = Recorder()
+        self.refused: list[Difference] = []
+        self.unknown: list[UnknownCall] = []
+        self.stopped = ""
+        self._recording = recording
+        self._on_unknown = on_unknown
+        self._model = _RecordedModel()
+        self._calls_model = model is not None
+        provider: ModelProvider = self._model
+        if model is not None:
+            provider = model if isinstance(model, ModelProvider) else _Given(model)
+        self._worker = _worker(_ReplayedRegistry(agents, self._answer), provider, context)
+        self._current = _Current(None, UnknownCall(agent="", name="", arguments=""))
+        self._state = LoopState()
+        kinds = (STEPS | FROM_OUTSIDE) - ({"model"} if self._calls_model else frozenset())
+        self._left = [one for one in recording.entries if one.kind in kinds][1:]
+        self._at_ms = recording.entries[0].at_ms
+
+    async def run(self) -> None:
+        """Replay the run to its end, or as far as the recording goes."""
+        self._start()
+        for _ in range(MOST_STEPS):
+            if self._state.phase == "closed" or self.stopped or not await self._step():
+                return
+        self.stopped = f"The replay took more than {MOST_STEPS:,} steps."
+
+    def _start(self) -> None:
+        first, start = self._recording.entries[0], self._recording.start
+        record = records.RunInput(
+            agent=start.agent,
+            input=[blobs.escape_item(one) for one in first.items],
+            message_id=first.id or "start",
+            context=start.context,
+            context_type=start.context_type,
+            max_turns=start.max_turns,
+            keep_open=start.keep_open,
+            settings=self._settings(start.settings or {}),
+        )
+        run_id = self._recording.run_id
+        self._apply(history.started(run_id, record, self._at_ms, f"{run_id}-replayed"))
+
+    def _settings(self, settings: JsonObject) -> JsonObject:
+        """Return the settings without the objects that this process does not have."""
+        lacking = set(self._worker.registry.unknown_references(references_in(settings)))
+        kept = {
+            key: value
+            for key, value in settings.items()
+            if not lacking.intersection(references_in({key: value}))
+        }
+        return {**kept, "tracing_disabled": True}
+
+    def _apply(self, event: Event) -> None:
+        self._state, _ = advance(self._state, event)
+        invariants.check(self._state)
+        self.recorder.take(event, self._state)
+
+    # --- What comes next --------------------------------------------------------------------------
+
+    async def _step(self) -> bool:
+        """Do the next thing; return whether there was one."""
+        blocked = {one.effect for one in self._state.blocked}
+        pending = [one for one in self._state.pending if one.effect not in blocked]
+        for effect in pending:
+            if isinstance(effect, _BACKGROUND):
+                self._apply(_done(effect, self._at_ms))
+                return True
+        entry = self._left[0] if self._left else None
+        if entry is not None and entry.kind in FROM_OUTSIDE:
+            if (self._is_due(entry) or not pending) and self._take(entry):
+                return True
+            if not pending:
+                return True  # it has no place in the run any more
+        if pending:
+            await self._carry_out(pending)
+            return True
+        if self._take_any():
+            return True
+        return self._go_on_alone()
+
+    def _is_due(self, entry: Entry) -> bool:
+        place = (len(self._state.answers), self._state.question.turn)
+        return place >= (entry.question, entry.turn)
+
+    def _take_any(self) -> bool:
+        """Do the next thing that came from outside, wherever the recording has it."""
+        left = [entry for entry in self._left if entry.kind in FROM_OUTSIDE]
+        return any(self._take(entry) for entry in left)
+
+    async def _carry_out(self, pending: Sequence[Effect]) -> None:
+        effect = pending[0]
+        if self._left:
+            effect = next((one for one in pending if _fits(self._left[0], one)), effect)
+        entry = self._entry_for(effect)
+        if entry is not None:
+            for one in self._left[: self._left.index(entry)]:
+                if one.kind in FROM_OUTSIDE and self._is_due(one) and self._take(one):
+                    return  # it came before
+        await self._perform(effect, entry)
+
+    def _entry_for(self, effect: Effect) -> Entry | None:
+        """Return the recorded entry of an effect: of the same call, or else of an equal one."""
+        settled = len(self._state.answers)
+        fitting = [one for one in self._left if one.question >= settled and _fits(one, effect)]
+        if not isinstance(effect, RunTool | RunAgent | RunHandoff):
+            return fitting[0] if fitting else None
+        arguments = canonical(effect.arguments)
+        same = [one for one in fitting if canonical(one.arguments) == arguments]
+        by_id = [one for one in fitting if one.call_id == effect.call_id]
+        both = [one for one in same if one in by_id]
+        loose = [] if self._calls_model else by_id
+        return next(iter([*both, *same, *loose]), None)
+
+    # --- From outside -----------------------------------------------------------------------------
+
+    def _take(self, entry: Entry) -> bool:
+        """Let something from outside happen again; return whether it has a place in the run."""
+        event = self._event_of(entry)
+        can_wait = entry.kind in {"action", "delivery"} and bool(self._state.pending)
+        if event is None and can_wait:
+            return False
+        self._left.remove(entry)
+        if event is None:
+            return False
+        self._at_ms = max(self._at_ms, entry.at_ms)
+        if isinstance(event, PersonActed) and (problem := problem_of(self._state, event)):
+            self._refuse(entry, problem)
+            return False
+        self._apply(event)
+        return True
+
+    def _refuse(self, entry: Entry, problem: str) -> None:
+        what = joined(f"{entry.by or 'somebody'}: {entry.name} {entry.target}".strip())
+        self.refused.append(
+            Difference(
+                kind="decision",
+                question=len(self._state.answers) + 1,
+                turn=self._state.question.turn,
+                agent=self._state.agent,
+                was=what,
+                now=joined("refused: ", problem),
+            )
+        )
+
+    def _event_of(self, entry: Entry) -> Event | None:
+        at_ms = max(self._at_ms, entry.at_ms)
+        match entry.kind:
+            case "message":
+                content = tuple(blobs.escape_item(one) for one in entry.items)
+                message = Message(entry.id, content, at_ms, cast("Any", entry.name or "steer"))
+                return MessageReceived(at_ms=at_ms, message=message)
+            case "action":
+                return self._action(entry, at_ms)
+            case "delivery":
+                return self._delivery(entry, at_ms)
+            case "time":
+                return TimePassed(at_ms=at_ms)
+            case "cancel":
+                return CancelRequested(at_ms=at_ms, mode=cast("Any", entry.name or "immediate"))
+            case "retry":
+                return RetryRequested(at_ms=at_ms, answers=len(self._state.answers))
+            case _:
+                return MessageWithdrawn(at_ms=at_ms, message_id=entry.id)
+
+    def _action(self, entry: Entry, at_ms: int) -> PersonActed[Any] | None:
+        row = ACTION_NAMED.get(entry.name)
+        if row is None:
+            return None
+        payload = dict(entry.result or {})
+        if entry.name == "decide":
+            asked = self._state.own_requests
+            meant = [one for one in asked if (one.name, one.agent) == (entry.target, entry.agent)]
+            exact = [one for one in meant if one.call_id == entry.call_id]
+            if not meant:
+                return None
+            payload["request_id"] = (exact or meant)[0].id
+        action: Any = records.read(row.record, payload)
+        return PersonActed(at_ms=at_ms, action=action, verified=entry.verified)
+
+    def _delivery(self, entry: Entry, at_ms: int) -> ValueDelivered | None:
+        waits = [one for one in pending_waits(self._state) if one.name == entry.name]
+        exact = [one for one in waits if one.call_id == entry.call_id]
+        meant = exact or [one for one in waits if one.tool == entry.target]
+        if not meant:
+            return None
+        address = WaitAddress.parse(meant[0].token)
+        return ValueDelivered(
+            at_ms=at_ms,
+            question=address.question,
+            turn=address.turn,
+            call_id=address.call_id,
+            name=address.name,
+            value=entry.value,
+            delivery_id=f"recorded-{len(self._state.receipts)}",
+            source=entry.by,
+        )
+
+    def _go_on_alone(self) -> bool:
+        """Approve a request that the recording does not have; return whether there was one."""
+        if not self._state.own_requests or not self._recording.complete:
+            return False
+        request = self._state.own_requests[0]
+        event = _approval(request, len(request.votes), self._at_ms)
+        problem = problem_of(self._state, event)
+        if problem is not None:
+            self.stopped = f"Nobody decides about {request.name}: {problem}"
+            return False
+        self._apply(event)
+        return True
+
+    # --- Steps ------------------------------------------------------------------------------------
+
+    async def _perform(self, effect: Effect, entry: Entry | None) -> None:
+        if entry is not None:
+            self._at_ms = max(self._at_ms, entry.at_ms)
+        if isinstance(effect, CallModel) and entry is None and not self._calls_model:
+            self.stopped = (
+                f"The recording has no reply of {effect.agent} at question "
+                f"{len(self._state.answers) + 1}, turn {effect.turn}."
+            )
+            return
+        event = await self._event_from(effect, entry)
+        if entry is not None and not _has_not_happened(event):
+            self._left.remove(entry)
+        self._apply(replace(event, at_ms=self._at_ms))
+
+    async def _event_from(self, effect: Effect, entry: Entry | None) -> Any:
+        if entry is not None and entry.failure is not None:
+            return EffectFailed(at_ms=self._at_ms, effect=effect.effect, failure=entry.failure)
+        result: Any = None
+        match effect:
+            case RunTool():
+                return await self._tool(effect, _result(ToolResult, entry))
+            case RunAgent():
+                result = _result(AgentResult, entry)
+                if result is None:
+                    output = await self._rule(_unknown(effect))
+                    result = AgentResult(final_output=as_json(output, "on_unknown"))
+            case RunHandoff():
+                result = _result(HandoffResult, entry) or HandoffResult()
+            case CompactView():
+                result = _result(ViewSummary, entry) or ViewSummary()
+            case CallModel():
+                return await self._model_call(effect, _result(ModelReply, entry))
+            case PrepareRun():
+                return _as_prepared(await self._carried_out(effect), _result(PreparedRun, entry))
+            case _:
+                return await self._carried_out(effect)
+        return EffectAnswered(at_ms=self._at_ms, effect=effect.effect, result=result)
+
+    async def _carried_out(self, effect: Effect) -> Event:
+        return await carried_out(self._worker, self._state, effect)
+
+    async def _model_call(self, effect: CallModel, then: ModelReply | None) -> Event:
+        self._model.reply = then or ModelReply(items=())
+        event = await self._carried_out(effect)
+        if then is None or not isinstance(event, EffectAnswered):
+            return event
+        served = {one.item: one for one in then.calls if one.source}
+        reply = cast("ModelReply", event.result)
+        if not served or reply.unchecked:
+            return event
+        # MCP servers are left out, so the plans of their tools are as recorded.
+        calls = tuple(served.get(one.item, one) for one in reply.calls)
+        return replace(event, result=replace(reply, calls=calls))
+
+    async def _tool(self, effect: RunTool, then: ToolResult | None) -> Event:
+        if then is not None and any(map(_stops_call, then.checks)):
+            then = None  # a guardrail answered instead of the tool
+        if effect.form != FUNCTION or effect.source or effect.done:
+            result = then
+            if result is None:
+                output = as_json(await self._rule(_unknown(effect)), "on_unknown")
+                result = ToolResult(output=output)
+            return EffectAnswered(at_ms=self._at_ms, effect=effect.effect, result=result)
+        current = self._current = _Current(result=then, unknown=_unknown(effect))
+        event = await self._carried_out(effect)
+        if then is None or not isinstance(event, EffectAnswered):
+            return event
+        if not current.invoked and not effect.output_of:
+            return event  # today's code does not let it run
+        now = cast("ToolResult", event.result)
+        return replace(event, result=_as_recorded(now, then))
+
+    async def _answer(self, context: ToolContext[Any], arguments: str) -> Any:
+        """Stand in for every function tool."""
+        del context, arguments
+        current = self._current
+        current.invoked = True
+        if current.result is not None:
+            if current.result.wait is not None:
+                raise WaitBegins(current.result.wait)
+            return current.result.output
+        return await self._rule(current.unknown)
+
+    async def _rule(self, unknown: UnknownCall) -> Any:
+        self.unknown.append(unknown)
+        if self._on_unknown is None:
+            return f"The recording has no result of {unknown.name} with these arguments."
+        return await call(self._on_unknown, unknown)
+
+
+def _check(recording: Recording) -> None:
+    if recording.starts_late:
+        raise UserError(
+            f"The run {recording.run_id} cannot be replayed: its beginning is no longer retained."
+        )
+    if any(one.kind == "line" for one in recording.entries):
+        raise UserError(
+            f"The run {recording.run_id} cannot be replayed: a realtime line made its model calls."
+        )
+    if not recording.entries or recording.entries[0].kind != "message":
+        raise UserError(f"The run {recording.run_id} cannot be replayed: it has no first message.")
+
+
+def _worker(registry: Registry, models: ModelProvider, context: Any) -> WorkerDeps:
+    from outlast.agents.context.codec import context_class, write_parts
+
+    if (kind := context_class(context)) is not None:
+        registry.add_context_type(kind)
+    live: LiveValues = write_parts(context)[1]
+    return WorkerDeps(registry=registry, models=models, live=live, started_here=True)
+
+
+def _fits(entry: Entry, effect: Effect) -> bool:
+    """Whether an entry may be the record of an effect."""
+    match effect:
+        case PrepareRun():
+            return entry.kind == "prepared"
+        case CallModel():
+            return entry.kind == "model" and entry.agent == effect.agent
+        case RunTool():
+            return entry.kind == "tool" and entry.name == effect.name
+        case RunAgent():
+            return entry.kind == "agent" and entry.name == effect.name
+        case RunHandoff():
+            return entry.kind == "handoff" and entry.name == effect.name
+        case CheckInput():
+            return entry.kind == "input_check" and entry.name == effect.stage
+        case FinalizeAnswer():
+            return entry.kind == "answer_check"
+        case CompactView():
+            return entry.kind == "summary"
+        case _:
+            return False
+
+
+def _result(kind: type[Any], entry: Entry | None) -> Any:
+    if entry is None or entry.result is None:
+        return None
+    return records.read(kind, entry.result)
+
+
+def _unknown(effect: RunTool | RunAgent) -> UnknownCall:
+    return UnknownCall(agent=effect.agent, name=effect.name, arguments=effect.arguments)
+
+
+def _done(effect: Effect, at_ms: int) -> Event:
+    result: Any = None
+    if isinstance(effect, OffloadItems):
+        result = Offload()
+    elif isinstance(effect, NotifyPeople):
+        result = ALL_DELIVERED
+    elif isinstance(effect, CleanUp):
+        result = ToolResult(output=None)
+    return EffectAnswered(at_ms=at_ms, effect=effect.effect, result=result)
+
+
+def _has_not_happened(event: Event) -> bool:
+    """Whether a worker answered without doing what the recording has: people have to approve it."""
+    result = event.result if isinstance(event, EffectAnswered) else None
+    if isinstance(result, ToolResult):
+        return result.required is not None
+    return isinstance(result, ModelReply) and result.unchecked
+
+
+def _as_prepared(event: Event, then: PreparedRun | None) -> Event:
+    if then is None or not isinstance(event, EffectAnswered):
+        return event
+    now = cast("PreparedRun", event.result)
+    return replace(event, result=replace(now, input=then.input, old=then.old))
+
+
+def _intervenes(check: GuardrailRecord) -> bool:
+    return check.tripped or (check.behavior or {}).get("type") == "reject_content"
+
+
+def _stops_call(check: GuardrailRecord) -> bool:
+    return check.stage == "tool_input" and _intervenes(check)
+
+
+def _as_recorded(now: ToolResult, then: ToolResult) -> ToolResult:
+    """Return the recorded result of a call with what today's guardrails say of it."""
+    stopped = now.required is not None or now.failure is not None
+    if stopped or any(map(_intervenes, now.checks)):
+        return now
+    value = then.value if then.value is not None else now.value
+    return replace(then, checks=now.checks, value=value)
+
+
+def _approval(request: ApprovalRequest, number: int, at_ms: int) -> PersonActed[Any]:
+    """Return the vote of somebody who may decide."""
+    audience = request.terms.audience
+    named = audience.subjects[number] if number < len(audience.subjects) else f"replay-{number + 1}"
+    decision = Decision(request_id=request.id, type="approve", by=named, groups=audience.groups)
+    return PersonActed(at_ms=at_ms, action=decision, verified=True)

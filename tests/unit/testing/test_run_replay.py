@@ -1,0 +1,315 @@
+"""Replays of recorded runs: what today's agents decide otherwise, and what they cannot do again."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from outlast import (
+    Agent,
+    ApprovalPolicy,
+    Audience,
+    GuardrailFunctionOutput,
+    ToolContext,
+    function_tool,
+    handoff,
+    input_guardrail,
+    tool_input_guardrail,
+)
+from outlast.agents.errors import UserError
+from outlast.agents.guardrails.tool_guardrails import (
+    ToolGuardrailFunctionOutput,
+    ToolInputGuardrailData,
+)
+from outlast.client.recordings import Recording
+from outlast.loop.approvals import ApprovalRequest, Decision
+from outlast.testing import (
+    Replay,
+    ScriptedModel,
+    UnknownCall,
+    call,
+    record_in_memory,
+    replay,
+)
+
+CALLS: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def no_calls() -> None:
+    CALLS.clear()
+
+
+@function_tool
+def look_up(order_id: str) -> str:
+    """Look an order up."""
+    CALLS.append(order_id)
+    return f"{order_id}: 40 EUR"
+
+
+@function_tool(needs_approval=True)
+def refund(order_id: str, amount: int) -> str:
+    """Refund an order."""
+    CALLS.append(order_id)
+    return f"refunded {amount}"
+
+
+def desk(*tools: Any, **fields: Any) -> Agent[Any]:
+    billing = Agent(name="Billing", tools=list(tools) or [look_up, refund], **fields)
+    return Agent(name="Triage", tools=[look_up], handoffs=[billing])
+
+
+SCRIPT = (
+    [call("look_up", "c1", order_id="A-1")],
+    [call("transfer_to_billing", "c2")],
+    [call("refund", "c3", order_id="A-1", amount=40)],
+    "Done.",
+)
+
+
+def approves(request: ApprovalRequest) -> bool:
+    return True
+
+
+async def recorded(agent: Agent[Any] | None = None, *script: Any, **options: Any) -> Recording:
+    model = ScriptedModel(*(script or SCRIPT))
+    options = {"decide": approves, **options}
+    made = await record_in_memory(agent or desk(), "Refund A-1", model=model, **options)
+    CALLS.clear()
+    return Recording.from_json(made.to_json())  # as a file has it
+
+
+def lines(replayed: Replay) -> Sequence[str]:
+    return [f"{one.kind}: {one.was} -> {one.now}" for one in replayed.differences]
+
+
+async def test_the_same_agents_decide_the_same_and_no_tool_runs():
+    recording = await recorded()
+    replayed = await replay(recording, desk())
+    assert replayed.is_same, replayed.report()
+    assert [one.kind for one in replayed.now.entries] == [one.kind for one in recording.entries]
+    assert not CALLS
+
+
+async def test_a_call_that_needs_no_approval_any_more():
+    @function_tool(name_override="refund")
+    def at_once(order_id: str, amount: int) -> str:
+        """Refund an order."""
+        raise AssertionError
+
+    replayed = await replay(await recorded(), desk(look_up, at_once))
+    assert lines(replayed) == [
+        "approval: refund waits for the approval of anybody -> needs no approval"
+    ]
+
+
+async def test_a_new_approval_is_reported_and_the_rest_is_compared():
+    recording = await recorded(Agent(name="Triage", tools=[look_up]), SCRIPT[0], "Done.")
+    asks = replace_tool(look_up, needs_approval=ApprovalPolicy(audience=Audience(groups=["ops"])))
+    replayed = await replay(recording, Agent(name="Triage", tools=[asks]))
+    assert lines(replayed) == [
+        "approval: needs no approval -> look_up waits for the approval of ops"
+    ]
+    assert replayed.now.status == "completed"
+
+
+async def test_another_audience_is_a_difference_and_refuses_who_decided():
+    policy = ApprovalPolicy(audience=Audience(groups=["finance"]), quorum=2)
+    replayed = await replay(
+        await recorded(), desk(look_up, replace_tool(refund, needs_approval=policy))
+    )
+    first, second = replayed.differences
+    assert (first.kind, first.was) == ("decision", "test: decide refund")
+    assert first.now.startswith("refused: ")
+    assert second.now == "refund waits for the approval of 2 of finance"
+    assert replayed.now.status == "completed"
+
+
+async def test_a_tool_that_is_gone_and_arguments_that_do_not_fit():
+    @function_tool(name_override="refund")
+    def by_reason(order_id: str, amount: int, reason: str) -> str:
+        """Refund an order."""
+        raise AssertionError
+
+    replayed = await replay(await recorded(), desk(look_up, by_reason))
+    assert [one.kind for one in replayed.differences] == ["tool", "approval"]
+    assert "reason" in replayed.differences[0].now
+    replayed = await replay(await recorded(), desk(look_up))
+    assert "There is no tool 'refund'" in replayed.differences[0].now
+
+
+async def test_a_handoff_that_is_not_offered_ends_the_replay_there():
+    alone = Agent(name="Triage", tools=[look_up])
+    replayed = await replay(await recorded(), alone)
+    assert [one.kind for one in replayed.differences] == ["handoff"]
+    assert replayed.stopped == ("The recording has no reply of Triage at question 1, turn 3.")
+    assert "stopped: The recording has no reply" in replayed.report()
+
+
+async def test_a_handoff_leads_elsewhere():
+    other = Agent(name="Refunds", tools=[look_up, refund])
+    moved = Agent(
+        name="Triage",
+        tools=[look_up],
+        handoffs=[handoff(other, tool_name_override="transfer_to_billing")],
+    )
+    replayed = await replay(await recorded(), moved)
+    assert lines(replayed) == ["handoff: a handoff to Billing -> a handoff to Refunds"]
+
+
+async def test_guardrails_that_trip_now_or_no_longer():
+    @input_guardrail
+    def no_refunds(context: Any, agent: Any, said: Any) -> GuardrailFunctionOutput:
+        return GuardrailFunctionOutput(output_info=None, tripwire_triggered=True)
+
+    @tool_input_guardrail
+    def not_today(data: ToolInputGuardrailData) -> ToolGuardrailFunctionOutput:
+        return ToolGuardrailFunctionOutput.reject_content("not today")
+
+    guarded = desk()
+    guarded.input_guardrails.append(no_refunds)
+    replayed = await replay(await recorded(), guarded)
+    assert "guardrail: trips no guardrail -> the guardrail no_refunds trips" in lines(replayed)
+    checked = replace_tool(look_up, tool_input_guardrails=[not_today])
+    one = Agent(name="Triage", tools=[checked])
+    recording = await recorded(one, SCRIPT[0], "Done.")
+    assert (await replay(recording, one)).is_same
+    replayed = await replay(recording, Agent(name="Triage", tools=[look_up]))
+    assert lines(replayed)[0] == (
+        "guardrail: the guardrail not_today trips (reject_content) -> trips no guardrail"
+    )
+    assert [str(one) for one in replayed.unknown] == ['look_up(order_id="A-1")']
+
+
+async def test_decisions_of_people_are_made_again():
+    def rejects(request: ApprovalRequest) -> str:
+        return "too much"
+
+    recording = await recorded(decide=rejects)
+    assert (await replay(recording, desk())).is_same
+
+    def edits(request: ApprovalRequest) -> Decision:
+        wanted = {"order_id": "A-1", "amount": 7}
+        return Decision(request_id=request.id, type="edit", edited_arguments=wanted, by="ann")
+
+    recording = await recorded(decide=edits)
+    replayed = await replay(recording, desk())
+    assert replayed.is_same, replayed.report()
+    outputs = [one.result for one in replayed.now.entries if one.kind == "tool"]
+    assert outputs[-1] == {"output": "refunded 7"}
+
+
+async def test_an_open_run_is_replayed_as_far_as_it_went():
+    recording = await recorded(decide=None)
+    assert (recording.complete, recording.status) == (False, "waiting")
+    replayed = await replay(recording, desk())
+    assert replayed.is_same, replayed.report()
+
+
+async def test_a_tool_that_waits_gets_the_recorded_value():
+    @function_tool
+    async def book(context: ToolContext[Any], order_id: str) -> str:
+        """Book a courier."""
+        CALLS.append(order_id)
+        pickup = await context.wait_for("courier", timeout=timedelta(days=1))
+        return f"booked {pickup}"
+
+    agent = Agent(name="Desk", tools=[book])
+    recording = await recorded(
+        agent, [call("book", "c1", order_id="A")], "Done.", deliver={"courier": "p1"}
+    )
+    replayed = await replay(recording, agent)
+    assert replayed.is_same, replayed.report()
+    assert [one.result for one in replayed.now.entries if one.kind == "tool"][-1] == {
+        "output": "booked p1"
+    }
+    assert not CALLS
+
+
+async def test_another_model_is_compared_and_unknown_calls_have_a_rule():
+    recording = await recorded()
+    asked: list[UnknownCall] = []
+
+    def rule(unknown: UnknownCall) -> str:
+        asked.append(unknown)
+        return "A-2: 10 EUR"
+
+    model = ScriptedModel([call("look_up", "x1", order_id="A-2")], *SCRIPT[1:])
+    replayed = await replay(recording, desk(), model=model, on_unknown=rule)
+    assert [str(one) for one in asked] == ['look_up(order_id="A-2")']
+    assert lines(replayed) == ['arguments: look_up(order_id="A-1") -> look_up(order_id="A-2")']
+    assert "A-2: 10 EUR" in json.dumps(model.requests[1].input)
+    assert replayed.unknown == tuple(asked)
+
+
+async def test_a_model_that_takes_another_tool_or_hands_over():
+    recording = await recorded(Agent(name="Triage", tools=[look_up]), SCRIPT[0], "Done.")
+    model = ScriptedModel([call("transfer_to_billing", "x1")], "Hello.")
+    replayed = await replay(recording, desk(), model=model)
+    assert lines(replayed) == [
+        'tool: look_up(order_id="A-1") -> a handoff to Billing',
+        "answer: an answer of Triage -> an answer of Billing",
+    ]
+
+
+async def test_contexts_that_tools_change_are_as_recorded():
+    @function_tool
+    def note(context: ToolContext[dict[str, Any]], order_id: str) -> str:
+        """Note an order."""
+        context.context["order"] = order_id
+        return "noted"
+
+    def said(context: Any, agent: Any) -> str:
+        return f"order: {context.context.get('order')}"
+
+    agent = Agent(name="Desk", instructions=said, tools=[note])
+    script = ([call("note", "c1", order_id="A-9")], "Done.")
+    recording = await recorded(agent, *script, context={"order": ""})
+    model = ScriptedModel(*script)
+    replayed = await replay(recording, agent, model=model)
+    assert replayed.is_same
+    assert [one.instructions for one in model.requests] == ["order: ", "order: A-9"]
+
+
+async def test_agents_as_tools_are_answered_by_the_recording():
+    inner = Agent(name="Judge")
+    outer = Agent(name="Desk", tools=[inner.as_tool("ask_judge", "Ask.")])
+    recording = await recorded(
+        outer, [call("ask_judge", "c1", input="Fair?")], "It is fair.", "It is fair, we think."
+    )
+    replayed = await replay(recording, outer)
+    assert replayed.is_same, replayed.report()
+    assert [one.kind for one in replayed.now.entries].count("model") == 2
+
+
+async def test_hostile_texts_are_shown_as_what_they_are():
+    name = "A\u202e\x1b[2J"
+    agent = Agent(name="Triage", tools=[look_up])
+    recording = await recorded(agent, [call("look_up", "c1", order_id=name)], "Done.")
+    report = (await replay(recording, Agent(name="Triage"))).report()
+    assert "\u202e" not in report
+    assert "\x1b" not in report
+
+
+async def test_what_cannot_be_replayed_says_why():
+    recording = await recorded()
+    with pytest.raises(UserError, match="its beginning is no longer retained"):
+        await replay(replace(recording, starts_late=True), desk())
+    with pytest.raises(UserError, match="it has no first message"):
+        await replay(recording.with_entries(()), desk())
+    line = replace(recording.entries[0], kind="line")
+    with pytest.raises(UserError, match="a realtime line made its model calls"):
+        await replay(recording.with_entries([line]), desk())
+
+
+async def test_an_agent_that_is_gone_fails_the_run():
+    replayed = await replay(await recorded(), Agent(name="Other"))
+    assert replayed.differences
+    assert replayed.now.status == "failed"
+
+
+def replace_tool(tool: Any, **fields: Any) -> Any:
+    return replace(tool, **fields)
