@@ -20,11 +20,19 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.contract import names
-from outlast.dev import EmbeddedServer, running_server
+from outlast.dev import EmbeddedServer, running_server, server_process
 from outlast.visibility.search_attributes import ensure_search_attributes, lacks_search_attributes
 
 NAMED_ADDRESS: Final = os.environ.get("OUTLAST_TEST_ADDRESS")
 """Read once, since tests of the command line clear the environment."""
+
+# A server deletes an execution when its queues are known to be past its end, after 30 s by default.
+server_process._DYNAMIC_CONFIG.update(
+    {
+        f"history.{queue}ProcessorUpdateAckInterval": '"1s"'
+        for queue in ("transfer", "timer", "visibility")
+    }
+)
 
 PATIENCE_SECONDS = 60
 LOOK_SECONDS = 0.2

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 from temporalio.client import Client
 from temporalio.service import RPCError
 
+from outlast.archive import workflow_handle
 from outlast.cli.events import RunEvent, redacted, run_events
 from outlast.client.handle import RunHandle
 from outlast.client.read.delta_poller import with_deltas
@@ -221,7 +222,7 @@ class Follower:
             yield Entry(place, redacted(event, self._hides))
 
     async def _retries(self) -> list[tuple[str, Retry]]:
-        description = await self._client.get_workflow_handle(self._run_id).describe()
+        description = await workflow_handle(self._client, self._run_id).describe()
         return [
             (info.activity_id, Retry(info.activity_type.name, info.attempt - 1, _reason(failure)))
             for info in description.raw_description.pending_activities

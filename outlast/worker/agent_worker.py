@@ -16,6 +16,7 @@ from outlast.agents.checks import check_name
 from outlast.agents.context.factories import ContextFactory
 from outlast.agents.errors import UserError
 from outlast.agents.registry import Registry
+from outlast.archive import Archive
 from outlast.blobs import large_content
 from outlast.contract import names
 from outlast.ports.blobs import BlobStore
@@ -44,6 +45,7 @@ class AgentWorkerConfig(TypedDict, total=False):
         notifiers: deliver notices about approvals and takeovers.
         codec: encodes and decodes the payloads of runs.
         approvals: a TOML file that changes the approval policies of the code.
+        archive: keeps histories when the server's retention has passed.
         graceful_shutdown_timeout: how long running effects may take to finish at the end.
         max_concurrent_activities: how many effects may run at once.
         deployment_config: the worker's version.
@@ -61,6 +63,7 @@ class AgentWorkerConfig(TypedDict, total=False):
     notifiers: Iterable[Notifier]
     codec: PayloadCodec | None
     approvals: str | Path | None
+    archive: Archive | str | Path | None
     graceful_shutdown_timeout: timedelta
     max_concurrent_activities: int | None
     deployment_config: WorkerDeploymentConfig | None
@@ -92,6 +95,7 @@ class AgentWorker:
         notifiers: Iterable[Notifier] = (),
         codec: PayloadCodec | None = None,
         approvals: str | Path | ApprovalFile | None = None,
+        archive: Archive | str | Path | None = None,
         **worker_options: Any,
     ) -> None:
         """Create a worker; it starts when it is entered or run.
@@ -102,15 +106,14 @@ class AgentWorker:
             task_queue: the task queue of the runs.
             model_provider: provides the models; default: `MultiProvider`, by the models' prefixes.
             context_types: types of run contexts that no callable is annotated with.
-            context: creates the live objects of contexts, such as a database pool, for runs started
-                elsewhere: a callable, or a dict of callables by field, as for `OutlastPlugin`.
+            context: creates live objects, such as a database pool: a callable, or a dict by field.
             references: callables and objects that runs name in their settings; a dict sets names.
-            blob_store: the store for large content; all workers and clients of a task queue need
-                the same one. Default: the store that `OUTLAST_BLOB_STORE` names, if any.
+            blob_store: the store for large content, one for all; default: `OUTLAST_BLOB_STORE`'s.
             sessions: SQLite files, or directories of them, that runs may use as their session.
             notifiers: deliver notices about approvals and takeovers; see `outlast.notifications`.
             codec: encodes and decodes the payloads of runs; default: the client's.
             approvals: a TOML file of approval policies; default: that of `OUTLAST_APPROVALS`.
+            archive: keeps histories after retention; default: that of `OUTLAST_ARCHIVE`, if any.
             worker_options: further options of `temporalio.worker.Worker`.
 
         Raises:
@@ -130,6 +133,7 @@ class AgentWorker:
             notifiers=notifiers,
             codec=codec,
             approvals=approvals,
+            archive=archive,
         )
         self.registry: Registry = plugin.registry
         worker_options["plugins"] = [*worker_options.get("plugins", ()), plugin]

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -31,6 +31,7 @@ from outlast.agents.context.factories import ContextFactory, as_factories
 from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
 from outlast.agents.registry import Registry
+from outlast.archive import Archive, archive_from_environment, use_archive
 from outlast.blobs import large_content
 from outlast.clock import now_ms
 from outlast.contract import records
@@ -59,6 +60,7 @@ from outlast.proofs import ServerLineage, identity_keys
 from outlast.sessions.described import allow_place
 from outlast.tracing.receivers import REGISTRATION, SETTLE_SECONDS, WORKER_END_SECONDS
 from outlast.tracing.stage_spans import StageSpans
+from outlast.worker.archiver import archive_histories
 from outlast.worker.attribute_watch import watch_search_attributes
 from outlast.worker.failure_lines import log_failures_in_lines
 from outlast.worker.worker_options import with_defaults
@@ -84,6 +86,9 @@ class OutlastPlugin(SimplePlugin):
     tools, so the worker may have no other one.
     """
 
+    _client: Client | None = None
+    _task_queue = ""
+
     def __init__(  # noqa: PLR0913  the options of a worker
         self,
         agents: Iterable[Agent[Any]],
@@ -97,6 +102,7 @@ class OutlastPlugin(SimplePlugin):
         notifiers: Iterable[Notifier] = (),
         codec: PayloadCodec | None = None,
         approvals: str | Path | ApprovalFile | None = None,
+        archive: Archive | str | Path | None = None,
     ) -> None:
         """Register agents.
 
@@ -104,16 +110,15 @@ class OutlastPlugin(SimplePlugin):
             agents: starting agents; the agents that they hand over to are included.
             model_provider: provides the models, and is not closed; default: `MultiProvider`.
             context_types: types of run contexts that no callable is annotated with.
-            context: creates the live objects of contexts, for runs started elsewhere: a callable
-                that takes the data as JSON and returns a context, or a dict of callables by field.
-                Generators may close the objects after their `yield`.
+            context: creates the live objects of contexts: a callable that takes the data as JSON, or
+                a dict of callables by field. Generators may close the objects after their `yield`.
             references: objects that runs name in their settings; a dict sets names.
-            blob_store: the store for large content, the same for all workers and clients of a queue;
-                default: the store that `OUTLAST_BLOB_STORE` names, if any.
+            blob_store: the store for large content, one for all; default: `OUTLAST_BLOB_STORE`'s.
             sessions: SQLite files, or directories of them, that runs may use as their session.
             notifiers: deliver notices about approvals and takeovers.
             codec: encodes and decodes the payloads of runs; default: the client's.
             approvals: a TOML file of approval policies; default: that of `OUTLAST_APPROVALS`.
+            archive: keeps histories after retention; default: that of `OUTLAST_ARCHIVE`, if any.
 
         Raises:
             UserError: no agents, two agents with one name, or an invalid argument.
@@ -126,7 +131,7 @@ class OutlastPlugin(SimplePlugin):
         _allow_sessions(sessions)
         self.models: ModelProvider = _checked_provider(model_provider) or MultiProvider()
         self._codec = _checked_codec(codec)
-        self._client: Client | None = None
+        self._archive = _checked_archive(archive)
         self._identity = WorkerIdentity()
         self._deps = WorkerDeps(
             registry=self.registry,
@@ -176,17 +181,12 @@ class OutlastPlugin(SimplePlugin):
         begin_attempts_like_this()
         records.adapter(LoopState)  # built now, because it would slow down a workflow task
         ending = asyncio.create_task(_end_surely(asyncio.current_task()))
-        watching = (
-            None
-            if self._client is None
-            else asyncio.create_task(watch_search_attributes(self._client, self._deps.state))
-        )
+        watching = [asyncio.create_task(one) for one in self._watches()]
         try:
             yield
         finally:
-            ending.cancel()
-            if watching is not None:
-                watching.cancel()
+            for one in (ending, *watching):
+                one.cancel()
             try:
                 if self._deps.contexts is not None:
                     await self._deps.contexts.aclose()
@@ -195,6 +195,13 @@ class OutlastPlugin(SimplePlugin):
                     await self.models.aclose()
             finally:
                 await REGISTRATION.flushed(flush_seconds)
+
+    def _watches(self) -> Iterable[Coroutine[Any, Any, None]]:
+        """Yield what runs beside the worker until it ends."""
+        if self._client is not None:
+            yield watch_search_attributes(self._client, self._deps.state)
+            if self._archive is not None:
+                yield archive_histories(self._client, self._archive, self._task_queue)
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
         """Add the options that runs need; options set by the user stay.
@@ -207,11 +214,13 @@ class OutlastPlugin(SimplePlugin):
         interceptors: list[Interceptor] = [*cast("dict[str, Any]", config).get("interceptors", ())]
         config["interceptors"] = [*interceptors, observed]
         if "client" in config and "task_queue" in config:
+            if self._archive is not None:
+                use_archive(config["client"], self._archive)
             options: dict[str, Any] = {**config["client"].config(active_config=True)}
             options["data_converter"] = readable(self._converter(options["data_converter"]))
             options["plugins"] = []  # the worker has already applied them
             config["client"] = Client(**options)
-            self._client = config["client"]
+            self._client, self._task_queue = config["client"], config["task_queue"]
         return config
 
     def configure_replayer(self, config: ReplayerConfig) -> ReplayerConfig:
@@ -357,6 +366,17 @@ def _checked_provider(provider: ModelProvider | None) -> ModelProvider | None:
             f"not {provider!r}."
         )
     return provider
+
+
+def _checked_archive(archive: object) -> Archive | None:
+    """Return the archive for an argument, or that of the environment.
+
+    Raises:
+        UserError: there is no such archive.
+    """
+    if archive is None:
+        return archive_from_environment()
+    return archive if isinstance(archive, Archive) else Archive(cast("Any", archive))
 
 
 def _checked_codec(codec: object) -> PayloadCodec | None:

@@ -29,6 +29,7 @@ NOT_INSTALLED = {"litellm": "litellm", "bson": "pymongo"}
 """Imported by name, and by distribution, where an extra is not in the environment of the tests."""
 
 ROOMS = {
+    "outlast/archive": ["blobs"],
     "outlast/blobs": ["blobs"],
     "outlast/cli": ["cli", "dev", "serve", "speed"],
     "outlast/client/identity.py": ["identity"],

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
+from outlast.archive import workflow_handle
 from outlast.client.read.history import RunReader
 from outlast.client.results.pending_waits import PendingWait, pending_waits
 from outlast.client.transport.run_address import RunAddress
@@ -99,7 +100,7 @@ async def is_nested_in(run_id: str, root_id: str, client: Client) -> bool:
     seen = {run_id}
     while True:
         try:
-            description = await client.get_workflow_handle(run_id).describe()
+            description = await workflow_handle(client, run_id).describe()
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
                 return False

@@ -5,6 +5,7 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
+from outlast.archive import workflow_handle
 from outlast.contract import history
 
 
@@ -23,7 +24,7 @@ async def event_of_effect(client: Client, run_id: str, effect: int) -> tuple[str
         return None
     execution: str | None = None
     while True:
-        handle = client.get_workflow_handle(run_id, run_id=execution)
+        handle = workflow_handle(client, run_id, execution)
         try:
             events = [event async for event in handle.fetch_history_events()]
         except RPCError as error:

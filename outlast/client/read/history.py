@@ -20,6 +20,7 @@ from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.errors import UserError
+from outlast.archive import workflow_handle
 from outlast.client.transport.outages import Outage, patience_of, retry_during_outage, watched
 from outlast.contract import failures, history, names
 from outlast.contract.failures import EngineFailure
@@ -421,7 +422,7 @@ class RunReader:
         return await retry_during_outage(self.client, call, self.patience)
 
     def _handle(self, run: str | None) -> WorkflowHandle[Any, Any]:
-        return self.client.get_workflow_handle(self.run_id, run_id=run)
+        return workflow_handle(self.client, self.run_id, run)
 
 
 def _settled_length(page: Sequence[HistoryEvent]) -> int:

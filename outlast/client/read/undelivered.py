@@ -5,6 +5,7 @@ from typing import Any
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
+from outlast.archive import workflow_handle
 from outlast.contract import names, records
 from outlast.loop.notices import Delivered, NoticeReceipt, Undelivered
 
@@ -18,7 +19,7 @@ async def notices_after_end(client: Client, execution: str) -> NoticeReceipt:
     delivered: list[Delivered] = []
     number = 0
     while True:
-        handle = client.get_workflow_handle(names.notices_id(execution, number))
+        handle = workflow_handle(client, names.notices_id(execution, number))
         try:
             description = await handle.describe()
         except RPCError as error:

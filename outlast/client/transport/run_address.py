@@ -23,6 +23,7 @@ from outlast.agents.errors import (
     ServerUnavailable,
     UserError,
 )
+from outlast.archive import workflow_handle
 from outlast.client.transport.exceptions import exception_of
 from outlast.client.transport.outages import (
     AWAY,
@@ -78,7 +79,7 @@ class RunAddress:
         self.patience = patience_of(patience)
         self._client = client
         self._turns: dict[str, asyncio.Lock] = {}
-        self.workflow: WorkflowHandle[Any, Any] = client.get_workflow_handle(run_id)
+        self.workflow: WorkflowHandle[Any, Any] = workflow_handle(client, run_id)
 
     async def ask(self, call: Callable[[], Awaitable[T]]) -> T:
         """Call the server, wait through outages, and translate its errors."""

@@ -1,0 +1,345 @@
+"""The archive: histories of runs, kept when the server has deleted them."""
+
+import asyncio
+import base64
+import hashlib
+import importlib.metadata
+import json
+import re
+import zlib
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from temporalio.api.enums.v1 import EventType, WorkflowExecutionStatus
+from temporalio.api.history.v1 import History, HistoryEvent
+from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionResponse
+from temporalio.client import WorkflowHistory
+
+from outlast.agents.errors import AgentsException, ContentUnavailable, UserError
+from outlast.agents.threads import run_in_thread
+from outlast.archive.entries import ArchivedHistory, decoded_entry, encoded_entry
+from outlast.archive.stores import archive_store
+from outlast.ports.archive import ArchiveDamaged, ArchiveStore, FileMissing
+
+RUNS: Final = "runs/"
+ENTRY: Final = ".json"
+HISTORY: Final = ".history"
+
+AT_ONCE: Final = 8
+"""How many files are read at the same time."""
+
+EVERY: Final = timedelta(seconds=30)
+"""How often the workers of a task queue look for histories to archive."""
+
+CLOSING: Final = frozenset(
+    {
+        EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED,
+        EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED,
+        EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT,
+        EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED,
+        EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED,
+        EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW,
+    }
+)
+"""The last events of histories."""
+
+_EXECUTION_ID: Final = re.compile(r"[0-9a-f-]{1,64}")
+_GZIP: Final = 31  # zlib's number for gzip, so that `gunzip` reads the files, too
+_LEVEL: Final = 6
+
+
+class Archive:
+    """Keeps the histories of runs after the server's retention.
+
+        AgentWorker(client, agents=[triage], archive=Archive("s3://bucket/archive"))
+
+    All files of a run are in one folder, whose name is a digest of the run's id: each history once,
+    compressed and named by its digest, and an entry for each that says what it is. Entries are
+    written after their history and never changed, so that any number of processes may archive.
+
+    Args:
+        store: a directory, a URL such as `s3://bucket/archive`, or an `ArchiveStore`.
+        keep: how long a run is kept after its end; default: until it is deleted.
+        every: how often the workers of a task queue look for histories to archive.
+
+    Raises:
+        UserError: there is no such store, or a length of time is not positive.
+    """
+
+    def __init__(
+        self,
+        store: ArchiveStore | str | Path,
+        *,
+        keep: timedelta | None = None,
+        every: timedelta = EVERY,
+    ) -> None:
+        self.store = archive_store(store)
+        self.keep = None if keep is None else _positive("keep=", keep)
+        self.every = _positive("every=", every)
+
+    def __repr__(self) -> str:
+        return f"Archive({self.store!r})"
+
+    # --- Writing --------------------------------------------------------------------------------
+
+    async def add(
+        self,
+        namespace: str,
+        description: DescribeWorkflowExecutionResponse,
+        events: Sequence[HistoryEvent],
+    ) -> ArchivedHistory:
+        """Store a closed history and its entry. The same history may be stored again.
+
+        Raises:
+            ContentUnavailable: the store cannot be written.
+            ValueError: the history is not closed.
+        """
+        data, packed = await run_in_thread(lambda: _packed(events))
+        entry = _entry_of(namespace, description, events, data, len(packed))
+        folder = folder_of(entry.namespace, entry.run_id)
+        await self.write(f"{folder}{entry.sha256}{HISTORY}", packed)
+        await self.write(name_of(entry), encoded_entry(entry))
+        return entry
+
+    async def write(self, name: str, data: bytes) -> None:
+        """Write a file.
+
+        Raises:
+            ContentUnavailable: the store cannot be written.
+        """
+        try:
+            await self.store.write(name, data)
+        except AgentsException:
+            raise
+        except Exception as error:  # any store's error
+            raise _unavailable(self, "written", error) from error
+
+    async def delete(self, names: Iterable[str]) -> None:
+        """Remove files.
+
+        Raises:
+            ContentUnavailable: the store cannot be written.
+        """
+        try:
+            for name in names:
+                await self.store.delete(name)
+        except Exception as error:  # any store's error
+            raise _unavailable(self, "written", error) from error
+
+    async def discard(self, entry: ArchivedHistory) -> None:
+        """Remove one history and its entry.
+
+        Raises:
+            ContentUnavailable: the store cannot be written.
+        """
+        folder = folder_of(entry.namespace, entry.run_id)
+        # Its entry goes first, because an entry without its history reads as damage.
+        await self.delete([name_of(entry), f"{folder}{entry.sha256}{HISTORY}"])
+
+    # --- Reading --------------------------------------------------------------------------------
+
+    async def find(self, namespace: str, run_id: str, execution_id: str) -> ArchivedHistory | None:
+        """Return the entry of a history, or None.
+
+        Raises:
+            ArchiveDamaged: the entry was changed.
+            ContentUnavailable: the store cannot be read.
+        """
+        if not _EXECUTION_ID.fullmatch(execution_id):
+            return None
+        name = f"{folder_of(namespace, run_id)}{execution_id}{ENTRY}"
+        return await self._entry(name)
+
+    async def histories_of(self, namespace: str, run_id: str) -> list[ArchivedHistory]:
+        """Return the entries of a run's histories, oldest first.
+
+        An id that was used again has those of all its runs.
+
+        Raises:
+            ArchiveDamaged: an entry was changed.
+            ContentUnavailable: the store cannot be read.
+        """
+        return [one async for one in self.entries(folder_of(namespace, run_id))]
+
+    async def newest(self, namespace: str, run_id: str) -> ArchivedHistory | None:
+        """Return the entry of a run's last archived history, or None."""
+        found = await self.histories_of(namespace, run_id)
+        return found[-1] if found else None
+
+    async def entries(self, folder: str = RUNS) -> AsyncGenerator[ArchivedHistory]:
+        """Yield the entries in a folder, of each run the oldest first.
+
+        Raises:
+            ArchiveDamaged: an entry was changed.
+            ContentUnavailable: the store cannot be read.
+        """
+        by_run: dict[str, list[str]] = {}
+        for name in await self.names(folder):
+            if name.endswith(ENTRY):
+                by_run.setdefault(name.rpartition("/")[0], []).append(name)
+        for names in by_run.values():
+            found: list[ArchivedHistory] = []
+            for start in range(0, len(names), AT_ONCE):
+                some = names[start : start + AT_ONCE]
+                found += filter(None, await asyncio.gather(*map(self._entry, some)))
+            for entry in sorted(found, key=lambda one: (one.closed_ms, one.started_ms)):
+                yield entry
+
+    async def names(self, folder: str) -> list[str]:
+        """Return the names of all files in a folder.
+
+        Raises:
+            ContentUnavailable: the store cannot be read.
+        """
+        try:
+            return await self.store.names(folder)
+        except Exception as error:  # any store's error
+            raise _unavailable(self, "read", error) from error
+
+    async def events(self, entry: ArchivedHistory) -> Sequence[HistoryEvent]:
+        """Return the events of an archived history, as the server sent them.
+
+        Raises:
+            ArchiveDamaged: the history is missing, or is not the one that was archived.
+            ContentUnavailable: the store cannot be read.
+        """
+        name = f"{folder_of(entry.namespace, entry.run_id)}{entry.sha256}{HISTORY}"
+        what = f"The archived history {name} of {entry.run_id} in {self!r}"
+        packed = await self.read(name)
+        if packed is None:
+            raise ArchiveDamaged(f"{what} is missing.")
+        return await run_in_thread(lambda: _unpacked(packed, entry, what))
+
+    async def workflow_histories(self, namespace: str, run_id: str) -> list[WorkflowHistory]:
+        """Return a run's archived histories, oldest first, as `temporalio.worker.Replayer` takes them."""
+        found = await self.histories_of(namespace, run_id)
+        return [WorkflowHistory(run_id, await self.events(one)) for one in found]
+
+    async def read(self, name: str) -> bytes | None:
+        """Return a file, or None if there is none.
+
+        Raises:
+            ContentUnavailable: the store cannot be read.
+        """
+        try:
+            return await self.store.read(name)
+        except FileMissing:
+            return None
+        except Exception as error:  # any store's error
+            raise _unavailable(self, "read", error) from error
+
+    async def _entry(self, name: str) -> ArchivedHistory | None:
+        data = await self.read(name)
+        return None if data is None else self.entry_in(data, name)
+
+    def entry_in(self, data: bytes, name: str) -> ArchivedHistory:
+        """Return the entry in a file.
+
+        Raises:
+            ArchiveDamaged: it was changed, or is that of another history.
+        """
+        what = f"The entry {name} of {self!r}"
+        entry = decoded_entry(data, what)
+        if name_of(entry) != name:
+            raise ArchiveDamaged(f"{what} was changed: it is that of another history.")
+        return entry
+
+
+def name_of(entry: ArchivedHistory) -> str:
+    """Return the name of an entry's file."""
+    return f"{folder_of(entry.namespace, entry.run_id)}{entry.execution_id}{ENTRY}"
+
+
+def folder_of(namespace: str, run_id: str) -> str:
+    """Return the folder of a run, whatever characters its id has."""
+    digest = digest_of_run(namespace, run_id)
+    return f"{RUNS}{digest[:2]}/{digest}/"
+
+
+def digest_of_run(namespace: str, run_id: str) -> str:
+    """Return a digest that stands for a run."""
+    return hashlib.sha256(json.dumps([namespace, run_id]).encode()).hexdigest()
+
+
+def described(entry: ArchivedHistory) -> DescribeWorkflowExecutionResponse:
+    """Return the server's description of an archived execution.
+
+    Raises:
+        ArchiveDamaged: it cannot be read.
+    """
+    try:
+        data = base64.b64decode(entry.description, validate=True)
+        return DescribeWorkflowExecutionResponse.FromString(data)
+    except Exception as error:  # noqa: BLE001  protobuf has its own errors, and so has base64
+        raise ArchiveDamaged(
+            f"The archived description of {entry.run_id} cannot be read: {error}"
+        ) from None
+
+
+def _entry_of(
+    namespace: str,
+    description: DescribeWorkflowExecutionResponse,
+    events: Sequence[HistoryEvent],
+    data: bytes,
+    stored: int,
+) -> ArchivedHistory:
+    info = description.workflow_execution_info
+    started = events[0].workflow_execution_started_event_attributes
+    execution_id, closing = info.execution.run_id, events[-1]
+    if closing.event_type not in CLOSING:
+        raise ValueError(f"The history {execution_id} of {info.execution.workflow_id} is open.")
+    attributes: Any = getattr(closing, str(closing.WhichOneof("attributes")))
+    status = WorkflowExecutionStatus.Name(info.status).removeprefix("WORKFLOW_EXECUTION_STATUS_")
+    return ArchivedHistory(
+        namespace=namespace,
+        run_id=info.execution.workflow_id,
+        execution_id=execution_id,
+        first_execution_id=info.first_run_id or started.first_execution_run_id,
+        previous=started.continued_execution_run_id,
+        next=getattr(attributes, "new_execution_run_id", ""),
+        workflow=info.type.name,
+        task_queue=info.task_queue,
+        status={"CANCELED": "cancelled"}.get(status, status.lower()),
+        started_ms=info.start_time.ToMilliseconds(),
+        closed_ms=closing.event_time.ToMilliseconds(),
+        events=len(events),
+        sha256=hashlib.sha256(data).hexdigest(),
+        size=len(data),
+        stored=stored,
+        written_by=importlib.metadata.version("outlast"),
+        description=base64.b64encode(description.SerializeToString()).decode(),
+    )
+
+
+def _packed(events: Sequence[HistoryEvent]) -> tuple[bytes, bytes]:
+    """Return a history's bytes, and the same compressed; both are the same in every process."""
+    data = History(events=events).SerializeToString(deterministic=True)
+    packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
+    return data, packer.compress(data) + packer.flush()
+
+
+def _unpacked(packed: bytes, entry: ArchivedHistory, what: str) -> Sequence[HistoryEvent]:
+    """Return the events in a file; never unpack more than was packed."""
+    try:
+        data = zlib.decompressobj(_GZIP).decompress(packed, entry.size + 1)
+    except zlib.error as error:
+        raise ArchiveDamaged(f"{what} was changed and cannot be unpacked: {error}") from None
+    if hashlib.sha256(data).hexdigest() != entry.sha256:
+        raise ArchiveDamaged(f"{what} was changed: its digest does not fit.")
+    try:
+        return History.FromString(data).events
+    except Exception as error:  # noqa: BLE001  protobuf's own error
+        raise ArchiveDamaged(f"{what} is no history: {error}") from None
+
+
+def _positive(name: str, length: object) -> timedelta:
+    if not isinstance(length, timedelta) or length <= timedelta(0):
+        raise UserError(f"{name} must be a positive timedelta, not {length!r}.")
+    return length
+
+
+def _unavailable(archive: Archive, done: str, error: Exception) -> ContentUnavailable:
+    kind = type(error).__name__
+    return ContentUnavailable(f"The archive {archive.store!r} cannot be {done}: {kind}: {error}")

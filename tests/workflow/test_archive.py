@@ -1,0 +1,339 @@
+"""Histories are archived, and readers go on from there when the server has deleted them."""
+
+import asyncio
+import errno
+import gzip
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
+from temporalio.client import Client
+from temporalio.converter import DataConverter
+from temporalio.service import RPCError, RPCStatusCode
+from temporalio.worker import Replayer
+
+from outlast.agents.agent import Agent
+from outlast.agents.errors import RunClosed, RunNotFound
+from outlast.archive import (
+    Archive,
+    ArchiveDamaged,
+    ArchivedHistory,
+    FileArchiveStore,
+    Sweep,
+    use_archive,
+    verify,
+)
+from outlast.client.audit import audit_run
+from outlast.client.handle import RunHandle
+from outlast.client.read.history import Progress
+from outlast.encryption import EncryptionCodec
+from outlast.payloads.readable import readable
+from outlast.ports.model import ModelRequest
+from outlast.testing import ScriptedModel, say
+from outlast.workflows.agent_run import AgentRun
+from tests.workflow.desk import PATIENCE_SECONDS, Desk
+from tests.workflow.replies import last_user_text
+
+SOON = timedelta(milliseconds=200)
+
+
+def echo(request: ModelRequest) -> Any:
+    return say(f"You said: {last_user_text(request)}")
+
+
+DESK = Agent[Any](name="Desk")
+
+
+async def until(condition: Callable[[], Awaitable[Any]]) -> Any:
+    """Wait until something that nobody tells is true, and return it."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not (found := await condition()):  # noqa: ASYNC110  nothing announces it
+            await asyncio.sleep(0.05)
+        return found
+
+
+async def archived(archive: Archive, handle: RunHandle, at_least: int) -> list[ArchivedHistory]:
+    """Wait until so many histories of a run are archived, and return their entries."""
+
+    async def enough() -> list[ArchivedHistory]:
+        found = await archive.histories_of(handle.client.namespace, handle.id)
+        return found if len(found) >= at_least else []
+
+    return await until(enough)
+
+
+async def taken_by_retention(client: Client, entries: Sequence[ArchivedHistory]) -> None:
+    """Delete closed executions from the server, as its retention does."""
+    for one in entries:
+        execution = WorkflowExecution(workflow_id=one.run_id, run_id=one.execution_id)
+        request = DeleteWorkflowExecutionRequest(
+            namespace=client.namespace, workflow_execution=execution
+        )
+        await client.workflow_service.delete_workflow_execution(request)
+        handle = client.get_workflow_handle(one.run_id, run_id=one.execution_id)
+
+        async def gone(handle: Any = handle) -> bool:
+            try:
+                await handle.describe()
+            except RPCError as error:
+                return error.status is RPCStatusCode.NOT_FOUND
+            return False
+
+        await until(gone)
+
+
+async def conversation(desk: Desk, messages: int, **options: Any) -> RunHandle:
+    """Hold a conversation over several short histories; it stays open."""
+    handle = await desk.start_short(DESK, "message 0", keep_open=True, **options)
+    for number in range(1, messages):
+        await answered(handle, f"message {number}")
+    return handle
+
+
+async def answered(handle: RunHandle, text: str) -> Any:
+    """Send a message, and return its answer."""
+    sent = await handle.send(text)
+    return (await handle.wait_for_answer(sent.id)).final_output
+
+
+async def past(handle: RunHandle) -> list[Progress]:
+    return [one async for one in handle.past()]
+
+
+@pytest.mark.smoke
+async def test_readers_read_on_from_the_archive(desk: Desk, tmp_path: Path):
+    archive = Archive(tmp_path, every=SOON)
+    await desk.open(DESK, model=ScriptedModel(always=echo), archive=archive)
+    handle = await conversation(desk, 6)
+    entries = await archived(archive, handle, 2)
+    before, audit = await past(handle), await audit_run(desk.client, handle.id)
+    assert [one.status for one in entries] == ["continued_as_new"] * len(entries)
+    await taken_by_retention(desk.client, entries)
+    assert await past(handle) == before
+    assert await audit_run(desk.client, handle.id) == audit
+    assert await answered(handle, "after retention") == "You said: after retention"
+    events = [one.event for one in await past(handle)]
+    assert events[: len(before)] == [one.event for one in before]
+    await handle.cancel("after_turn")
+    desk.ids.remove(handle.id)  # the laws are read from the server alone
+
+
+async def test_a_run_is_read_when_the_server_knows_nothing_of_it(desk: Desk, tmp_path: Path):
+    archive = Archive(tmp_path, every=SOON)
+    await desk.open(DESK, model=ScriptedModel(always=echo), archive=archive)
+    handle = await conversation(desk, 4)
+    await handle.cancel("after_turn")
+    result, whole = await desk.result(handle), await past(handle)
+    await until(lambda: _ended(archive, handle))
+    entries = await archive.histories_of(desk.client.namespace, handle.id)
+    assert len(entries) > 1
+    assert [one.previous for one in entries] == ["", *(one.execution_id for one in entries[:-1])]
+    await taken_by_retention(desk.client, entries)
+    desk.ids.remove(handle.id)
+    assert await past(handle) == whole
+    again = await desk.result(handle)
+    assert again.final_output == result.final_output
+    assert again.to_input_list() == result.to_input_list()
+    assert (await handle.check()).close_time is not None
+    with pytest.raises(RunClosed):
+        await handle.send("Are you there?")
+
+
+async def _ended(archive: Archive, handle: RunHandle) -> bool:
+    newest = await archive.newest(handle.client.namespace, handle.id)
+    return newest is not None and not newest.continues
+
+
+# --- Encryption -----------------------------------------------------------------------------------
+
+
+async def test_what_is_encrypted_stays_so_in_the_archive(desk: Desk, tmp_path: Path):
+    codec = EncryptionCodec({"k": b"k" * 32}, "k")
+    converter = replace(DataConverter.default, payload_codec=codec)
+    options: Any = desk.client.config()
+    options["data_converter"] = converter
+    private = Client(**options)
+    archive = Archive(tmp_path, every=SOON)
+    desk.client = private
+    await desk.open(DESK, model=ScriptedModel(always=echo), archive=archive)
+    handle = await desk.start(DESK, "my secret is swordfish")
+    result = await desk.result(handle)
+    await archived(archive, handle, 1)
+    content = b"".join(
+        gzip.decompress(one.read_bytes()) if one.suffix == ".history" else one.read_bytes()
+        for one in files_in(tmp_path)
+    )
+    assert b"swordfish" in result.final_output.encode()
+    assert b"swordfish" not in content
+    [history] = await archive.workflow_histories(private.namespace, handle.id)
+    replayer = Replayer(workflows=[AgentRun], data_converter=readable(converter))
+    await replayer.replay_workflow(history)
+    desk.ids.remove(handle.id)  # the laws are read without the key
+
+
+# --- Failures, kills and attacks -------------------------------------------------------------------
+
+
+async def closed_run(desk: Desk, text: str = "Hello", **options: Any) -> RunHandle:
+    """Run one question to its end."""
+    handle = await desk.start(DESK, text, **options)
+    await desk.result(handle)
+    return handle
+
+
+def files_in(directory: Path) -> list[Path]:
+    return [one for one in directory.rglob("*") if one.is_file()]
+
+
+def sweep_of(desk: Desk, archive: Archive) -> Sweep:
+    return Sweep(desk.client, archive, desk.queue)
+
+
+async def listed(desk: Desk, archive: Archive, at_least: int) -> Any:
+    """Sweep until searches know so many runs, and return the last sweep."""
+
+    async def look() -> Any:
+        swept = await sweep_of(desk, archive).archive_since(None)
+        return swept if swept.looked_at >= at_least else None
+
+    return await until(look)
+
+
+async def test_two_workers_that_archive_at_once_store_the_same(desk: Desk, tmp_path: Path):
+    await desk.open(DESK, model=ScriptedModel(always=echo))
+    handles = [await closed_run(desk) for _ in range(5)]
+    await listed(desk, Archive(tmp_path / "seen"), 5)
+    archive = Archive(tmp_path / "archive")
+    sweeps = [sweep_of(desk, archive).archive_since(None) for _ in range(3)]
+    for swept in await asyncio.gather(*sweeps):
+        assert swept.failed == ()
+    names = await archive.names("runs/")
+    assert len(names) == 10, "a history and an entry of each run, and no draft"
+    for handle in handles:
+        [entry] = await archive.histories_of(desk.client.namespace, handle.id)
+        assert len(await archive.events(entry)) == entry.events
+
+
+class Failing(FileArchiveStore):
+    """A directory on a disk that is full, or whose process is killed before a write."""
+
+    def __init__(self, directory: Path, fails_at: int) -> None:
+        super().__init__(directory)
+        self.writes = 0
+        self.fails_at = fails_at
+
+    async def write(self, name: str, data: bytes) -> None:
+        self.writes += 1
+        if self.writes == self.fails_at:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        await super().write(name, data)
+
+
+@pytest.mark.parametrize("fails_at", [1, 2])
+async def test_a_full_disk_is_said_and_tried_again(desk: Desk, tmp_path: Path, fails_at: int):
+    await desk.open(DESK, model=ScriptedModel(always=echo))
+    handle = await closed_run(desk)
+    archive = Archive(Failing(tmp_path, fails_at))
+    swept = await listed(desk, archive, 1)
+    [failed] = swept.failed
+    assert failed.run_id == handle.id
+    assert "cannot be written: OSError" in failed.why
+    assert "No space left on device" in failed.why
+    assert await archive.histories_of(desk.client.namespace, handle.id) == []
+    again = await listed(desk, archive, 1)
+    assert again.failed == ()
+    assert len(await archive.names("runs/")) == 2
+
+
+async def test_a_worker_whose_archive_fails_says_so_and_goes_on(
+    desk: Desk, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    (tmp_path / "archive").write_text("a file, not a directory")
+    archive = Archive(tmp_path / "archive", every=SOON)
+    await desk.open(DESK, model=ScriptedModel(always=echo), archive=archive)
+    await closed_run(desk)
+
+    async def said() -> list[str]:
+        return [one for one in caplog.messages if "are not archived" in one]
+
+    [line] = await until(said)
+    assert "outlast archive status" in line
+    (tmp_path / "archive").unlink()
+    handle = await closed_run(desk, "still here")
+    await archived(archive, handle, 1)
+
+
+async def test_an_id_that_is_used_again_does_not_mix(desk: Desk, tmp_path: Path):
+    archive = Archive(tmp_path, every=SOON)
+    await desk.open(DESK, model=ScriptedModel(always=echo), archive=archive)
+    run_id = "../../tenants/a b/\u2028'; DROP TABLE runs; --\x00"[:-1]
+    first = await closed_run(desk, "the first", id=run_id)
+    [one] = await archived(archive, first, 1)
+    await taken_by_retention(desk.client, [one])
+    assert (await first.result()).final_output == "You said: the first"
+    second = await closed_run(desk, "the second", id=run_id)
+    assert (await second.result()).final_output == "You said: the second"
+    entries = await archived(archive, second, 2)
+    assert [entry.run_id for entry in entries] == [run_id, run_id]
+    await taken_by_retention(desk.client, entries[1:])
+    assert (await second.result()).final_output == "You said: the second"
+    texts = [one.event for one in await past(second) if one.event is not None]
+    assert "the first" not in repr(texts)
+    folders = {one.parts[len(tmp_path.parts)] for one in files_in(tmp_path)}
+    assert folders == {"runs", "sweeps"}
+
+
+async def test_a_changed_archive_is_noticed(desk: Desk, tmp_path: Path):
+    archive = Archive(tmp_path, every=SOON)
+    await desk.open(DESK, model=ScriptedModel(always=echo), archive=archive)
+    handle, other = await closed_run(desk), await closed_run(desk, "another")
+    [entry] = await archived(archive, handle, 1)
+    [foreign] = await archived(archive, other, 1)
+    await taken_by_retention(desk.client, [entry])
+    desk.ids.remove(handle.id)
+    by_name = {one.name: one for one in files_in(tmp_path)}
+    blob, manifest = by_name[f"{entry.sha256}.history"], by_name[f"{entry.execution_id}.json"]
+    packed, written = blob.read_bytes(), manifest.read_bytes()
+    flipped = bytearray(gzip.decompress(packed))
+    flipped[len(flipped) // 2] ^= 1
+    changes: list[tuple[Path, bytes | None]] = [
+        (blob, gzip.compress(bytes(flipped))),
+        (blob, packed[:-40]),
+        (blob, by_name[f"{foreign.sha256}.history"].read_bytes()),
+        (blob, gzip.compress(b"0" * 50_000_000)),
+        (blob, None),
+        (manifest, written.replace(b'"completed"', b'"failed"', 1)),
+        (manifest, by_name[f"{foreign.execution_id}.json"].read_bytes()),
+        (manifest, b"[" * 100_000),
+        (manifest, b"{}"),
+    ]
+    for file, content in changes:
+        file.write_bytes(content) if content is not None else file.unlink()
+        with pytest.raises(ArchiveDamaged, match=r"changed|missing|cannot be read"):
+            await past(handle)
+        [found] = [one for one in await verify(archive) if one.problem]
+        assert found.name.endswith(f"{entry.execution_id}.json")
+        blob.write_bytes(packed)
+        manifest.write_bytes(written)
+    assert [one.problem for one in await verify(archive)] == ["", ""]
+    assert len(await past(handle)) > 1
+
+
+async def test_without_an_archive_a_run_that_is_gone_is_not_found(desk: Desk, tmp_path: Path):
+    archive = Archive(tmp_path)
+    await desk.open(DESK, model=ScriptedModel(always=echo))
+    handle = await closed_run(desk)
+    await listed(desk, archive, 1)
+    await taken_by_retention(
+        desk.client, await archive.histories_of(desk.client.namespace, handle.id)
+    )
+    desk.ids.remove(handle.id)
+    with pytest.raises(RunNotFound):
+        await past(handle)
+    use_archive(desk.client, archive)
+    assert len(await past(RunHandle(desk.client, handle.id))) > 1
