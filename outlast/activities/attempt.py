@@ -12,7 +12,7 @@ from outlast.activities.tracing import traced
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.logs import get_logger
 from outlast.contract.effects import EffectRequest, kind_of
-from outlast.loop.calls import ModelReply, ToolResult
+from outlast.loop.calls import Arrival, ModelReply, ToolResult
 from outlast.loop.effects import AgentEffect, CallModel, Effect
 from outlast.loop.values import Failure, Json, JsonObject
 from outlast.ports.identity import Execution
@@ -31,6 +31,7 @@ class Attempt:
         report: stores the progress of this attempt for the attempts after it, if there is a way.
         execution: the execution that asks for the effect, in the server's words; None in memory.
         patient: the effect has waited for a worker that can carry it out.
+        arrived: what came of the waits of a tool's call, as recorded: proofs are about that.
         has_reader_here: whether a reader in this process takes the events without a heartbeat.
     """
 
@@ -40,6 +41,7 @@ class Attempt:
     report: Callable[[Json], None] | None = None
     execution: Execution | None = None
     patient: bool = False
+    arrived: tuple[Arrival, ...] = ()
     has_reader_here: Callable[[], bool] | None = None
 
     def is_watched(self) -> bool:

@@ -37,8 +37,8 @@ from outlast.activities.scheduled import send_scheduled_message
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.contract import failures, names, policies, records
 from outlast.contract.effects import EffectKind, EffectRequest, kind_of_activity
-from outlast.loop.calls import ModelReply
-from outlast.loop.effects import CallModel
+from outlast.loop.calls import Arrival, ModelReply
+from outlast.loop.effects import CallModel, Effect, RunTool
 from outlast.loop.values import Json, JsonObject
 from outlast.ports.identity import Execution
 from outlast.streams.call_windows import FinishedCall, call_windows
@@ -97,6 +97,7 @@ class EffectActivities:
             _see_as(worker.caller)
             attempts = kind.policy(request.effect).attempts or ATTEMPTS
             is_last = info.attempt >= min(attempts, ATTEMPTS)
+            arrived = _arrived(request.effect)
             request = await whole_request(worker, request, is_last=is_last)
             if isinstance(request.effect, CallModel):
                 result = await self._call_model(worker, request, beat)
@@ -107,6 +108,7 @@ class EffectActivities:
                     report=None if beat.send is None else partial(_report_progress, beat),
                     execution=_execution(info),
                     patient=_is_patient(payload),
+                    arrived=arrived,
                 )
                 result = await attempt_effect(worker, request, attempt)
             within = max(ends - time.monotonic(), 0.0)
@@ -220,6 +222,10 @@ def _see_as(caller: contextvars.Context | None) -> None:
     for variable, value in () if caller is None else caller.items():
         if variable not in own and variable is not CURRENT:
             variable.set(value)
+
+
+def _arrived(effect: Effect) -> tuple[Arrival, ...]:
+    return effect.arrived if isinstance(effect, RunTool) else ()
 
 
 def _execution(info: activity.Info) -> Execution:

@@ -94,6 +94,8 @@ MOST_RUNS: Final = 1_000  # each run's history is read
 TOO_FAST_SECONDS: Final = 3
 """A decision that takes less was hardly read."""
 
+_LATER: Final = "It came with a proof, which a worker checks before the tool reads the value."
+
 _DECIDED: Final = frozenset({"approved", "edited", "rejected", "responded"})
 _RUNS: Final = frozenset({"approved", "edited"})
 
@@ -123,7 +125,8 @@ class AuditRecord:
         display: that person's name for people.
         groups: the groups that the person belonged to.
         method: how the sender knew who it was.
-        verified: whether the sender proved it; None where nobody acted.
+        verified: whether the sender proved it; None where nobody acted, and where a worker had to
+            check a delivery later.
         channel: where the decision was made.
         remember: for which further calls the decision counts.
         seconds_to_decide: the time from the request to a vote or a decision.
@@ -302,7 +305,8 @@ def _of_wait(change: WaitBegan | WaitEnded, after: LoopState, blank: AuditRecord
         wait=_text(receipt.name),
         delivery_id=_text(receipt.delivery_id),
         by=_text(receipt.source),
-        verified=None if receipt.timed_out else False,
+        verified=None if receipt.timed_out else receipt.verified,
+        note=_LATER if receipt.verified is None else "",
     )
 
 

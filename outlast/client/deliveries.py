@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -11,10 +11,12 @@ from temporalio.client import Client
 
 from outlast.agents.context.wait_address import WaitAddress
 from outlast.agents.errors import ServerUnavailable, UserError
+from outlast.client.identity import sign
 from outlast.client.results.pending_waits import PendingWait, pending_waits
 from outlast.client.transport.delivered_value import check_shape, stored_value
 from outlast.client.transport.run_address import RunAddress
 from outlast.contract import names, records
+from outlast.contract.delivery_proofs import signed_form
 from outlast.loop.values import Json
 
 __all__ = ["DeliveryReceipt", "PendingWait", "finish", "pending_waits"]
@@ -55,7 +57,7 @@ async def finish(
 
     The value counts once: a repeated delivery changes nothing. Where no worker answers in time, the
     server keeps the value for the run; what is wrong with it is then found out later, and stands in
-    the run's ignored attempts.
+    the run's ignored attempts. A process with an identity key signs the delivery.
 
     Args:
         token: from `ToolContext.wait_token`, or `RunHandle.pending_waits`.
@@ -76,13 +78,15 @@ async def finish(
         RunNotFound: there is no such run.
         ServerUnavailable: the server does not answer; repeat it with the same id.
         ContentUnavailable: the blob store cannot be written.
-        UserError: the token or the value is invalid, or the value is too large.
+        RunBusy: a worker is checking the proof of another delivery; repeat it with the same id.
+        UserError: the token, the value or the identity key is invalid, or the value is too large.
     """
     address = _address(token)
     _check(value, delivery_id=delivery_id, source=source)
     delivery_id = delivery_id or _digest([address.token, value])
     record = _record(address, await stored_value(client, value), delivery_id, source)
     to_run = RunAddress(client, address.run_id, patience)
+    record = await to_run.ask(lambda: _signed(client, record, address.run_id))
     # The id of an update names the wait, too: one sender may use an id for several.
     unique = _digest([address.token, delivery_id])
     payload = records.write(record)
@@ -116,6 +120,15 @@ def _record(
         delivery_id=delivery_id,
         source=source,
     )
+
+
+async def _signed(
+    client: Client, record: records.DeliverRecord, run_id: str
+) -> records.DeliverRecord:
+    # As it arrives: no record has half a character in a text.
+    record = records.read(records.DeliverRecord, records.write(record))
+    form = await sign(client, signed_form(record), run_id, action=names.DELIVER)
+    return replace(record, proof=form.proof)
 
 
 def _address(token: str) -> WaitAddress:

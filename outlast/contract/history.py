@@ -139,7 +139,7 @@ def signalled(
         if name == names.WITHDRAW:
             return _withdrawn(payload, at_ms)
         if name == names.DELIVER:
-            return _delivered(payload, at_ms)
+            return _delivered(payload, at_ms, is_checked=False)
         if name in ACTION_NAMED:
             event = _acted(ACTION_NAMED[name], payload, at_ms, is_checked=False)
             return replace(event, arrived_at_ms=arrived_at_ms)
@@ -173,7 +173,7 @@ def updated(name: str, arguments: Sequence[Json | Unreadable], at_ms: int) -> Ev
     if name == names.UPDATE_RETRY:
         return RetryRequested(at_ms=at_ms, answers=read(RetryRecord, payload).answers)
     if name == names.DELIVER:
-        return _delivered(payload, at_ms)
+        return _delivered(payload, at_ms, is_checked=True)
     if name == names.UPDATE_ATTACH_LINE:
         attached = read(AttachLineRecord, payload)
         return LineAttached(
@@ -214,8 +214,11 @@ def _acted(
     )
 
 
-def _delivered(payload: Json | Unreadable, at_ms: int) -> ValueDelivered:
+def _delivered(payload: Json | Unreadable, at_ms: int, *, is_checked: bool) -> ValueDelivered:
+    """Return the event of a delivery; see `_acted` for `is_checked`."""
     record = read(DeliverRecord, payload)
+    has_proof = parse_proof(record.proof) is not None
+    verified = (True if is_checked else None) if has_proof else False
     return ValueDelivered(
         at_ms=at_ms,
         question=record.question,
@@ -225,6 +228,8 @@ def _delivered(payload: Json | Unreadable, at_ms: int) -> ValueDelivered:
         value=record.value,
         delivery_id=record.delivery_id,
         source=record.source,
+        proof=record.proof if has_proof else None,
+        verified=verified,
     )
 
 

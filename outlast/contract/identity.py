@@ -340,6 +340,7 @@ def proof_problem(
     now_ms: int,
     action: str = "decide",
     longest_ms: int = LONGEST_AGE_MS,
+    clocks_ms: int = CLOCK_DIFFERENCE_MS,
 ) -> str | None:
     """Return why a record's proof does not count, or None if it does.
 
@@ -350,6 +351,7 @@ def proof_problem(
         now_ms: the time, in milliseconds since the epoch.
         action: the name of the update.
         longest_ms: how old the proof may be.
+        clocks_ms: how much the clocks may differ.
     """
     text: object = getattr(record, "proof", None)
     if text is None:
@@ -371,9 +373,9 @@ def proof_problem(
         return "it cannot be read as it was signed"
     if not key.is_signature(proof.signature, content):
         return "its signature is for something else, or of another key"
-    if proof.at_ms > now_ms + CLOCK_DIFFERENCE_MS:
+    if proof.at_ms > now_ms + clocks_ms:
         return "it is signed in the future (compare the clocks)"
-    if proof.at_ms < now_ms - longest_ms - CLOCK_DIFFERENCE_MS:
+    if proof.at_ms < now_ms - longest_ms - clocks_ms:
         return "its signature is too old"
     return None
 

@@ -230,6 +230,7 @@ class DeliverRecord:
     value: Json = None
     delivery_id: str
     source: str = ""
+    proof: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse a delivery without an id: it could be taken twice.

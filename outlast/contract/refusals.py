@@ -5,7 +5,7 @@ from typing import Any, Final, TypeAlias
 
 from outlast.contract import failures, names
 from outlast.contract.identity import Place, Signable
-from outlast.contract.records import AttachLineRecord, Unreadable, read
+from outlast.contract.records import AttachLineRecord, DeliverRecord, Unreadable, read
 from outlast.loop import human_actions
 from outlast.loop.events import (
     Event,
@@ -16,7 +16,7 @@ from outlast.loop.events import (
     RetryRequested,
     ValueDelivered,
 )
-from outlast.loop.outside import delivery_problem, is_repeated
+from outlast.loop.outside import delivery_problem, is_checked_now, is_repeated
 from outlast.loop.problems import is_known, line_problem, retry_problem, withdraw_problem
 from outlast.loop.state import LoopState
 from outlast.loop.values import Failure, Json
@@ -24,8 +24,9 @@ from outlast.loop.values import Failure, Json
 _SIGNED: Final[Mapping[str, type[Signable]]] = {
     **{one.name: one.record for one in human_actions.HUMAN_ACTIONS},
     names.UPDATE_ATTACH_LINE: AttachLineRecord,
+    names.DELIVER: DeliverRecord,
 }
-"""The records of updates that say who sends them."""
+"""The records of updates that prove who sends them."""
 
 
 ProofProblem: TypeAlias = Callable[[str, Signable, Place], str | None]
@@ -65,6 +66,9 @@ def proof_refusal(
         if found is None:
             return None
         problem = found
+    if isinstance(record, DeliverRecord):
+        words = f"The delivery {record.delivery_id!r:.80} is refused: {problem}."
+        return Failure(code=failures.DELIVERY_REFUSED, message=words)
     row = human_actions.ACTION_NAMED.get(name)
     return Failure(
         code=_code(row), message=f"The {name} of {_sender(record)} is refused: {problem}."
@@ -91,6 +95,9 @@ def refusal_of(state: LoopState, event: Event) -> Failure | None:
         return None if problem is None else Failure(code=_code(row), message=problem)
     problem = _problem_of(state, event)
     is_delivery = isinstance(event, ValueDelivered)
+    if is_delivery and is_checked_now(state, event):  # the other one may not count
+        message = f"Another delivery to {event.name!r} is being checked. Send it again in a moment."
+        return Failure(code=failures.RUN_BUSY, message=message)
     code = failures.DELIVERY_REFUSED if is_delivery else failures.USER_ERROR
     return None if problem is None else Failure(code=code, message=problem)
 

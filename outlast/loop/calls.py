@@ -277,6 +277,7 @@ class OutsideWait:
         done: what the tool has noted as done, by name; it reads the notes when it runs again.
         question: what people are asked, who then give the value or reject; empty to ask for the
             value because nothing came.
+        signed: only deliveries with a proof count. Workers check it, as the tool's code says.
     """
 
     name: str
@@ -290,6 +291,7 @@ class OutsideWait:
     cleanup: bool = False
     done: JsonObject | None = None
     question: str = ""
+    signed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,6 +306,8 @@ class Arrival:
         delivery_id: the id of the delivery; empty if nothing came, or a person gave the value.
         source: who delivered it, in the deliverer's words.
         timed_out: nothing came in time.
+        proof: the proof of the delivery, for the worker that runs the tool; None without one.
+        waited_from_ms: since when the call waited for it, if it needs a proof.
     """
 
     name: str
@@ -313,6 +317,8 @@ class Arrival:
     source: str = ""
     timed_out: bool = False
     is_default: bool = False
+    proof: str | None = None
+    waited_from_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -356,6 +362,8 @@ class ToolResult:
         required: the call has not run: people have to approve it first.
         custom_data: the program's own data of the output, which no model reads.
         wait: the call has no result yet: it waits for something outside of the run.
+        unproven: why what came for that wait does not count, in the worker's words; empty if
+            nothing came.
     """
 
     output: Json
@@ -370,6 +378,7 @@ class ToolResult:
     required: RequiredApproval | None = None
     custom_data: JsonObject | None = None
     wait: OutsideWait | None = None
+    unproven: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

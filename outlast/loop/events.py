@@ -122,6 +122,8 @@ class ValueDelivered:
         value: the value.
         delivery_id: a second delivery with the same id is the same delivery.
         source: who delivers it, in their own words.
+        proof: its signature, if it has one that can be read.
+        verified: whether a worker has checked the proof; None if one has to, when the tool runs.
     """
 
     at_ms: int
@@ -132,6 +134,8 @@ class ValueDelivered:
     value: Json
     delivery_id: str
     source: str = ""
+    proof: str | None = None
+    verified: bool | None = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,9 +66,13 @@ def park(
     )
     call = _waiting(replace(call, output_of=wait.name if wait.is_output else ""), wait, at_ms)
     early = next((one for one in call.arrived if one.name == wait.name), None)
-    problem = None if early is None else _misfit(call, wait.name, early.value)
+    problem = None
+    if early is not None:
+        problem = result.unproven or _unsigned(call, early) or _misfit(call, wait.name, early.value)
     if early is not None and problem is not None:
         call = replace(call, arrived=tuple(one for one in call.arrived if one is not early))
+        if early.waited_from_ms is not None:  # what does not count gives the wait no more time
+            call = _waiting(call, wait, at_ms, since_ms=early.waited_from_ms)
         kept = tuple(one for one in state.receipts if not _is_of(one, state, call, wait.name))
         what = f"delivery {early.delivery_id:.80}"
         state = with_ignored(revised(state, receipts=kept), at_ms, what, problem)
@@ -78,10 +82,13 @@ def park(
     return woken(state, at_ms) if state.inbox else state
 
 
-def _waiting(call: Call, wait: OutsideWait, at_ms: int) -> Call:
+def _waiting(call: Call, wait: OutsideWait, at_ms: int, since_ms: int | None = None) -> Call:
     """Return a call that waits; the time of a tool that looks for itself began with its first wait."""
     before = call.looking
-    since_ms = before.since_ms if before is not None and before.wait.name == wait.name else at_ms
+    if since_ms is None:
+        since_ms = (
+            before.since_ms if before is not None and before.wait.name == wait.name else at_ms
+        )
     ends = () if wait.timeout_ms is None else (since_ms + wait.timeout_ms,)
     looks = () if wait.every_ms is None else (at_ms + wait.every_ms,)
     due_ms = min((*ends, *looks), default=None)
@@ -105,8 +112,9 @@ def value_delivered(state: LoopState, event: ValueDelivered) -> LoopState:
         value=event.value,
         delivery_id=event.delivery_id,
         source=event.source,
+        proof=event.proof,
     )
-    return _arrived(state, _place_of(state, event), arrival)
+    return _arrived(state, _place_of(state, event), arrival, verified=event.verified)
 
 
 def is_repeated(state: LoopState, event: ValueDelivered) -> bool:
@@ -131,8 +139,20 @@ def delivery_problem(state: LoopState, event: ValueDelivered) -> str | None:
     index = _place_of(state, event)
     if index < 0:
         return f"No call waits for {event.name!r}: the call has ended, or was never made."
-    return _too_large(state.calls[index], event) or _misfit(
-        state.calls[index], event.name, event.value
+    call = state.calls[index]
+    unsigned = None if event.verified else _unsigned(call, event)
+    return _too_large(call, event) or unsigned or _misfit(call, event.name, event.value)
+
+
+def is_checked_now(state: LoopState, event: ValueDelivered) -> bool:
+    """Whether another delivery holds the place of this one, and a worker checks its proof now."""
+    known, index = receipt_for(state, event), _place_of(state, event)
+    return (
+        known is not None
+        and known.verified is None
+        and known.delivery_id != event.delivery_id
+        and index >= 0
+        and state.calls[index].parked is None
     )
 
 
@@ -165,6 +185,19 @@ def _too_large(call: Call, event: ValueDelivered) -> str | None:
     return None
 
 
+def _unsigned(call: Call, given: ValueDelivered | Arrival) -> str | None:
+    """Return why a value without proof does not count; None while nobody knows."""
+    parked = call.outside
+    if parked is None or parked.wait.name != given.name or not parked.wait.signed:
+        return None
+    if given.proof is not None:
+        return None
+    return (
+        f"The wait for {given.name!r} takes signed deliveries only: deliver it with a client that has "
+        "an identity key."
+    )
+
+
 def _misfit(call: Call, name: str, value: Json) -> str | None:
     """Return why a value is not what a call waits for; None while nobody knows."""
     parked = call.outside
@@ -187,9 +220,17 @@ def _with_words(value: Json) -> Json:
 
 
 def _arrived(
-    state: LoopState, index: int, arrival: Arrival, *, timed_out: bool = False
+    state: LoopState,
+    index: int,
+    arrival: Arrival,
+    *,
+    timed_out: bool = False,
+    verified: bool | None = False,
 ) -> LoopState:
     call = state.calls[index]
+    parked = call.outside
+    if parked is not None and parked.wait.signed and parked.wait.name == arrival.name:
+        arrival = replace(arrival, waited_from_ms=parked.since_ms)
     receipt = Receipt(
         question=len(state.answers),
         turn=state.question.turn,
@@ -200,6 +241,7 @@ def _arrived(
         source=arrival.source,
         at_ms=arrival.at_ms,
         timed_out=timed_out,
+        verified=verified,
     )
     state = revised(state, receipts=(*_receipts_kept(state), receipt))
     call = replace(call, arrived=(*call.arrived, arrival))

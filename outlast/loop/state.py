@@ -104,6 +104,8 @@ class Receipt:
         source: who delivered or gave the value, in their own words.
         at_ms: when the value came, or the wait ended without one.
         timed_out: nothing came in time.
+        verified: whether a worker had checked the delivery's proof when it came; None if it came
+            with one that a worker has to check before the tool reads the value.
     """
 
     question: int
@@ -115,6 +117,7 @@ class Receipt:
     source: str = ""
     at_ms: int
     timed_out: bool = False
+    verified: bool | None = False
 
 
 @dataclass(frozen=True, slots=True)

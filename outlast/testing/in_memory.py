@@ -178,6 +178,7 @@ class MemoryRun:
             value=value,
             delivery_id=f"test-{len(target.state.receipts)}",
             source="test",
+            verified=True,
         )
         if (refused := refusal_of(target.state, event)) is not None:
             raise exception_of(refused)

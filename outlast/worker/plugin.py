@@ -35,6 +35,7 @@ from outlast.archive import Archive, archive_from_environment, use_archive
 from outlast.blobs import large_content
 from outlast.clock import now_ms
 from outlast.contract import records
+from outlast.contract.delivery_proofs import delivery_proof_problem
 from outlast.contract.identity import (
     KEY_VARIABLE,
     PUBLIC_KEYS_VARIABLE,
@@ -244,6 +245,8 @@ class _Observed(Interceptor):
         """Return why an action's proof does not count, or None; never called in a replay."""
         if not self._identity.keys and action == UPDATE_ATTACH_LINE:
             return None
+        if isinstance(record, records.DeliverRecord):
+            return delivery_proof_problem(record, place, self._identity.keys, at_ms=now_ms())
         return proof_problem(record, place, self._identity.keys, now_ms=now_ms(), action=action)
 
     def _observe(self, state: LoopState, changes: tuple[StageChange, ...]) -> None:

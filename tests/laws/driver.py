@@ -453,12 +453,17 @@ class Play:
         return self.take(EffectAnswered(at_ms=self.now_ms, effect=effect, result=result))
 
     def parks(
-        self, call_id: str, name: str = "courier", *changes: Change, **fields: Any
+        self,
+        call_id: str,
+        name: str = "courier",
+        *changes: Change,
+        unproven: str = "",
+        **fields: Any,
     ) -> tuple[Command, ...]:
         """A tool begins to wait for something outside of the run."""
         effect = self.running(call_id).effect
         wait = OutsideWait(name=name, **fields)
-        result = ToolResult(output=None, wait=wait, changes=changes)
+        result = ToolResult(output=None, wait=wait, changes=changes, unproven=unproven)
         return self.take(EffectAnswered(at_ms=self.now_ms, effect=effect, result=result))
 
     def delivered(

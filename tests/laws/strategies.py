@@ -522,7 +522,9 @@ def answer_to(effect: Effect, script: Sequence[ModelReply], b: int, at_ms: int) 
                 result = ToolResult(output=None, deferred=True)
             elif wait is not None:
                 kept = changes if wait.is_output else ()
-                result = ToolResult(output=None, wait=wait, changes=kept)
+                came = any(one.name == wait.name for one in effect.arrived)
+                unproven = "The delivery does not count." if came else ""
+                result = ToolResult(output=None, wait=wait, changes=kept, unproven=unproven)
             else:
                 result = ToolResult(output=f"output {b}", changes=changes, failure=broken)
             return EffectAnswered(at_ms=at_ms, effect=number, result=result)
@@ -540,7 +542,8 @@ WAITS = ("courier", "invoice", "receipt")
 def wait_of(effect: RunTool, b: int) -> OutsideWait | None:
     """Return what a tool may wait for next; None if it returns."""
     ended = [one.name for one in effect.arrived]
-    name = next((one for one in WAITS if one not in ended), None)
+    forged = [one.name for one in effect.arrived if one.proof is not None and b % 8 == 1]
+    name = next((one for one in forged or WAITS if one not in ended or forged), None)
     if effect.output_of or name is None or b % 4 != 1:
         return None
     timeout_ms = (None, 6_000, 90_000, 3_600_000)[b // 4 % 4]
@@ -557,6 +560,7 @@ def wait_of(effect: RunTool, b: int) -> OutsideWait | None:
         until_message=on_timeout != "ask" and b % 7 == 2,
         every_ms=(None, None, 2_000, 20_000)[b // 5 % 4] if b % 5 else None,
         cleanup=b % 5 != 0 and b // 2 % 2 == 0,
+        signed=bool(forged) or (b % 5 != 0 and on_timeout != "ask" and b % 16 > 8),
         done={"began": b} if b % 2 else None,
         question="How many?" if on_timeout == "ask" and b % 6 == 2 else "",
     )
@@ -578,6 +582,7 @@ def delivery_of(play: Play, a: int, b: int) -> Event | None:
     if call.outside is not None and b % 6:
         name = call.outside.wait.name
     wrong = b % 11 == 10
+    verified = (False, True, None, True)[b // 2 % 4]
     return ValueDelivered(
         at_ms=play.now_ms,
         question=len(play.state.answers) + (wrong and a % 3 == 0),
@@ -587,6 +592,8 @@ def delivery_of(play: Play, a: int, b: int) -> Event | None:
         value=f"value {b}" if b % 4 == 3 else {"ok": b},
         delivery_id=f"d{len(play.events)}",
         source="courier.example" if b % 2 else "",
+        proof=None if verified is False else f"proof {b}",
+        verified=verified,
     )
 
 
@@ -601,6 +608,7 @@ def awaited(play: Play, call: Call) -> Event:
         name=call.parked.wait.name,
         value={"ok": 1},
         delivery_id=f"d{len(play.events)}",
+        verified=True,
     )
     refused = refusal_of(play.state, event) is not None
     return CancelRequested(at_ms=play.now_ms) if refused else event

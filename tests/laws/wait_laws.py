@@ -107,19 +107,25 @@ class WaitLaws:
             return False
         parked = open_calls[0].parked or open_calls[0].looking
         wait = None if parked is None else parked.wait
-        if wait is None or wait.name != event.name or wait.schema is None:
+        if wait is None or wait.name != event.name:
             return True
-        return problem_of(as_read(event.value), wait.schema) is None
+        if wait.signed and not event.verified and event.proof is None:
+            return False
+        return wait.schema is None or problem_of(as_read(event.value), wait.schema) is None
 
     def _drop_misfit(self, timed: LoopState, effect: int, result: ToolResult) -> None:
-        """Forget an early value that does not fit: it may come again."""
+        """Forget an early value that does not fit, or a proof that does not count: more may come."""
         wait = result.wait
         call = next((one for one in timed.calls if one.effect == effect), None)
-        if call is None or call.status != "running" or wait is None or wait.schema is None:
+        if call is None or call.status != "running" or wait is None:
             return
         key = (*turn_of(timed), call.call_id, wait.name)
         delivery_id, value = self._came.get(key, ("", None))
-        if delivery_id and problem_of(as_read(value), wait.schema) is not None:
+        proofs = {one.name: one.proof for one in call.arrived}
+        drops = bool(result.unproven) or (wait.signed and proofs.get(wait.name) is None)
+        if wait.schema is not None:
+            drops |= problem_of(as_read(value), wait.schema) is not None
+        if delivery_id and drops:
             del self._came[key]
 
     def _check_arrivals(self, turn: tuple[int, int], call: Call | RunTool) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
+from outlast.activities.approvals.deliveries import unproven_deliveries
 from outlast.activities.approvals.gate import GuardedCall, tool_digest, tool_verdict, with_defaults
 from outlast.activities.attempt import FIRST, Attempt
 from outlast.activities.errors import (
@@ -65,6 +66,7 @@ from outlast.loop.checks import GuardrailRecord
 from outlast.loop.effects import CleanUp, RunTool
 from outlast.loop.phrases import REJECTED
 from outlast.loop.values import Failure, Json, JsonObject
+from outlast.ports.identity import WorkerIdentity
 
 logger = get_logger(__name__)
 
@@ -194,6 +196,7 @@ async def _run_attempt(worker: WorkerDeps, request: RunTool, made: Attempt) -> T
     stopped = await _stopped(reading, invocation, request, made)
     if stopped is not None:
         return stopped
+    waits = await _waits(worker, request, made)
     own = invocation.borrowed
     run = (request.run_id, repr(own.context_type))
     with worker.shared_contexts.join(run, _reply_of(request, own), own) as borrower:
@@ -201,7 +204,7 @@ async def _run_attempt(worker: WorkerDeps, request: RunTool, made: Attempt) -> T
         this = _Attempt(
             invocation=invocation,
             tool=tool,
-            context=_tool_context(invocation, request, attempt, tool),
+            context=_tool_context(invocation, request, attempt, tool, waits),
             request=request,
             number=attempt,
             reading=reading,
@@ -360,7 +363,9 @@ async def _invoke(this: _Attempt) -> ToolResult:
     except Exception as error:  # noqa: BLE001  user code
         return await _handle_failure(this, error)
     except WaitBegins as begins:  # the tool runs again, so its changes so far do not count
-        return ToolResult(output=None, wait=_checked_wait(this, _with_checks(this, begins.wait)))
+        wait = _checked_wait(this, _with_checks(this, begins.wait))
+        unproven = waits_of(this.context).unproven.get(wait.name, "") if wait.signed else ""
+        return ToolResult(output=None, wait=wait, unproven=unproven)
 
 
 async def _returned(this: _Attempt) -> Any:
@@ -476,7 +481,7 @@ def _before_call(this: _Attempt) -> BorrowedContext:
 
 
 def _tool_context(
-    invocation: Invocation, request: RunTool, attempt: int, tool: FunctionTool
+    invocation: Invocation, request: RunTool, attempt: int, tool: FunctionTool, waits: Waits
 ) -> ToolContext[Any]:
     raw = call_item(
         request.form, call_id=request.call_id, name=request.name, arguments=request.arguments
@@ -484,11 +489,22 @@ def _tool_context(
     context = tool_context(invocation, raw, tool)
     context.tool_arguments = request.arguments  # as the model has written them
     context.attempt, context.approved = attempt, request.approved
-    done = dict(request.done or {})
-    dropped = isinstance(request, CleanUp)
-    waits = Waits(arrivals=request.arrived, done=done, question=request.question, dropped=dropped)
     set_waits(context, waits)
     return context
+
+
+async def _waits(worker: WorkerDeps, request: RunTool, made: Attempt) -> Waits:
+    """Return the waits of a call, with what is wrong with deliveries that need a proof."""
+    identity = worker.identity or WorkerIdentity()
+    unproven = await unproven_deliveries(identity, request, made.execution, made.arrived)
+    return Waits(
+        arrivals=request.arrived,
+        done=dict(request.done or {}),
+        question=request.question,
+        dropped=isinstance(request, CleanUp),
+        unproven=unproven,
+        checks_proofs=made.execution is None or bool(identity.keys),
+    )
 
 
 def _result(this: _Attempt, value: Any) -> ToolResult:

@@ -1,6 +1,6 @@
 """What a tool waits for outside of its run: a webhook, a reply, the end of a job."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
@@ -50,12 +50,16 @@ class Waits:
         done: the results of `ToolContext.once`, by name.
         question: how many questions of the run were settled before that of the call.
         dropped: the call is dropped, and the tool runs to end what it began.
+        unproven: why an arrival is no signed delivery that counts, by the names of the waits.
+        checks_proofs: whether the worker can check signed deliveries; in memory, all of them count.
     """
 
     arrivals: tuple[Arrival, ...] = ()
     done: JsonObject = field(default_factory=dict[str, Json])
     question: int = 0
     dropped: bool = False
+    unproven: Mapping[str, str] = field(default_factory=dict[str, str])
+    checks_proofs: bool = True
 
     def arrival(self, name: str) -> Arrival | None:
         """Return what came of a wait; None if it has not ended."""
@@ -95,21 +99,36 @@ class Wait(AwaitableResult, Generic[T_co]):
 
     @property
     def arrival(self) -> Arrival | None:
-        """What came of the wait; None if it has not ended."""
-        return self._waits.arrival(self._wait.name)
+        """What came of the wait; None if it has not ended.
+
+        A signed wait has not ended as long as nothing has come whose proof the worker has checked,
+        whatever the run says.
+        """
+        name = self._wait.name
+        if self._wait.signed and name in self._waits.unproven:
+            return None
+        return self._waits.arrival(name)
 
     def begun(self, *, is_output: bool) -> OutsideWait:
         """Return the wait with everything that the tool has noted so far.
 
         Raises:
-            UserError: the tool returns a wait that is only for one that runs again.
+            UserError: the tool returns a wait that is only for one that runs again, or the worker
+                cannot check signed deliveries.
         """
-        if is_output and (self._wait.every_ms is not None or self._wait.cleanup):
+        wait = self._wait
+        if is_output and (wait.every_ms is not None or wait.cleanup or wait.signed):
             raise UserError(
-                f"wait_for({self._wait.name!r}): a wait with every= or cleanup= must be awaited: the "
-                "tool runs again."
+                f"wait_for({wait.name!r}): a wait with every=, cleanup= or signed= must be awaited: "
+                "the tool runs again."
             )
-        return replace(self._wait, is_output=is_output, done=self._waits.done or None)
+        if wait.signed and not self._waits.checks_proofs:
+            raise UserError(
+                f"wait_for({wait.name!r}, signed=True): this worker has no identity key to check "
+                "deliveries with. Set OUTLAST_IDENTITY_PUBLIC_KEYS, or OUTLAST_IDENTITY_KEY for a shared "
+                "secret."
+            )
+        return replace(wait, is_output=is_output, done=self._waits.done or None)
 
     def result(self) -> T_co:
         """Return what arrived, as an object of the schema's type.
@@ -119,6 +138,8 @@ class Wait(AwaitableResult, Generic[T_co]):
         """
         arrival = self.arrival
         assert arrival is not None  # noqa: S101  the caller's case
+        if arrival.is_default and self._default is NOTHING:  # only a forged one says so
+            raise WaitTimeout(f"Nothing came for {arrival.name!r} in time.")
         if arrival.is_default:  # need not fit the schema: None says that nothing came
             return cast("T_co", self._default)
         value = arrived_value(arrival)
@@ -157,7 +178,7 @@ def checked_name(name: str) -> str:
     return name
 
 
-def outside_wait(
+def outside_wait(  # noqa: PLR0913  the options of `wait_for`
     name: str,
     timeout: timedelta | None,
     schema: Any,
@@ -167,6 +188,7 @@ def outside_wait(
     until_message: bool,
     every: timedelta | None,
     cleanup: bool,
+    signed: bool,
 ) -> "tuple[OutsideWait, TypeAdapter[Any] | None]":
     """Return the record of a wait, and what makes an object of its value.
 
@@ -184,6 +206,11 @@ def outside_wait(
         raise UserError(
             f"wait_for({name!r}): pass ask= or until_message=, not both: a message would ask people."
         )
+    if ask and signed:
+        raise UserError(
+            f"wait_for({name!r}): pass ask= or signed=, not both: a value that people give has no "
+            "proof of a delivery."
+        )
     json_schema, adapter = _schema(name, schema)
     on_timeout: OnWaitEnd = "ask" if ask else "tool" if default is NOTHING else "value"
     return OutsideWait(
@@ -194,6 +221,7 @@ def outside_wait(
         until_message=until_message,
         every_ms=None if every is None else round(every.total_seconds() * 1000),
         cleanup=cleanup,
+        signed=signed,
         value=None if default is NOTHING else _json(name, default),
     ), adapter
 

@@ -414,6 +414,7 @@ class ToolContext(RunContextWrapper[TContext]):
         until_message: bool = False,
         every: timedelta | None = None,
         cleanup: bool = False,
+        signed: bool = False,
     ) -> Wait[T]: ...
 
     @overload
@@ -428,9 +429,10 @@ class ToolContext(RunContextWrapper[TContext]):
         until_message: bool = False,
         every: timedelta | None = None,
         cleanup: bool = False,
+        signed: bool = False,
     ) -> Wait[Any]: ...
 
-    def wait_for(
+    def wait_for(  # noqa: PLR0913  the options of a wait
         self,
         name: str = "result",
         *,
@@ -441,17 +443,16 @@ class ToolContext(RunContextWrapper[TContext]):
         until_message: bool = False,
         every: timedelta | None = None,
         cleanup: bool = False,
+        signed: bool = False,
     ) -> Wait[Any]:
         """Wait for something outside of the run, for days if need be, without a worker.
 
-        The attempt ends, and the call stays pending in the run's state until somebody delivers a
-        value: `outlast.client.finish(token, value)`, `outlast finish`, or an HTTP request.
+        The attempt ends, and the call stays pending until a value is delivered, now or earlier: by
+        `outlast.client.finish(token, value)`, `outlast finish`, or an HTTP request.
 
         - `return ctx.wait_for(...)`: the value takes the place of what the tool returns.
         - `value = await ctx.wait_for(...)`: the tool **runs again from its beginning**, and this time
           the line returns the value. What must happen once before it goes through `once`.
-
-        A value that is delivered before the call waits for it is kept.
 
         Args:
             name: tells the wait from others of the call.
@@ -463,19 +464,19 @@ class ToolContext(RunContextWrapper[TContext]):
                 as long again, or end the wait without a value.
             until_message: a message of the user ends the wait as its timeout does, so that the
                 agent can answer; what is delivered after that is refused.
-            every: run the tool again every so often while nothing is delivered, so that it can look
-                for itself before it waits for the same again. At least a second. The `timeout`
-                counts from the first wait of the name. Only for awaited waits.
+            every: run the tool again every so often, at least a second, so that it can look for
+                itself while nothing is delivered. The `timeout` counts from the first wait.
             cleanup: if the call is dropped, such as when the run is cancelled or a message
                 interrupts it, run the tool once more: its wait then raises `WaitDropped`, and the
-                tool ends what it began outside. What it returns goes nowhere. Only for awaited waits.
+                tool ends what it began outside. What it returns goes nowhere.
+            signed: only deliveries count that a process with an identity key has signed. The worker
+                checks them before the tool reads the value.
 
         Returns:
-            The wait: return it or await it.
+            The wait: return it or await it; with `every`, `cleanup` or `signed`, await it.
 
         Raises:
-            WaitTimeout: when awaited: nothing came in time, and there is no `default`. A returned
-                wait fails the call with it.
+            WaitTimeout: when awaited: nothing came in time, and there is no `default`.
             WaitDropped: when awaited with `cleanup`: the call is dropped.
             UserError: an argument is invalid.
         """
@@ -488,6 +489,7 @@ class ToolContext(RunContextWrapper[TContext]):
             until_message=until_message,
             every=every,
             cleanup=cleanup,
+            signed=signed,
         )
         return Wait[Any](waits_of(self), wait, adapter, default)
 

@@ -15,6 +15,7 @@ from outlast.client.transport.delivered_value import ValueTooLarge
 from outlast.client.transport.run_address import RunAddress
 from outlast.contract import blobs
 from outlast.contract.delivered_values import LARGEST_VALUE_BYTES
+from outlast.contract.identity import NO_KEYS, IdentityKeys
 from outlast.loop import outside
 
 TOKEN = WaitAddress("run-1", 0, 1, "call_1", "courier").token
@@ -35,7 +36,11 @@ def values(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         taken.append(payload.get("value"))
         return {"at_ms": 0}
 
+    async def no_keys(_: Client) -> IdentityKeys:
+        return NO_KEYS
+
     monkeypatch.setattr(RunAddress, "update", update)
+    monkeypatch.setattr("outlast.client.identity.identity_keys", no_keys)
     return taken
 
 

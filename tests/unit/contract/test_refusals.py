@@ -109,6 +109,22 @@ def test_deliveries_need_no_signature() -> None:
     assert proof_refusal(STATE, names.DELIVER, written, "default", None) is None
 
 
+def test_a_delivery_with_a_proof_has_to_have_one_that_counts() -> None:
+    record = records.DeliverRecord(
+        question=0, turn=1, call_id="c1", name="courier", delivery_id="d1", proof="v2.x"
+    )
+
+    def forged(_action: str, _record: Signable, _place: Place) -> str | None:
+        return "it is forged"
+
+    refused = proof_refusal(STATE, names.DELIVER, records.write(record), "default", forged)
+    assert refused is not None
+    assert (refused.code, refused.message) == (
+        failures.DELIVERY_REFUSED,
+        "The delivery 'd1' is refused: it is forged.",
+    )
+
+
 def test_a_delivery_is_refused_with_a_code_of_its_own() -> None:
     event = ValueDelivered(
         at_ms=NOW_MS,

@@ -137,6 +137,84 @@ def test_a_returned_wait_says_that_the_value_is_the_output() -> None:
     assert play.running("c1").output_of == "courier"
 
 
+# --- Signed deliveries -----------------------------------------------------------------------------
+
+
+def test_a_signed_wait_takes_what_a_worker_has_verified() -> None:
+    play = parked(timeout_ms=DAY_MS, signed=True)
+    assert "takes signed deliveries only" in refused(play, delivery(play))
+    play.take(delivery(play, proof="p", verified=True))
+    assert play.running("c1").arrived[0].proof == "p"
+    assert play.state.receipts[0].verified is True
+
+
+def test_a_process_that_believes_itself_needs_no_proof() -> None:
+    play = parked(signed=True)
+    play.take(delivery(play, verified=True))
+    assert play.running("c1").arrived[0].value == "picked up"
+
+
+def test_what_the_worker_does_not_count_is_dropped_and_the_wait_has_no_more_time() -> None:
+    play = parked(timeout_ms=DAY_MS, signed=True)
+    (call,) = play.state.calls
+    play.passes(3_600_000)
+    play.take(delivery(play, proof="forged", verified=None))
+    assert play.state.receipts[0].verified is None
+    play.parks("c1", timeout_ms=DAY_MS, signed=True, unproven="It is forged.")
+    (again,) = play.state.calls
+    assert (again.status, again.parked, again.arrived) == ("parked", call.parked, ())
+    assert (play.state.receipts, play.state.ignored[-1].why) == ((), "It is forged.")
+    play.take(delivery(play, proof="good", verified=True, delivery_id="d2"))
+    play.returns("c1", "weighs 9 g")
+    assert play.outputs == {"c1": "weighs 9 g"}
+
+
+def test_a_wait_whose_time_passes_while_a_forged_delivery_is_checked_ends() -> None:
+    play = parked(timeout_ms=DAY_MS, signed=True)
+    play.take(delivery(play, proof="forged", verified=None))
+    play.passes(DAY_MS + 1)
+    play.parks("c1", timeout_ms=DAY_MS, signed=True, unproven="It is forged.")
+    assert play.running("c1").arrived[0].timed_out
+
+
+def test_what_came_too_early_without_a_proof_is_dropped_when_the_wait_begins() -> None:
+    play = Play.ready(keep_open=True)
+    play.replies(tool("book", "c1"))
+    play.take(delivery(play))
+    play.parks("c1", signed=True)
+    assert "takes signed deliveries only" in play.state.ignored[-1].why
+    assert (status_of(play), play.state.receipts) == ("parked", ())
+
+
+def test_what_came_early_with_a_proof_is_kept() -> None:
+    play = Play.ready(keep_open=True)
+    play.replies(tool("book", "c1"))
+    play.take(delivery(play, proof="p", verified=True))
+    play.parks("c1", signed=True)
+    assert play.running("c1").arrived[0].proof == "p"
+
+
+def test_while_a_delivery_is_checked_another_one_comes_again_later() -> None:
+    """The first one may not count, and the second may be the genuine one."""
+    play = parked(timeout_ms=DAY_MS, signed=True)
+    play.take(delivery(play, proof="forged", verified=None))
+    second = delivery(play, proof="good", verified=True, delivery_id="d2")
+    problem = refusal_of(play.state, second)
+    assert problem is not None
+    assert problem.code == failures.RUN_BUSY
+    assert refusal_of(play.state, delivery(play, proof="again", verified=True)) is None
+    play.returns("c1")
+    problem = refusal_of(play.state, second)
+    assert problem is not None
+    assert problem.code == failures.DELIVERY_REFUSED
+
+
+def test_a_wait_for_something_else_is_not_kept_from_unsigned_values() -> None:
+    play = parked(signed=True)
+    play.take(delivery(play, name="office"))
+    assert (status_of(play), play.state.calls[0].arrived[0].name) == ("parked", "office")
+
+
 def test_a_receipt_says_what_came_of_a_wait() -> None:
     play = parked()
     at_ms = play.now_ms

@@ -186,3 +186,31 @@ async def test_a_tool_for_which_nothing_comes_is_tested_without_a_run() -> None:
     assert await plain(ctx) == "nothing"
     with pytest.raises(UserError, match="the value must be JSON"):
         delivered(ctx, object())
+
+
+async def test_a_signed_wait_takes_what_the_test_delivers():
+    @function_tool
+    async def ship(ctx: ToolContext[Any]) -> str:
+        """Ship what is paid."""
+        return f"paid {await ctx.wait_for('bank', timeout=TWO_DAYS, signed=True)}"
+
+    model = script("ship")
+    result = await run_in_memory(desk(ship), "Hi", model=model, deliver={"bank": 5})
+    assert result.final_output == "done"
+    assert "paid 5" in str(model.requests[1].input[-1])
+    context = ToolContext(None, tool_name="ship", tool_call_id="c1", tool_arguments="{}")
+    delivered(context, 7, name="bank")
+    assert await ship.on_invoke_tool(context, "{}") == "paid 7"
+
+
+async def test_a_signed_wait_is_awaited_and_nobody_is_asked_in_its_place():
+    @function_tool
+    async def ship(ctx: ToolContext[Any]) -> Any:
+        """Ship what is paid."""
+        with pytest.raises(UserError, match="pass ask= or signed=, not both"):
+            ctx.wait_for("bank", timeout=TWO_DAYS, ask=True, signed=True)
+        return ctx.wait_for("bank", timeout=TWO_DAYS, signed=True)
+
+    ship.failure_error_function = None
+    with pytest.raises(UserError, match=r"every=, cleanup= or signed= must be awaited"):
+        await run_in_memory(desk(ship), "Hi", model=script("ship"))
