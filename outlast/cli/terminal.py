@@ -17,7 +17,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TextIO, TypeAlias
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -368,9 +368,9 @@ def print_json(value: Mapping[str, Any] | Sequence[Any]) -> None:
     _write(json_text(value, indent=2))
 
 
-def print_json_line(value: Mapping[str, Any]) -> None:
-    """Print one line of JSON, and flush it."""
-    _write(json_text(value))
+def print_json_line(value: Mapping[str, Any], file: TextIO | None = None) -> None:
+    """Print one line of JSON, and flush it; to a file, if one is open for it."""
+    _write(json_text(value), file)
 
 
 def print_csv(rows: Iterable[Sequence[object]]) -> None:
@@ -386,6 +386,7 @@ def print_csv(rows: Iterable[Sequence[object]]) -> None:
     sys.stdout.flush()
 
 
-def _write(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
+def _write(text: str, file: TextIO | None = None) -> None:
+    stream = sys.stdout if file is None else file
+    stream.write(f"{text}\n")
+    stream.flush()

@@ -88,7 +88,12 @@ NOTHING: Final = Redaction()
 
 def redaction_of(state: LoopState) -> Redaction:
     """Return what a run hides: what the policies of its requests redact."""
-    redacting = [one for one in state.approvals if one.terms.redact and not one.run_id]
+    return redaction_of_requests(state.approvals, state.items)
+
+
+def redaction_of_requests(requests: Iterable[ApprovalRequest], items: Iterable[Item]) -> Redaction:
+    """Return what requests of a run hide, with the items that hold their calls."""
+    redacting = [one for one in requests if one.terms.redact and not one.run_id]
     if not redacting:
         return NOTHING
     arguments: dict[tuple[str, str], tuple[str, ...]] = {}
@@ -96,7 +101,7 @@ def redaction_of(state: LoopState) -> Redaction:
         tool = (request.agent, request.name)
         names = (*arguments.get(tool, ()), *request.terms.redact)
         arguments[tool] = tuple(dict.fromkeys(names))
-    calls = {call_id_of(one.raw): one for one in state.items if one.kind in CALL_KINDS}
+    calls = {call_id_of(one.raw): one for one in items if one.kind in CALL_KINDS}
     texts = (text for one in redacting for text in _hidden(one, calls.get(one.call_id)))
     hidden = redaction_of_texts(one for one in texts if len(one) >= SHORTEST_HIDDEN)
     return replace(hidden, arguments=arguments)

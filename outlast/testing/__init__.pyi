@@ -1,4 +1,6 @@
 from outlast.realtime.scripted_server.server import ScriptedRealtimeServer as ScriptedRealtimeServer
+from outlast.testing.chat_format import ChatExamples as ChatExamples
+from outlast.testing.chat_format import chat_examples as chat_examples
 from outlast.testing.memory_stream import run_in_memory_streamed as run_in_memory_streamed
 from outlast.testing.recorded_runs import load_run as load_run
 from outlast.testing.recorded_runs import load_runs as load_runs
@@ -7,6 +9,7 @@ from outlast.testing.responses_server import ScriptedResponsesServer as Scripted
 from outlast.testing.run import record_in_memory as record_in_memory
 from outlast.testing.run import run_in_memory as run_in_memory
 from outlast.testing.run_replay import Replay as Replay
+from outlast.testing.run_replay import ReplayedCall as ReplayedCall
 from outlast.testing.run_replay import UnknownCall as UnknownCall
 from outlast.testing.run_replay import replay as replay
 from outlast.testing.scripted_calls import computer_call as computer_call

@@ -108,6 +108,25 @@ OnUnknown: TypeAlias = Callable[[UnknownCall], Any]
 """Answers calls that are not recorded, sync or async: returns what the tool would return."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayedCall:
+    """A model call of a replay: what the model would read today, and the recorded reply.
+
+    Attributes:
+        question: the number of the question, from 1.
+        turn: the number of the model call for the question, from 1.
+        agent: the agent.
+        request: the request that today's code makes.
+        reply: the items of the reply.
+    """
+
+    question: int
+    turn: int
+    agent: str
+    request: ModelRequest
+    reply: tuple[JsonObject, ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Replay:
     """What became of a replay.
@@ -118,6 +137,7 @@ class Replay:
         differences: the decisions that differ, in order.
         unknown: the calls that the recording has no result for.
         stopped: why the replay could not go on; empty if it went on to the end.
+        calls: the model calls that the recording has answered.
     """
 
     recording: Recording
@@ -125,6 +145,7 @@ class Replay:
     differences: tuple[Difference, ...]
     unknown: tuple[UnknownCall, ...] = ()
     stopped: str = ""
+    calls: tuple[ReplayedCall, ...] = ()
 
     @property
     def is_same(self) -> bool:
@@ -179,6 +200,7 @@ async def replay(
         differences=(*replayed.refused, *found),
         unknown=tuple(replayed.unknown),
         stopped=replayed.stopped,
+        calls=tuple(replayed.calls),
     )
 
 
@@ -208,6 +230,7 @@ class _RecordedModel(ModelProvider):
 
     def __init__(self) -> None:
         self.reply = ModelReply(items=())
+        self.request: ModelRequest | None = None
 
     def get_model(self, name: str | None) -> Model:
         del name
@@ -215,8 +238,7 @@ class _RecordedModel(ModelProvider):
 
     @answers_both_forms
     async def get_response(self, request: ModelRequest) -> ModelResponse:
-        del request
-        reply = self.reply
+        reply, self.request = self.reply, request
         items = [dict(one) for one in reply.items]
         return ModelResponse(output=items, usage=reply.usage, response_id=reply.response_id)
 
@@ -253,6 +275,7 @@ class _Replay:
         self.recorder = Recorder()
         self.refused: list[Difference] = []
         self.unknown: list[UnknownCall] = []
+        self.calls: list[ReplayedCall] = []
         self.stopped = ""
         self._recording = recording
         self._on_unknown = on_unknown
@@ -503,8 +526,17 @@ class _Replay:
         return await carried_out(self._worker, self._state, effect)
 
     async def _model_call(self, effect: CallModel, then: ModelReply | None) -> Event:
-        self._model.reply = then or ModelReply(items=())
+        self._model.reply, self._model.request = then or ModelReply(items=()), None
         event = await self._carried_out(effect)
+        if self._model.request is not None:
+            replayed = ReplayedCall(
+                question=len(self._state.answers) + 1,
+                turn=effect.turn,
+                agent=effect.agent,
+                request=self._model.request,
+                reply=self._model.reply.items,
+            )
+            self.calls.append(replayed)
         if then is None or not isinstance(event, EffectAnswered):
             return event
         served = {one.item: one for one in then.calls if one.source}

@@ -67,7 +67,7 @@ async def record_run(
             raise RunNotFound(f"The history of {run_id} is no longer retained.") from error
         raise await address.translate(error) from error
     recording = await _with_content(client, recorder.recording(execution_id))
-    return redacted(recording, recorder.state) if redact else recording
+    return redacted(recording) if redact else recording
 
 
 async def _with_content(client: Client, recording: Recording) -> Recording:

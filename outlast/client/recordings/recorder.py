@@ -1,15 +1,15 @@
 """Folds the events of a run into a recording."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
 from outlast.client.recordings.recording import Entry, EntryKind, RecordedStart, Recording
 from outlast.contract.names import SETTINGS_OF_TRACE, ListedStatus
-from outlast.contract.records import write
-from outlast.contract.redaction import Redaction, redaction_of
-from outlast.loop.approvals import REDACTED, Decision
+from outlast.contract.records import read, write
+from outlast.contract.redaction import Redaction, redaction_of_requests
+from outlast.loop.approvals import REDACTED, ApprovalRequest, ApprovalTerms, Decision, Vote
 from outlast.loop.call_forms import FORMS, form_of, is_call, name_of
 from outlast.loop.calls import AgentResult, ModelReply, ToolResult
 from outlast.loop.effects import (
@@ -40,6 +40,7 @@ from outlast.loop.events import (
     ValueDelivered,
 )
 from outlast.loop.human_actions import row_of
+from outlast.loop.items import Item
 from outlast.loop.run_changes import (
     QuestionAnswered,
     QuestionFailed,
@@ -282,14 +283,9 @@ def _of_action(event: PersonActed[Any], state: LoopState) -> Iterator[Entry]:
 # --- Redaction -----------------------------------------------------------------------------------
 
 
-def redacted(recording: Recording, state: LoopState) -> Recording:
-    """Return a recording without what the policies of the run's requests hide, as the desk does.
-
-    Args:
-        recording: the recording.
-        state: the state of the run at the end of the recording.
-    """
-    redaction = redaction_of(state)
+def redacted(recording: Recording) -> Recording:
+    """Return a recording without what the policies of the run's requests hide, as the desk does."""
+    redaction = redaction_in(recording)
     if not redaction.arguments and not redaction.texts:
         return replace(recording, redacted=True)
     start = recording.start
@@ -302,6 +298,36 @@ def redacted(recording: Recording, state: LoopState) -> Recording:
             settings=cast("JsonObject | None", redaction.json(start.settings)),
         ),
         entries=tuple(_redacted(one, redaction) for one in recording.entries),
+    )
+
+
+def redaction_in(recording: Recording) -> Redaction:
+    """Return what the requests of a recorded run hide, as of the run's own state."""
+    votes: dict[str, list[Vote]] = {}
+    for one in recording.entries:
+        if one.kind == "action" and one.name == "decide":
+            decision = read(Decision, one.result)
+            vote = Vote(decision=decision, at_ms=one.at_ms)
+            votes.setdefault(decision.request_id, []).append(vote)
+    requests = (_request_of(one, votes) for one in recording.entries if one.kind == "request")
+    replies = (one for one in recording.entries if one.kind in {"model", "line"} and one.result)
+    raws = (raw for one in replies for raw in cast("Any", one.result).get("items", ()))
+    items = (Item("tool_call", raw) for raw in raws if is_call(raw))
+    return redaction_of_requests(requests, items)
+
+
+def _request_of(entry: Entry, votes: Mapping[str, Sequence[Vote]]) -> ApprovalRequest:
+    asked = entry.result or {}
+    return ApprovalRequest(
+        id=entry.id,
+        call_id=entry.call_id,
+        name=entry.name,
+        agent=entry.agent,
+        arguments=entry.arguments,
+        args_digest="",
+        terms=read(ApprovalTerms, asked.get("terms") or {}),
+        requested_at_ms=entry.at_ms,
+        votes=tuple(votes.get(entry.id, ())),
     )
 
 

@@ -36,7 +36,7 @@ async def paid(*, edit: bool = False) -> tuple[Recording, Recording]:
 
     await execute(run, decide)
     recording = recorder.recording("e1")
-    return recording, redacted(recording, run.state)
+    return recording, redacted(recording)
 
 
 async def test_a_recording_says_what_happened_in_order():

@@ -1,0 +1,266 @@
+"""`outlast export`: runs as JSON lines, to keep them, to test with them and to learn from them."""
+
+import json
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO, TypeAlias
+
+import typer
+
+from outlast.agents.errors import UserError
+from outlast.cli import options, terminal
+from outlast.cli.caller import Caller, on_server
+from outlast.cli.durations import past_time
+from outlast.cli.exit_codes import ExitCode
+from outlast.cli.record import RedactBy, Unredacted, redactor, remarks
+from outlast.contract.names import ListedStatus
+from outlast.loop.values import JsonObject
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
+    from outlast.agents.agent import Agent
+    from outlast.client.recordings import Recording, UnreadRun
+    from outlast.client.recordings.reading import Key
+
+
+Since: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--since", metavar="TIME", help="Open runs, and those that ended since: 30d."),
+]
+
+Status: TypeAlias = Annotated[
+    ListedStatus | None, typer.Option("--status", help="Only runs with this status.")
+]
+
+AgentName: TypeAlias = Annotated[
+    str | None, typer.Option("--agent", help="Only runs whose current agent is this one.")
+]
+
+Query: TypeAlias = Annotated[
+    str, typer.Option("--query", help="Further terms in Temporal's query language.")
+]
+
+Target: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--target", help="Where the agents are, as for `outlast worker`: for --format chat."
+    ),
+]
+
+Output: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "-o", help="A file. Recordings that it has are left out, others added."
+    ),
+]
+
+
+@on_server
+async def export(
+    caller: Caller,
+    run_id: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[ID]",
+            help="The run's id; without one, all runs that match.",
+            show_default=False,
+        ),
+    ] = None,
+    since: Since = None,
+    status: Status = None,
+    agent: AgentName = None,
+    query: Query = "",
+    limit: options.Limit = 1_000,
+    form: Annotated[
+        Literal["jsonl", "chat"],
+        typer.Option("--format", help="Recordings, or examples for fine-tuning a model."),
+    ] = "jsonl",
+    target: Target = None,
+    app_dir: options.AppDir = Path(),
+    output: Output = None,
+    unredacted: Unredacted = False,
+    redact: RedactBy = None,
+) -> ExitCode:
+    """Print runs as JSON lines: one recording a line, open runs first, then the newest.
+
+    Read from the runs' histories, a few at a time; needs no worker.
+    """
+    if run_id is None and (since, status, agent, query) == (None, None, None, ""):
+        raise UserError("Name a run, or which runs: `outlast export --since 30d`.")
+    begins = None if since is None else past_time(since, datetime.now(UTC))  # noqa: TID251
+    redacts = not unredacted
+    convert = _lines_of(form, target, app_dir, redacts=redacts)
+    change = redactor(redact, app_dir)
+    written = _Written(output, can_resume=form == "jsonl" and run_id is None)
+    connection = await caller.connect()
+    wanted = _Wanted(run_id, begins, status, agent, query, limit, redacts and form == "jsonl")
+    with written:
+        async with (
+            terminal.waiting(terminal.err(), "reading histories") as shown,
+            aclosing(wanted.read(connection.client, written.has)) as runs,
+        ):
+            async for one in runs:
+                await written.add(one, convert, change)
+                shown.update(f"{written.runs:,} runs")
+    written.report(limit, is_one=run_id is not None)
+    return ExitCode.FAILED if written.unread else ExitCode.OK
+
+
+Convert = Callable[["Recording"], Any]
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    run_id: str | None
+    since: datetime | None
+    status: ListedStatus | None
+    agent: str | None
+    query: str
+    limit: int
+    redact: bool
+
+    async def read(
+        self, client: "Client", skip: "set[Key]"
+    ) -> "AsyncGenerator[Recording | UnreadRun]":
+        from outlast.client.recordings import record_run, record_runs
+        from outlast.client.runs import RunFilter
+
+        if self.run_id is not None:
+            yield await record_run(client, self.run_id, redact=self.redact)
+            return
+        runs = record_runs(
+            client,
+            RunFilter(status=self.status, agent=self.agent),
+            since=self.since,
+            query=self.query,
+            limit=self.limit,
+            redact=self.redact,
+            skip=skip,
+        )
+        async with aclosing(runs) as found:
+            async for one in found:
+                yield one
+
+
+def _lines_of(form: str, target: str | None, app_dir: Path, *, redacts: bool) -> Convert:
+    """Return what makes the documents of a recording, and remarks about them."""
+    if form == "jsonl":
+
+        async def recordings(recording: "Recording") -> tuple[list[JsonObject], list[str]]:
+            return [recording.record()], remarks(recording)
+
+        return recordings
+    if target is None:
+        raise UserError(
+            "--format chat needs --target: instructions and tools are not in the history of a run. "
+            "The examples have those of the agents there."
+        )
+    from outlast.cli.application import load_config
+
+    agents: list[Agent[Any]] = list(load_config(target, app_dir)["agents"])
+
+    async def examples(recording: "Recording") -> tuple[list[JsonObject], list[str]]:
+        from outlast.testing import chat_examples
+
+        made = await chat_examples(recording, agents, redact=redacts)
+        return list(made.examples), [f"Left out: {one}" for one in made.skipped]
+
+    return examples
+
+
+@dataclass
+class _Written:
+    """What an export has written: to a file that may have earlier lines, or to the terminal."""
+
+    path: Path | None
+    can_resume: bool
+    runs: int = 0
+    lines: int = 0
+    unread: int = 0
+    has: "set[Key]" = field(default_factory=set["Key"])
+    _file: TextIO | None = None
+
+    def __enter__(self) -> None:
+        if self.path is None:
+            return
+        try:
+            if self.path.exists() and self.path.stat().st_size and not self.can_resume:
+                raise UserError(f"{self.path} exists. Choose another file, or remove it.")
+            self.path.touch(mode=0o600)
+            self._file = self.path.open("r+", encoding="utf-8", newline="\n")
+        except OSError as error:
+            raise UserError(f"{self.path} cannot be written: {error.strerror}.") from error
+        try:
+            self._resume(self._file)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __exit__(self, *raised: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def _resume(self, file: TextIO) -> None:
+        """Go to the end of the last whole line, and note which runs the file has."""
+        end = 0
+        while line := file.readline():
+            if not line.endswith("\n"):
+                break  # an earlier export was stopped while it wrote
+            end = file.tell()
+            if line.strip():
+                self.has.update(_key_in(line, self.path))
+        file.seek(end)
+        file.truncate()
+
+    async def add(
+        self,
+        one: "Recording | UnreadRun",
+        convert: Convert,
+        change: Callable[[JsonObject], JsonObject | None],
+    ) -> None:
+        """Write what comes of a run."""
+        from outlast.client.recordings import UnreadRun
+
+        self.runs += 1
+        if isinstance(one, UnreadRun):
+            self.unread += 1
+            terminal.say(terminal.err(), f"Not read: {one.run_id}. ", one.why)
+            return
+        documents, notes = await convert(one)
+        for document in documents:
+            changed = change(document)
+            if changed is not None:
+                self._write(changed)
+        for note in notes:
+            terminal.say(terminal.err(), f"{one.run_id}: ", note)
+
+    def _write(self, document: JsonObject) -> None:
+        self.lines += 1
+        terminal.print_json_line(document, self._file)
+
+    def report(self, limit: int, *, is_one: bool) -> None:
+        """Say what was written where, if not to the terminal."""
+        if self.path is not None:
+            had = f", {len(self.has):,} were there" if self.has else ""
+            lines = "line" if self.lines == 1 else "lines"
+            terminal.say(terminal.err(), f"{self.lines:,} {lines} added to {self.path}{had}.")
+        if not is_one and self.runs >= limit:
+            terminal.say(
+                terminal.err(), f"Limited to {limit:,} runs: there may be more, see --limit."
+            )
+
+
+def _key_in(line: str, path: Path | None) -> "list[Key]":
+    """Return the run of a line, unless it was open when it was written."""
+    try:
+        document = json.loads(line)
+        is_whole = document["format"] == "outlast.recording" and document["complete"]
+        return [(document["run_id"], document["execution_id"])] if is_whole else []
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise UserError(
+            f"{path} holds other lines than recordings. Choose another file."
+        ) from error
