@@ -16,6 +16,7 @@ from outlast.agents.errors import (
     DeliveryRefused,
     RunCancelled,
     RunClosed,
+    ServerUnavailable,
     UserError,
     WaitDropped,
 )
@@ -185,6 +186,38 @@ async def test_a_value_may_come_before_the_call_waits_for_it(desk: Desk):
         await finish(token, "after", client=desk.client, delivery_id="second")
     until.set()
     assert (await desk.result(handle)).final_output == "Packed before."
+
+
+async def test_a_flood_of_deliveries_without_a_worker_is_stopped_and_loses_nothing(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+):
+    agent, model = depot(), packs_once()
+    worker = await desk.open(agent, model=model)
+    handle = await desk.start(agent)
+    wait = await parked(handle)
+    await desk.close(worker)
+    soon = timedelta(milliseconds=100)
+    before = len(await desk.event_types(handle))
+    monkeypatch.setattr("outlast.client.deliveries.MOST_KEPT_EVENTS", before + 3)
+
+    async def send(value: Any, number: int) -> DeliveryReceipt:
+        return await finish(
+            wait.token, value, client=desk.client, delivery_id=f"d{number}", patience=soon
+        )
+
+    await send({"does": "not fit"}, 1)
+    await send("by hand", 2)
+    flood = asyncio.gather(*(send("junk", number) for number in range(3, 20)))
+    with pytest.raises(ServerUnavailable, match=r"no worker takes what was delivered. Start one"):
+        await flood
+    kept = len(await desk.event_types(handle))
+    monkeypatch.setattr("outlast.client.deliveries.MOST_KEPT_BYTES", 1)
+    with pytest.raises(ServerUnavailable, match="deliver again with the same id"):
+        await send("by hand", 2)
+    assert len(await desk.event_types(handle)) == kept
+    await desk.open(agent, model=model)
+    assert (await send("by hand", 2)).at is not None, "the same delivery, which was kept"
+    assert (await desk.result(handle)).final_output == "Packed by hand."
 
 
 async def test_of_fifty_deliveries_at_once_one_counts(desk: Desk):

@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from outlast import Agent, DeliveryRefused, ToolContext, UserError, WaitTimeout, function_tool
+from outlast import (
+    Agent,
+    DeliveryRefused,
+    ModelBehaviorError,
+    ToolContext,
+    UserError,
+    WaitTimeout,
+    function_tool,
+)
 from outlast.client import PendingWait
 from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.testing import (
@@ -214,3 +222,29 @@ async def test_a_signed_wait_is_awaited_and_nobody_is_asked_in_its_place():
     ship.failure_error_function = None
     with pytest.raises(UserError, match=r"every=, cleanup= or signed= must be awaited"):
         await run_in_memory(desk(ship), "Hi", model=script("ship"))
+
+
+async def test_two_calls_with_one_id_in_one_reply_share_no_wait():
+    """Some models give several calls one id: nobody could say which of them a value is for."""
+    twice = [call("book", "c1", order="7"), call("book", "c1", order="8")]
+    with pytest.raises(ModelBehaviorError, match="the same call ID 'c1' for two different calls"):
+        await run_in_memory(desk(book), "Hi", model=ScriptedModel(always=lambda _: twice))
+    same = ScriptedModel([call("book", "c1", order="7"), call("book", "c1", order="7")], "done")
+    parked = await run_in_memory(desk(book), "Hi", model=same)
+    assert [one.call_id for one in parked.pending_waits] == ["c1"]
+    values = {"courier": Pickup("p1")}
+    result = await run_in_memory(desk(book), parked.to_state(), model=same, deliver=values)
+    assert result.final_output == "done"
+
+
+async def test_two_calls_with_ids_of_their_own_have_waits_of_their_own():
+    model = ScriptedModel([call("book", "c1", order="7"), call("book", "c2", order="7")], "done")
+    parked = await run_in_memory(desk(book), "Hi", model=model)
+    tokens = [one.token for one in parked.pending_waits]
+    assert len(set(tokens)) == 2
+    came = {tokens[0]: Pickup("p1"), tokens[1]: Pickup("p2")}
+    await run_in_memory(
+        desk(book), parked.to_state(), model=model, deliver=lambda wait: came[wait.token]
+    )
+    told = {one["call_id"]: one["output"] for one in model.requests[1].input if "output" in one}
+    assert told == {"c1": "b-7: p1", "c2": "b-7: p2"}
