@@ -14,7 +14,7 @@ from outlast.agents.agent_tools.agent_tool import (
 from outlast.agents.approvals.policy import ANSWER_DECISIONS, NeedsApproval, check_needs_approval
 from outlast.agents.callables import call, check_callable, check_model, list_of
 from outlast.agents.checks import InvalidType, Rule, a, check_fields, check_flag, check_name
-from outlast.agents.config.compaction import Compaction, check_compaction
+from outlast.agents.config.compaction import Compaction, check_compacting, check_compaction
 from outlast.agents.config.model_defaults import UNSET
 from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.config.settings_field import SettingsField, settings_field
@@ -104,6 +104,8 @@ class Agent(Generic[TContext]):
         owner = f"Agent {self.name!r}"
         check_fields(self, _RULES, owner)
         check_agent_hooks(self.hooks, owner)
+        if self.compaction is not None and self.compaction.by == "provider":
+            check_compacting(f"{owner}: compaction", self.compaction.model or self.model)
         if self.output_approval is not False and self.tool_use_behavior != "run_llm_again":
             raise UserError(
                 f"{owner}: output_approval is about answers of the model, but with "

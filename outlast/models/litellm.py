@@ -111,6 +111,10 @@ class LitellmConnection:
         self._call = call
         self.target = target
 
+    def over_http(self) -> Self:
+        """Return this connection."""
+        return self
+
     def of_run(self, run_id: str | None) -> Self:
         """Return this connection."""
         return self

@@ -152,6 +152,19 @@ class Model(Protocol):
 
 
 @runtime_checkable
+class CompactingModel(Protocol):
+    """A model whose provider can make a conversation shorter, for `Compaction(by="provider")`."""
+
+    def compact(self, request: ModelRequest) -> Coroutine[Any, Any, ModelResponse]:
+        """Return a response whose items the model can read instead of the request's input.
+
+        Raises:
+            ModelError: the provider refused, failed, or sent an invalid answer.
+        """
+        ...
+
+
+@runtime_checkable
 class CheckableModel(Protocol):
     """A model that can check its key before the first call."""
 

@@ -21,7 +21,13 @@ from outlast.activities.errors import (
 )
 from outlast.activities.inner_spans import model_span
 from outlast.activities.invocation import Invocation, annotated_type
-from outlast.activities.model.choice import chosen_model, cost_micros, model_of, price_for
+from outlast.activities.model.choice import (
+    chosen_model,
+    compacting_model,
+    cost_micros,
+    model_of,
+    price_for,
+)
 from outlast.activities.model.input import sent_input, sent_items, shown_items
 from outlast.activities.model.response import OnEvent, ask
 from outlast.activities.model.retry import FailedAttempt, apply_retry_settings
@@ -113,6 +119,9 @@ async def _call_model(
     offer = await offered_tools(invocation, attempt=attempt.number)
     model, label = model_of(invocation)
     price = price_for(invocation.settings, label)
+    compaction = None if invocation.server_managed else invocation.agent.compaction
+    if compaction is not None and compaction.by == "provider":
+        compacting_model(invocation, compaction)  # before a long conversation has been paid for
     model_request = await _request(invocation, request, offer, model)
     await _call_start_hooks(invocation, model_request)
     is_read = invocation.parent_call is None or stream.has_callback
@@ -149,8 +158,8 @@ async def _call_model(
     reply = await planned_reply(invocation, request.items, offer, response, label)
     if price is not None:
         reply = replace(reply, cost_micros=cost_micros(price, reply.usage))
-    if invocation.agent.compaction is not None and not invocation.server_managed:
-        reply = replace(reply, compaction=invocation.agent.compaction.need_after(reply.usage))
+    if compaction is not None:
+        reply = replace(reply, compaction=compaction.need_after(reply.usage))
     keeps_usage = model_request.settings.preserve_raw_usage is True
     return replace(reply, raw_usage=response.raw_usage) if keeps_usage else reply
 

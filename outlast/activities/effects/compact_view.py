@@ -3,14 +3,14 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from outlast.activities.attempt import FIRST, Attempt
 from outlast.activities.errors import EffectError, fitting, mistake, user_code, worker_lookup
 from outlast.activities.invocation import Invocation, annotated_type
-from outlast.activities.model.choice import cost_micros, model_of, price_for
-from outlast.activities.model.input import shown_items
-from outlast.activities.model.response import plain_answer
+from outlast.activities.model.choice import compacting_model, cost_micros, model_of, price_for
+from outlast.activities.model.input import sent_items, shown_items
+from outlast.activities.model.response import compacted, plain_answer
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.callables import call
 from outlast.agents.config.compaction import Compaction
@@ -25,11 +25,15 @@ from outlast.loop.calls import ViewSummary
 from outlast.loop.effects import CompactView
 from outlast.loop.items import text_of
 from outlast.loop.phrases import as_text
-from outlast.loop.values import Failure, Json, JsonObject, Usage
-from outlast.ports.model import ModelRequest
+from outlast.loop.values import Failure, Json, JsonObject
+from outlast.ports.model import ModelRequest, ModelResponse
+from outlast.pricing import ModelPrice
 
 LARGEST_SUMMARY_BYTES = 200_000
 """The maximum size of a summary: the run carries it."""
+
+_BREAKS: Final = {one: f"\\u{ord(one):04x}" for one in "\x85\u2028\u2029"}
+"""Characters that break a line, and that JSON leaves as they are."""
 
 
 async def compact_view(
@@ -53,28 +57,43 @@ async def compact_view(
     items = shown_items(invocation, request.items)
     with user_code(f"on_compaction_start of agent {agent.name!r}"):
         await _call_hooks(invocation, "on_compaction_start", items)
-    if compaction.summarize is not None:
-        text, model = await _by_the_program(invocation, compaction, items), ""
-        usage, cost = Usage(), 0
-    else:
-        text, model, usage, cost = await _by_a_model(invocation, compaction, items)
-    if not text.strip():
-        what = f"The summary for {agent.name!r}"
-        raise EffectError(failures.MODEL_BEHAVIOR, f"{what} is empty.", retryable=True)
-    summary = [_as_item(fitting(text, LARGEST_SUMMARY_BYTES))]
-    found = ViewSummary(model=model, usage=usage, cost_micros=cost)
+    found = await _written(invocation, compaction, items)
+    if found.failure is not None:
+        return found
     try:
         with user_code(f"on_compaction_end of agent {agent.name!r}"):
-            await _call_hooks(invocation, "on_compaction_end", summary)
-        return replace(found, items=tuple(summary), changes=invocation.changes())
-    except EffectError as error:  # the summary is paid, so no retry
-        return replace(found, failure=Failure(code=error.code, message=error.message))
+            await _call_hooks(invocation, "on_compaction_end", found.items)
+        return replace(found, changes=invocation.changes())
+    except EffectError as error:
+        return _unused(found, error)
+
+
+def _unused(summary: ViewSummary, error: EffectError) -> ViewSummary:
+    """Return a summary that is paid, so that a retry would pay again, and not used."""
+    failure = Failure(code=error.code, message=error.message)
+    return replace(summary, items=(), failure=failure)
 
 
 async def _call_hooks(invocation: Invocation, step: str, items: Sequence[JsonObject]) -> None:
     if invocation.hooked(step):
         agent = invocation.agent
         await call_hooks(*invocation.hook_calls(step, invocation.wrapper, agent, copies(items)))
+
+
+async def _written(
+    invocation: Invocation, compaction: Compaction, items: Sequence[JsonObject]
+) -> ViewSummary:
+    """Return the summary of items by the program, a model or its provider."""
+    if compaction.by == "provider":
+        return await _by_the_provider(invocation, compaction, items)
+    if compaction.summarize is None:
+        text, found = await _by_a_model(invocation, compaction, items)
+    else:
+        text, found = await _by_the_program(invocation, compaction, items), ViewSummary()
+    if not text.strip():
+        what = f"The summary for {invocation.agent.name!r}"
+        raise EffectError(failures.MODEL_BEHAVIOR, f"{what} is empty.", retryable=True)
+    return replace(found, items=(_as_item(fitting(text, LARGEST_SUMMARY_BYTES)),))
 
 
 async def _by_the_program(
@@ -91,33 +110,68 @@ async def _by_the_program(
 
 async def _by_a_model(
     invocation: Invocation, compaction: Compaction, items: Sequence[JsonObject]
-) -> tuple[str, str, Usage, int]:
-    """Return what a model writes, its name, the tokens and the cost."""
+) -> tuple[str, ViewSummary]:
+    """Return what a model writes, and what it took."""
     model, label = model_of(invocation, compaction.model)
     price = price_for(invocation.settings, label)
     request = ModelRequest(
         instructions=compaction.instructions,
-        input=[{"role": "user", "content": "\n".join(map(_line, items))}],
+        input=[{"role": "user", "content": "\n".join(filter(None, map(_line, items)))}],
         settings=ModelSettings(),
         run_id=invocation.run_id,
     )
     response = await plain_answer(model, request, of=invocation.agent.name)
+    said = (one for one in _objects(response) if one.get("type", "message") == "message")
+    return "\n".join(map(text_of, said)), _paid(response, label, price)
+
+
+async def _by_the_provider(
+    invocation: Invocation, compaction: Compaction, items: Sequence[JsonObject]
+) -> ViewSummary:
+    """Return the items that the model's provider makes of others; it may have encrypted them."""
+    model, label = compacting_model(invocation, compaction)
+    price = price_for(invocation.settings, label)
+    request = ModelRequest(instructions=None, input=sent_items(items), run_id=invocation.run_id)
+    response = await compacted(model, request, of=invocation.agent.name)
+    found = replace(_paid(response, label, price), items=_objects(response))
+    size = len(json.dumps(found.items))
+    if size > LARGEST_SUMMARY_BYTES:
+        what = (
+            f"The provider made {size:,} bytes of the conversation, more than the "
+            f"{LARGEST_SUMMARY_BYTES:,} that a run carries: it keeps what users have written and "
+            'attached. Use Compaction(by="model").'
+        )
+        return _unused(found, mistake(what))
+    return found
+
+
+def _objects(response: ModelResponse) -> tuple[JsonObject, ...]:
     output = cast("Sequence[object]", response.output)
-    said = (cast("JsonObject", one) for one in output if isinstance(one, dict))
-    text = "\n".join(text_of(one) for one in said if one.get("type", "message") == "message")
+    return tuple(cast("JsonObject", one) for one in output if isinstance(one, dict))
+
+
+def _paid(response: ModelResponse, label: str, price: ModelPrice | None) -> ViewSummary:
     usage = plain_usage(response.usage)
-    return text, label, usage, cost_micros(price, usage)
+    return ViewSummary(model=label, usage=usage, cost_micros=cost_micros(price, usage))
 
 
 def _line(raw: JsonObject) -> str:
-    """Return an item as a line that a model can read, whatever provider the item is from."""
+    """Return an item as a line of JSON that a model can read, whatever provider the item is from.
+
+    No text in it can pretend to be another line, and so another one's words.
+    """
     if is_call(raw):
-        return f"[call of {name_of(raw)}] {arguments_of(raw)}"
-    if raw.get("type") in FORM_OF_OUTPUT:
-        return f"[output] {as_text(raw.get('output', ''))}"
-    if "role" in raw:
-        return f"[{raw['role']}] {text_of(raw) or _other_parts(raw)}"
-    return "" if raw.get("type") == "reasoning" else f"[{raw.get('type')}] {json.dumps(raw)}"
+        line: JsonObject = {"call": name_of(raw), "arguments": arguments_of(raw)}
+    elif raw.get("type") in FORM_OF_OUTPUT:
+        line = {"output": as_text(raw.get("output", ""))}
+    elif "role" in raw:
+        line = {str(raw["role"]): text_of(raw) or _other_parts(raw)}
+    elif raw.get("type") == "reasoning":
+        return ""
+    else:
+        line = raw
+    text = json.dumps(line, ensure_ascii=False)
+    return "".join(_BREAKS.get(one, one) for one in text)
 
 
 def _other_parts(raw: JsonObject) -> str:

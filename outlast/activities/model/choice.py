@@ -5,11 +5,13 @@ from typing import Any, cast
 
 from outlast.activities.errors import EffectError, mistake, of_model, of_user_code
 from outlast.activities.invocation import Invocation
+from outlast.agents.config.compaction import Compaction, check_compacting
 from outlast.agents.config.settings import MODEL_REF
+from outlast.agents.errors import UserError
 from outlast.contract import failures
 from outlast.contract.records import budgets_of
 from outlast.loop.values import JsonObject, Usage
-from outlast.ports.model import Model, ModelError, ModelProvider
+from outlast.ports.model import CompactingModel, Model, ModelError, ModelProvider
 from outlast.pricing import ModelPrice, Pricing
 
 
@@ -56,6 +58,20 @@ def model_of(invocation: Invocation, chosen: Any = None) -> tuple[Model, str]:
             "model, which is an object with get_response."
         )
     return cast("Model", found), model_label(model)
+
+
+def compacting_model(invocation: Invocation, compaction: Compaction) -> tuple[CompactingModel, str]:
+    """Return the model whose provider makes an agent's conversations shorter, and its name.
+
+    Raises:
+        EffectError: there is no such model, or its provider does not.
+    """
+    model, label = model_of(invocation, compaction.model)
+    try:
+        check_compacting(f"Agent {invocation.agent.name!r}: compaction", model)
+    except UserError as error:
+        raise mistake(str(error)) from error
+    return cast("CompactingModel", model), label
 
 
 def price_for(settings: JsonObject, model: str) -> ModelPrice | None:

@@ -11,7 +11,14 @@ from outlast.agents.callables import call
 from outlast.agents.errors import ModelTimeoutError
 from outlast.agents.usage import AnyUsage
 from outlast.loop.values import JsonObject
-from outlast.ports.model import Model, ModelError, ModelRequest, ModelResponse, response_of_stream
+from outlast.ports.model import (
+    CompactingModel,
+    Model,
+    ModelError,
+    ModelRequest,
+    ModelResponse,
+    response_of_stream,
+)
 from outlast.ports.model_arguments import CallObjects, by_record
 
 OnEvent: TypeAlias = Callable[[JsonObject], None]
@@ -62,6 +69,24 @@ async def plain_answer(model: Model, request: ModelRequest, *, of: str) -> Model
     """
     what = f"The model {type(model).__name__} of agent {of!r}"
     return await _answer(by_record(model, CallObjects()), request, None, None, what)
+
+
+async def compacted(model: CompactingModel, request: ModelRequest, *, of: str) -> ModelResponse:
+    """Let a model's provider make the input of a request shorter, and return the response.
+
+    Raises:
+        EffectError: the provider failed, or returned no response.
+    """
+    what = f"compact of the model {type(model).__name__} of agent {of!r}"
+    try:
+        answer = cast("object", await call(model.compact, request))
+    except ModelError as error:
+        raise of_model(error) from error
+    except Exception as error:  # a model may be the user's
+        raise of_user_code(what, error) from error
+    if isinstance(answer, ModelResponse) and isinstance(cast("object", answer.usage), AnyUsage):
+        return answer
+    raise mistake(f"{what} returned {type(answer).__name__} instead of a ModelResponse.")
 
 
 async def _answer(

@@ -1,17 +1,16 @@
 """Sessions that OpenAI's compaction keeps short."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from outlast.agents.callables import check_callable
 from outlast.agents.checks import InvalidValue, check_choice, check_count
 from outlast.agents.errors import UserError
-from outlast.agents.json_values import as_objects
 from outlast.agents.logs import get_logger
 from outlast.loop.values import JsonObject
 from outlast.models.openai.connection import OpenAIConnection
 from outlast.models.openai.conversations_session import OpenAIConversationsSession
-from outlast.models.openai.responses import supported_fields
+from outlast.models.openai.responses import compacted_items, supported_fields
 from outlast.ports.session import OpenAIResponsesCompactionArgs, Session
 from outlast.sessions.wrapped import EVERYTHING, WrappedSession, replace_items
 
@@ -175,28 +174,14 @@ class OpenAIResponsesCompactionSession(WrappedSession):
         if mode == "input":
             source = {"input": [supported_fields(item) for item in items]}
         answer = await client.responses.compact(model=self.model, **source)
-        output = [_as_stored(item) for item in answer.output]
-        if any(item.get("type") == "reasoning" for item in output):
-            return output
-        return [_without_answer_id(item) for item in output]
+        return compacted_items([_as_json(item) for item in answer.output])
 
 
-def _as_stored(item: Any) -> JsonObject:
-    """Return an item whose content has no empty fields, which the provider refuses in input."""
-    row = item
-    if not isinstance(item, dict):  # its user messages are no output, and pydantic would warn
-        row = item.model_dump(exclude_unset=True, warnings=False)
-    parts = as_objects(row.get("content"))
-    if parts is None:
-        return row
-    full = [{name: value for name, value in part.items() if value is not None} for part in parts]
-    return {**row, "content": full}
-
-
-def _without_answer_id(item: JsonObject) -> JsonObject:
-    if item.get("role") != "assistant":
-        return item
-    return {name: value for name, value in item.items() if name != "id"}
+def _as_json(item: Any) -> JsonObject:
+    if isinstance(item, dict):
+        return cast("JsonObject", item)
+    # Its user messages are no output, and pydantic would warn.
+    return item.model_dump(exclude_unset=True, warnings=False)
 
 
 def is_openai_model_name(model: object) -> bool:

@@ -95,6 +95,10 @@ class ModelConnection(Protocol):
         """Return the connection for the calls of a run; it may be the same for all runs."""
         ...
 
+    def over_http(self) -> "ModelConnection":
+        """Return the connection for calls that the API has over HTTP only."""
+        ...
+
     def target(self, path: str, model: str) -> Target:
         """Return the destination of a call to this path, for error messages."""
         ...
@@ -213,6 +217,10 @@ class OpenAIConnection:
         if access.websocket_base_url is None:
             return target
         return replace(target, address_from=SOCKET_ADDRESS)
+
+    def over_http(self) -> Self:
+        """Return this connection."""
+        return self
 
     def of_run(self, run_id: str | None) -> Self:
         """Return this connection: any of its sockets can carry any request."""

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from outlast.agents.config.model_settings import MCPToolChoice, ModelSettings
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 _PATH = "/responses"
+_COMPACT_PATH = "/responses/compact"
 
 _KIND_NAMES = frozenset({"computer", "computer_use", "computer_use_preview"})
 
@@ -107,6 +109,17 @@ class ResponsesModel:
                     yield event
         if not complete:
             raise bad_response(target, "the stream ended before the answer was complete")
+
+    async def compact(self, request: ModelRequest) -> ModelResponse:
+        """Make the input of a request shorter; over HTTP, as the API has it."""
+        connection = self._connection.over_http()
+        target = connection.target(_COMPACT_PATH, self.name)
+        sent = [item for raw in request.input if (item := _supported(raw)) is not None]
+        reply = await connection.post(target, {"model": self.name, "input": sent}, request.settings)
+        response = read_response(reply.body, target, request_id=reply.request_id)
+        if not response.output:
+            raise bad_response(target, "expected the items of a shorter conversation")
+        return replace(response, output=compacted_items(response.output))
 
     async def check_access(self) -> str:
         """Check the key, and return the URL of the server."""
@@ -263,6 +276,31 @@ def read_response(body: object, target: Target, *, request_id: str | None = None
         request_id=request_id,
         raw_usage=as_object(response.get("raw_usage", response.get("usage"))),
     )
+
+
+def compacted_items(output: Sequence[JsonObject]) -> list[JsonObject]:
+    """Return the items of a compaction as the provider accepts them in the input of a request.
+
+    It refuses empty fields, and ids of answers whose reasoning it has left out.
+    """
+    items = [_without_empty_content(item) for item in output]
+    if any(item.get("type") == "reasoning" for item in items):
+        return items
+    return [_without_answer_id(item) for item in items]
+
+
+def _without_empty_content(item: JsonObject) -> JsonObject:
+    parts = as_objects(item.get("content"))
+    if parts is None:
+        return item
+    full = [{name: value for name, value in part.items() if value is not None} for part in parts]
+    return {**item, "content": full}
+
+
+def _without_answer_id(item: JsonObject) -> JsonObject:
+    if item.get("role") != "assistant":
+        return item
+    return {name: value for name, value in item.items() if name != "id"}
 
 
 def ends_response(event: JsonObject) -> bool:

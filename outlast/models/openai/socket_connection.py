@@ -96,6 +96,10 @@ class SocketConnection:
         """Return the connection for the calls of a run, with the same sockets."""
         return replace(self, run_id=run_id)
 
+    def over_http(self) -> OpenAIConnection:
+        """Return the connection with the same client, key and address over HTTP."""
+        return self.http
+
     def target(self, path: str, model: str) -> Target:
         """Return the destination of a call to this path, for error messages."""
         return self.http.socket_target(path, model)
