@@ -9,6 +9,7 @@ import socket
 import sys
 import time
 from asyncio.subprocess import Process
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -28,9 +29,10 @@ from outlast.client.handle import RunHandle
 from outlast.client.identity import person
 from outlast.contract.blobs import key_of
 from outlast.deliveries import Deliver, Send, WebhookEvent, Webhooks, deliveries_app, github
+from outlast.ports.model import ModelRequest
 from outlast.serve.app import desk as desk_app
 from outlast.serve.login import ThisMachine
-from outlast.testing import ScriptedModel, call
+from outlast.testing import ScriptedModel, call, say
 from tests.eventually import eventually
 from tests.servers import TemporalServer
 from tests.workflow import receiver_program
@@ -532,3 +534,74 @@ async def test_the_desk_receives_without_a_login_and_under_any_name(desk: Desk):
         assert (await http.get(url)).status_code == 405
     assert isinstance(handle, RunHandle)
     assert (await handle.result()).final_output == "Done."
+
+
+# --- Many at once ---------------------------------------------------------------------------------
+
+MANY = 200
+"""How many runs wait; `benchmarks/waits.py` has more."""
+
+
+@pytest.mark.full
+@pytest.mark.timeout(300)
+async def test_hundreds_of_deliveries_at_once_while_a_receiver_is_killed(
+    desk: Desk, server: TemporalServer
+):
+    """Each is sent twice at the same time, and again where no answer came: none is lost or doubled."""
+    came = Counter[tuple[str, str]]()
+
+    @function_tool
+    async def wait(ctx: ToolContext[Any]) -> str:
+        """Wait."""
+        value = await ctx.wait_for("courier", timeout=DAYS, schema=str)
+        came[ctx.run_id, value] += 1
+        return value
+
+    def reply(request: ModelRequest) -> Any:
+        done = outputs(request)
+        return say(done["c1"]) if done else [call("wait", "c1")]
+
+    agent = Agent[Any](name="Waiter", tools=[wait])
+    await desk.open(agent, model=ScriptedModel(always=reply))
+    turn = asyncio.Semaphore(20)
+
+    async def begin() -> tuple[RunHandle, PendingWait]:
+        async with turn:
+            handle = await desk.start(agent)
+            return handle, await parked(handle)
+
+    runs = await asyncio.gather(*(begin() for _ in range(MANY)))
+    answers = Counter[int]()
+    async with receiver(server) as (first, doomed), receiver(server) as (_, other):
+
+        async def send(number: int, wait: PendingWait, http: httpx2.AsyncClient) -> None:
+            headers = {"Idempotency-Key": f"webhook-{number}"}
+            status = 0
+            while status not in {200, 202}:
+                try:
+                    answer = await http.post(url_of(wait), json=f"p{number}", headers=headers)
+                except httpx2.TransportError:  # killed: the sender has no answer
+                    http = other
+                    answers[0] += 1
+                    continue
+                status = answer.status_code
+                assert status in {200, 202, 503}, answer.text
+                await asyncio.sleep(0.2 if status == 503 else 0)
+            answers[status] += 1
+            if answers[200] == MANY // 4:
+                first.kill()
+
+        sent = (
+            send(number, wait, doomed if number % 2 == 0 else other)
+            for number, (_, wait) in enumerate(runs)
+            for _ in range(2)
+        )
+        await asyncio.gather(*sent)
+        assert answers[0] > 0, "it was killed while deliveries were under way"
+    results = await asyncio.gather(*(desk.result(handle) for handle, _ in runs))
+    assert [one.final_output for one in results] == [f"p{number}" for number in range(MANY)]
+    assert came == {(handle.id, f"p{number}"): 1 for number, (handle, _) in enumerate(runs)}
+    assert answers[200] + answers[202] == 2 * MANY
+    for number, (handle, _) in enumerate(runs):
+        [receipt] = (await handle.state()).receipts
+        assert receipt.delivery_id == f"webhook-{number}"
