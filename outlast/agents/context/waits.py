@@ -188,7 +188,7 @@ def outside_wait(  # noqa: PLR0913  the options of `wait_for`
     until_message: bool,
     every: timedelta | None,
     cleanup: bool,
-    signed: bool,
+    signed: bool = False,
 ) -> "tuple[OutsideWait, TypeAdapter[Any] | None]":
     """Return the record of a wait, and what makes an object of its value.
 
