@@ -35,6 +35,7 @@ from outlast.cli.inbox import inbox, inbox_show
 from outlast.cli.init import init
 from outlast.cli.list_runs import list_runs
 from outlast.cli.record import record
+from outlast.cli.replay import replay
 from outlast.cli.run import retry, run, send
 from outlast.cli.serve import serve
 from outlast.cli.show import cancel, show
@@ -125,7 +126,7 @@ _add(app, "Start here", demo, init, doctor)
 _add(app, "Processes", dev, worker, serve)
 _add(app, "Runs", run, send, retry, list=list_runs)
 _add(app, "Runs", show, tail, waits, finish, cancel)
-_add(app, "Recordings", record, export)
+_add(app, "Recordings", record, export, replay)
 _add(app, "Approvals", approve, reject, hold, say, release, audit)
 
 inboxes = typer.Typer(invoke_without_command=True, help=_help_of(inbox))

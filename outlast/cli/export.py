@@ -97,7 +97,7 @@ async def export(
     change = redactor(redact, app_dir)
     written = _Written(output, can_resume=form == "jsonl" and run_id is None)
     connection = await caller.connect()
-    wanted = _Wanted(run_id, begins, status, agent, query, limit, redacts and form == "jsonl")
+    wanted = Wanted(run_id, begins, status, agent, query, limit, redacts and form == "jsonl")
     with written:
         async with (
             terminal.waiting(terminal.err(), "reading histories") as shown,
@@ -114,7 +114,9 @@ Convert = Callable[["Recording"], Any]
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class Wanted:
+    """Which runs of a server a command reads."""
+
     run_id: str | None
     since: datetime | None
     status: ListedStatus | None
@@ -126,6 +128,7 @@ class _Wanted:
     async def read(
         self, client: "Client", skip: "set[Key]"
     ) -> "AsyncGenerator[Recording | UnreadRun]":
+        """Yield the recordings of the runs, without those to skip."""
         from outlast.client.recordings import record_run, record_runs
         from outlast.client.runs import RunFilter
 

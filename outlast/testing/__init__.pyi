@@ -1,6 +1,9 @@
 from outlast.realtime.scripted_server.server import ScriptedRealtimeServer as ScriptedRealtimeServer
 from outlast.testing.chat_format import ChatExamples as ChatExamples
 from outlast.testing.chat_format import chat_examples as chat_examples
+from outlast.testing.lanes import LaneRow as LaneRow
+from outlast.testing.lanes import Lanes as Lanes
+from outlast.testing.lanes import replay_lanes as replay_lanes
 from outlast.testing.memory_stream import run_in_memory_streamed as run_in_memory_streamed
 from outlast.testing.recorded_runs import load_run as load_run
 from outlast.testing.recorded_runs import load_runs as load_runs

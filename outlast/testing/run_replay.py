@@ -7,14 +7,16 @@ approve a call, which guardrails trip, where a handoff leads.
 import copy
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.agent_tools.agent_tool import AgentTool
+from outlast.agents.approvals.policy_file import ApprovalFile
 from outlast.agents.callables import call
 from outlast.agents.config.settings import references_in
-from outlast.agents.context.live import LiveValues
+from outlast.agents.context.live import LiveValues, live_paths
 from outlast.agents.context.wait_address import WaitAddress
 from outlast.agents.context.waits import WaitBegins
 from outlast.agents.context.wrapper import ToolContext
@@ -171,6 +173,7 @@ async def replay(
     on_unknown: OnUnknown | None = None,
     model: Model | ModelProvider | None = None,
     context: Any = None,
+    approvals: str | Path | ApprovalFile | None = None,
 ) -> Replay:
     """Replay a recorded run against agents, without a server and without calling their tools.
 
@@ -185,12 +188,16 @@ async def replay(
         on_unknown: answers tool calls that are not recorded; by default, they fail.
         model: makes the replies instead of the recording: for example with another prompt.
         context: the context, if it has parts that are no JSON.
+        approvals: the operators' file of approval policies, if workers have one.
 
     Raises:
         UserError: the recording cannot be replayed.
     """
     listed = [agents] if isinstance(agents, Agent) else list(agents)
-    replayed = _Replay(recording, listed, on_unknown=on_unknown, model=model, context=context)
+    file = ApprovalFile.load(approvals) if isinstance(approvals, str | Path) else approvals
+    replayed = _Replay(
+        recording, listed, on_unknown=on_unknown, model=model, context=context, approvals=file
+    )
     await replayed.run()
     now = replayed.recorder.recording()
     found = differences(recording, now, is_cut=bool(replayed.stopped))
@@ -270,8 +277,9 @@ class _Replay:
         on_unknown: OnUnknown | None,
         model: Model | ModelProvider | None,
         context: Any,
+        approvals: ApprovalFile | None,
     ) -> None:
-        _check(recording)
+        _check(recording, context)
         self.recorder = Recorder()
         self.refused: list[Difference] = []
         self.unknown: list[UnknownCall] = []
@@ -285,6 +293,7 @@ class _Replay:
         if model is not None:
             provider = model if isinstance(model, ModelProvider) else _Given(model)
         self._worker = _worker(_ReplayedRegistry(agents, self._answer), provider, context)
+        self._worker = replace(self._worker, approvals=approvals)
         self._current = _Current(None, UnknownCall(agent="", name="", arguments=""))
         self._state = LoopState()
         kinds = (STEPS | FROM_OUTSIDE) - ({"model"} if self._calls_model else frozenset())
@@ -583,7 +592,7 @@ class _Replay:
         return await call(self._on_unknown, unknown)
 
 
-def _check(recording: Recording) -> None:
+def _check(recording: Recording, context: Any) -> None:
     if recording.starts_late:
         raise UserError(
             f"The run {recording.run_id} cannot be replayed: its beginning is no longer retained."
@@ -594,6 +603,12 @@ def _check(recording: Recording) -> None:
         )
     if not recording.entries or recording.entries[0].kind != "message":
         raise UserError(f"The run {recording.run_id} cannot be replayed: it has no first message.")
+    if context is None and (missing := list(live_paths(recording.start.context))):
+        names = ", ".join(".".join(path) or "context" for path, _ in missing)
+        raise UserError(
+            f"The run {recording.run_id} cannot be replayed without its context, which has parts "
+            f"that are no JSON: {names}. Pass it: replay(..., context=...)."
+        )
 
 
 def _worker(registry: Registry, models: ModelProvider, context: Any) -> WorkerDeps:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any, Final, Literal, TypeAlias, cast
 
-from outlast.client.recordings.recorder import canonical
+from outlast.client.recordings.recorder import canonical, redaction_in
 from outlast.client.recordings.recording import Entry, Recording
+from outlast.contract.redaction import Redaction
 from outlast.loop.call_forms import arguments_of, name_of
 from outlast.loop.values import JsonObject
 from outlast.rendering import call_line, cut, inline, joined, visible
@@ -110,14 +111,16 @@ def differences(was: Recording, now: Recording, *, is_cut: bool = False) -> tupl
     """Return the decisions that differ between two recordings, in order.
 
     Decisions are compared question by question. An open recording says nothing about how its last
-    question goes on, so what comes later there is no difference.
+    question goes on, so what comes later there is no difference. The texts lack what the policies of
+    either run redact.
 
     Args:
         was: the recorded run.
         now: the run it is compared with.
         is_cut: the second run could not go on, so what it lacks at its end is no difference.
     """
-    before, after = _by_question(was), _by_question(now)
+    words = _Words((redaction_in(was), redaction_in(now)))
+    before, after = _by_question(was, words), _by_question(now, words)
     newest, last = max(before, default=1), max(after, default=1)
     found: list[Difference] = []
     for question in sorted({*before, *after}):
@@ -130,9 +133,26 @@ def differences(was: Recording, now: Recording, *, is_cut: bool = False) -> tupl
     return tuple(found)
 
 
-def _by_question(recording: Recording) -> dict[int, list[Choice]]:
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """Says decisions without what people may not see."""
+
+    redactions: tuple[Redaction, ...]
+
+    def call(self, agent: str, name: str, arguments: str) -> str:
+        for one in self.redactions:
+            arguments = one.call(agent, name, arguments)
+        return cut(visible(call_line(name, arguments)), LONGEST)
+
+    def text(self, text: str) -> str:
+        for one in self.redactions:
+            text = one.text(text)
+        return text
+
+
+def _by_question(recording: Recording, words: _Words) -> dict[int, list[Choice]]:
     found: dict[int, list[Choice]] = {}
-    for choice in choices(recording):
+    for choice in choices(recording, words):
         found.setdefault(choice.question, []).append(choice)
     return found
 
@@ -186,22 +206,22 @@ def _difference(was: Choice | None, now: Choice | None) -> Difference:
 # --- What a recording decided --------------------------------------------------------------------
 
 
-def choices(recording: Recording) -> Iterator[Choice]:
+def choices(recording: Recording, words: _Words) -> Iterator[Choice]:
     """Yield the decisions of a recording, in order."""
     for entry in recording.entries:
-        yield from _of_entry(entry)
+        yield from _of_entry(entry, words)
 
 
-def _of_entry(entry: Entry) -> Iterator[Choice]:
+def _of_entry(entry: Entry, words: _Words) -> Iterator[Choice]:
     result = entry.result or {}
     match entry.kind:
         case "model":
-            yield from _of_reply(entry, result)
+            yield from _of_reply(entry, result, words)
         case "tool" | "input_check" | "answer_check":
             name = "checks" if entry.kind == "tool" else "results"
             yield from _tripped(entry, result.get(name, ()))
         case "request":
-            yield _approval(entry, result)
+            yield _approval(entry, result, words)
         case "handoff" if result.get("target"):
             yield _choice(entry, "handoff", detail=result["target"], text=_to(result["target"]))
         case "answer":
@@ -216,7 +236,7 @@ def _of_entry(entry: Entry) -> Iterator[Choice]:
             pass
 
 
-def _of_reply(entry: Entry, result: JsonObject) -> Iterator[Choice]:
+def _of_reply(entry: Entry, result: JsonObject, words: _Words) -> Iterator[Choice]:
     items = cast("list[JsonObject]", result.get("items", []))
     yield from _tripped(entry, result.get("checks", ()))
     plans = cast("list[JsonObject]", result.get("calls", []))
@@ -229,8 +249,8 @@ def _of_reply(entry: Entry, result: JsonObject) -> Iterator[Choice]:
             continue
         problem = plan.get("problem")
         fate = "unknown" if plan["kind"] == "unknown" else "refused" if problem else "runs"
-        line = cut(visible(call_line(name, arguments)), LONGEST)
-        why = f" is refused: {inline(str(problem), LONGEST)}" if problem else ""
+        line = words.call(entry.agent, name, arguments)
+        why = f" is refused: {inline(words.text(str(problem)), LONGEST)}" if problem else ""
         yield _choice(
             entry, "call", name=name, detail=(canonical(arguments), fate), text=f"{line}{why}"
         )
@@ -262,13 +282,13 @@ def _tripped(entry: Entry, records: Iterable[JsonObject]) -> Iterator[Choice]:
             yield _choice(entry, "guardrail", name=name, detail=behavior, text=text)
 
 
-def _approval(entry: Entry, result: JsonObject) -> Choice:
+def _approval(entry: Entry, result: JsonObject, words: _Words) -> Choice:
     terms = cast("JsonObject", result.get("terms") or {})
     audience = cast("JsonObject", terms.get("audience") or {})
     people = tuple(sorted([*audience.get("subjects", ()), *audience.get("groups", ())]))
     quorum = int(terms.get("quorum", 1))
     who = ", ".join(people) or "anybody"
-    reason = f" ({result['reason']})" if result.get("reason") else ""
+    reason = f" ({words.text(str(result['reason']))})" if result.get("reason") else ""
     text = joined(
         f"{entry.name} waits for the approval of ",
         f"{quorum} of " if quorum > 1 else "",

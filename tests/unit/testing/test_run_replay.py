@@ -294,6 +294,25 @@ async def test_hostile_texts_are_shown_as_what_they_are():
     assert "\x1b" not in report
 
 
+async def test_what_policies_redact_is_in_no_report():
+    @function_tool(needs_approval=ApprovalPolicy(redact=["card", "pin"]))
+    def pay(card: str, pin: int) -> str:
+        """Pay."""
+        return f"paid with {card}"
+
+    agent = Agent(name="Desk", tools=[pay])
+    script = ([call("pay", "c1", card="4111-1111", pin=12)], "Done.")
+    recording = await recorded(agent, *script)
+    assert (await replay(recording, agent)).is_same
+    changed = await replay(recording, Agent(name="Desk"))
+    other = ScriptedModel([call("pay", "c1", card="4222-2222", pin=34)], "Done.")
+    moved = await replay(recording, agent, model=other)
+    assert [one.kind for one in moved.differences] == ["arguments"]
+    report = changed.report() + moved.report()
+    assert "[redacted]" in report
+    assert not any(secret in report for secret in ("4111", "4222", "12", "34"))
+
+
 async def test_what_cannot_be_replayed_says_why():
     recording = await recorded()
     with pytest.raises(UserError, match="its beginning is no longer retained"):

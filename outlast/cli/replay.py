@@ -1,0 +1,246 @@
+"""`outlast replay`: which recorded runs would go another way with the agents of a target."""
+
+from collections import Counter
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from outlast.agents.errors import UserError
+from outlast.cli import options, terminal
+from outlast.cli.caller import Caller, on_server
+from outlast.cli.durations import past_time
+from outlast.cli.exit_codes import ExitCode
+from outlast.cli.export import AgentName, Query, Since, Status, Wanted
+from outlast.loop.values import JsonObject
+from outlast.rendering import counted
+
+if TYPE_CHECKING:
+    from outlast.agents.agent import Agent
+    from outlast.client.recordings import Recording, UnreadRun
+    from outlast.testing import Lanes, Replay
+
+Files: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="[FILE]...", help="Recordings; default: the runs of a server.", show_default=False
+    ),
+]
+
+Changed: TypeAlias = Annotated[
+    bool, typer.Option("--changed", help="Show only runs that would go another way.")
+]
+
+Baseline: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--baseline", help="Where the old version of the agents is: compare both with the runs."
+    ),
+]
+
+CallModels: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--call-models",
+        help="Let the models of the target reply instead of the recordings. It costs money.",
+    ),
+]
+
+
+TargetName: TypeAlias = Annotated[
+    str, typer.Argument(metavar="TARGET", help="Where the agents are.", show_default=False)
+]
+
+OneRun: TypeAlias = Annotated[
+    str | None, typer.Option("--run", metavar="ID", help="Replay this run of the server.")
+]
+
+
+@on_server
+async def replay(
+    caller: Caller,
+    target: TargetName,
+    files: Files = None,
+    run_id: OneRun = None,
+    since: Since = None,
+    status: Status = None,
+    agent: AgentName = None,
+    query: Query = "",
+    limit: options.Limit = 1_000,
+    changed: Changed = False,
+    baseline: Baseline = None,
+    call_models: CallModels = False,
+    approvals: options.Approvals = None,
+    app_dir: options.AppDir = Path(),
+) -> ExitCode:
+    """Replay recorded runs with the agents of a target, before they are deployed.
+
+    Models' replies and tools' results are as recorded, and no tool runs. Shows which decisions
+    differ. Exits with 1 if any does.
+    """
+    searches = (since, status, agent, query) != (None, None, None, "")
+    if bool(files) + (run_id is not None) + searches != 1:
+        raise UserError(
+            "Name files, or a run, or which runs: `outlast replay desk.py --since 30d --changed`."
+        )
+    replayer = _Replayer.of(target, baseline, app_dir, approvals=approvals, calls=call_models)
+    begins = None if since is None else past_time(since, datetime.now(UTC))  # noqa: TID251
+    tally = _Tally(only_changed=changed, as_json=caller.as_json)
+    if files:
+        runs = _in_files(files)
+    else:
+        wanted = Wanted(run_id, begins, status, agent, query, limit, redact=False)
+        runs = wanted.read((await caller.connect()).client, set())
+    async with (
+        aclosing(replayer),
+        terminal.waiting(terminal.err(), "replaying") as shown,
+        aclosing(runs) as found,
+    ):
+        async for one in found:
+            await tally.add(one, replayer)
+            shown.update(f"{tally.count:,} runs")
+    tally.report(limit if searches else None)
+    return ExitCode.FAILED if tally.differs else ExitCode.OK
+
+
+Tried: TypeAlias = "Replay | Lanes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Replayer:
+    """Replays runs with the agents of a target, or with those of two."""
+
+    candidate: "Sequence[Agent[Any]]"
+    baseline: "Sequence[Agent[Any]] | None"
+    model: Any
+    own_model: Any
+    approvals: Any
+
+    @classmethod
+    def of(
+        cls,
+        target: str,
+        baseline: str | None,
+        app_dir: Path,
+        *,
+        approvals: Path | None,
+        calls: bool,
+    ) -> "_Replayer":
+        from outlast.agents.approvals.policy_file import ApprovalFile
+        from outlast.cli.application import load_config
+        from outlast.models import MultiProvider
+
+        config: dict[str, Any] = dict(load_config(target, app_dir))
+        place = approvals or config.get("approvals")
+        given = config.get("model_provider") if calls else None
+        made = MultiProvider() if calls and given is None else None
+        return cls(
+            candidate=config["agents"],
+            baseline=None if baseline is None else [*load_config(baseline, app_dir)["agents"]],
+            model=made if given is None else given,
+            own_model=made,
+            approvals=ApprovalFile.load(place) if isinstance(place, str | Path) else place,
+        )
+
+    async def replay(self, recording: "Recording") -> Tried:
+        from outlast.testing import replay as replay_run
+        from outlast.testing import replay_lanes
+
+        given: dict[str, Any] = {"model": self.model, "approvals": self.approvals}
+        if self.baseline is None:
+            return await replay_run(recording, self.candidate, **given)
+        return await replay_lanes(
+            recording, baseline=self.baseline, candidate=self.candidate, **given
+        )
+
+    async def aclose(self) -> None:
+        """Close the connections to models, if they were called."""
+        if self.own_model is not None:
+            await self.own_model.aclose()
+
+
+async def _in_files(files: list[Path]) -> "AsyncGenerator[Recording | UnreadRun]":
+    from outlast.testing import load_runs
+
+    for file in files:
+        for one in load_runs(file):
+            yield one
+
+
+@dataclass
+class _Tally:
+    """What came of the replays so far."""
+
+    only_changed: bool
+    as_json: bool
+    count: int = 0
+    differs: int = 0
+    left_out: int = 0
+    kinds: Counter[str] = field(default_factory=Counter[str])
+
+    async def add(self, one: "Recording | UnreadRun", replayer: _Replayer) -> None:
+        """Replay a run, and show what differs."""
+        from outlast.client.recordings import UnreadRun
+
+        self.count += 1
+        if isinstance(one, UnreadRun):
+            self._leave_out(f"Not read: {one.run_id}. ", one.why)
+            return
+        try:
+            tried = await replayer.replay(one)
+        except UserError as error:
+            self._leave_out("Not replayed: ", error.message)
+            return
+        record = _record(tried)
+        self.differs += bool(record["changed"])
+        self.kinds.update(record.pop("kinds"))
+        if self.only_changed and not record["changed"]:
+            return
+        if self.as_json:
+            terminal.print_json_line(record)
+        else:
+            terminal.say_text(terminal.out(), tried.report())
+
+    def _leave_out(self, *words: str) -> None:
+        self.left_out += 1
+        terminal.say(terminal.err(), *words)
+
+    def report(self, limit: int | None) -> None:
+        """Say how many runs would go another way."""
+        kinds = ", ".join(f"{kind} {number:,}" for kind, number in self.kinds.most_common())
+        said = (
+            f"{self.differs:,} of {counted(self.count - self.left_out, 'run')} would go another way"
+        )
+        terminal.say(terminal.err(), f"{said}: {kinds}." if kinds else f"{said}.")
+        if limit is not None and self.count >= limit:
+            terminal.say(
+                terminal.err(), f"Limited to {limit:,} runs: there may be more, see --limit."
+            )
+
+
+def _record(tried: Tried) -> JsonObject:
+    """Return what came of a replay as JSON."""
+    from outlast.testing import Lanes
+
+    head: JsonObject = {"run_id": tried.recording.run_id}
+    if isinstance(tried, Lanes):
+        rows = tried.rows()
+        made = {
+            "changed": tried.is_changed,
+            "rows": [one.record() for one in rows],
+            "baseline_stopped": tried.baseline.stopped,
+            "candidate_stopped": tried.candidate.stopped,
+        }
+        kinds = ["decisions"] * sum(one.is_changed for one in rows)
+    else:
+        made = {
+            "changed": not tried.is_same,
+            "differences": [one.record() for one in tried.differences],
+            "stopped": tried.stopped,
+        }
+        kinds = [one.kind for one in tried.differences]
+    return {**head, **made, "kinds": kinds}

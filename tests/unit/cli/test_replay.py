@@ -1,0 +1,159 @@
+"""`outlast replay`: which runs would go another way with the agents of a target."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+from typer.testing import CliRunner, Result
+
+from outlast.cli import server
+from outlast.cli.app import app
+from outlast.client.start.runner import Runner
+from outlast.testing import ScriptedModel, call, record_in_memory
+from tests.unit.cli.conftest import Invoke, Open, helper
+
+SAME = """
+from tests.unit.cli.conftest import helper
+
+agents = [helper()]
+"""
+
+CHANGED = """
+from outlast import Agent, ApprovalPolicy
+from outlast.testing import ScriptedModel, call
+from tests.unit.cli.conftest import look_up, refund
+
+agents = [Agent(name="Helper", tools=[refund])]
+"""
+
+MODEL = """
+from outlast import Agent
+from outlast.testing import ScriptedModel, call, say
+from tests.unit.cli.conftest import look_up, refund
+
+def reply(request):
+    if any(one.get("type") == "function_call_output" for one in request.input):
+        return say("Done.")
+    return [call("refund" if request.instructions == "Refund." else "look_up", "x", order_id="A")]
+
+worker_config = {
+    "agents": [Agent(name="Helper", instructions="Refund.", tools=[look_up, refund])],
+    "model_provider": ScriptedModel(always=reply),
+}
+old = Agent(name="Helper", instructions="Look.", tools=[look_up, refund])
+"""
+
+
+@pytest.fixture
+async def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with targets, and recordings of a run that looks up and of one that only talks."""
+    targets = {"same": SAME, "changed": CHANGED, "models": MODEL}
+    for name, text in targets.items():
+        (tmp_path / f"{name}_{tmp_path.name}.py".replace("-", "_")).write_text(text)
+    scripts: dict[str, Any] = {
+        "a": ([call("look_up", "c1", order_id="A")], "Done."),
+        "b": ("Hello.",),
+    }
+    lines = [
+        (
+            await record_in_memory(helper(), "Hi", model=ScriptedModel(*script), run_id=name)
+        ).to_json()
+        for name, script in scripts.items()
+    ]
+    (tmp_path / "runs.jsonl").write_text("\n".join(lines) + "\n")
+
+    async def nowhere(address: Any, namespace: Any) -> Any:
+        raise AssertionError("files need no server")
+
+    monkeypatch.setattr(server, "connect", nowhere)
+    return tmp_path
+
+
+def run(folder: Path, target: str, *arguments: str) -> Result:
+    module = f"{target}_{folder.name}".replace("-", "_")
+    words = [one.replace("@", f"_{folder.name}".replace("-", "_")) for one in arguments]
+    line = ["replay", module, "--app-dir", str(folder), *words]
+    return CliRunner().invoke(app, line, env={"COLUMNS": "200"})
+
+
+def test_the_same_agents_pass(runs: Path) -> None:
+    done = run(runs, "same", str(runs / "runs.jsonl"))
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.splitlines() == ["a: the same decisions", "b: the same decisions"]
+    assert "0 of 2 runs would go another way." in done.stderr
+
+
+def test_changed_agents_fail_with_what_differs(runs: Path) -> None:
+    done = run(runs, "changed", str(runs / "runs.jsonl"), "--changed")
+    assert done.exit_code == 1
+    first, second = done.stdout.splitlines()
+    assert first == "a: 1 decision differs"
+    assert "look_up(order_id=\"A\") is refused: There is no tool 'look_up'" in second
+    assert "1 of 2 runs would go another way: tool 1." in done.stderr
+    lines = run(runs, "changed", str(runs / "runs.jsonl"), "--changed", "--json").stdout
+    (record,) = [json.loads(line) for line in lines.splitlines()]
+    assert (record["run_id"], record["changed"]) == ("a", True)
+    assert record["differences"][0]["kind"] == "tool"
+
+
+def test_a_file_of_policies_is_tried_on_runs(runs: Path) -> None:
+    policies = runs / "policies.toml"
+    policies.write_text('[tool.look_up]\nneeds_approval = true\naudience = {groups = ["ops"]}\n')
+    done = run(runs, "same", str(runs / "runs.jsonl"), "--approvals", str(policies), "--changed")
+    assert done.exit_code == 1, done.stderr
+    assert "needs no approval -> look_up waits for the approval of ops" in done.stdout
+
+
+def test_three_lanes_with_models_that_are_called(runs: Path) -> None:
+    files = str(runs / "runs.jsonl")
+    done = run(runs, "models", files, "--baseline", "models@:old", "--call-models", "--changed")
+    assert done.exit_code == 1, done.stderr
+    assert '    baseline  look_up(order_id="A")' in done.stdout
+    assert '    candidate refund(order_id="A")' in done.stdout
+    recorded = run(runs, "models", files, "--baseline", "models@:old", "--changed", "--json")
+    assert recorded.exit_code == 0, "no model is called unless somebody asks for it"
+    assert recorded.stdout == ""
+
+
+def test_one_source_of_runs_is_named(runs: Path) -> None:
+    for arguments in (
+        [],
+        [str(runs / "runs.jsonl"), "--since", "1d"],
+        ["--run", "a", "--since", "1d"],
+    ):
+        done = run(runs, "same", *arguments)
+        assert done.exit_code == 2
+        assert "outlast replay desk.py --since 30d --changed" in done.stderr
+
+
+def test_what_cannot_be_replayed_is_said(runs: Path) -> None:
+    document = json.loads((runs / "runs.jsonl").read_text().splitlines()[0])
+    (runs / "late.json").write_text(json.dumps(document | {"starts_late": True}))
+    done = run(runs, "same", str(runs / "late.json"))
+    assert done.exit_code == 0
+    assert "Not replayed: The run a cannot be replayed" in done.stderr
+    assert "0 of 0 runs" in done.stderr
+
+
+@pytest.mark.smoke
+async def test_runs_of_a_server_are_replayed(
+    cli: Invoke, client: Client, open_desk: Open, run_id: str, tmp_path: Path
+) -> None:
+    model = ScriptedModel([call("refund", "c1", order_id="A-1")], "Refunded.")
+    queue = await open_desk(model)
+    handle = await Runner.start("Helper", "Refund", id=run_id, client=client, task_queue=queue)
+    await handle.wait(lambda state: state.status == "waiting")
+    await cli("approve", run_id)
+    await handle.result()
+    (tmp_path / "same_of_replay.py").write_text(SAME)
+    done = await cli("replay", "same_of_replay", "--app-dir", str(tmp_path), "--run", run_id)
+    assert done.exit_code == 0, done.stdout
+    assert done.stdout.splitlines() == [f"{run_id}: the same decisions"]
+    for _ in range(100):  # visibility is a moment behind
+        only = ("--query", f"WorkflowId = '{run_id}' AND ExecutionStatus = 'Completed'")
+        done = await cli("replay", "same_of_replay", "--app-dir", str(tmp_path), *only)
+        if "0 of 1 run would" in done.stderr:
+            break
+    assert "0 of 1 run would go another way." in done.stderr
