@@ -5,7 +5,7 @@ Function calls replace the workflow's activities. Nothing is durable, and retrie
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import time_ns
 from typing import Any
 
@@ -52,7 +52,25 @@ OnDelta = Callable[[JsonObject], None]
 """A callback for the raw events of the run's models."""
 
 
+MOST_LOOKS = 10_000
+"""How often tools of a run look for themselves in memory, where no time passes between looks."""
+
 _newest_start_ms = 0
+
+
+@dataclass
+class MemoryClock:
+    """The time of a run and of those nested in it: ahead of the process where a test lets it pass.
+
+    Attributes:
+        ahead_ms: by how much.
+    """
+
+    ahead_ms: int = 0
+
+    def pass_until(self, at_ms: int) -> None:
+        """Let the time pass until some point, if that is later."""
+        self.ahead_ms = max(self.ahead_ms, at_ms - now_ms())
 
 
 @dataclass
@@ -70,6 +88,8 @@ class MemoryRun:
     on_state: OnState | None = None
     on_delta: OnDelta | None = None
     on_event: OnEvent | None = None
+    clock: MemoryClock = field(default_factory=MemoryClock)
+    looks: int = 0
     first: LoopState = field(init=False)
     states: list[LoopState] = field(default_factory=list[LoopState])
     _running: dict[int, asyncio.Task[Event]] = field(default_factory=dict[int, asyncio.Task[Event]])
@@ -79,6 +99,9 @@ class MemoryRun:
 
     def __post_init__(self) -> None:
         self.first = self.state
+        if self.parent is not None:
+            self.clock = self.parent.clock
+        self.clock.pass_until(self.state.at_ms)
         self._stages = stages.resumed(self.state)
 
     def start(self, record: records.RunInput) -> None:
@@ -122,7 +145,9 @@ class MemoryRun:
                 self._dispatch(effect)
 
     def apply(self, event: Event) -> None:
-        """Apply an event to the run."""
+        """Apply an event to the run, at the time of the run's clock."""
+        if self.clock.ahead_ms:
+            event = replace(event, at_ms=event.at_ms + self.clock.ahead_ms)
         before = self.state
         self.state, commands = advance(before, event)
         invariants.check(self.state)
@@ -191,19 +216,27 @@ class MemoryRun:
             for one in self.find(wait.run_id).state.calls
         )
 
-    def end_wait(self, wait: PendingWait) -> None:
-        """Let the time pass until a wait ends by itself.
+    def pass_time(self, wait: PendingWait) -> None:
+        """Let the time pass until the tool of a wait looks for itself, or the wait ends by itself.
 
         Raises:
-            UserError: it has no end.
+            UserError: it has no end, or the tool has looked too often.
         """
-        if wait.until is None:
+        calls = (one for one in self.find(wait.run_id).state.calls if one.call_id == wait.call_id)
+        parked = next(one.parked for one in calls if one.parked is not None)
+        if parked.due_ms is None:
             raise UserError(
                 f"NOTHING_COMES for {wait.name!r}: the wait has no deadline (timeout=None), "
                 "so it goes on until a value comes."
             )
-        due_ms = round(wait.until.timestamp() * 1000)
-        self.find(wait.run_id).apply(TimePassed(at_ms=due_ms))
+        self.looks += parked.wait.every_ms is not None
+        if self.looks > MOST_LOOKS:
+            raise UserError(
+                f"NOTHING_COMES for {wait.name!r}: the tool {wait.tool!r} has looked {MOST_LOOKS:,} "
+                "times and still waits. Let what it looks at be done in the test, or deliver a value."
+            )
+        self.clock.pass_until(parked.due_ms)
+        self.find(wait.run_id).apply(TimePassed(at_ms=now_ms()))
 
     def find(self, run_id: str) -> "MemoryRun":
         """Return this run, or the nested run with this id."""

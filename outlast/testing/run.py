@@ -63,9 +63,10 @@ async def run_in_memory(
 
     `model` serves every agent, for example a `ScriptedModel`. `decide` decides approval requests.
     `deliver` has what tools wait for (`ToolContext.wait_for`): values by the names of waits, or a
-    function of a `PendingWait`. `NOTHING_COMES` as a value lets the wait's deadline pass. Without a
-    decision or a delivery that it needs, the run returns with the status `waiting` or `parked`, and
-    resumes with the state of its result as `input`. Idempotency keys begin with `run_id`. The
+    function of a `PendingWait`. `NOTHING_COMES` as a value lets the time pass: a tool with `every=`
+    looks for itself again and again, and the wait's deadline comes. Without a decision or a delivery
+    that it needs, the run returns with the status `waiting` or `parked`, and resumes with the state
+    of its result as `input`. Idempotency keys begin with `run_id`. The
     options are those of `Runner.run`, except those that locate the run.
 
     Raises:
@@ -180,7 +181,7 @@ async def _deliver(run: MemoryRun, deliver: Deliver | None) -> bool:
             run.deliver(wait, as_json(value, "deliver"))
             return True
         if not run.is_asked_of_people(wait):
-            run.end_wait(wait)
+            run.pass_time(wait)
             return True
     return False
 

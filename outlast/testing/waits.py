@@ -19,7 +19,7 @@ class NothingComes:
 
 
 NOTHING_COMES: Final = NothingComes()
-"""As a value of a delivery: nothing comes in time."""
+"""As a value of a delivery: nothing is delivered, and the time passes."""
 
 
 def delivered(context: ToolContext[Any], value: Any, *, name: str = "result") -> None:

@@ -248,3 +248,78 @@ async def test_two_calls_with_ids_of_their_own_have_waits_of_their_own():
     )
     told = {one["call_id"]: one["output"] for one in model.requests[1].input if "output" in one}
     assert told == {"c1": "b-7: p1", "c2": "b-7: p2"}
+
+
+# --- Tools that look for themselves --------------------------------------------------------------
+
+
+def farm(done_after: int, **options: Any) -> tuple[Any, list[int]]:
+    """Return a tool that looks until a film is done, and the numbers of its looks."""
+    looks: list[int] = []
+
+    @function_tool
+    async def render(ctx: ToolContext[Any]) -> str:
+        """Render a film."""
+        looks.append(len(looks) + 1)
+        if len(looks) > done_after:
+            return "the film"
+        try:
+            found = await ctx.wait_for("film", every=timedelta(minutes=1), **options)
+        except WaitTimeout:
+            return "no film"
+        return f"delivered {found}"
+
+    return render, looks
+
+
+async def outcome(tool: Any, **options: Any) -> Any:
+    model = script("render")
+    await run_in_memory(desk(tool), "Hi", model=model, **options)
+    return model.requests[1].input[-1]["output"]
+
+
+NOTHING = {"film": NOTHING_COMES}
+
+
+async def test_a_tool_looks_for_itself_until_what_it_waits_for_is_done():
+    tool, looks = farm(30, timeout=timedelta(hours=6))
+    assert await outcome(tool, deliver=NOTHING) == "the film"
+    assert looks == list(range(1, 32))
+
+
+async def test_the_time_between_looks_counts_and_ends_the_wait():
+    tool, looks = farm(1_000, timeout=timedelta(minutes=10))
+    assert await outcome(tool, deliver=NOTHING) == "no film"
+    assert len(looks) == 11, "at once, after each of nine minutes, and when the time is over"
+
+
+async def test_a_delivery_is_a_reason_to_run_again_and_ends_the_wait():
+    tool, looks = farm(1_000, timeout=None)
+    assert await outcome(tool, deliver={"film": "it"}) == "delivered it"
+    assert len(looks) == 2
+
+
+async def test_a_tool_that_looks_for_ever_is_named(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("outlast.testing.in_memory.MOST_LOOKS", 20)
+    tool, looks = farm(10_000, timeout=None)
+    with pytest.raises(UserError, match=r"'film': the tool 'render' has looked 20 times and still"):
+        await outcome(tool, deliver=NOTHING)
+    assert len(looks) == 21
+
+
+async def test_a_run_that_was_parked_goes_on_at_the_time_of_its_clock():
+    tool, looks = farm(1_000, timeout=timedelta(minutes=10))
+    model = script("render")
+    parked = await run_in_memory(desk(tool), "Hi", model=model)
+    assert (parked.status, looks) == ("parked", [1])
+    await run_in_memory(desk(tool), parked.to_state(), model=model, deliver=NOTHING)
+    assert (model.requests[1].input[-1]["output"], len(looks)) == ("no film", 11)
+
+
+async def test_a_nested_run_looks_for_itself_too():
+    tool, looks = farm(5, timeout=timedelta(hours=1))
+    helper = Agent[Any](name="Helper", tools=[tool])
+    main = Agent[Any](name="Main", tools=[helper.as_tool("help", "Help.")])
+    model = ScriptedModel([call("help", "h1", input="7")], [call("render", "c1")], "made", "done")
+    result = await run_in_memory(main, "Hi", model=model, deliver=NOTHING)
+    assert (result.final_output, len(looks)) == ("done", 6)
