@@ -150,8 +150,14 @@ async def test_a_failed_run_raises_what_its_failure_stands_for(
 )
 @pytest.mark.parametrize("ask", ["result", "cancel", "send", "approve"])
 async def test_what_the_server_says_is_said_in_our_words(
-    ask: str, status: RPCStatusCode, kind: type[AgentsException], message: str
+    ask: str,
+    status: RPCStatusCode,
+    kind: type[AgentsException],
+    message: str,
+    request: pytest.FixtureRequest,
 ) -> None:
+    if kind is ServerUnavailable:
+        request.getfixturevalue("short_updates")
     handle = handle_on(FakeClient(recording().events, answer=refused(status, "why")))
     arguments = {"send": ("x",), "approve": ("a1",)}.get(ask, ())
     with pytest.raises(AgentsException, match=message) as caught:
@@ -348,6 +354,7 @@ def late(cause: BaseException | None) -> BaseException:
     return error
 
 
+@pytest.mark.usefixtures("short_updates")
 async def test_an_update_that_no_worker_takes_in_time_is_said_in_words() -> None:
     class Hanging(FakeClient):
         async def answer(self, *call: Any) -> Any:

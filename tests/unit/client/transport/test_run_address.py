@@ -69,6 +69,7 @@ async def test_a_server_that_is_busy_or_away_is_asked_again(refusal: Exception) 
     assert len(updates(client)) == 3
 
 
+@pytest.mark.usefixtures("short_updates")
 async def test_an_update_is_not_tried_for_ever() -> None:
     with pytest.raises(
         ServerUnavailable, match=r"within 0\.05 s\. The server's last error: the wo"
@@ -96,10 +97,7 @@ async def test_what_is_larger_than_a_server_takes_is_not_tried_again() -> None:
     assert len(updates(client)) == 1
 
 
-async def test_updates_of_one_sender_are_taken_in_their_order(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(run_address, "SHORTEST_PATIENCE", timedelta(seconds=30))
+async def test_updates_of_one_sender_are_taken_in_their_order() -> None:
     client = open_run(BUSY, BUSY, {"taken": True})
     one = address(client)
     await asyncio.gather(*(one.update("send", {}, f"m{number}") for number in range(5)))
