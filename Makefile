@@ -35,11 +35,10 @@ WITHOUT_NODE ?=
 # packages again if nothing kept what was compiled.
 unexport PYTHONDONTWRITEBYTECODE
 # The tests of a file stay together, since they share fixtures; each process has a server. The tests
-# wait for processes and servers a third of the time, so three processes keep two cores busy. Files
-# are taken in the order of tests/conftest.py, not by their number of tests.
-PYTEST := $(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder
+# wait for processes and servers a third of the time, so three processes keep two cores busy.
+PYTEST := $(BIN)/python -m tests.pool -n 3
 
-.PHONY: help demo test test-full test-others browser chromium node clients older-server named-server litellm-proxy mongo oidc lowest compiled-tests check lint types layers fmt coverage fuzz crash mutate bench bench-peers docs site compose clean
+.PHONY: help demo test test-full test-others browser chromium node clients older-server named-server litellm-proxy mongo oidc lowest check lint types layers fmt coverage fuzz crash mutate bench bench-peers docs site compose clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -55,7 +54,7 @@ test-full: $(VENV)/.test ## run all tests
 
 older-server: $(VENV)/.older-server ## what is searched for and reset, on the oldest server that is tested
 	@$(OLDER)/bin/temporal --version
-	@OUTLAST_TEMPORAL_CLI=$(OLDER)/bin/temporal $(PYTEST) $(SERVER_TESTS)
+	@OUTLAST_TEMPORAL_CLI=$(OLDER)/bin/temporal $(BIN)/pytest -q -n 3 --dist loadfile $(SERVER_TESTS)
 
 named-server: $(VENV)/.test ## the same on the server at OUTLAST_TEST_ADDRESS, whatever its database is
 	@test -n "$$OUTLAST_TEST_ADDRESS" || { echo "say which server with OUTLAST_TEST_ADDRESS=127.0.0.1:7233"; exit 2; }
@@ -101,18 +100,13 @@ lowest: $(LOWEST)/.installed ## the tests with the oldest versions that pyprojec
 test-others: $(VENV)/.test
 	@OUTLAST_LAWS=1 $(PYTEST) -n 5 --ignore=tests/unit/loop
 
-# Importing the tests rewrites their assertions, which takes 20 seconds of each process that finds
-# them as they were written.
-compiled-tests: $(VENV)/.test
-	@$(BIN)/pytest -q --collect-only >/dev/null
-
 # Three at a time, since some only wait: for a browser, for packages, for processes. The environment
 # is complete before.
 check: $(VENV)/.lint $(VENV)/.site ## everything that CI runs
 	@mvn -v >/dev/null 2>&1 && $(MAKE) --no-print-directory mongo || echo "without Maven, the tests of sessions in MongoDB are skipped"
 	@if test -n "$(WITHOUT_NODE)"; then echo "without Node.js: no pages in a browser, no npm clients, no logins at a real provider"; \
 		else $(MAKE) --no-print-directory $(VENV)/.browser $(OIDC) $(CLIENTS) $(PAGES); fi
-	@$(MAKE) --no-print-directory -j 3 $(if $(WITHOUT_NODE),,browser) compiled-tests lowest litellm-proxy types coverage older-server site lint layers
+	@$(MAKE) --no-print-directory -j 3 $(if $(WITHOUT_NODE),,browser) lowest litellm-proxy types coverage older-server site lint layers
 	@$(MAKE) --no-print-directory test-others
 
 lint: $(VENV)/.lint ## style

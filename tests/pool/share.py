@@ -1,0 +1,124 @@
+"""One process of the pool: it takes files of tests from those that no process has taken yet.
+
+Every process lists the files, in the same order and without importing them. It imports and collects
+only the files that it takes. With pytest-xdist, each process would collect all of them.
+"""
+
+import fcntl
+import gc
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.order import in_turn
+
+FOLDER_VARIABLE: Final = "OUTLAST_TESTS_POOL"
+NUMBER_VARIABLE: Final = "OUTLAST_TESTS_PROCESS"
+PROGRESS_VARIABLE: Final = "OUTLAST_TESTS_PROGRESS"
+
+
+class TestFile(pytest.Module):
+    """A file whose tests are collected when this process takes it."""
+
+    __test__ = False
+    taken = False
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        return super().collect() if self.taken else []
+
+
+class BetweenFiles(pytest.Item):
+    """What follows the last test of a file: fixtures of the session stay, others end."""
+
+    def runtest(self) -> None:
+        raise NotImplementedError
+
+
+class Share:
+    """The files that this process takes, and what became of their tests."""
+
+    def __init__(self, folder: Path, number: int, progress: int) -> None:
+        self._folder = folder
+        self._number = number
+        self._progress = progress
+        self._parent = os.getppid()
+        self._files: list[TestFile] = []
+
+    @pytest.hookimpl
+    def pytest_pycollect_makemodule(
+        self, module_path: Path, parent: pytest.Collector
+    ) -> pytest.Module:
+        return TestFile.from_parent(parent, path=module_path)  # pyright: ignore[reportUnknownMemberType]  pytest leaves it without types
+
+    @pytest.hookimpl
+    def pytest_collectstart(self, collector: pytest.Collector) -> None:
+        if isinstance(collector, TestFile) and not collector.taken:
+            self._files.append(collector)
+
+    @pytest.hookimpl
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        between = BetweenFiles.from_parent(session, name="between")  # pyright: ignore[reportUnknownMemberType]
+        collected = 0
+        for file in self._take():
+            failed = session.testsfailed
+            tests = _collect(session, file)
+            collected += len(tests)
+            for test, following in zip(tests, [*tests, between][1:], strict=True):
+                test.config.hook.pytest_runtest_protocol(item=test, nextitem=following)
+                if session.shouldfail:
+                    raise session.Failed(session.shouldfail)
+                if session.shouldstop:
+                    raise session.Interrupted(session.shouldstop)
+            os.write(self._progress, b"." if session.testsfailed == failed else b"F")
+        session.testscollected = collected
+        return True
+
+    @pytest.hookimpl
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        counts = {
+            category: sum(getattr(report, "count_towards_summary", True) for report in reports)
+            for category, reports in terminalreporter.stats.items()
+            if category
+        }
+        (self._folder / f"{self._number}.counts").write_text(json.dumps(counts))
+
+    def _take(self) -> Iterator[TestFile]:
+        """Yield one file after the other that no process has, until there are none or nobody waits for them."""
+        files = in_turn([[file] for file in self._files])
+        with (self._folder / f"{self._number}.files").open("w", buffering=1) as taken:
+            while os.getppid() == self._parent and (turn := self._next_turn()) < len(files):
+                print(files[turn].nodeid, file=taken)
+                yield files[turn]
+
+    def _next_turn(self) -> int:
+        with (self._folder / "turns").open("a+") as turns:
+            fcntl.flock(turns, fcntl.LOCK_EX)
+            turn = turns.tell()
+            turns.write(".")
+            return turn
+
+
+def _collect(session: pytest.Session, file: TestFile) -> list[pytest.Item]:
+    """Import a file, and return those of its tests that are to run."""
+    file.taken = True
+    # Thousands of objects are made here and none becomes garbage.
+    gc.disable()
+    try:
+        session.items = list(session.genitems(file))
+        session.config.hook.pytest_collection_modifyitems(
+            session=session, config=session.config, items=session.items
+        )
+    finally:
+        gc.enable()
+    return session.items
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    folder, number, progress = (
+        os.environ.pop(name) for name in (FOLDER_VARIABLE, NUMBER_VARIABLE, PROGRESS_VARIABLE)
+    )
+    config.pluginmanager.register(Share(Path(folder), int(number), int(progress)), "share")
