@@ -15,7 +15,7 @@ from outlast.agents.agent import Agent
 from outlast.agents.agent_tools.agent_tool import AgentTool
 from outlast.agents.approvals.policy_file import ApprovalFile
 from outlast.agents.callables import call
-from outlast.agents.config.settings import references_in
+from outlast.agents.config.settings import ERROR_HANDLERS, references_in
 from outlast.agents.context.live import LiveValues, live_paths
 from outlast.agents.context.wait_address import WaitAddress
 from outlast.agents.context.waits import WaitBegins
@@ -40,7 +40,7 @@ from outlast.loop.calls import (
     ToolResult,
     ViewSummary,
 )
-from outlast.loop.checks import GuardrailRecord
+from outlast.loop.checks import FinalizedAnswer, GuardrailRecord
 from outlast.loop.effects import (
     CallModel,
     CheckInput,
@@ -66,6 +66,7 @@ from outlast.loop.events import (
     MessageWithdrawn,
     PersonActed,
     RetryRequested,
+    RunEnded,
     TimePassed,
     ValueDelivered,
 )
@@ -285,6 +286,7 @@ class _Replay:
         self.unknown: list[UnknownCall] = []
         self.calls: list[ReplayedCall] = []
         self.stopped = ""
+        self._is_over = False
         self._recording = recording
         self._on_unknown = on_unknown
         self._model = _RecordedModel()
@@ -299,12 +301,16 @@ class _Replay:
         kinds = (STEPS | FROM_OUTSIDE) - ({"model"} if self._calls_model else frozenset())
         self._left = [one for one in recording.entries if one.kind in kinds][1:]
         self._at_ms = recording.entries[0].at_ms
+        self._settings = self._settings_here(recording.start.settings or {})
 
     async def run(self) -> None:
         """Replay the run to its end, or as far as the recording goes."""
         self._start()
         for _ in range(MOST_STEPS):
-            if self._state.phase == "closed" or self.stopped or not await self._step():
+            if self._state.phase == "closed" or self.stopped:
+                return
+            if self._is_over or not await self._step():
+                self._end_as_recorded()
                 return
         self.stopped = f"The replay took more than {MOST_STEPS:,} steps."
 
@@ -318,12 +324,26 @@ class _Replay:
             context_type=start.context_type,
             max_turns=start.max_turns,
             keep_open=start.keep_open,
-            settings=self._settings(start.settings or {}),
+            settings=self._settings,
+            handled=start.handled,
         )
         run_id = self._recording.run_id
         self._apply(history.started(run_id, record, self._at_ms, f"{run_id}-replayed"))
 
-    def _settings(self, settings: JsonObject) -> JsonObject:
+    def _has_no_more(self) -> bool:
+        """Whether the recorded run stopped with steps under way, and the replay is there."""
+        last = self._recording.entries[-1]
+        is_cut = not self._recording.complete or (last.kind == "end" and last.by == "server")
+        return is_cut and not any(one.kind in STEPS for one in self._left)
+
+    def _end_as_recorded(self) -> None:
+        """End a run that the server has ended, such as one that an operator has terminated."""
+        end = self._recording.entries[-1]
+        if end.kind == "end" and end.by == "server" and not self.stopped:
+            at_ms, outcome = max(self._at_ms, end.at_ms), cast("Any", end.name)
+            self._apply(RunEnded(at_ms=at_ms, outcome=outcome, failure=end.failure))
+
+    def _settings_here(self, settings: JsonObject) -> JsonObject:
         """Return the settings without the objects that this process does not have."""
         lacking = set(self._worker.registry.unknown_references(references_in(settings)))
         kept = {
@@ -375,6 +395,9 @@ class _Replay:
         if self._left:
             effect = next((one for one in pending if _fits(self._left[0], one)), effect)
         entry = self._entry_for(effect)
+        if entry is None and self._has_no_more():
+            self._is_over = True
+            return
         if entry is not None:
             for one in self._left[: self._left.index(entry)]:
                 if one.kind in FROM_OUTSIDE and self._is_due(one) and self._take(one):
@@ -476,11 +499,12 @@ class _Replay:
             value=entry.value,
             delivery_id=f"recorded-{len(self._state.receipts)}",
             source=entry.by,
+            verified=entry.verified,
         )
 
     def _go_on_alone(self) -> bool:
         """Approve a request that the recording does not have; return whether there was one."""
-        if not self._state.own_requests or not self._recording.complete:
+        if not self._state.own_requests or self._has_no_more():
             return False
         request = self._state.own_requests[0]
         event = _approval(request, len(request.votes), self._at_ms)
@@ -525,11 +549,17 @@ class _Replay:
                 result = _result(ViewSummary, entry) or ViewSummary()
             case CallModel():
                 return await self._model_call(effect, _result(ModelReply, entry))
+            case FinalizeAnswer() if entry is not None and self._lacks_handler(effect):
+                result = _result(FinalizedAnswer, entry)
             case PrepareRun():
                 return _as_prepared(await self._carried_out(effect), _result(PreparedRun, entry))
             case _:
                 return await self._carried_out(effect)
         return EffectAnswered(at_ms=self._at_ms, effect=effect.effect, result=result)
+
+    def _lacks_handler(self, effect: FinalizeAnswer) -> bool:
+        """Whether a handler of the run's program made the answer, which this process does not have."""
+        return effect.candidate.failure is not None and ERROR_HANDLERS not in self._settings
 
     async def _carried_out(self, effect: Effect) -> Event:
         return await carried_out(self._worker, self._state, effect)
@@ -550,6 +580,8 @@ class _Replay:
             return event
         served = {one.item: one for one in then.calls if one.source}
         reply = cast("ModelReply", event.result)
+        if then.failure is not None and not then.items:  # the model sent junk, which is not kept
+            return replace(event, result=replace(reply, failure=then.failure))
         if not served or reply.unchecked:
             return event
         # MCP servers are left out, so the plans of their tools are as recorded.

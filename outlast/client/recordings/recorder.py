@@ -35,6 +35,7 @@ from outlast.loop.events import (
     MessageWithdrawn,
     PersonActed,
     RetryRequested,
+    RunEnded,
     RunStarted,
     TimePassed,
     ValueDelivered,
@@ -53,7 +54,7 @@ from outlast.loop.run_changes import (
 from outlast.loop.state import LoopState
 from outlast.loop.values import Json, JsonObject
 
-LEFT_OUT: Final = frozenset({*SETTINGS_OF_TRACE, "session", "hooks", "as_tool", "error_handlers"})
+LEFT_OUT: Final = frozenset({*SETTINGS_OF_TRACE, "session", "hooks", "as_tool"})
 """Settings that belong to the process or the trace of the run, and not to what it decides."""
 
 _KIND_OF: Final[dict[type[Any], EntryKind]] = {
@@ -88,8 +89,20 @@ class Recorder:
         if isinstance(event, RunStarted):
             self._context, self._has_begun = event.context, True
         self.entries += self._of_event(event, before)
+        if isinstance(event, EffectAnswered) and isinstance(event.result, ToolResult):
+            self._take_unproven(event.result)
         self.entries += self._of_changes(event, before)
         self._question = len(state.answers)
+
+    def _take_unproven(self, result: ToolResult) -> None:
+        """Note that the newest delivery for a wait did not count, as its worker found later."""
+        if not result.unproven or result.wait is None:
+            return
+        for at in reversed(range(len(self.entries))):
+            one = self.entries[at]
+            if one.kind == "delivery" and one.name == result.wait.name:
+                self.entries[at] = replace(one, verified=False)
+                return
 
     def recording(self, execution_id: str = "") -> Recording:
         """Return what there is so far; `execution_id` is that of the run's newest execution."""
@@ -107,6 +120,7 @@ class Recorder:
                 context_type=state.start.context_type,
                 max_turns=state.start.max_turns,
                 keep_open=state.start.keep_open,
+                handled=state.start.handled,
                 settings={k: v for k, v in settings.items() if k not in LEFT_OUT} or None,
             ),
             entries=tuple(self.entries),
@@ -146,6 +160,7 @@ class Recorder:
                     name=event.name,
                     value=event.value,
                     by=event.source,
+                    verified=event.verified is not False,
                 )
             case TimePassed() if _has_effect(before, self.state):
                 yield Entry(kind="time", **place)
@@ -193,6 +208,7 @@ class Recorder:
                         at_ms=at_ms,
                         question=len(after.answers),
                         name=status,
+                        by="server" if isinstance(event, RunEnded) else "",
                         failure=after.failure if failed else None,
                     )
                 case _:
@@ -246,11 +262,16 @@ def _of_effect(
     result = event.result
     if isinstance(result, ModelReply) and result.unchecked:
         return  # the model was not called
-    if isinstance(result, ToolResult) and (result.deferred or result.required is not None):
-        return  # the call has not run
+    if isinstance(result, ToolResult) and _has_not_run(result):
+        return
     if isinstance(result, AgentResult) and result.required is not None:
         return
     yield replace(made, result=None if result is None else write(result))
+
+
+def _has_not_run(result: ToolResult) -> bool:
+    """Whether a call runs again for a reason of its worker: see the fields."""
+    return result.deferred or result.required is not None or bool(result.unproven)
 
 
 def _of_action(event: PersonActed[Any], state: LoopState) -> Iterator[Entry]:

@@ -113,7 +113,8 @@ class RecordedStart:
         context_type: the registered name of the context's type.
         max_turns: the maximum number of model calls for one answer; None for no limit.
         keep_open: whether the run takes further messages after an answer.
-        settings: the run's settings that are plain data.
+        settings: the run's settings, without those of its session, hooks and trace.
+        handled: codes of the failures that a handler of the run's program may turn into answers.
     """
 
     agent: str
@@ -122,6 +123,7 @@ class RecordedStart:
     max_turns: int | None = None
     keep_open: bool = False
     settings: JsonObject | None = None
+    handled: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,8 +24,9 @@ from outlast.agents.guardrails.tool_guardrails import (
     ToolGuardrailFunctionOutput,
     ToolInputGuardrailData,
 )
-from outlast.client.recordings import Recording
+from outlast.client.recordings import Entry, Recording
 from outlast.loop.approvals import ApprovalRequest, Decision
+from outlast.loop.values import Failure
 from outlast.testing import (
     Replay,
     ScriptedModel,
@@ -207,6 +208,38 @@ async def test_an_open_run_is_replayed_as_far_as_it_went():
     assert (recording.complete, recording.status) == (False, "waiting")
     replayed = await replay(recording, desk())
     assert replayed.is_same, replayed.report()
+
+
+@pytest.mark.parametrize("by_server", [False, True])
+async def test_a_run_that_stopped_anywhere_is_replayed_to_there(*, by_server: bool):
+    whole = await recorded()
+    for length in range(1, len(whole.entries) - 1):
+        if whole.entries[length].kind in {"request", "answer"}:
+            continue  # of the same event as the entry before
+        entries = [*whole.entries[:length]]
+        if by_server:  # an operator has terminated it
+            failure = Failure(code="terminated", message="The run was terminated.")
+            ends = {"kind": "end", "name": "terminated", "by": "server", "failure": failure}
+            unanswered = replace(entries[-1], kind="answer", agent=acting(entries), failure=failure)
+            entries += [unanswered, replace(entries[-1], **ends)]
+        cut = replace(whole, complete=by_server, entries=tuple(entries))
+        replayed = await replay(cut, desk())
+        assert replayed.is_same, (length, replayed.report())
+        assert not replayed.unknown
+
+
+def acting(entries: Sequence[Entry]) -> str:
+    """Return the agent that has the conversation after some entries."""
+    last = [one for one in entries if one.kind == "model"]
+    took_over = len(last) > 1 and last[1] in entries
+    return "Billing" if took_over else "Triage"
+
+
+async def test_junk_of_a_model_fails_again():
+    agent = Agent(name="Triage", tools=[look_up])
+    recording = await recorded(agent, [{"type": "function_call", "name": "look_up"}])
+    assert recording.status == "failed"
+    assert (await replay(recording, agent)).is_same
 
 
 async def test_a_tool_that_waits_gets_the_recorded_value():
