@@ -1,12 +1,13 @@
 """Measures calls that wait for something outside of their runs: memory, deliveries and actions.
 
-    python benchmarks/waits.py [--waits 10000] [--deliveries 1000] [--json]
+    python benchmarks/waits.py [--waits 10000] [--deliveries 1000] [--minutes 10] [--json]
 
 The worker and the Temporal server are processes of their own. Each run calls one tool, which waits.
 The memory of both is measured without runs and with all of them parked. Then values are delivered:
 first some one after the other, from the call of `finish` to its receipt and to the run's answer; then
 many at once. The billable actions of a wait are those of such a run beyond those of a run whose tool
-returns at once. The exit code is 1 where a limit is missed.
+returns at once. After so many minutes no more runs are started: the figures are then of fewer. The
+exit code is 1 where a limit is missed.
 """
 
 import argparse
@@ -41,8 +42,12 @@ ONE_BY_ONE: Final = 100
 """How many values are delivered one after the other."""
 
 LIMITS: Final = {"receipt_p95_ms": 500.0, "lost": 0.0, "actions": 5.0}
+BATCH: Final = 500
+"""How many runs are started before the next line about the progress."""
+
 ROWS: Final = {
     "parked": ("runs that wait", "{:,.0f}"),
+    "park_s": ("until all of them wait, s", "{:,.0f}"),
     "worker_kb": ("memory of the worker for each, kB", "{:.1f}"),
     "server_kb": ("memory of the server for each, kB", "{:.1f}"),
     "quiet_cores": ("CPU of worker and server while they wait, cores", "{:.3f}"),
@@ -100,14 +105,34 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-async def park(client: Client, number: int, turn: asyncio.Semaphore) -> RunHandle:
-    """Start a run, and wait until it is parked."""
+async def start(client: Client, number: int, turn: asyncio.Semaphore) -> RunHandle:
+    """Start a run."""
     async with turn:
-        handle = await Runner.start(
+        return await Runner.start(
             AGENT, f"A-{number}", id=f"run-{number}", client=client, task_queue=QUEUE
         )
-        await handle.wait(lambda state: state.status == "parked")
-        return handle
+
+
+async def park(client: Client, numbers: range, others: int) -> list[RunHandle]:
+    """Start runs, and wait until they are parked, as the server counts them beside others."""
+    turn = asyncio.Semaphore(AT_ONCE)
+    handles = await asyncio.gather(*(start(client, one, turn) for one in numbers))
+    while True:
+        found = await client.count_workflows(f"{names.ATTRIBUTE_STATUS} = 'parked'")
+        if found.count >= others + len(handles):
+            return handles
+        await asyncio.sleep(0.2)
+
+
+async def park_all(client: Client, waits: int, minutes: float) -> list[RunHandle]:
+    """Park runs in batches, until there are enough or the time is over; say how it goes."""
+    began, handles = time.perf_counter(), list[RunHandle]()
+    while len(handles) < waits and time.perf_counter() - began < minutes * 60:
+        batch = range(len(handles), min(len(handles) + BATCH, waits))
+        handles += await park(client, batch, AT_ONCE + len(handles))
+        seconds = time.perf_counter() - began
+        print(f"{len(handles):,} runs wait after {seconds:,.0f} s", file=sys.stderr, flush=True)
+    return handles
 
 
 async def deliver(client: Client, handle: RunHandle, value: str) -> tuple[float, float, bool]:
@@ -126,17 +151,18 @@ async def actions_of(client: Client, run_id: str) -> Counter[str]:
     return count_actions(history.events)
 
 
-async def measure(waits: int, deliveries: int) -> dict[str, float]:
+async def measure(wanted: int, deliveries: int, minutes: float) -> dict[str, float]:
     """Measure everything."""
     async with EmbeddedServer(ui_port=None, search_attributes=names.SEARCH_ATTRIBUTES) as server:
         client = await Client.connect(server.address)
         async with Child("benchmarks/waits.py", "--work", server.address) as worker:
             pids = (worker.pid, server.info.pid)
             others = OtherPrograms([*pids, os.getpid()])
-            turn = asyncio.Semaphore(AT_ONCE)
-            await asyncio.gather(*(park(client, -one - 1, turn) for one in range(AT_ONCE)))  # warm
+            await park(client, range(-AT_ONCE, 0), 0)  # warm
             before = [memory_kb(pid) for pid in pids]
-            handles = await asyncio.gather(*(park(client, one, turn) for one in range(waits)))
+            began = time.perf_counter()
+            handles = await park_all(client, wanted, minutes)
+            park_s, waits = time.perf_counter() - began, len(handles)
             after = [memory_kb(pid) for pid in pids]
             spent, begun = sum(map(cpu_seconds, pids)), time.perf_counter()
             await asyncio.sleep(5)
@@ -152,6 +178,7 @@ async def measure(waits: int, deliveries: int) -> dict[str, float]:
             receipts, answers = [one[0] for one in single], [one[1] for one in single]
             return {
                 "parked": waits,
+                "park_s": park_s,
                 "worker_kb": (after[0] - before[0]) / waits,
                 "server_kb": (after[1] - before[1]) / waits,
                 "quiet_cores": quiet,
@@ -171,13 +198,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--waits", type=int, default=10_000)
     parser.add_argument("--deliveries", type=int, default=1_000, help="how many at once")
+    parser.add_argument("--minutes", type=float, default=10, help="how long runs are started")
     parser.add_argument("--json", action="store_true", help="print every number instead of a table")
     parser.add_argument("--work", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.work:
         asyncio.run(work(chosen.work))
         return 0
-    found = asyncio.run(measure(chosen.waits, chosen.deliveries))
+    found = asyncio.run(measure(chosen.waits, chosen.deliveries, chosen.minutes))
     if chosen.json:
         print(json.dumps({**surroundings(), **found}))
     else:
