@@ -75,6 +75,10 @@ class NestedPlan:
 DEFAULT_NESTED = NestedPlan()
 
 
+CompactionNeed: TypeAlias = Literal["", "beside", "first"]
+"""Whether the view should become shorter: not, beside the run, or before the next model call."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCall:
     """The plan for one call of a reply, made by the model activity and recorded.
@@ -97,6 +101,7 @@ class PlannedCall:
             another agent of the name.
         target_model: the model of that agent, for people to read.
         target_steps: the required steps of that agent.
+        target_compaction: whether the view should become shorter for that agent's model.
         callback: the handoff runs user code: a callback, a filter or a hook.
         filters: the handoff changes the next agent's input, so its activity needs the transcript.
         final: the call's output ends the run.
@@ -122,6 +127,7 @@ class PlannedCall:
     target_own_name: str = ""
     target_model: str = ""
     target_steps: tuple[RequiredStep, ...] = ()
+    target_compaction: CompactionNeed = ""
     callback: bool = False
     filters: bool = False
     final: bool = False
@@ -130,10 +136,6 @@ class PlannedCall:
     program: str = ""
     gives_object: bool = False
     policy: ExecutionOptions = DEFAULT_OPTIONS
-
-
-CompactionNeed: TypeAlias = Literal["", "beside", "first"]
-"""Whether the view should become shorter: not, beside the run, or before the next model call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

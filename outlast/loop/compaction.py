@@ -133,7 +133,7 @@ def summarised(state: LoopState, effect: CompactView, result: ViewSummary, at_ms
         at_ms=at_ms,
         agent=effect.agent,
         model=result.model or (state.model if by_model else ""),
-        question=effect.question,
+        question=len(state.answers),
         entries=effect.entries if result.items else 0,
         place=effect.place,
         items=result.items,

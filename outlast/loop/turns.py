@@ -623,6 +623,8 @@ def _switch_agent(state: LoopState, result: HandoffResult) -> LoopState:
     if result.edit is not None:
         # The provider's server has the unedited items, so the next call sends all items again.
         state = revised(change_view(state, result.edit), on_server=0)
+    elif result.target is None and call.plan.target_compaction:
+        state = compaction.wanted(state, call.plan.target_compaction)
     return revised(
         state,
         phase="turned",

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from outlast import (
     Agent,
+    Compaction,
     CustomTool,
     GuardrailFunctionOutput,
     RunConfig,
@@ -127,6 +128,12 @@ class Memory:
         self._items.clear()
 
 
+def in_short(ctx: RunContextWrapper[dict[str, Any]], items: list[Any]) -> str:
+    """Summarise, and note in the context how much."""
+    ctx.context.setdefault("summarised", []).append(len(items))
+    return f"in short, {len(items)} items"
+
+
 class Counting(RunHooks[Any]):
     """Hooks that count in the context what they see."""
 
@@ -177,6 +184,11 @@ def first_two(_ctx: Any, results: Any) -> ToolsToFinalOutputResult:
     )
 
 
+compacting = Agent[Any](
+    name="Compacting",
+    tools=[note],
+    compaction=Compaction(window=16, summarize=in_short),  # a scripted call takes 15 tokens
+)
 guarded = Agent[Any](
     name="Guarded",
     tools=[note],
@@ -454,6 +466,13 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     "waited_and_asked_people": Scenario(
         agent=waiting, steps=([call("ask_shop", "c1")], "done"), play=_respond
+    ),
+    "compacted": Scenario(agent=compacting, steps=_many_turns(5)),
+    "compacted_and_continued": Scenario(
+        agent=compacting, steps=_many_turns(7), settings={"roll_over_events": 40}
+    ),
+    "compacted_conversation": Scenario(
+        agent=compacting, steps=("one", "two", "three"), keep_open=True, play=_converse_after_one
     ),
     "streamed_and_broken_off": Scenario(
         steps=(

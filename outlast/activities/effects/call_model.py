@@ -54,7 +54,7 @@ from outlast.agents.usage import plain_usage
 from outlast.contract.effects import EffectRequest
 from outlast.contract.names import SETTING_STREAM
 from outlast.loop.call_forms import FUNCTION, MCP_APPROVAL, form_of
-from outlast.loop.calls import ModelReply
+from outlast.loop.calls import CompactionNeed, ModelReply
 from outlast.loop.checks import INPUT_CHECKS
 from outlast.loop.effects import CallModel
 from outlast.loop.items import Item
@@ -119,9 +119,7 @@ async def _call_model(
     offer = await offered_tools(invocation, attempt=attempt.number)
     model, label = model_of(invocation)
     price = price_for(invocation.settings, label)
-    compaction = None if invocation.server_managed else invocation.agent.compaction
-    if compaction is not None and compaction.by == "provider":
-        compacting_model(invocation, compaction)  # before a long conversation has been paid for
+    _check_compaction(invocation)
     model_request = await _request(invocation, request, offer, model)
     await _call_start_hooks(invocation, model_request)
     is_read = invocation.parent_call is None or stream.has_callback
@@ -158,8 +156,8 @@ async def _call_model(
     reply = await planned_reply(invocation, request.items, offer, response, label)
     if price is not None:
         reply = replace(reply, cost_micros=cost_micros(price, reply.usage))
-    if compaction is not None:
-        reply = replace(reply, compaction=compaction.need_after(reply.usage))
+    if not invocation.server_managed:
+        reply = _with_needs(invocation, reply)
     keeps_usage = model_request.settings.preserve_raw_usage is True
     return replace(reply, raw_usage=response.raw_usage) if keeps_usage else reply
 
@@ -167,6 +165,35 @@ async def _call_model(
 def _provider_name_of(model: Model) -> str:
     name = getattr(model, "name", None)
     return name if isinstance(name, str) else ""
+
+
+def _check_compaction(invocation: Invocation) -> None:
+    """Refuse a model whose provider is to make conversations shorter and cannot.
+
+    That is known before a long conversation has been paid for.
+    """
+    compaction = invocation.agent.compaction
+    if compaction is not None and compaction.by == "provider" and not invocation.server_managed:
+        compacting_model(invocation, compaction)
+
+
+def _with_needs(invocation: Invocation, reply: ModelReply) -> ModelReply:
+    """Return a reply that says whether the view should become shorter for its agent and the next.
+
+    A handoff may lead to an agent whose model has a smaller window.
+    """
+
+    def need_of(agent: Agent[Any]) -> CompactionNeed:
+        return "" if agent.compaction is None else agent.compaction.need_after(reply.usage)
+
+    registry = invocation.worker.registry
+    calls = tuple(
+        replace(one, target_compaction=need_of(registry.agent(one.target)))
+        if one.kind == "handoff" and one.target in registry.names
+        else one
+        for one in reply.calls
+    )
+    return replace(reply, compaction=need_of(invocation.agent), calls=calls)
 
 
 async def _answered_to_watchers(

@@ -5,12 +5,15 @@ from typing import Any
 import pytest
 
 from outlast.contract import records
+from outlast.loop.approvals import ApprovalTerms
+from outlast.loop.budgets import Budget
 from outlast.loop.calls import ViewSummary
 from outlast.loop.changes import diff
 from outlast.loop.compaction import cut
 from outlast.loop.effects import CallModel, CompactView, EffectAnswered, EffectFailed
 from outlast.loop.items import Item
 from outlast.loop.run_changes import ViewCompacted, run_changes
+from outlast.loop.spending import spent
 from outlast.loop.state import items_to_summarise
 from outlast.loop.values import Failure, JsonObject, ServerThread, Usage
 from outlast.loop.view import ViewEdit, shown
@@ -73,6 +76,17 @@ def test_the_tokens_of_a_summary_count() -> None:
     before = play.state.usage.total_tokens
     summarised(play, usage=Usage(total_tokens=7))
     assert play.state.usage.total_tokens == before + 7
+
+
+@pytest.mark.parametrize("per", ["run", "question", "agent"])
+@pytest.mark.parametrize("of", ["tokens", "cost_micros"])
+def test_what_a_summary_took_is_spent(of: Any, per: Any) -> None:
+    budget = Budget(of=of, limit=100_000, per=per, terms=ApprovalTerms())
+    play = talk(budgets=(budget,))
+    play.hears("more", "and now")
+    before = spent(play.state, budget, play.now_ms)
+    summarised(play, usage=Usage(total_tokens=7), cost_micros=7, model="small")
+    assert spent(play.state, budget, play.now_ms) == before + 7
 
 
 def test_the_run_goes_on_while_the_summary_is_written() -> None:
@@ -162,6 +176,29 @@ def test_a_summary_that_is_ready_is_dropped_where_a_handoff_has_changed_the_view
     play.called_back(edit=ViewEdit(segments=((5, 8),), history=1))
     assert "in short" not in read(play)
     assert play.state.compaction.ready is None
+
+
+@pytest.mark.parametrize("callback", [False, True])
+def test_an_agent_with_a_smaller_window_reads_a_summary_at_once(callback: bool) -> None:
+    play = talk(need="")
+    play.hears("more", "and now")
+    play.replies(transfer("Billing", "h1", callback=callback, target_compaction="first"))
+    if callback:
+        play.called_back()
+    assert play.state.agent == "Billing"
+    effect = play.only(CompactView)
+    assert (effect.agent, effect.first) == ("Billing", True)
+    assert not [one for one in play.state.pending if isinstance(one, CallModel)]
+    summarised(play)
+    assert read(play)[0] == "in short"
+
+
+def test_what_a_filter_has_left_is_not_summarised_at_once() -> None:
+    play = talk(need="")
+    play.hears("more", "and now")
+    play.replies(transfer("Billing", "h1", callback=True, target_compaction="first"))
+    play.called_back(edit=ViewEdit(segments=((0, 8),), history=1))
+    assert not [one for one in play.state.pending if isinstance(one, CompactView)]
 
 
 def test_what_the_provider_keeps_is_not_summarised() -> None:

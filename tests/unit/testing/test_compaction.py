@@ -9,9 +9,13 @@ import pytest
 from outlast import (
     Agent,
     AgentHooks,
+    Budget,
+    BudgetExceeded,
     Compaction,
+    RunConfig,
     RunContextWrapper,
     RunHooks,
+    SQLiteSession,
     UserError,
     function_tool,
 )
@@ -211,6 +215,92 @@ def test_when_it_is_needed(used: int, need: str) -> None:
     assert (
         compaction.need_after(Usage(input_tokens=used - used // 3, output_tokens=used // 3)) == need
     )
+
+
+# --- Handoffs, nested runs, sessions ---------------------------------------------------------------
+
+
+async def test_an_agent_with_a_smaller_window_never_reads_all_of_a_conversation() -> None:
+    small = Agent(
+        name="Small", compaction=Compaction(window=16, model=ScriptedModel("A-17 is late."))
+    )
+    reading = Agent(name="Reader", tools=[read_page], handoffs=[small])
+    script = [[call("read_page", f"c{at}", number=at)] for at in range(3)]
+    model = ScriptedModel(*script, [call("transfer_to_small", "h1")], "Done.")
+    result = await run_in_memory(reading, "Read it.", model=model)
+    assert result.last_agent.name == "Small"
+    assert str(model.requests[-1].input[0]["content"]).endswith("A-17 is late.")
+    assert "Page 0" not in texts(model.requests[-1].input)
+    assert "Page 2" in texts(model.requests[-1].input)
+
+
+async def test_a_nested_run_has_its_own_compaction_and_its_tokens_count() -> None:
+    summariser = ScriptedModel(*["A-17 is late."] * 4)
+    tool = reader(model=summariser).as_tool("read", "Read a file.")
+    parent = Agent(name="Parent", tools=[tool])
+    script = [[call("read_page", f"c{at}", number=at)] for at in range(3)]
+    model = ScriptedModel([call("read", "o1", input="Read it.")], *script, "It is late.", "Done.")
+    result = await run_in_memory(parent, "What is it?", model=model)
+    assert result.final_output == "Done."
+    assert result.snapshot.compaction.made == (), "the parent's view stays as it is"
+    nested = model.requests[4]
+    assert str(nested.input[0]["content"]).endswith("A-17 is late.")
+    calls = len(model.requests) + len(summariser.requests)
+    assert len(summariser.requests) > 0
+    assert result.usage.requests == calls
+    assert result.usage.total_tokens == 15 * calls
+
+
+async def test_a_session_with_many_items_is_summarised_and_keeps_them() -> None:
+    session = SQLiteSession("long")
+    before = [{"role": "user", "content": f"Question {at}. {PAGE}"} for at in range(40)]
+    await session.add_items(before)
+    summariser = ScriptedModel("A-17 is late.")
+    model = ScriptedModel([call("read_page", "c1", number=1)], "Done.")
+    await run_in_memory(reader(model=summariser), "And?", model=model, session=session)
+    first, second = (one.input for one in model.requests)
+    assert len(first) == 41
+    assert len(second) < 20
+    assert str(second[0]["content"]).endswith("A-17 is late.")
+    assert "Question 39" in texts(second)
+    stored = await session.get_items()
+    assert stored[:40] == before
+    assert [one.get("type", "message") for one in stored[40:]] == [
+        "message",
+        "function_call",
+        "function_call_output",
+        "message",
+    ]
+    assert "summary of the earlier part" not in texts(stored)
+    session.close()
+
+
+# --- Budgets -------------------------------------------------------------------------------------
+
+
+async def test_a_summary_counts_against_a_budget() -> None:
+    config = RunConfig(budgets=[Budget(tokens=60, ask=False)])  # four calls
+    plain = Agent(name="Reader", tools=[read_page])
+    await run_in_memory(plain, "Read it.", model=pages(3), run_config=config)
+    summariser = ScriptedModel(*["Short."] * 4)
+    with pytest.raises(BudgetExceeded):
+        await run_in_memory(reader(model=summariser), "Read it.", model=pages(3), run_config=config)
+    assert len(summariser.requests) > 0
+
+
+async def test_a_nested_run_s_summaries_count_against_the_parent_s_budget() -> None:
+    config = RunConfig(budgets=[Budget(tokens=90, ask=False)])  # six calls
+    script = [[call("read_page", f"c{at}", number=at)] for at in range(3)]
+
+    async def nested(agent: Agent[Any]) -> None:
+        parent = Agent(name="Parent", tools=[agent.as_tool("read", "Read a file.")])
+        asks = [call("read", "o1", input="Read it.")]
+        model = ScriptedModel(asks, *script, "It is late.", "Done.")
+        await run_in_memory(parent, "What is it?", model=model, run_config=config)
+
+    await nested(Agent(name="Reader", tools=[read_page]))
+    with pytest.raises(BudgetExceeded):
+        await nested(reader(model=ScriptedModel(*["Short."] * 4)))
 
 
 # --- By the model's provider -----------------------------------------------------------------------
