@@ -6,7 +6,7 @@
     │   ├── ScheduleNotFound          no schedule of outlast has this id
     │   ├── ScheduleAlreadyExists     the id belongs to another schedule
     │   ├── RunAlreadyStarted         the id belongs to a run that was started differently
-    │   ├── RunBusy                   the run has too many unanswered messages
+    │   ├── RunBusy                   the run takes it later: repeat it
     │   ├── RunClosed                 the run has ended and takes no more messages
     │   └── ToolFailed                a tool failed, and its error is not shown to the model
     ├── RunTerminated                 an operator or a limit of the server ended the run
@@ -100,7 +100,7 @@ class RunTerminated(AgentsException):
 
 
 class RunBusy(UserError):
-    """The run has too many unanswered messages and refused this one."""
+    """The run has too many unanswered messages, or checks another delivery: repeat it later."""
 
     code = "run_busy"
 
