@@ -33,13 +33,28 @@ def tree_of(module: str) -> ast.Module:
 
 
 @cache
+def nodes_of(module: str) -> list[ast.AST]:
+    """Return every node of a module's syntax tree."""
+    return list(ast.walk(tree_of(module)))
+
+
+@cache
 def functions_of(module: str) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
     """Return every function of a module, methods and inner functions too."""
     return [
         node
-        for node in ast.walk(tree_of(module))
+        for node in nodes_of(module)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
+
+
+def name_called(call: ast.Call) -> str:
+    """Return the last name of what is called: `handle` of `client.handle()`."""
+    match call.func:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+        case other:
+            return ast.unparse(other).rpartition(".")[2]
 
 
 def copy_as_in_a_wheel(folder: Path) -> None:

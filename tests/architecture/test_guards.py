@@ -28,7 +28,7 @@ from tests.architecture import test_public_names as public_names
 from tests.architecture import test_reference as reference
 from tests.architecture import test_state_comparisons as state_comparisons
 from tests.architecture import test_user_types as user_types
-from tests.architecture.source import ROOT
+from tests.architecture.source import ROOT, modules
 
 MODULES = [
     dependencies, documents, feature_table, house_rules, images, printing, public_names, reference,
@@ -94,13 +94,21 @@ def file(path: str, old: str, new: str = "") -> Edit:
     return edit
 
 
-def module(path: str, source: str) -> dict[str, Edit]:
-    """Return the edits that show a module to a guard which reads the source of all."""
+def module(path: str, source: str, *others: str) -> dict[str, Edit]:
+    """Return the edits that show a module to a guard which reads the source of all.
+
+    Args:
+        path: where the module is planted.
+        source: of the module.
+        others: all that the guard sees besides: the modules that it expects to find.
+    """
     tree = ast.parse(source)
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    nodes = list(ast.walk(tree))
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef)]
     return {
-        "modules": lambda every: lambda: [*every(), path],
+        "modules": lambda _: lambda: [*others, path],
         "tree_of": lambda read: lambda name: tree if name == path else read(name),
+        "nodes_of": lambda read: lambda name: nodes if name == path else read(name),
         "functions_of": lambda read: lambda name: functions if name == path else read(name),
     }
 
@@ -121,7 +129,7 @@ LONG = "def planted():\n" + "    print()\n" * 61
 PLANTS = [
     plant(
         dependencies.test_everything_that_is_imported_is_declared,
-        FILES=plus(Path(__file__)),
+        FILES=lambda _: [Path(__file__)],
         undeclared=lambda real: lambda path, code: real(
             dependencies.ROOT / "outlast/loop/planted.py" if path == Path(__file__) else path, code
         ),
@@ -196,11 +204,11 @@ PLANTS = [
     plant(house_rules.test_no_module_is_named_after_nothing, **module("agents/utils.py", "")),
     plant(
         house_rules.test_there_is_one_loop,
-        **module("client/planted.py", "def advance(state, event): ..."),
+        **module("client/planted.py", "def advance(state, event): ...", "loop/machine.py"),
     ),
     plant(
         house_rules.test_only_the_loop_makes_new_states_of_a_run,
-        **module("client/planted.py", "LoopState(phase='idle')"),
+        **module("client/planted.py", "LoopState(phase='idle')", *house_rules.SEEN_ONLY),
     ),
     plant(
         house_rules.test_the_loop_imports_nothing_but_itself_and_plain_data_modules,
@@ -221,7 +229,7 @@ PLANTS = [
     ),
     plant(
         printing.test_only_the_rendering_says_that_a_text_is_visible,
-        **module("cli/planted.py", "Shown('a')"),
+        **module("cli/planted.py", "Shown('a')", "rendering.py"),
     ),
     plant(
         printing.test_the_boundary_hands_rich_only_texts_that_it_has_made_visible,
@@ -308,6 +316,7 @@ PLANTS = [
     plant(
         state_comparisons.test_every_exception_is_one,
         COMPARERS=lambda known: {**known, "client/handle.py": "planted"},
+        modules=lambda _: lambda: [*state_comparisons.COMPARERS, "client/handle.py"],
     ),
 ]  # fmt: skip
 
@@ -363,6 +372,20 @@ def test_a_guard_finds_what_is_planted(
     arguments = [tmp_path / one for one in planted.arguments]
     with pytest.raises((AssertionError, pytest.fail.Exception)):
         planted.guard(*arguments)
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [pytest.param(one, id=one.guard.__name__[5:]) for one in PLANTS if "modules" in one.edits],
+)
+def test_it_is_what_is_planted_that_the_guard_finds(
+    planted: Plant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The guard passes with the other modules alone."""
+    home = next(one for one in MODULES if one.__name__ == planted.guard.__module__)
+    shown = planted.edits["modules"](modules)()
+    monkeypatch.setattr(home, "modules", lambda: [one for one in shown if one in modules()])
+    planted.guard()
 
 
 def test_every_guard_is_tried() -> None:

@@ -3,13 +3,13 @@
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 from outlast.loop.state import LoopState
-from tests.architecture.source import ROOT, functions_of, modules, tree_of
+from tests.architecture.source import ROOT, functions_of, modules, name_called, nodes_of, tree_of
 
 LONGEST_FUNCTION = 60
 
@@ -68,20 +68,19 @@ SEEN_ONLY = {
 """Modules outside of the loop that make a state of a run, with the reason."""
 
 
-def makers_of_states(tree: ast.Module) -> list[str]:
+def makers_of_states(nodes: Iterable[ast.AST]) -> list[str]:
     """Return the calls in a module that make a state of a run, or change one."""
     found: list[str] = []
-    for node in ast.walk(tree):
+    for node in nodes:
         if not isinstance(node, ast.Call):
             continue
-        called = ast.unparse(node.func).rpartition(".")[2]
-        first = ast.unparse(node.args[0]) if node.args else ""
+        called = name_called(node)
         fills = called == STATE and (node.args or node.keywords)
-        changes = called == "replace" and first.rpartition(".")[2] in {
-            "state",
-            "snapshot",
-            "before",
-        }
+        changes = (
+            called == "replace"
+            and node.args
+            and ast.unparse(node.args[0]).rpartition(".")[2] in {"state", "snapshot", "before"}
+        )
         if fills or changes or called == "revised":
             found.append(ast.unparse(node))
     return found
@@ -96,13 +95,14 @@ def test_each_way_to_make_a_state_is_found() -> None:
         "dataclasses.replace(handle.state, outcome=None)",
         "replace(snapshot, items=())",
     ]
-    assert [code for code in ways if not makers_of_states(ast.parse(code))] == []
-    assert not makers_of_states(ast.parse("LoopState()\nreplace(request, status='pending')"))
+    assert [code for code in ways if not makers_of_states(ast.walk(ast.parse(code)))] == []
+    others = ast.parse("LoopState()\nreplace(request, status='pending')")
+    assert not makers_of_states(ast.walk(others))
 
 
 def test_only_the_loop_makes_new_states_of_a_run() -> None:
     """Others may start from `LoopState()`, but only the loop fills one in or changes it."""
-    makers = {module for module in modules() if makers_of_states(tree_of(module))}
+    makers = {module for module in modules() if makers_of_states(nodes_of(module))}
     outside = {module for module in makers if not module.startswith("loop/")}
     assert outside == SEEN_ONLY.keys()
 

@@ -1,10 +1,11 @@
 """The command line prints only through `cli/terminal.py`, which makes every text visible."""
 
 import ast
+from collections.abc import Iterable
 
 import pytest
 
-from tests.architecture.source import modules, tree_of
+from tests.architecture.source import modules, name_called, nodes_of, tree_of
 
 BOUNDARY = "cli/terminal.py"
 BEFORE_IT = {"cli/entry.py"}
@@ -90,17 +91,13 @@ def test_the_boundarys_own_means_are_allowed(source: str) -> None:
     assert not prints_past_the_boundary(ast.parse(source))
 
 
-def names_called(tree: ast.AST) -> set[str]:
-    return {
-        ast.unparse(node.func).split(".")[-1]
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-    }
+def names_called(nodes: Iterable[ast.AST]) -> set[str]:
+    return {name_called(node) for node in nodes if isinstance(node, ast.Call)}
 
 
 def test_only_the_rendering_says_that_a_text_is_visible() -> None:
     """Only `rendering.py` creates `Shown` texts, because they are printed unchanged."""
-    makers = {module for module in modules() if "Shown" in names_called(tree_of(module))}
+    makers = {module for module in modules() if "Shown" in names_called(nodes_of(module))}
     assert makers == {"rendering.py"}
 
 

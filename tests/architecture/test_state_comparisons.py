@@ -8,6 +8,7 @@ import ast
 import builtins
 from collections.abc import Iterator
 from dataclasses import fields
+from functools import cache
 from typing import Final
 
 import pytest
@@ -88,6 +89,7 @@ class Function:
                     pass
 
 
+@cache
 def comparisons(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
     """Return what a function reads of two states, or of two versions of a request."""
     found: dict[str, dict[str, str]] = {}
