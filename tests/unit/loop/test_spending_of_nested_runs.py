@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast.contract import history, names, records
@@ -40,6 +40,7 @@ from outlast.loop.spending import spent_of_parent
 from outlast.loop.state import LoopState
 from outlast.loop.values import Usage
 from tests.laws.driver import nested, reply_of, said, tool
+from tests.laws.strategies import examples
 
 ROOT = "r"
 COST = 7
@@ -363,7 +364,7 @@ def trees(draw: st.DrawFn) -> tuple[Tree, Callable[[], int]]:
 
 
 @given(trees())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_a_tree_spends_no_more_than_its_budget_and_one_call_of_each_run(
     drawn: tuple[Tree, Callable[[], int]],
 ) -> None:
