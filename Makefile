@@ -34,9 +34,9 @@ WITHOUT_NODE ?=
 # Workers, servers and commands are processes of their own in many tests: each would compile the
 # packages again if nothing kept what was compiled.
 unexport PYTHONDONTWRITEBYTECODE
-# The tests of a file stay together, since they share fixtures; each process has a server. The tests
-# wait for processes and servers a third of the time, so three processes keep two cores busy.
-PYTEST := $(BIN)/python -m tests.pool -n 3
+# The tests of a file stay together, since they share fixtures; each process has a server. Two processes
+# keep two cores busy; the others take only tests that wait for processes, servers and time.
+PYTEST := $(BIN)/python -m tests.pool -n 2
 
 .PHONY: help demo test test-full test-others browser chromium node clients older-server named-server litellm-proxy mongo oidc lowest check lint types layers fmt coverage fuzz crash mutate bench bench-peers docs site compose clean
 
@@ -47,10 +47,10 @@ demo: $(VENV)/.demo ## watch a support desk survive kill -9, in this terminal an
 	@$(BIN)/outlast demo $$(test -t 0 && test -t 1 && echo --desk)
 
 test: $(VENV)/.test ## run the tests, but for the slowest; under three minutes
-	@$(PYTEST) -m "not full"
+	@$(PYTEST) -w 2 -m "not full"
 
 test-full: $(VENV)/.test ## run all tests
-	@OUTLAST_LAWS=1 $(PYTEST)
+	@OUTLAST_LAWS=1 $(PYTEST) -w 6
 
 older-server: $(VENV)/.older-server ## what is searched for and reset, on the oldest server that is tested
 	@$(OLDER)/bin/temporal --version
@@ -96,9 +96,9 @@ lowest: $(LOWEST)/.installed ## the tests with the oldest versions that pyprojec
 	@$(LOWEST)/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider --hypothesis-profile=versions -m "not full" $(LOWEST_TESTS)
 	@$(LOWEST)/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider $(LOWEST_SLOW)
 
-# `coverage` runs the tests of the loop, with all laws. Of these, the slow ones wait more than half of the time.
+# `coverage` runs the tests of the loop, with all laws.
 test-others: $(VENV)/.test
-	@OUTLAST_LAWS=1 $(PYTEST) -n 5 --ignore=tests/unit/loop
+	@OUTLAST_LAWS=1 $(PYTEST) -w 6 --ignore=tests/unit/loop
 
 # Three at a time, since some only wait: for a browser, for packages, for processes. The environment
 # is complete before.

@@ -2,14 +2,11 @@
 
 import os
 from collections.abc import AsyncIterator
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
-
-from tests.order import in_turn
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -39,8 +36,7 @@ UNITS_WITH_SERVERS = {"cli", "demo", "docs", "examples", "visibility"}
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as `full` what runs on a server and does not stand for its kind, and set the order."""
-    items[:] = in_turn([list(tests) for _, tests in groupby(items, key=lambda item: item.path)])
+    """Mark as `full` what runs on a server and does not stand for its kind."""
     for item in items:
         if _runs_on_a_server(item) and item.get_closest_marker("smoke") is None:
             item.add_marker(pytest.mark.full)

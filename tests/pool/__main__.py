@@ -1,4 +1,4 @@
-"""Run the tests of many files in several processes: `python -m tests.pool -n 4 [pytest's arguments]`."""
+"""Run the tests of many files in several processes: `python -m tests.pool -n 2 -w 4 [pytest's arguments]`."""
 
 import argparse
 import json
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.pool.share import FOLDER_VARIABLE, NUMBER_VARIABLE, PROGRESS_VARIABLE
+from tests.pool.share import FOLDER_VARIABLE, KIND_VARIABLE, NUMBER_VARIABLE, PROGRESS_VARIABLE
 
 PASSED: Final = 0
 SOME_FAILED: Final = 1
@@ -25,27 +25,32 @@ FAULTS: Final = ("failed", "error")
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.pool", allow_abbrev=False)
-    parser.add_argument("-n", type=int, default=3, help="number of processes", metavar="N")
+    parser.add_argument("-n", type=int, default=2, metavar="N", help="processes for all tests")
+    parser.add_argument(
+        "-w", type=int, default=1, metavar="N", help="processes for tests that wait: see order.py"
+    )
     options, arguments = parser.parse_known_args()
+    if options.n < 1:
+        parser.error("-n must be 1 or more: the other processes take only tests that wait")
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="outlast-tests-") as folder:
         pool = Path(folder)
-        codes = _run(pool, options.n, arguments)
+        codes = _run(pool, ["computing"] * options.n + ["waiting"] * options.w, arguments)
         counts: Counter[str] = Counter()
         for number, code in enumerate(codes):
             counts += _counts(pool, number)
             _print_details(pool, number, code)
     seconds = time.monotonic() - started
     words = ", ".join(f"{counts[name]} {name}" for name in sorted(counts, key=_rank))
-    print(f"{words or 'no tests'} in {seconds:.0f} s, in {options.n} processes")
+    print(f"{words or 'no tests'} in {seconds:.0f} s, in {len(codes)} processes")
     if not set(codes) <= {PASSED, NOTHING_COLLECTED}:
         return SOME_FAILED
     return PASSED if counts["passed"] else NOTHING_COLLECTED
 
 
-def _run(pool: Path, number_of_processes: int, arguments: Sequence[str]) -> list[int]:
-    """Run pytest that many times, and return the exit codes."""
-    processes = [_start(pool, number, arguments) for number in range(number_of_processes)]
+def _run(pool: Path, kinds: Sequence[str], arguments: Sequence[str]) -> list[int]:
+    """Run a process of pytest of each kind, and return the exit codes."""
+    processes = [_start(pool, number, kind, arguments) for number, kind in enumerate(kinds)]
     try:
         codes = [process.wait() for process in processes]
     except KeyboardInterrupt:
@@ -55,7 +60,9 @@ def _run(pool: Path, number_of_processes: int, arguments: Sequence[str]) -> list
     return codes
 
 
-def _start(pool: Path, number: int, arguments: Sequence[str]) -> "subprocess.Popen[bytes]":
+def _start(
+    pool: Path, number: int, kind: str, arguments: Sequence[str]
+) -> "subprocess.Popen[bytes]":
     # Each would write what failed to the same cache.
     command = [
         sys.executable,
@@ -67,12 +74,13 @@ def _start(pool: Path, number: int, arguments: Sequence[str]) -> "subprocess.Pop
         "-p",
         "no:cacheprovider",
     ]
-    names = (FOLDER_VARIABLE, NUMBER_VARIABLE, PROGRESS_VARIABLE)
+    names = FOLDER_VARIABLE, NUMBER_VARIABLE, KIND_VARIABLE, PROGRESS_VARIABLE
     progress = os.dup(sys.stdout.fileno())
     with (pool / f"{number}.out").open("wb") as out:
         process = subprocess.Popen(
             [*command, *arguments],
-            env=os.environ | dict(zip(names, (str(pool), str(number), str(progress)), strict=True)),
+            env=os.environ
+            | dict(zip(names, (str(pool), str(number), kind, str(progress)), strict=True)),
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
@@ -83,22 +91,25 @@ def _start(pool: Path, number: int, arguments: Sequence[str]) -> "subprocess.Pop
 
 
 def _counts(pool: Path, number: int) -> Counter[str]:
-    path = pool / f"{number}.counts"
-    return Counter(json.loads(path.read_text()) if path.exists() else {})
+    return Counter(json.loads(_text(pool / f"{number}.counts") or "{}"))
 
 
 def _print_details(pool: Path, number: int, code: int) -> None:
     """Print what a process says below its dots, or all of it if its tests did not come to their end."""
-    lines = (pool / f"{number}.out").read_text(errors="replace").splitlines()
+    lines = _text(pool / f"{number}.out").splitlines()
     if code in ENDS:
         start = next((n for n, line in enumerate(lines) if line.startswith("===")), len(lines))
         lines = lines[start:-1]
     print("\n".join([*lines, ""]), end="")
     if code not in ENDS:
-        files = pool / f"{number}.files"
-        file = files.read_text().splitlines()[-1:] if files.exists() else []
+        print(_text(pool / f"{number}.failures"), end="")
+        file = _text(pool / f"{number}.files").splitlines()[-1:]
         how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
         print(f"FAILED {file[0] if file else 'without a file'}: process {number} ended {how}")
+
+
+def _text(path: Path) -> str:
+    return path.read_text(errors="replace") if path.exists() else ""
 
 
 def _rank(name: str) -> tuple[bool, str]:

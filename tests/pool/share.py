@@ -14,10 +14,11 @@ from typing import Final
 
 import pytest
 
-from tests.order import in_turn
+from tests.pool.order import longest_first, waits
 
 FOLDER_VARIABLE: Final = "OUTLAST_TESTS_POOL"
 NUMBER_VARIABLE: Final = "OUTLAST_TESTS_PROCESS"
+KIND_VARIABLE: Final = "OUTLAST_TESTS_KIND"
 PROGRESS_VARIABLE: Final = "OUTLAST_TESTS_PROGRESS"
 
 
@@ -41,9 +42,10 @@ class BetweenFiles(pytest.Item):
 class Share:
     """The files that this process takes, and what became of their tests."""
 
-    def __init__(self, folder: Path, number: int, progress: int) -> None:
+    def __init__(self, folder: Path, number: int, kind: str, progress: int) -> None:
         self._folder = folder
         self._number = number
+        self._kind = kind
         self._progress = progress
         self._parent = os.getppid()
         self._files: list[TestFile] = []
@@ -78,6 +80,12 @@ class Share:
         return True
 
     @pytest.hookimpl
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:  # for when this process does not come to its end
+            with (self._folder / f"{self._number}.failures").open("a") as failures:
+                print(f"FAILED {report.nodeid}\n{report.longreprtext}", file=failures)
+
+    @pytest.hookimpl
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         counts = {
             category: sum(getattr(report, "count_towards_summary", True) for report in reports)
@@ -87,15 +95,27 @@ class Share:
         (self._folder / f"{self._number}.counts").write_text(json.dumps(counts))
 
     def _take(self) -> Iterator[TestFile]:
-        """Yield one file after the other that no process has, until there are none or nobody waits for them."""
-        files = in_turn([[file] for file in self._files])
-        with (self._folder / f"{self._number}.files").open("w", buffering=1) as taken:
-            while os.getppid() == self._parent and (turn := self._next_turn()) < len(files):
-                print(files[turn].nodeid, file=taken)
-                yield files[turn]
+        """Yield one file after the other that no process has, until there are none or nobody waits for them.
 
-    def _next_turn(self) -> int:
-        with (self._folder / "turns").open("a+") as turns:
+        A process for tests that wait takes no others: more than one for each core would only make all
+        of them slower.
+        """
+        files = longest_first(self._files)
+        waiting = [file for file in files if waits(file)]
+        computing = [file for file in files if not waits(file)]
+        queues = (
+            {"waiting": waiting}
+            if self._kind == "waiting"
+            else {"computing": computing, "waiting": waiting}
+        )
+        with (self._folder / f"{self._number}.files").open("w", buffering=1) as taken:
+            for name, queue in queues.items():
+                while os.getppid() == self._parent and (turn := self._next_turn(name)) < len(queue):
+                    print(queue[turn].nodeid, file=taken)
+                    yield queue[turn]
+
+    def _next_turn(self, queue: str) -> int:
+        with (self._folder / f"{queue}.turns").open("a+") as turns:
             fcntl.flock(turns, fcntl.LOCK_EX)
             turn = turns.tell()
             turns.write(".")
@@ -118,7 +138,7 @@ def _collect(session: pytest.Session, file: TestFile) -> list[pytest.Item]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    folder, number, progress = (
-        os.environ.pop(name) for name in (FOLDER_VARIABLE, NUMBER_VARIABLE, PROGRESS_VARIABLE)
-    )
-    config.pluginmanager.register(Share(Path(folder), int(number), int(progress)), "share")
+    names = FOLDER_VARIABLE, NUMBER_VARIABLE, KIND_VARIABLE, PROGRESS_VARIABLE
+    folder, number, kind, progress = (os.environ.pop(name) for name in names)
+    share = Share(Path(folder), int(number), kind, int(progress))
+    config.pluginmanager.register(share, "share")
