@@ -51,6 +51,10 @@ Target: TypeAlias = Annotated[
     ),
 ]
 
+Archived: TypeAlias = Annotated[
+    bool, typer.Option("--archived", help="Also runs that only the archive has.")
+]
+
 Output: TypeAlias = Annotated[
     Path | None,
     typer.Option(
@@ -74,6 +78,7 @@ async def export(
     status: Status = None,
     agent: AgentName = None,
     query: Query = "",
+    archived: Archived = False,
     limit: options.Limit = 1_000,
     form: Annotated[
         Literal["jsonl", "chat"],
@@ -89,7 +94,7 @@ async def export(
 
     Read from the runs' histories, a few at a time; needs no worker.
     """
-    if run_id is None and (since, status, agent, query) == (None, None, None, ""):
+    if run_id is None and (since, status, agent, query, archived) == (None, None, None, "", False):
         raise UserError("Name a run, or which runs: `outlast export --since 30d`.")
     begins = None if since is None else past_time(since, datetime.now(UTC))  # noqa: TID251
     redacts = not unredacted
@@ -97,7 +102,9 @@ async def export(
     change = redactor(redact, app_dir)
     written = _Written(output, can_resume=form == "jsonl" and run_id is None)
     connection = await caller.connect()
-    wanted = Wanted(run_id, begins, status, agent, query, limit, redacts and form == "jsonl")
+    wanted = Wanted(
+        run_id, begins, status, agent, query, limit, redacts and form == "jsonl", archived
+    )
     with written:
         async with (
             terminal.waiting(terminal.err(), "reading histories") as shown,
@@ -124,6 +131,7 @@ class Wanted:
     query: str
     limit: int
     redact: bool
+    archived: bool = False
 
     async def read(
         self, client: "Client", skip: "set[Key]"
@@ -143,6 +151,7 @@ class Wanted:
             limit=self.limit,
             redact=self.redact,
             skip=skip,
+            archived=self.archived,
         )
         async with aclosing(runs) as found:
             async for one in found:

@@ -15,7 +15,7 @@ from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server
 from outlast.cli.durations import past_time
 from outlast.cli.exit_codes import ExitCode
-from outlast.cli.export import AgentName, Query, Since, Status, Wanted
+from outlast.cli.export import AgentName, Archived, Query, Since, Status, Wanted
 from outlast.loop.values import JsonObject
 from outlast.rendering import counted
 
@@ -70,6 +70,7 @@ async def replay(
     status: Status = None,
     agent: AgentName = None,
     query: Query = "",
+    archived: Archived = False,
     limit: options.Limit = 1_000,
     changed: Changed = False,
     baseline: Baseline = None,
@@ -82,7 +83,7 @@ async def replay(
     Models' replies and tools' results are as recorded, and no tool runs. Shows which decisions
     differ. Exits with 1 if any does.
     """
-    searches = (since, status, agent, query) != (None, None, None, "")
+    searches = (since, status, agent, query, archived) != (None, None, None, "", False)
     if bool(files) + (run_id is not None) + searches != 1:
         raise UserError(
             "Name files, or a run, or which runs: `outlast replay desk.py --since 30d --changed`."
@@ -93,7 +94,7 @@ async def replay(
     if files:
         runs = _in_files(files)
     else:
-        wanted = Wanted(run_id, begins, status, agent, query, limit, redact=False)
+        wanted = Wanted(run_id, begins, status, agent, query, limit, False, archived)
         runs = wanted.read((await caller.connect()).client, set())
     async with (
         aclosing(replayer),

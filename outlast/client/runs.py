@@ -237,7 +237,7 @@ async def list_runs(
     looked_at = 0
     while True:
         listed, page = await list_executions(client, wanted.query(), limit, page, patience)
-        runs = tuple(run for run in map(_listed, listed) if wanted.accepts(run))
+        runs = tuple(run for run in map(listed_run, listed) if wanted.accepts(run))
         looked_at += len(listed)
         if runs or page is None or looked_at >= LARGEST_PAGE:
             return RunPage(runs, page)
@@ -359,7 +359,8 @@ def is_nested(execution: WorkflowExecutionInfo) -> bool:
     return bool(parent) and execution.execution.workflow_id.startswith(f"{parent}/")
 
 
-def _listed(execution: WorkflowExecutionInfo) -> ListedRun:
+def listed_run(execution: WorkflowExecutionInfo) -> ListedRun:
+    """Return a run as the server describes it."""
     found, is_open = attributes_of(execution), execution.status == _RUNNING
     status: ListedStatus = "running"
     if is_open:

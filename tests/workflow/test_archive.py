@@ -18,7 +18,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Replayer
 
 from outlast.agents.agent import Agent
-from outlast.agents.errors import RunClosed, RunNotFound
+from outlast.agents.errors import RunClosed, RunNotFound, UserError
 from outlast.archive import (
     Archive,
     ArchiveDamaged,
@@ -31,10 +31,12 @@ from outlast.archive import (
 from outlast.client.audit import audit_run
 from outlast.client.handle import RunHandle
 from outlast.client.read.history import Progress
+from outlast.client.recordings import Recording, record_run, record_runs
+from outlast.client.runs import RunFilter
 from outlast.encryption import EncryptionCodec
 from outlast.payloads.readable import readable
 from outlast.ports.model import ModelRequest
-from outlast.testing import ScriptedModel, say
+from outlast.testing import ScriptedModel, replay, say
 from outlast.workflows.agent_run import AgentRun
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
 from tests.workflow.replies import last_user_text
@@ -142,6 +144,33 @@ async def test_a_run_is_read_when_the_server_knows_nothing_of_it(desk: Desk, tmp
     assert (await handle.check()).close_time is not None
     with pytest.raises(RunClosed):
         await handle.send("Are you there?")
+
+
+@pytest.mark.smoke
+async def test_runs_that_only_the_archive_has_are_recorded_and_replayed(desk: Desk, tmp_path: Path):
+    archive = Archive(tmp_path, every=SOON)
+    await desk.open(DESK, model=ScriptedModel(always=echo), archive=archive)
+    handle = await conversation(desk, 4)
+    await handle.cancel("after_turn")
+    await desk.result(handle)
+    await until(lambda: _ended(archive, handle))
+    whole = await record_run(desk.client, handle.id)
+    entries = await archive.histories_of(desk.client.namespace, handle.id)
+    await taken_by_retention(desk.client, entries)
+    desk.ids.remove(handle.id)
+
+    criteria = RunFilter(id_prefix=handle.id)
+    reading = record_runs(desk.client, criteria, archived=True)
+    (found,) = [one async for one in reading]
+    assert found == whole
+    assert isinstance(found, Recording)
+    answers = [one.value for one in found.entries if one.kind == "answer"]
+    assert answers[-1] == "You said: message 3"
+    assert (await replay(found, DESK)).is_same
+    other = record_runs(desk.client, RunFilter(id_prefix=handle.id, status="failed"), archived=True)
+    assert [one async for one in other] == []
+    with pytest.raises(UserError, match="Only the server understands a query"):
+        await anext(record_runs(desk.client, query="x = 1", archived=True))
 
 
 async def _ended(archive: Archive, handle: RunHandle) -> bool:

@@ -11,14 +11,16 @@ from typing import Final, TypeAlias
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from outlast.agents.errors import AgentsException, RunNotFound
+from outlast.agents.errors import AgentsException, RunNotFound, UserError
+from outlast.archive.archive import Archive, described
+from outlast.archive.locations import archive_of
 from outlast.client.read.history import RunReader
 from outlast.client.recordings.recorder import Recorder, redacted
 from outlast.client.recordings.recording import Recording
-from outlast.client.runs import RunFilter, list_executions
+from outlast.client.runs import RunFilter, list_executions, listed_run
 from outlast.client.transport.content import reader_of
 from outlast.client.transport.run_address import RunAddress
-from outlast.contract import blobs
+from outlast.contract import blobs, names
 from outlast.loop.values import JsonObject
 
 AT_ONCE: Final = 8
@@ -87,6 +89,7 @@ async def record_runs(
     limit: int | None = None,
     redact: bool = True,
     skip: Collection[Key] = (),
+    archived: bool = False,
 ) -> AsyncGenerator[Recording | UnreadRun]:
     """Yield the recordings of the runs that match: open runs first, then closed ones, newest first.
 
@@ -100,10 +103,13 @@ async def record_runs(
         limit: the most runs; None for all.
         redact: as for `record_run`.
         skip: executions to leave out, such as those that an earlier export has.
+        archived: after the runs of the server, also those that only the archive has.
 
     Raises:
-        AgentsException: the server refused the search.
+        AgentsException: the server refused the search, or there is no archive.
     """
+    wanted = criteria or RunFilter()
+    archive = _archive(client, query) if archived else None
 
     async def read(key: Key) -> Recording | UnreadRun:
         try:
@@ -113,7 +119,10 @@ async def record_runs(
 
     reading = deque[asyncio.Task[Recording | UnreadRun]]()
     try:
-        async with aclosing(_keys(client, criteria or RunFilter(), since, query)) as keys:
+        listed = _keys(client, wanted, since, query)
+        if archive is not None:
+            listed = _with_archived(listed, archive, client.namespace, wanted, since)
+        async with aclosing(listed) as keys:
             number = 0
             async for key in keys:
                 if key in skip:
@@ -147,6 +156,40 @@ async def _keys(
             yield one.execution.workflow_id, one.execution.run_id
         if page is None:
             return
+
+
+def _archive(client: Client, query: str) -> Archive:
+    archive = archive_of(client)
+    if archive is None:
+        raise UserError("There is no archive. Set OUTLAST_ARCHIVE, or call use_archive(client, …).")
+    if query.strip():
+        raise UserError("Only the server understands a query. Leave it out to read the archive.")
+    return archive
+
+
+async def _with_archived(
+    listed: AsyncGenerator[Key],
+    archive: Archive,
+    namespace: str,
+    criteria: RunFilter,
+    since: datetime | None,
+) -> AsyncGenerator[Key]:
+    """Yield the runs of the server, and then those that only the archive has, in no order."""
+    seen = set[Key]()
+    async with aclosing(listed) as keys:
+        async for key in keys:
+            seen.add(key)
+            yield key
+    async with aclosing(archive.entries()) as entries:
+        async for entry in entries:
+            key = entry.run_id, entry.execution_id
+            is_run = entry.workflow == names.WORKFLOW and not entry.continues
+            if not is_run or entry.namespace != namespace or key in seen:
+                continue
+            run = listed_run(described(entry).workflow_execution_info)
+            is_late = since is None or entry.closed >= since
+            if is_late and criteria.accepts(run) and criteria.status in {None, run.status}:
+                yield key
 
 
 Redact: TypeAlias = Callable[[JsonObject], JsonObject | None]
