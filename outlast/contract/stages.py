@@ -1,4 +1,4 @@
-"""The stages of a run: its questions, agents, turns, handoffs and nested runs.
+"""The stages of a run: its questions, agents, turns, handoffs, nested runs and waits for people.
 
 Owns: `Stage`; the stages of a state; which stages begin and end between two states. Nothing in a
 run depends on its stages, so an observer of them cannot change it. Must not know: traces.
@@ -27,7 +27,7 @@ from outlast.loop.events import Event
 from outlast.loop.state import LoopState
 from outlast.loop.values import NO_USAGE, Failure, Usage, is_reference, placeholder
 
-StageKind: TypeAlias = Literal["question", "agent", "turn", "handoff", "nested_run"]
+StageKind: TypeAlias = Literal["question", "agent", "turn", "handoff", "nested_run", "wait"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,16 +35,18 @@ class Stage:
     """A part of a run that has a beginning and an end.
 
     Attributes:
-        kind: a question, an agent's work on it, a turn, a handoff, or the run of an agent that
-            works as a tool.
+        kind: a question, an agent's work on it, a turn, a handoff, the run of an agent that works
+            as a tool, or a wait for people. A wait begins and ends in the event that ends it.
         question: how many questions of the run were settled before.
         handovers: how often the run had changed hands.
         turn: the number of the turn; 0 outside of turns.
         effect: the number of the effect; 0 for stages without one.
+        request: of a wait: the id of the request, or when the takeover began.
         agent: the agent at work.
-        name: of a nested run: the name of its tool.
+        name: of a nested run: the name of its tool; of a wait: what waited, such as a tool.
         arguments: of a nested run: those of its call.
-        targets: of a handoff: the agents of all handoffs in the reply; the first one counts.
+        targets: of a handoff: the agents of all handoffs in the reply; the first one counts. Of a
+            wait: what people were asked for, such as `tool` or `budget`, or `takeover`.
         since_ms: when it began.
         spent: what the run had spent by then.
     """
@@ -58,13 +60,21 @@ class Stage:
     name: str = ""
     arguments: str = ""
     targets: tuple[str, ...] = ()
+    request: str = ""
     since_ms: int = 0
     spent: Usage = NO_USAGE
 
     @property
-    def identity(self) -> tuple[str, int, int, int, int]:
+    def identity(self) -> tuple[str, int, int, int, int, str]:
         """The key of the stage, which no other stage of the run has."""
-        return (self.kind, self.question, self.handovers, self.turn, self.effect)
+        return (
+            self.kind,
+            self.question,
+            self.handovers,
+            self.turn,
+            self.effect,
+            self.request,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +92,7 @@ class StageEnded:
         stage: which.
         at_ms: when it ended.
         usage: what was spent in it.
-        output: what a nested run came to, in words.
+        output: what a nested run came to, in words; how a wait ended, such as `approved`.
         target: the agent that took over at the end of a handoff.
         failure: why it failed, if it did.
     """
@@ -125,8 +135,11 @@ def advanced(
         event: what happened.
         after: the state after it.
     """
-    if after is before or (stages and _place(after) == _place(before)):
+    if after is before:
         return stages, ()
+    waits = _waits(stages, before, event, after)
+    if stages and _place(after) == _place(before):
+        return stages, waits
     now = (*_under_way(after), *_interrupted(stages, after))
     running = {one.identity: one for one in stages}
     kept = {one.identity for one in now}
@@ -138,6 +151,7 @@ def advanced(
         if one.identity not in running
     }
     changes: list[StageChange] = [
+        *waits,
         *_handed_over(stages, before, event, after),
         *(
             _ended(one, event, after)
@@ -323,6 +337,32 @@ def _settled_at_once(
             StageEnded(stage=one, at_ms=event.at_ms, failure=answer.failure)
             for one in (agent, question)
         ]
+    return tuple(changes)
+
+
+def _waits(
+    stages: tuple[Stage, ...], before: LoopState, event: Event, after: LoopState
+) -> tuple[StageChange, ...]:
+    """Return the waits for people that are over, of the run itself; nested runs have their own."""
+    if before.approvals is after.approvals and before.hold is after.hold:
+        return ()
+    around = next((one for one in reversed(stages) if one.kind in {"turn", "agent"}), None)
+    place = around or Stage(kind="wait", question=len(before.answers), agent=before.agent)
+    over: list[tuple[Stage, str]] = []
+    pending = {one.id: one for one in before.approvals if one.status == "pending"}
+    for one in after.approvals:
+        if one.id in pending and one.status != "pending":
+            waited = replace(place, request=one.id, name=one.name, targets=(one.kind,))
+            over.append((replace(waited, since_ms=one.requested_at_ms), one.status))
+    hold = before.hold
+    if hold is not None and (after.hold is None or after.hold.at_ms != hold.at_ms):
+        taken = replace(place, request=str(hold.at_ms), name="takeover", targets=("takeover",))
+        over.append((replace(taken, since_ms=hold.at_ms), "released"))
+    changes: list[StageChange] = []
+    for one, outcome in over:
+        stage = replace(one, kind="wait", arguments="", spent=NO_USAGE)
+        at_ms = max(event.at_ms, stage.since_ms)
+        changes += [StageBegun(stage=stage), StageEnded(stage=stage, at_ms=at_ms, output=outcome)]
     return tuple(changes)
 
 

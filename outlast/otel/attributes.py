@@ -24,8 +24,10 @@ from outlast.tracing.kinds import (
     HandoffSpanData,
     MCPListToolsSpanData,
     ResponseSpanData,
+    SpanData,
     TaskSpanData,
     TurnSpanData,
+    WaitSpanData,
 )
 
 
@@ -88,14 +90,8 @@ class Describer:
                 return _handoff(data)
             case GuardrailSpanData() as data:
                 return _guardrail(data)
-            case MCPListToolsSpanData() as data:
-                return Described("tools/list", SpanKind.CLIENT, {c.MCP_METHOD: "tools/list"})
-            case CustomSpanData() as data:
-                described = Described(data.name)
-                described.add(c.DATA, short(data.data) if data.data else None)
-                return described
             case data:
-                return Described(str(data.type))
+                return _other(data)
 
     def _question(self, data: TaskSpanData, span: Span[Any]) -> Described:
         described = Described(f"{c.INVOKE_WORKFLOW} {data.name}")
@@ -193,6 +189,23 @@ def _guardrail(data: GuardrailSpanData) -> Described:
         c.GUARDRAIL_RESULT: json.dumps(data.triggered),
     }
     return described
+
+
+def _other(data: SpanData) -> Described:
+    """Describe a span without a generative operation."""
+    if isinstance(data, MCPListToolsSpanData):
+        return Described("tools/list", SpanKind.CLIENT, {c.MCP_METHOD: "tools/list"})
+    if isinstance(data, WaitSpanData):
+        described = Described(f"wait {data.name}")
+        described.add(c.AGENT_NAME, data.agent_name)
+        described.add(c.WAIT_KIND, data.asked_for)
+        described.add(c.WAIT_OUTCOME, data.outcome)
+        return described
+    if isinstance(data, CustomSpanData):
+        described = Described(data.name)
+        described.add(c.DATA, short(data.data) if data.data else None)
+        return described
+    return Described(str(data.type))
 
 
 def _add_total(described: Described, usage: Mapping[str, Any] | None) -> None:

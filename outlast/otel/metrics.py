@@ -13,10 +13,12 @@ from outlast.tracing.kinds import (
     FunctionSpanData,
     GenerationSpanData,
     ResponseSpanData,
+    WaitSpanData,
 )
 
 _OF_CALLS = (c.OPERATION, c.PROVIDER, c.REQUEST_MODEL, c.AGENT_NAME, c.ERROR_TYPE)
 _OF_TOOLS = (c.OPERATION, c.TOOL_NAME, c.TOOL_TYPE, c.AGENT_NAME, c.ERROR_TYPE)
+_OF_WAITS = (c.WAIT_KIND, c.WAIT_OUTCOME, c.AGENT_NAME)
 _OF_AGENTS = (c.OPERATION, c.AGENT_NAME, c.ERROR_TYPE)
 
 
@@ -24,8 +26,9 @@ class Metrics:
     """Records what an ended span says about durations, tokens, costs and waits."""
 
     def __init__(self, meter: Meter) -> None:
-        def seconds(name: str, description: str) -> Any:
-            buckets = c.DURATION_BUCKETS
+        def seconds(
+            name: str, description: str, buckets: tuple[float, ...] = c.DURATION_BUCKETS
+        ) -> Any:
             return meter.create_histogram(
                 name, "s", description, explicit_bucket_boundaries_advisory=buckets
             )
@@ -37,6 +40,7 @@ class Metrics:
         self._agent = seconds(c.AGENT_DURATION, "Duration of an agent's work on a question.")
         self._tool = seconds(c.TOOL_DURATION, "Duration of tool calls.")
         self._queue = seconds(c.QUEUE_DURATION, "Time that attempts waited for a worker.")
+        self._wait = seconds(c.WAIT_DURATION, "Time that people took.", c.WAIT_BUCKETS)
         self._input = meter.create_counter(
             c.INFERENCE_INPUT_TOKENS, "{token}", "Input tokens of model calls."
         )
@@ -66,6 +70,8 @@ class Metrics:
             labels = _labels(attributes, _OF_TOOLS)
             self._tool.record(seconds, labels)
             self._queued(span, labels)
+        elif isinstance(data, WaitSpanData):
+            self._wait.record(seconds, _labels(attributes, _OF_WAITS))
         elif isinstance(data, AgentSpanData):
             self._agent.record(seconds, _labels(attributes, _OF_AGENTS))
 

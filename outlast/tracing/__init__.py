@@ -20,6 +20,7 @@ from outlast.tracing.kinds import (
     SpanError,
     TaskSpanData,
     TurnSpanData,
+    WaitSpanData,
 )
 from outlast.tracing.processors import (
     BackendSpanExporter,
@@ -76,6 +77,7 @@ __all__ = [
     "TracingExporter",
     "TracingProcessor",
     "TurnSpanData",
+    "WaitSpanData",
     "add_trace_processor",
     "agent_span",
     "custom_span",

@@ -198,6 +198,25 @@ class CustomSpanData(_FieldsData):
     data: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
+@dataclass
+class WaitSpanData(_FieldsData):
+    """The data of a span of a wait for people; backends get it as a custom span.
+
+    `asked_for` is what people were asked for, such as `tool` or `budget`, or `takeover`; `outcome`
+    is how the wait ended, such as `approved` or `expired`.
+    """
+
+    kind = "wait"
+    name: str
+    asked_for: str
+    agent_name: str
+    outcome: str | None = None
+
+    def export(self) -> dict[str, Any]:
+        """Return the data as an exporter sends it."""
+        return {"type": "custom", "name": self.kind, "data": self._fields()}
+
+
 class DiscardedData(SpanData):
     """The data of an unreported span: accepts every attribute and stores none."""
 

@@ -15,7 +15,7 @@ from outlast.contract.stages import Stage, StageBegun, StageChange, StageEnded
 from outlast.loop.start import Start
 from outlast.loop.state import LoopState
 from outlast.loop.values import NO_USAGE, Failure, JsonObject, Usage
-from outlast.tracing.current import Span
+from outlast.tracing.current import Span, derived_span_id
 from outlast.tracing.effect_spans import (
     TraceScope,
     effect_span_id,
@@ -30,6 +30,7 @@ from outlast.tracing.kinds import (
     SpanError,
     TaskSpanData,
     TurnSpanData,
+    WaitSpanData,
 )
 from outlast.tracing.receivers import REGISTRATION, Inline, Receiver, Receivers
 
@@ -98,6 +99,9 @@ class StageSpans:
                 message = "The model requested several handoffs; only the first takes place."
                 requested: dict[str, Any] = {"requested_agents": list(stage.targets)}
                 error = SpanError(message=message, data=requested)
+        elif stage.kind == "wait":
+            data = WaitSpanData(stage.name, stage.targets[0], stage.agent)
+            span_id = derived_span_id("wait", scope.run_id, stage.request)
         else:
             data = FunctionSpanData(stage.name, stage.arguments)
             span_id = effect_span_id(scope.run_id, stage.effect, 1, data.type)
@@ -149,6 +153,8 @@ def _end(span: Span[Any], scope: TraceScope, over: StageEnded) -> None:
         data.to_agent = over.target
     elif isinstance(data, FunctionSpanData):
         data.output = over.output
+    elif isinstance(data, WaitSpanData):
+        data.outcome = over.output
     if over.failure is not None:
         if isinstance(data, TaskSpanData):  # the SDK's spans of tasks have no error
             span.facts["failure"] = over.failure.code

@@ -647,6 +647,7 @@ task Agent workflow
   agent A
     turn 1 A
       generation
+      wait refund
       function refund
     turn 2 A
       generation"""

@@ -31,6 +31,7 @@ from outlast.client.start.runner import Runner
 from outlast.contract import names, records
 from outlast.loop.state import LoopState
 from outlast.testing import ScriptedModel
+from outlast.tracing.provider import join_current_trace
 from outlast.worker.agent_worker import AgentWorker
 from outlast.workflows.agent_run import AgentRun
 from outlast.workflows.people_notices import PeopleNotices
@@ -164,7 +165,7 @@ class Desk:
         """Start a run that goes on in a new history after so many events, about ten to a turn."""
         record = run_input(agent, asked, **options)
         settings = {**(record.settings or {}), "roll_over_events": events}
-        record = replace(record, settings=settings, visibility=True)
+        record = replace(record, settings=join_current_trace(settings), visibility=True)
         workflow = await self.start_raw(records.write(record))
         return RunHandle(self.client, workflow.id)
 

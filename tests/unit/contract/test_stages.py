@@ -53,7 +53,7 @@ def test_an_answer_is_a_question_an_agent_and_a_turn() -> None:
 
 def test_a_stage_that_says_no_more_is_the_first_of_its_kind() -> None:
     stage = Stage(kind="question", question=2)
-    assert stage.identity == ("question", 2, 0, 0, 0)
+    assert stage.identity == ("question", 2, 0, 0, 0, "")
     assert (stage.agent, stage.name, stage.arguments, stage.since_ms) == ("", "", "", 0)
 
 
@@ -261,3 +261,25 @@ def test_a_run_that_stops_while_its_session_is_saved_has_stopped_its_agent() -> 
     play.returns("c1")
     assert play.state.phase == "closing"
     assert ended(play, "agent").failure == Failure(code="cancelled", message=STOPPED)
+
+
+def test_a_wait_for_people_is_told_when_it_is_over() -> None:
+    limit = Budget(of="model_calls", limit=1, per="run", terms=ApprovalTerms())
+    play = Play(keep_open=True, budgets=(limit,))
+    play.prepared()
+    play.replies(said("Hello."))
+    play.hears("m2", "Again")
+    (request,) = play.state.approvals
+    play.decided(request.id)
+    play.holds()
+    play.says("Later.")
+    play.releases()
+    over = [
+        (one.stage.request, one.stage.targets, one.stage.question, one.output)
+        for one in play.changes
+        if isinstance(one, StageEnded) and one.stage.kind == "wait"
+    ]
+    assert over[0] == (request.id, ("budget",), 1, "approved")
+    assert [(targets, outcome) for _, targets, _, outcome in over[1:]] == [
+        (("takeover",), "released")
+    ]

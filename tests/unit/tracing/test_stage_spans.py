@@ -15,7 +15,7 @@ from outlast.loop.values import Failure, JsonObject, Usage
 from outlast.testing import SpanCollector
 from outlast.tracing.current import Trace
 from outlast.tracing.effect_spans import effect_span_id, handoff_span_id
-from outlast.tracing.kinds import TurnSpanData
+from outlast.tracing.kinds import TurnSpanData, WaitSpanData
 from outlast.tracing.stage_spans import StageSpans
 
 SPANS = StageSpans(Registry([Agent(name="A", handoffs=[Agent(name="B")])]))
@@ -156,3 +156,14 @@ def test_a_trace_around_the_run_is_left_to_whoever_opened_it(collected: SpanColl
     (task,) = collected.spans()
     assert (task.trace_id, task.parent_id) == ("trace_1", "span_0")
     assert (collected.traces, collected.ended_traces) == ([], [])
+
+
+def test_a_wait_for_people_has_a_span(collected: SpanCollector) -> None:
+    wait = replace(TURN, kind="wait", name="refund", request="r1", targets=("tool",))
+    tell(*begun(QUESTION, AGENT, TURN), StageBegun(stage=wait))
+    tell(StageEnded(stage=wait, at_ms=5_000, output="approved"))
+    (span,) = collected.spans("wait")
+    assert span.span_data == WaitSpanData("refund", "tool", "A", "approved")
+    exported = span.span_data.export()
+    assert (exported["type"], exported["data"]["outcome"]) == ("custom", "approved")
+    assert (span.started_at or "").startswith("1970-01-01T00:00:02")
