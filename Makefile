@@ -19,6 +19,11 @@ LITELLM := $(CURDIR)/.venv-litellm
 # The environments of the frameworks that benchmarks/peers compares with, which it makes itself.
 PEERS := $(CURDIR)/.venv-peers
 LITELLM_TOOL := litellm[proxy]==1.106.2
+# Phoenix, which shows traces of agents, and a collector that is built from its Go modules.
+PHOENIX := $(CURDIR)/.venv-phoenix
+PHOENIX_TOOL := arize-phoenix==20.26.1
+COLLECTOR := tests/otel_backends/collector
+OTELCOL := $(CURDIR)/$(VENV)/otelcol
 # The package with the checks of accessibility that run in the browser.
 # npm has certificates of its own, beside those of the file that other tools are told of.
 NPM := $(if $(SSL_CERT_FILE),NODE_EXTRA_CA_CERTS=$(SSL_CERT_FILE)) npm
@@ -38,7 +43,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # keep two cores busy; the others take only tests that wait for processes, servers and time.
 PYTEST := $(BIN)/python -m tests.pool -n 2
 
-.PHONY: help demo test test-full test-others browser chromium node clients older-server named-server litellm-proxy mongo oidc lowest check lint types layers fmt coverage fuzz crash mutate bench bench-peers docs site compose clean
+.PHONY: help demo test test-full test-others browser chromium node clients older-server named-server litellm-proxy otel mongo oidc lowest check lint types layers fmt coverage fuzz crash mutate bench bench-peers docs site compose clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -62,6 +67,9 @@ named-server: $(VENV)/.test ## the same on the server at OUTLAST_TEST_ADDRESS, w
 
 litellm-proxy: $(VENV)/.test $(LITELLM)/.installed ## models behind a real LiteLLM proxy
 	@OUTLAST_LITELLM=$(LITELLM)/bin/litellm $(BIN)/pytest -q tests/litellm_proxy
+
+otel: $(VENV)/.test $(PHOENIX)/.installed $(OTELCOL) ## traces in a real collector and a real Phoenix
+	@OUTLAST_OTELCOL=$(OTELCOL) OUTLAST_PHOENIX=$(PHOENIX)/bin/phoenix $(BIN)/pytest -q tests/otel_backends
 
 browser: $(VENV)/.browser $(OIDC) $(PAGES) chromium ## the desk in a real browser; installs Debian's Chromium
 	@OUTLAST_BROWSER="$$(command -v chromium)" OUTLAST_AXE=$(AXE)/node_modules/axe-core/axe.min.js \
@@ -163,7 +171,7 @@ compose: ## check docker-compose.yml
 	docker compose config --quiet
 
 clean: ## remove what was installed
-	rm -rf $(VENV) $(LOWEST) $(LITELLM) $(PEERS) .mongo .mutation tests/clients/node_modules tests/oidc_provider/node_modules site .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(LOWEST) $(LITELLM) $(PHOENIX) $(PEERS) .mongo .mutation tests/clients/node_modules tests/oidc_provider/node_modules site .pytest_cache .ruff_cache .hypothesis
 
 $(BIN)/uv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "outlast needs Python 3.11 or newer; say which with PYTHON=python3.11")'
@@ -182,6 +190,16 @@ $(LITELLM)/.installed: Makefile | $(BIN)/uv
 	@UV_SYSTEM_CERTS=1 VIRTUAL_ENV=$(LITELLM) $(BIN)/uv pip install --quiet '$(LITELLM_TOOL)' \
 		|| { echo "make litellm-proxy: cannot install $(LITELLM_TOOL). It needs the package index and 600 MB of disk."; exit 1; }
 	@touch $@
+
+$(PHOENIX)/.installed: Makefile | $(BIN)/uv
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(PHOENIX)
+	@UV_SYSTEM_CERTS=1 VIRTUAL_ENV=$(PHOENIX) $(BIN)/uv pip install --quiet '$(PHOENIX_TOOL)' \
+		|| { echo "make otel: cannot install $(PHOENIX_TOOL). It needs the package index and 700 MB of disk."; exit 1; }
+	@touch $@
+
+$(OTELCOL): $(COLLECTOR)/main.go $(COLLECTOR)/go.mod $(COLLECTOR)/go.sum | $(BIN)/uv
+	@command -v go >/dev/null || { echo "make otel: the collector is built with Go 1.26 or newer. Install it, or leave make otel out."; exit 1; }
+	@cd $(COLLECTOR) && go build -trimpath -ldflags "-s -w" -o $@ .
 
 $(VENV)/.demo: $(LOCK) | $(BIN)/uv
 	@$(SYNC) --extra cli --extra dev --extra serve

@@ -96,6 +96,7 @@ class Describer:
     def _question(self, data: TaskSpanData, span: Span[Any]) -> Described:
         described = Described(f"{c.INVOKE_WORKFLOW} {data.name}")
         described.attributes |= {c.OPERATION: c.INVOKE_WORKFLOW, c.AGENT_NAME: data.name}
+        described.add(c.SPAN_KIND, "CHAIN")
         _add_total(described, data.usage)
         if span.trace.metadata:
             described.add(c.METADATA, short(span.trace.metadata))
@@ -164,7 +165,7 @@ def _agent(data: AgentSpanData) -> Described:
 
 
 def _turn(data: TurnSpanData) -> Described:
-    described = Described(f"turn {data.turn}", attributes={c.TURN: data.turn})
+    described = Described(f"turn {data.turn}", attributes={c.TURN: data.turn, c.SPAN_KIND: "CHAIN"})
     described.add(c.AGENT_NAME, data.agent_name)
     _add_total(described, data.usage)
     return described
@@ -184,6 +185,7 @@ def _guardrail(data: GuardrailSpanData) -> Described:
     described = Described(f"{c.APPLY_GUARDRAIL} {data.name}")
     described.attributes |= {
         c.OPERATION: c.APPLY_GUARDRAIL,
+        c.SPAN_KIND: "GUARDRAIL",
         c.GUARDRAIL_NAME: data.name,
         c.GUARDRAIL_RESULT_TYPE: "tripwire_triggered",
         c.GUARDRAIL_RESULT: json.dumps(data.triggered),

@@ -95,6 +95,9 @@ TENANT: Final = "outlast.tenant"
 COST: Final = "outlast.cost.usd"
 METADATA: Final = "outlast.metadata"
 DATA: Final = "outlast.data"
+SPAN_KIND: Final = "openinference.span.kind"
+"""OpenInference's kind of a span, where Phoenix cannot tell it from the operation."""
+
 TOTAL_USAGE: Final = {
     "input_tokens": "outlast.usage.input_tokens",
     "output_tokens": "outlast.usage.output_tokens",

@@ -31,6 +31,9 @@ from outlast.tracing.provider import TracingProcessor
 CONTENT_VARIABLE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 """OpenTelemetry's environment variable that asks for the content of messages."""
 
+METRICS_VARIABLE: Final = "OTEL_METRICS_EXPORTER"
+"""OpenTelemetry's environment variable that is `none` where the backend takes no metrics."""
+
 DELAY_VARIABLE: Final = "OTEL_BSP_SCHEDULE_DELAY"
 DELAY_MILLISECONDS: Final = 1_000.0
 """How long spans wait for others to be sent with; what a killed process has not sent is lost."""
@@ -75,7 +78,8 @@ class OpenTelemetryProcessor(TracingProcessor):
             include_content=include_content, pricing=pricing or Pricing.load()
         )
         self._own_meters: SdkMeterProvider | None = None
-        if meter_provider is None and exporter is None:
+        sends_metrics = os.environ.get(METRICS_VARIABLE, "").strip().lower() != "none"
+        if meter_provider is None and exporter is None and sends_metrics:
             reader = PeriodicExportingMetricReader(OTLPMetricExporter())
             self._own_meters = SdkMeterProvider([reader], resource=self._resource)
         meters = meter_provider or self._own_meters or metrics.get_meter_provider()
