@@ -14,7 +14,7 @@ from outlast.loop.effects import CallModel, CompactView, EffectAnswered, EffectF
 from outlast.loop.items import Item
 from outlast.loop.run_changes import ViewCompacted, run_changes
 from outlast.loop.spending import spent
-from outlast.loop.state import items_to_summarise
+from outlast.loop.state import LoopState, items_to_summarise
 from outlast.loop.values import Failure, JsonObject, ServerThread, Usage
 from outlast.loop.view import ViewEdit, shown
 from tests.laws.driver import Play, said, transfer
@@ -152,6 +152,19 @@ def test_a_summary_that_is_refused_counts_and_changes_nothing() -> None:
     assert not [one for one in found if isinstance(one, ViewCompacted)]
     play.hears("more", "and now")
     assert "in short" not in read(play)
+
+
+def test_readers_get_the_summary_with_the_event_that_brings_it() -> None:
+    play = talk()
+    summarised(play)
+    [change] = [
+        one
+        for one in run_changes(play.before, play.events[-1], play.state)
+        if isinstance(one, ViewCompacted)
+    ]
+    assert (change.items, change.made.entries) == ((SHORT,), play.state.compaction.made[0].entries)
+    late = run_changes(LoopState(), None, play.state)
+    assert [one.items for one in late if isinstance(one, ViewCompacted)] == [()]
 
 
 def test_what_hooks_change_in_the_context_is_kept() -> None:

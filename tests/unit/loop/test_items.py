@@ -2,7 +2,7 @@
 
 import pytest
 
-from outlast.loop.items import call_id_of, only_text, program_of, refusal_of, text_of
+from outlast.loop.items import call_id_of, only_text, program_of, refusal_of, summary_text, text_of
 from outlast.loop.values import JsonObject
 
 
@@ -102,3 +102,11 @@ def test_one_plain_user_message_is_its_text(raws: list[JsonObject], text: str | 
 def test_a_call_names_the_program_that_made_it(caller: object, program: str) -> None:
     assert program_of({"type": "function_call", "caller": caller}) == program
     assert program_of({"type": "function_call"}) == ""
+
+
+def test_a_summary_has_a_text_for_people() -> None:
+    opaque: JsonObject = {"type": "compaction", "encrypted_content": "gAAAA"}
+    assert summary_text([{"role": "user", "content": "Where?"}, opaque]) == (
+        "Where?\n\n(encrypted by the provider)"
+    )
+    assert summary_text([]) == ""
