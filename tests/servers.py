@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
+from unittest.mock import patch
 
 from google.protobuf.duration_pb2 import Duration
 from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
@@ -26,13 +27,11 @@ from outlast.visibility.search_attributes import ensure_search_attributes, lacks
 NAMED_ADDRESS: Final = os.environ.get("OUTLAST_TEST_ADDRESS")
 """Read once, since tests of the command line clear the environment."""
 
-# A server deletes an execution when its queues are known to be past its end, after 30 s by default.
-server_process._DYNAMIC_CONFIG.update(
-    {
-        f"history.{queue}ProcessorUpdateAckInterval": '"1s"'
-        for queue in ("transfer", "timer", "visibility")
-    }
-)
+DELETE_SOON: Final = {
+    f"history.{queue}ProcessorUpdateAckInterval": '"1s"'
+    for queue in ("transfer", "timer", "visibility")
+}
+"""A server deletes an execution when its queues are known to be past its end, after 30 s by default."""
 
 PATIENCE_SECONDS = 60
 LOOK_SECONDS = 0.2
@@ -66,8 +65,13 @@ async def server_for_tests(
         shared: whether other tests may see it, so that `default` will do.
     """
     if NAMED_ADDRESS is None:
-        async with EmbeddedServer(ui_port=None, search_attributes=search_attributes) as server:
+        server = EmbeddedServer(ui_port=None, search_attributes=search_attributes)
+        with patch.dict(server_process._DYNAMIC_CONFIG, DELETE_SOON):
+            await server.start()
+        try:
             yield TemporalServer(address=server.address, namespace="default")
+        finally:
+            await server.stop()
         return
     namespace = "default" if shared else f"outlast-test-{secrets.token_hex(4)}"
     server = TemporalServer(address=NAMED_ADDRESS, namespace=namespace)
