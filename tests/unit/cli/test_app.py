@@ -15,6 +15,9 @@ from outlast.cli.exit_codes import MEANINGS, ExitCode, epilog, exit_code_of
 from outlast.contract import names
 
 TALKS_TO_A_SERVER = {
+    "export",
+    "record",
+    "replay",
     "serve",
     "inbox",
     "inbox show",
