@@ -13,7 +13,7 @@ from outlast.loop.values import Usage
 from outlast.otel import conventions as c
 from outlast.otel.messages import as_messages, short, without_system
 from outlast.otel.providers import provider_of
-from outlast.pricing import Pricing
+from outlast.pricing import ModelPrice, Pricing
 from outlast.tracing.current import Span
 from outlast.tracing.kinds import (
     AgentSpanData,
@@ -56,6 +56,7 @@ class Describer:
     def __init__(self, *, include_content: bool, pricing: Pricing | None) -> None:
         self.include_content = include_content
         self._pricing = pricing
+        self._prices: dict[tuple[str, str], ModelPrice | None] = {}
 
     def describe(self, span: Span[Any]) -> Described:
         """Return the description of an ended span."""
@@ -133,7 +134,10 @@ class Describer:
     def _cost(self, label: str, model: str, usage: Mapping[str, Any]) -> float | None:
         if self._pricing is None or not usage:
             return None
-        price = self._pricing.price(label) or self._pricing.price(model)
+        names = (label, model)
+        if names not in self._prices:  # finding a list price takes longer than the span itself
+            self._prices[names] = self._pricing.price(label) or self._pricing.price(model)
+        price = self._prices[names]
         if price is None:
             return None
         counts = {name: int(usage.get(name) or 0) for name in (*c.USAGE, "total_tokens")}
