@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Collection
+from collections.abc import AsyncGenerator, Collection
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,7 +21,6 @@ from outlast.client.runs import RunFilter, list_executions, listed_run
 from outlast.client.transport.content import reader_of
 from outlast.client.transport.run_address import RunAddress
 from outlast.contract import blobs, names
-from outlast.loop.values import JsonObject
 
 AT_ONCE: Final = 8
 """How many histories are read at the same time, and so how many recordings are in memory."""
@@ -190,7 +189,3 @@ async def _with_archived(
             is_late = since is None or entry.closed >= since
             if is_late and criteria.accepts(run) and criteria.status in {None, run.status}:
                 yield key
-
-
-Redact: TypeAlias = Callable[[JsonObject], JsonObject | None]
-"""Changes a document before it leaves; None leaves it out."""
