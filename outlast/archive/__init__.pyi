@@ -4,6 +4,8 @@ from outlast.archive.locations import archive_from_environment as archive_from_e
 from outlast.archive.locations import archive_of as archive_of
 from outlast.archive.locations import use_archive as use_archive
 from outlast.archive.reading import workflow_handle as workflow_handle
+from outlast.archive.status import ArchiveStatus as ArchiveStatus
+from outlast.archive.status import archive_status as archive_status
 from outlast.archive.stores import FileArchiveStore as FileArchiveStore
 from outlast.archive.stores import ObjectArchiveStore as ObjectArchiveStore
 from outlast.archive.sweep import NotArchived as NotArchived

@@ -168,11 +168,17 @@ class Archive:
         found = await self.histories_of(namespace, run_id)
         return found[-1] if found else None
 
-    async def entries(self, folder: str = RUNS) -> AsyncGenerator[ArchivedHistory]:
+    async def entries(
+        self, folder: str = RUNS, *, problems: list[str] | None = None
+    ) -> AsyncGenerator[ArchivedHistory]:
         """Yield the entries in a folder, of each run the oldest first.
 
+        Args:
+            folder: the folder of a run; default: all.
+            problems: receives what is wrong with damaged entries, which are then left out.
+
         Raises:
-            ArchiveDamaged: an entry was changed.
+            ArchiveDamaged: an entry was changed, and there is no list for it.
             ContentUnavailable: the store cannot be read.
         """
         by_run: dict[str, list[str]] = {}
@@ -182,8 +188,8 @@ class Archive:
         for names in by_run.values():
             found: list[ArchivedHistory] = []
             for start in range(0, len(names), AT_ONCE):
-                some = names[start : start + AT_ONCE]
-                found += filter(None, await asyncio.gather(*map(self._entry, some)))
+                some = [self._entry(name, problems) for name in names[start : start + AT_ONCE]]
+                found += filter(None, await asyncio.gather(*some))
             for entry in sorted(found, key=lambda one: (one.closed_ms, one.started_ms)):
                 yield entry
 
@@ -230,9 +236,15 @@ class Archive:
         except Exception as error:  # any store's error
             raise _unavailable(self, "read", error) from error
 
-    async def _entry(self, name: str) -> ArchivedHistory | None:
+    async def _entry(self, name: str, problems: list[str] | None = None) -> ArchivedHistory | None:
         data = await self.read(name)
-        return None if data is None else self.entry_in(data, name)
+        try:
+            return None if data is None else self.entry_in(data, name)
+        except ArchiveDamaged as error:
+            if problems is None:
+                raise
+            problems.append(error.message)
+            return None
 
     def entry_in(self, data: bytes, name: str) -> ArchivedHistory:
         """Return the entry in a file.
@@ -322,11 +334,13 @@ def _packed(events: Sequence[HistoryEvent]) -> tuple[bytes, bytes]:
 
 def _unpacked(packed: bytes, entry: ArchivedHistory, what: str) -> Sequence[HistoryEvent]:
     """Return the events in a file; never unpack more than was packed."""
+    unpacker = zlib.decompressobj(_GZIP)
     try:
-        data = zlib.decompressobj(_GZIP).decompress(packed, entry.size + 1)
+        data = unpacker.decompress(packed, entry.size + 1)
     except zlib.error as error:
         raise ArchiveDamaged(f"{what} was changed and cannot be unpacked: {error}") from None
-    if hashlib.sha256(data).hexdigest() != entry.sha256:
+    is_whole = unpacker.eof and not unpacker.unused_data
+    if not is_whole or hashlib.sha256(data).hexdigest() != entry.sha256:
         raise ArchiveDamaged(f"{what} was changed: its digest does not fit.")
     try:
         return History.FromString(data).events

@@ -20,7 +20,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from outlast.agents.errors import AgentsException
 from outlast.archive.archive import Archive, digest_of_run
 from outlast.archive.entries import ArchivedHistory
-from outlast.archive.tombstones import deleted_at, deleted_runs
+from outlast.archive.tombstones import deleted_runs, removed_executions
 from outlast.clock import now_ms
 from outlast.contract import names
 from outlast.visibility.queries import equals
@@ -130,7 +130,7 @@ class Sweep:
             async with at_once:
                 missing = missing_one(info)
                 try:
-                    archived.extend(await self._archive_chain(missing, info, deleted))
+                    archived.extend(await self._archive_chain(missing, deleted))
                     self._known.add(missing.execution_id)
                 except (AgentsException, RPCError, ValueError) as error:
                     why = error.message if isinstance(error, AgentsException) else str(error)
@@ -144,16 +144,14 @@ class Sweep:
         return Swept(archived=tuple(archived), failed=tuple(failed), looked_at=len(listed))
 
     async def _archive_chain(
-        self, missing: NotArchived, info: WorkflowExecutionInfo, deleted: set[str]
+        self, missing: NotArchived, deleted: set[str]
     ) -> list[ArchivedHistory]:
         """Archive a history and those before it that are missing; return the new ones."""
         namespace, made = self.client.namespace, list[ArchivedHistory]()
-        execution_id = missing.execution_id
+        execution_id, gone = missing.execution_id, set[str]()
         if digest_of_run(namespace, missing.run_id) in deleted:
-            at_ms = await deleted_at(self.archive, namespace, missing.run_id)
-            if info.start_time.ToMilliseconds() <= at_ms:
-                return []
-        while execution_id:
+            gone = await removed_executions(self.archive, namespace, missing.run_id)
+        while execution_id and execution_id not in gone:
             known = await self.archive.find(namespace, missing.run_id, execution_id)
             if known is not None:
                 return made
@@ -187,7 +185,7 @@ class Sweep:
             raise
         entry = await self.archive.add(self.client.namespace, description, events)
         # A deletion says so before it removes anything: one of the two sees the other.
-        if entry.started_ms <= await deleted_at(self.archive, self.client.namespace, run_id):
+        if execution_id in await removed_executions(self.archive, self.client.namespace, run_id):
             await self.archive.discard(entry)
             return None
         return entry

@@ -100,12 +100,12 @@ async def deleted_runs(archive: Archive) -> set[str]:
     return {name.split("/")[1] for name in await archive.names(DELETED)}
 
 
-async def deleted_at(archive: Archive, namespace: str, run_id: str) -> int:
-    """Return when the last deletion of a run was asked for, in milliseconds since 1970; or 0.
+async def removed_executions(archive: Archive, namespace: str, run_id: str) -> set[str]:
+    """Return the ids of a run's histories that were, or are being, deleted on request.
 
     Raises:
+        ArchiveDamaged: a tombstone was changed.
         ContentUnavailable: the store cannot be read.
     """
-    folder = f"{DELETED}{digest_of_run(namespace, run_id)}/"
-    times = (name.rpartition("/")[2].removesuffix(".json") for name in await archive.names(folder))
-    return max((int(one) for one in times if one.isdecimal()), default=0)
+    found = await tombstones(archive, namespace, run_id)
+    return {str(one["execution_id"]) for tombstone in found for one in tombstone.removed}

@@ -1,13 +1,13 @@
 """Checks the archive: whether every history is there as it was archived."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass
 
 from temporalio.api.history.v1 import HistoryEvent
 
-from outlast.archive.archive import ENTRY, RUNS, Archive
+from outlast.archive.archive import ENTRY, HISTORY, RUNS, Archive
 from outlast.archive.entries import ArchivedHistory
-from outlast.archive.tombstones import tombstones_in
+from outlast.archive.tombstones import DELETED, Tombstone, tombstones_in
 from outlast.ports.archive import ArchiveDamaged
 
 
@@ -40,17 +40,34 @@ async def verified(archive: Archive, folder: str = RUNS) -> AsyncGenerator[Verdi
 
 
 async def verify(archive: Archive, folder: str = RUNS) -> list[Verdict]:
-    """Return the results for every history in a folder, and for damaged tombstones.
+    """Return the results for every history in a folder, and what is wrong with deletions.
 
     Raises:
         ContentUnavailable: the archive cannot be read.
     """
     found = [one async for one in verified(archive, folder)]
     try:
-        await tombstones_in(archive)
+        buried = await tombstones_in(archive)
     except ArchiveDamaged as error:
-        found.append(Verdict(name="deleted/", problem=error.message))
+        return [*found, Verdict(name=DELETED, problem=error.message)]
+    there = set(await archive.names(folder))
+    for one in buried:
+        name = f"{DELETED}{one.run}/{one.asked_ms}.json"
+        if not one.finished_ms:
+            problem = "The deletion was interrupted. Ask for it again, to finish it."
+            found.append(Verdict(name=name, problem=problem))
+        elif left := there & set(_files_of(one)):
+            found.append(Verdict(name=name, problem=f"Not removed: {', '.join(sorted(left))}."))
     return found
+
+
+def _files_of(tombstone: Tombstone) -> Iterator[str]:
+    """Yield the names of the files that a deletion has removed."""
+    folder = f"{RUNS}{tombstone.run[:2]}/{tombstone.run}/"
+    for one in tombstone.removed:
+        yield f"{folder}{one['execution_id']}{ENTRY}"
+        if "sha256" in one:
+            yield f"{folder}{one['sha256']}{HISTORY}"
 
 
 async def _verdict(archive: Archive, name: str) -> Verdict:

@@ -54,6 +54,10 @@ class FileBlobStore:
         """
         return await self._call(self._get, key)
 
+    async def delete(self, key: str) -> None:
+        """Remove a blob, if the store has it. Runs that refer to it lose this content."""
+        await self._call(lambda key: self._path(key).unlink(missing_ok=True), key)
+
     async def _call(self, function: Callable[[A], T], argument: A) -> T:
         """Call a function in a thread that no other code needs and no exit waits for."""
         if not self._free.acquire(blocking=False):

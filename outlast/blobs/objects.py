@@ -46,6 +46,13 @@ class ObjectBlobStore:
             raise BlobDamaged(f"The blob {key} in {self!r} is damaged: its bytes have changed.")
         return data
 
+    async def delete(self, key: str) -> None:
+        """Remove a blob, if the store has it. Runs that refer to it lose this content."""
+        try:
+            await self._store.delete_async(_path(key))
+        except FileNotFoundError:
+            return
+
 
 def _path(key: str) -> str:
     digest = key.removeprefix("sha256:")

@@ -16,6 +16,8 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.errors import AgentsException, RunNotFound
+from outlast.archive import archive_of
+from outlast.archive.archive import described
 from outlast.client.read.history import RunReader
 from outlast.client.read.in_turn import read_each
 from outlast.client.read.undelivered import notices_after_end
@@ -562,10 +564,31 @@ async def audit_since(client: Client, since: datetime, *, limit: int = MOST_RUNS
         client, f"(ExecutionStatus = 'Running' OR CloseTime >= '{at}')", limit
     )
     log = _Reading(client)
-    await read_each(found, log.read)
+    archived, problems = await _archived(client, since, {one.execution_id for one in found})
+    is_cut = is_cut or len(found) + len(archived) > limit
+    await read_each([*found, *archived][:limit], log.read)
+    log.unread += [UnreadRun(run_id="(in the archive)", why=one) for one in problems]
     whole = log.result(is_cut=is_cut)
     since_ms = since.timestamp() * 1_000
     return replace(whole, records=tuple(one for one in whole.records if one.at_ms >= since_ms))
+
+
+async def _archived(
+    client: Client, since: datetime, known: set[str]
+) -> tuple[list[_Execution], list[str]]:
+    """Return the runs that ended since a time and that only the archive has; and what is damaged."""
+    archive = archive_of(client)
+    since_ms, found, problems = since.timestamp() * 1_000, list[_Execution](), list[str]()
+    if archive is None:
+        return found, problems
+    async for entry in archive.entries(problems=problems):
+        is_there = entry.closed_ms < since_ms or entry.execution_id in known
+        if is_there or entry.continues or entry.namespace != client.namespace:
+            continue
+        if entry.workflow == names.WORKFLOW:
+            root = described(entry).workflow_execution_info.root_execution.workflow_id
+            found.append(_Execution(entry.run_id, entry.execution_id, root or entry.run_id))
+    return found, problems
 
 
 class _Reading:
@@ -576,27 +599,30 @@ class _Reading:
         self._records: dict[AuditRecord, None] = {}
         self._hidden = defaultdict[str, set[str]](set)
         """The texts that policies redact, by root run: a parent repeats what a nested run hides."""
-        self._unread: list[UnreadRun] = []
+        self.unread: list[UnreadRun] = []
 
     def result(self, *, is_cut: bool = False) -> AuditLog:
         redactions = {root: redaction_of_texts(texts) for root, texts in self._hidden.items()}
         shown = (finished(one, redactions.get(one.root_run_id, NOTHING)) for one in self._records)
         records = sorted(dict.fromkeys(shown), key=lambda one: one.at_ms)
-        return AuditLog(records=tuple(records), unread=tuple(self._unread), is_cut=is_cut)
+        return AuditLog(records=tuple(records), unread=tuple(self.unread), is_cut=is_cut)
 
     async def read_tree(self, run_id: str, root_run_id: str) -> None:
         """Read a run and the runs nested in it; one that is gone is noted, except the root."""
         address = RunAddress(self._client, run_id)
         try:
-            described = address.checked(await address.ask(address.workflow.describe))
+            newest = address.checked(await address.ask(address.workflow.describe))
         except RunNotFound as error:
             if run_id == root_run_id:
                 raise
-            self._unread.append(UnreadRun(run_id=run_id, why=error.message))
+            self.unread.append(UnreadRun(run_id=run_id, why=error.message))
             return
         term = equals("WorkflowId", run_id)
         listed = (await _executions(self._client, term, MOST_RUNS))[0] if term else []
-        found = [described.run_id, *(one.execution_id for one in listed if one.run_id == run_id)]
+        found = [newest.run_id, *(one.execution_id for one in listed if one.run_id == run_id)]
+        if archive := archive_of(self._client):
+            kept = await archive.histories_of(self._client.namespace, run_id)
+            found += [one.execution_id for one in kept if not one.continues]
         nested = dict[str, None]()
         for execution_id in dict.fromkeys(found):
             nested |= await self.read(_Execution(run_id, execution_id, root_run_id))
@@ -608,7 +634,7 @@ class _Reading:
         try:
             return await self._read(execution)
         except AgentsException as error:
-            self._unread.append(UnreadRun(run_id=execution.run_id, why=error.message))
+            self.unread.append(UnreadRun(run_id=execution.run_id, why=error.message))
         return {}
 
     async def _read(self, execution: _Execution) -> dict[str, None]:

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import random
-from typing import Final
 
 from temporalio.client import Client
 from temporalio.service import RPCError
@@ -11,9 +10,6 @@ from temporalio.service import RPCError
 from outlast.agents.errors import AgentsException
 from outlast.archive import Archive, Sweep, Swept
 from outlast.archive.expiry import expire
-
-LATE_SHARE: Final = 0.5
-"""The part of the server's retention after which a history that is not archived is late."""
 
 logger = logging.getLogger("outlast")
 

@@ -3,6 +3,10 @@
 import asyncio
 import errno
 import gzip
+import os
+import signal
+import sys
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -208,7 +212,7 @@ async def test_what_is_encrypted_stays_so_in_the_archive(desk: Desk, tmp_path: P
 # --- Failures, kills and attacks -------------------------------------------------------------------
 
 
-async def closed_run(desk: Desk, text: str = "Hello", **options: Any) -> RunHandle:
+async def closed_run(desk: Desk, text: Any = "Hello", **options: Any) -> RunHandle:
     """Run one question to its end."""
     handle = await desk.start(DESK, text, **options)
     await desk.result(handle)
@@ -297,6 +301,64 @@ async def test_a_worker_whose_archive_fails_says_so_and_goes_on(
     await archived(archive, handle, 1)
 
 
+KILLED = """
+import asyncio, os, pathlib, signal, sys
+from temporalio.client import Client
+from outlast.archive import Archive, Sweep
+
+address, namespace, queue, directory, step = sys.argv[1:]
+steps = 0
+
+def dying(function):
+    def call(*arguments, **options):
+        global steps
+        steps += 1
+        if steps == int(step):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return function(*arguments, **options)
+    return call
+
+for name in ("mkdir", "open", "replace", "unlink"):
+    setattr(pathlib.Path, name, dying(getattr(pathlib.Path, name)))
+os.fsync = dying(os.fsync)
+
+async def main():
+    client = await Client.connect(address, namespace=namespace)
+    await Sweep(client, Archive(directory), queue).archive_since(None)
+
+asyncio.run(main())
+"""
+"""A process that archives, and kills itself at one of the steps of its writes."""
+
+
+async def test_a_process_that_is_killed_at_any_step_leaves_nothing_wrong(
+    desk: Desk, tmp_path: Path
+):
+    await desk.open(DESK, model=ScriptedModel(always=echo))
+    handle = await closed_run(desk)
+    await listed(desk, Archive(tmp_path / "seen"), 1)
+    address = desk.client.service_client.config.target_host
+    place = address, desk.client.namespace, desk.queue
+
+    async def killed_at(step: int) -> int:
+        directory = tmp_path / f"killed-{step}"
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", KILLED, *place, str(directory), str(step)
+        )
+        code = await process.wait()
+        archive = Archive(directory)
+        assert [one.problem for one in await verify(archive)] in ([], [""])
+        swept = await sweep_of(desk, archive).archive_since(None)
+        assert swept.failed == ()
+        [entry] = await archive.histories_of(desk.client.namespace, handle.id)
+        assert len(await archive.events(entry)) == entry.events
+        return code
+
+    codes = await asyncio.gather(*map(killed_at, [*range(1, 9), 1_000]))
+    assert codes[0] == codes[6] == -signal.SIGKILL
+    assert codes[-1] == 0, "the last one had fewer steps"
+
+
 async def test_an_id_that_is_used_again_does_not_mix(desk: Desk, tmp_path: Path):
     archive = Archive(tmp_path, every=SOON)
     await desk.open(DESK, model=ScriptedModel(always=echo), archive=archive)
@@ -366,3 +428,35 @@ async def test_without_an_archive_a_run_that_is_gone_is_not_found(desk: Desk, tm
         await past(handle)
     use_archive(desk.client, archive)
     assert len(await past(RunHandle(desk.client, handle.id))) > 1
+
+
+@pytest.mark.timeout(600)
+async def test_a_long_conversation_is_exported_after_retention_took_its_early_histories(
+    desk: Desk, tmp_path: Path
+):
+    """As many messages as `OUTLAST_LONG_RUN` says, such as 2700; 60 in CI."""
+    messages = int(os.environ.get("OUTLAST_LONG_RUN", "60"))
+    archive = Archive(tmp_path, every=SOON)
+    await desk.open(DESK, model=ScriptedModel(always=echo), archive=archive)
+    events = 1_200 if messages > 1_000 else 60
+    handle = await desk.start_short(DESK, "message 0", keep_open=True, events=events)
+    for number in range(1, messages):
+        await answered(handle, f"message {number}")
+    before = await record_run(desk.client, handle.id)
+    expected = messages * 10 // events - 2
+    entries = await archived(archive, handle, max(expected, 3))
+    await taken_by_retention(desk.client, entries)
+    began = time.perf_counter()
+    after = await record_run(desk.client, handle.id)
+    took = time.perf_counter() - began
+    assert after.to_json() == before.to_json()
+    whole = await past(handle)
+    assert [item.raw["content"] for item in whole[-1].state.items if item.kind == "user_message"]
+    stored = sum(one.stored for one in entries)
+    size = sum(one.size for one in entries)
+    print(  # noqa: T201  the figures of the run
+        f"\n{messages} messages, {len(entries) + 1} histories, {size:,} bytes archived as {stored:,}; "
+        f"read and exported in {took:.2f} s"
+    )
+    await handle.cancel("after_turn")
+    desk.ids.remove(handle.id)

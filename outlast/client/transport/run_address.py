@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
 from temporalio.client import (
@@ -23,7 +23,8 @@ from outlast.agents.errors import (
     ServerUnavailable,
     UserError,
 )
-from outlast.archive import workflow_handle
+from outlast.archive import archive_of, workflow_handle
+from outlast.archive.tombstones import tombstones
 from outlast.client.transport.exceptions import exception_of
 from outlast.client.transport.outages import (
     AWAY,
@@ -153,15 +154,23 @@ class RunAddress:
             except ServerUnavailable as outage:
                 return outage
             except RPCError:
-                return self._not_found()
+                return await self._not_found()
             # A run that is open now began after the call.
             is_open = description.close_time is None
-            return self._not_found() if is_open else self.closed_error(description)
+            return await self._not_found() if is_open else self.closed_error(description)
         if is_transient(error):
             return unavailable(error)
         return AgentsException(f"The Temporal server refused: {error.message}")
 
-    def _not_found(self) -> RunNotFound:
+    async def _not_found(self) -> RunNotFound:
+        archive = archive_of(self._client)
+        if archive is not None and self.run_id:
+            buried = await tombstones(archive, self._client.namespace, self.run_id)
+            if buried:
+                at = datetime.fromtimestamp(buried[-1].asked_ms / 1_000, UTC)
+                return RunNotFound(
+                    f"The run {self.run_id!r} was deleted on request at {at:%Y-%m-%d %H:%M} UTC."
+                )
         return RunNotFound(
             f"There is no run {self.run_id!r} in the namespace {self._client.namespace!r}. Is the id "
             "right, and is its history still retained?"

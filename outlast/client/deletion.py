@@ -1,0 +1,386 @@
+"""Deletes runs on request, from the server and from the archive, and proves it.
+
+What a run has left in other places stays: sessions, traces, logs, and what tools have written.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any, Final
+
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.api.workflow.v1 import WorkflowExecutionInfo
+from temporalio.api.workflowservice.v1 import (
+    DeleteWorkflowExecutionRequest,
+    ListWorkflowExecutionsRequest,
+)
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from outlast.agents.errors import AgentsException, ContentUnavailable, RunNotFound, UserError
+from outlast.archive import Archive, ArchivedHistory, use_archive, workflow_handle
+from outlast.archive.archive import ENTRY, HISTORY, digest_of_run, folder_of
+from outlast.archive.tombstones import Tombstone, tombstones, write_tombstone
+from outlast.blobs import large_content
+from outlast.client.read.history import RunReader
+from outlast.client.transport.run_address import RunAddress
+from outlast.clock import now_ms
+from outlast.contract import blobs, names
+from outlast.loop.canonical import canonical_name, same_person
+from outlast.loop.state import LoopState
+from outlast.loop.values import JsonObject
+from outlast.visibility.queries import equals
+
+GONE_WITHIN: Final = timedelta(minutes=2)
+"""How long a server may take to delete an execution; it does so beside its other work."""
+
+LOOK_SECONDS: Final = 0.25
+
+_PAGE: Final = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Doomed:
+    """One history that is to be deleted."""
+
+    execution_id: str
+    entry: ArchivedHistory | None = None
+    on_server: bool = False
+
+
+@dataclass
+class Deletion:
+    """Deletes runs on request. A deletion that was interrupted is finished by the same request.
+
+    Args:
+        client: connected to the runs' server.
+        archive: the runs' archive.
+        by: who asked for the deletion.
+        why: the reason, such as the number of a request; it stays, so name no customer in it.
+        content: also remove large content from the client's blob store, unless another run that the
+            server or the archive has refers to it. This reads every run.
+    """
+
+    client: Client
+    archive: Archive
+    by: str
+    why: str = ""
+    content: bool = False
+    _done: set[str] = field(default_factory=set[str])
+
+    def __post_init__(self) -> None:
+        use_archive(self.client, self.archive)
+
+    async def delete_run(self, run_id: str) -> Tombstone:
+        """Delete all histories of a run and of the runs nested in it.
+
+        Raises:
+            UserError: the run, or one nested in it, is open.
+            RunNotFound: neither the server nor the archive has the run.
+            ServerUnavailable: the server does not answer.
+            AgentsException: the server refused, or has not deleted an execution in time.
+        """
+        try:
+            return await self._delete(run_id, "", person="")
+        except RPCError as error:
+            raise await RunAddress(self.client, run_id).translate(error) from error
+
+    async def delete_person(self, person: str) -> list[Tombstone]:
+        """Delete the runs that worked for a person, as their `requester` says.
+
+        Raises:
+            UserError: one of the runs is open.
+            AgentsException: as for `delete_run`; runs that cannot be read are named before anything
+                is deleted.
+        """
+        found = await self.runs_of(person)
+        for run_id, chain in found:
+            await self._refuse_open(run_id, chain)
+        digest, made = digest_of_run("", canonical_name(person)), list[Tombstone]()
+        try:
+            for run_id, chain in found:
+                if run_id not in self._done:  # not nested in one of the others
+                    made.append(await self._delete(run_id, chain, digest))
+        except RPCError as error:
+            raise await RunAddress(self.client, "").translate(error) from error
+        return made
+
+    async def runs_of(self, person: str) -> list[tuple[str, str]]:
+        """Return the runs that worked for a person: each id, and the id of its first execution.
+
+        It reads the newest history of every run that the server or the archive has.
+
+        Raises:
+            AgentsException: a run cannot be read here, so that nobody knows for whom it worked.
+        """
+        found: list[tuple[str, str]] = []
+        async for run_id, chain, execution_id in self._newest_of_all():
+            try:
+                state = await RunReader(self.client, run_id).catch_up(execution_id)
+            except RPCError as error:
+                if error.status is RPCStatusCode.NOT_FOUND:
+                    continue  # it was deleted meanwhile
+                raise await RunAddress(self.client, run_id).translate(error) from error
+            if state.start.requester and same_person(state.start.requester, person):
+                found.append((run_id, chain))
+        return found
+
+    # --- One run --------------------------------------------------------------------------------
+
+    async def _delete(self, run_id: str, chain: str, person: str) -> Tombstone:
+        """Delete a run, or only the chain of histories that began with one execution."""
+        await self._refuse_open(run_id, chain)
+        begun = await self._begun(run_id)
+        doomed = await self._histories(run_id, chain)
+        if not doomed and begun is None:
+            raise RunNotFound(
+                f"Neither the server nor {self.archive!r} has a run {run_id!r}. Is the id right?"
+            )
+        self._done.add(run_id)
+        # Nested runs go first, because their ids are in the histories of this one.
+        for nested_id, nested_chain in await self._nested(run_id, doomed):
+            with suppress(RunNotFound):
+                await self._delete(nested_id, nested_chain, person)
+        content, left = await self._left(run_id, doomed)
+        tombstone = begun or Tombstone(
+            run=digest_of_run(self.client.namespace, run_id),
+            by=self.by,
+            asked_ms=now_ms(),
+            why=self.why,
+            person=person,
+        )
+        removed = {str(one["execution_id"]): one for one in tombstone.removed}
+        removed |= {one.execution_id: _removed(one) for one in doomed}
+        left = left if doomed else tombstone.left
+        tombstone = replace(tombstone, removed=(*removed.values(),), left=(*left,))
+        # From here on, no worker archives these histories again.
+        await write_tombstone(self.archive, tombstone)
+        await self._remove_content(content)
+        for one in doomed:
+            if one.on_server:
+                await _delete_execution(self.client, run_id, one.execution_id)
+        for one in doomed:
+            if one.on_server:
+                await _until_gone(self.client, run_id, one.execution_id)
+        await self._remove_files(run_id, tombstone)
+        finished = replace(tombstone, finished_ms=now_ms())
+        await write_tombstone(self.archive, finished)
+        return finished
+
+    async def _refuse_open(self, run_id: str, chain: str = "") -> None:
+        try:
+            description = await self.client.get_workflow_handle(run_id).describe()
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return
+            raise await RunAddress(self.client, run_id).translate(error) from error
+        if description.close_time is None and chain in {"", description.raw_info.first_run_id}:
+            raise UserError(
+                f"The run {run_id} is open, and would go on. End it first: `outlast cancel {run_id}`."
+            )
+
+    async def _begun(self, run_id: str) -> Tombstone | None:
+        """Return the tombstone of a deletion that was interrupted."""
+        found = await tombstones(self.archive, self.client.namespace, run_id)
+        return next((one for one in found if not one.finished_ms), None)
+
+    async def _histories(self, run_id: str, chain: str) -> list[_Doomed]:
+        """Return all histories of a run, in the archive and on the server, oldest first."""
+        entries = await self.archive.histories_of(self.client.namespace, run_id)
+        kept = [one for one in entries if not chain or one.first_execution_id == chain]
+        found = {
+            one.execution_id: _Doomed(execution_id=one.execution_id, entry=one) for one in kept
+        }
+        buried = await tombstones(self.archive, self.client.namespace, run_id)
+        # Searches list what the server has deleted for a moment.
+        gone = {
+            str(one["execution_id"]) for tomb in buried if tomb.finished_ms for one in tomb.removed
+        }
+        term = equals("WorkflowId", run_id)
+        async for info in _listed(self.client, term or ""):
+            execution_id = info.execution.run_id
+            if execution_id in gone and execution_id not in found:
+                continue
+            if info.execution.workflow_id == run_id and chain in {"", info.first_run_id}:
+                known = found.get(execution_id, _Doomed(execution_id=execution_id))
+                found[execution_id] = replace(known, on_server=True)
+        # A search may not know the newest yet; each history names the one before it.
+        newest: str | None = None
+        with suppress(RPCError):
+            described = await self.client.get_workflow_handle(run_id).describe()
+            if chain in {"", described.raw_info.first_run_id}:
+                newest = described.run_id
+        while newest and newest not in found and newest not in gone:
+            found[newest] = _Doomed(execution_id=newest, on_server=True)
+            events = await self._events(run_id, found[newest])
+            started = events[0].workflow_execution_started_event_attributes if events else None
+            newest = started.continued_execution_run_id if started else None
+        return list(found.values())
+
+    async def _nested(self, run_id: str, doomed: Iterable[_Doomed]) -> list[tuple[str, str]]:
+        """Return the ids and first executions of the runs and helpers that a run has started."""
+        found = dict[tuple[str, str], None]()
+        for one in doomed:
+            for event in await self._events(run_id, one):
+                if event.event_type == EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_STARTED:
+                    child = event.child_workflow_execution_started_event_attributes
+                    execution = child.workflow_execution
+                    found[execution.workflow_id, execution.run_id] = None
+        return [one for one in found if one[0] not in self._done]
+
+    async def _events(self, run_id: str, one: _Doomed) -> Sequence[HistoryEvent]:
+        """Return a history's events; none if it is gone."""
+        try:
+            handle = workflow_handle(self.client, run_id, one.execution_id)
+            return (await handle.fetch_history()).events
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return ()
+            raise
+
+    async def _remove_files(self, run_id: str, tombstone: Tombstone) -> None:
+        folder = folder_of(self.client.namespace, run_id)
+        doomed = {str(one["execution_id"]) for one in tombstone.removed}
+        entries = await self.archive.histories_of(self.client.namespace, run_id)
+        if all(one.execution_id in doomed for one in entries):
+            # With drafts of killed processes, and histories whose entry was never written.
+            await self.archive.delete(await self.archive.names(folder))
+            return
+        # The id has another run, which stays. Entries go first: see `Archive.discard`.
+        await self.archive.delete(f"{folder}{one}{ENTRY}" for one in doomed)
+        digests = (one.get("sha256") for one in tombstone.removed)
+        await self.archive.delete(f"{folder}{one}{HISTORY}" for one in digests if one)
+
+    # --- Large content --------------------------------------------------------------------------
+
+    async def _left(self, run_id: str, doomed: Sequence[_Doomed]) -> tuple[list[str], list[str]]:
+        """Return the keys of large content to remove, and what will be left, in words."""
+        keys, left, store = set[str](), dict[str, None](), large_content(client=self.client).store
+        for one in doomed:
+            if one.entry is not None and one.entry.continues and one is not doomed[-1]:
+                continue  # a later history has the same items
+            try:
+                state = await RunReader(self.client, run_id).catch_up(one.execution_id)
+            except (AgentsException, RPCError):
+                left["large content and a session, if any: the run cannot be read here"] = None
+                continue
+            keys |= _keys_in(state)
+            if state.start.session:
+                left["the items in its session"] = None
+        if not keys:
+            return [], [*left]
+        if not self.content or not hasattr(store, "delete"):
+            return [], [*left, f"large content in the blob store: {', '.join(sorted(keys))}"]
+        shared = await self._keys_of_others(run_id, keys)
+        if shared:
+            left[f"large content that other runs use: {', '.join(sorted(shared))}"] = None
+        return sorted(keys - shared), [*left]
+
+    async def _remove_content(self, keys: Iterable[str]) -> None:
+        delete: Any = getattr(large_content(client=self.client).store, "delete", None)
+        try:
+            for key in keys:
+                await delete(key)
+        except Exception as error:  # any store's error
+            kind = type(error).__name__
+            raise ContentUnavailable(
+                f"Large content cannot be removed: {kind}: {error}. Ask for the deletion again, to "
+                "finish it."
+            ) from error
+
+    async def _keys_of_others(self, run_id: str, keys: set[str]) -> set[str]:
+        """Return which keys other runs refer to; a run that cannot be read may refer to all."""
+        shared = set[str]()
+        async for other, _, execution_id in self._newest_of_all():
+            if other in self._done:
+                continue
+            try:
+                state = await RunReader(self.client, other).catch_up(execution_id)
+            except RPCError as error:
+                if error.status is RPCStatusCode.NOT_FOUND:
+                    continue
+                raise
+            except AgentsException:
+                return keys
+            shared |= keys & _keys_in(state)
+        return shared
+
+    async def _newest_of_all(self) -> AsyncGenerator[tuple[str, str, str]]:
+        """Yield the id, the first and the newest execution of every run there is."""
+        newest: dict[tuple[str, str], tuple[int, str]] = {}
+        async for entry in self.archive.entries():
+            if entry.namespace == self.client.namespace and entry.workflow == names.WORKFLOW:
+                key = entry.run_id, entry.first_execution_id
+                newest[key] = max(newest.get(key, (0, "")), (entry.started_ms, entry.execution_id))
+        async for info in _listed(self.client, f"WorkflowType = '{names.WORKFLOW}'"):
+            key = info.execution.workflow_id, info.first_run_id
+            at = info.start_time.ToMilliseconds()
+            newest[key] = max(newest.get(key, (0, "")), (at, info.execution.run_id))
+        for (run_id, chain), (_, execution_id) in newest.items():
+            yield run_id, chain, execution_id
+
+
+def _removed(one: _Doomed) -> JsonObject:
+    """Return what stays of a history: nothing but ids, digests and numbers."""
+    if one.entry is None:
+        return {"execution_id": one.execution_id}
+    return {
+        "execution_id": one.execution_id,
+        "sha256": one.entry.sha256,
+        "size": one.entry.size,
+        "events": one.entry.events,
+        "closed_ms": one.entry.closed_ms,
+    }
+
+
+def _keys_in(state: LoopState) -> set[str]:
+    return {blobs.address(ref)[0] for item in state.items for ref in blobs.references(item.raw)}
+
+
+async def _listed(client: Client, query: str) -> AsyncGenerator[WorkflowExecutionInfo]:
+    token = b""
+    while query:
+        found = await client.workflow_service.list_workflow_executions(
+            ListWorkflowExecutionsRequest(
+                namespace=client.namespace, page_size=_PAGE, next_page_token=token, query=query
+            ),
+            retry=True,
+        )
+        for info in found.executions:
+            yield info
+        token = found.next_page_token
+        if not token:
+            return
+
+
+async def _delete_execution(client: Client, run_id: str, execution_id: str) -> None:
+    execution = WorkflowExecution(workflow_id=run_id, run_id=execution_id)
+    request = DeleteWorkflowExecutionRequest(
+        namespace=client.namespace, workflow_execution=execution
+    )
+    try:
+        await client.workflow_service.delete_workflow_execution(request, retry=True)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+
+
+async def _until_gone(client: Client, run_id: str, execution_id: str) -> None:
+    handle = client.get_workflow_handle(run_id, run_id=execution_id)
+    try:
+        async with asyncio.timeout(GONE_WITHIN.total_seconds()):
+            while True:
+                await handle.describe()
+                await asyncio.sleep(LOOK_SECONDS)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+    except TimeoutError:
+        raise AgentsException(
+            f"The server has not deleted the execution {execution_id} of {run_id} within "
+            f"{GONE_WITHIN.total_seconds():g} s. Ask for the deletion again, to finish it."
+        ) from None
