@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 import outlast
 from outlast.agents.errors import AgentsException
-from outlast.cli import identity, policy, schedule, terminal
+from outlast.cli import archive, identity, policy, schedule, terminal
 from outlast.cli.audit import audit
 from outlast.cli.bulk import approve_all, reject_all
 from outlast.cli.decide import (
@@ -147,6 +147,13 @@ schedules = typer.Typer(help="Start runs, and send messages, at set times.", no_
 _add(schedules, "Schedules", schedule.create, list=schedule.list_schedules, show=schedule.show)
 _add(schedules, "Schedules", schedule.pause, schedule.resume, schedule.trigger, schedule.delete)
 app.add_typer(schedules, name="schedule", rich_help_panel="Runs")
+
+archives = typer.Typer(
+    help="Histories after retention: kept, checked, deleted.", no_args_is_help=True
+)
+_add(archives, "Archive", archive.status, archive.verify, list=archive.list_archived)
+_add(archives, "Archive", archive.delete)
+app.add_typer(archives, name="archive", rich_help_panel="Runs")
 
 for group, name in ((inboxes, "inbox"), (policies, "policy"), (identities, "identity")):
     app.add_typer(group, name=name, rich_help_panel="Approvals")

@@ -1,0 +1,321 @@
+"""`outlast archive`: what is kept after retention, what is missing, and deletion on request."""
+
+from collections.abc import Awaitable
+from dataclasses import asdict
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, TypeVar
+
+import typer
+
+from outlast.agents.errors import UserError
+from outlast.cli import options, terminal
+from outlast.cli.caller import Caller, on_server, sender
+from outlast.cli.durations import rough, shown_time
+from outlast.cli.exit_codes import ExitCode
+from outlast.rendering import counted, named
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
+    from outlast.archive import Archive, ArchiveStatus, Tombstone
+    from outlast.client.deletion import Deletion
+
+T = TypeVar("T")
+
+MOST_SHOWN: Final = 20
+
+_HISTORIES = (
+    terminal.Column(name="RUN", folds=True),
+    terminal.Column(name="HISTORY", left_out=1),
+    terminal.Column(name="STATUS"),
+    terminal.Column(name="CLOSED"),
+    terminal.Column(name="EVENTS", numbers=True),
+    terminal.Column(name="BYTES", numbers=True, left_out=2),
+)
+_DELETIONS = (
+    terminal.Column(name="RUN (DIGEST)", folds=True),
+    terminal.Column(name="ASKED"),
+    terminal.Column(name="BY", folds=True),
+    terminal.Column(name="HISTORIES", numbers=True),
+    terminal.Column(name="STATUS"),
+)
+
+Place: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--archive",
+        metavar="PLACE",
+        help="The directory or URL of the archive. Default: OUTLAST_ARCHIVE.",
+        rich_help_panel="Server",
+    ),
+]
+RunOrAll: TypeAlias = Annotated[
+    str | None,
+    typer.Argument(metavar="[ID]", help="A run's id. Default: all.", show_default=False),
+]
+
+
+@on_server
+async def list_archived(
+    caller: Caller,
+    run_id: RunOrAll = None,
+    deleted: Annotated[
+        bool, typer.Option("--deleted", help="What was deleted on request instead.")
+    ] = False,
+    limit: options.Limit = 1_000,
+    place: Place = None,
+) -> None:
+    """List archived histories, of each run the oldest first."""
+    from outlast.archive.archive import RUNS, folder_of
+
+    client, archive = await _connected(caller, place)
+    if deleted:
+        await _list_deleted(caller, client, archive, run_id)
+        return
+    folder = RUNS if run_id is None else folder_of(client.namespace, run_id)
+    entries = [one async for one in archive.entries(folder) if one.namespace == client.namespace]
+    if caller.as_json:
+        for one in entries[:limit]:
+            terminal.print_json_line(one.record())
+        return
+    rows = [
+        (
+            one.run_id,
+            one.execution_id,
+            one.status.replace("_", " "),
+            shown_time(one.closed_ms),
+            f"{one.events:,}",
+            f"{one.stored:,}",
+        )
+        for one in entries[:limit]
+    ]
+    terminal.say_table(terminal.out(), _HISTORIES, rows)
+    if len(entries) > limit:
+        terminal.say(terminal.err(), f"Limited to {limit:,}: there are more, see --limit.")
+
+
+@on_server
+async def status(
+    caller: Caller,
+    task_queue: Annotated[
+        str, typer.Option("--task-queue", help="Only runs of this task queue. Default: all.")
+    ] = "",
+    place: Place = None,
+) -> ExitCode:
+    """Show what the archive holds, and what it lacks that the server will delete.
+
+    Exits with 1 if a history has waited for half of the retention, or if one is lost.
+    """
+    from outlast.archive import archive_status
+
+    client, archive = await _connected(caller, place)
+    async with terminal.waiting(terminal.err(), "comparing the server with the archive"):
+        found = await _in_words(client, archive_status(client, archive, task_queue))
+    if caller.as_json:
+        terminal.print_json(
+            {
+                "runs": found.runs,
+                "histories": found.histories,
+                "bytes": found.stored,
+                "retention_seconds": found.retention.total_seconds(),
+                "missing": [asdict(one) for one in found.missing],
+                "late": len(found.late),
+                "gaps": [asdict(one) for one in found.gaps],
+                "deletions": found.deletions,
+                "interrupted_deletions": found.interrupted,
+            }
+        )
+    else:
+        _show_status(found)
+    is_bad = found.late or found.gaps or found.interrupted
+    return ExitCode.FAILED if is_bad else ExitCode.OK
+
+
+@on_server
+async def verify(caller: Caller, run_id: RunOrAll = None, place: Place = None) -> ExitCode:
+    """Read every archived history, and check that it is what was archived.
+
+    It also checks that what was deleted on request is gone. Exits with 1 if something is wrong.
+    """
+    from outlast.archive import verify as verify_archive
+    from outlast.archive.archive import RUNS, folder_of
+
+    client, archive = await _connected(caller, place)
+    folder = RUNS if run_id is None else folder_of(client.namespace, run_id)
+    async with terminal.waiting(terminal.err(), "reading the archive"):
+        found = await verify_archive(archive, folder)
+    wrong = [one for one in found if one.problem]
+    if caller.as_json:
+        terminal.print_json({"checked": len(found), "problems": [asdict(one) for one in wrong]})
+    else:
+        for one in wrong:
+            run = (f"{one.run_id}: ", "bold") if one.run_id else ""
+            terminal.say(terminal.out(), run, one.problem)
+        terminal.say(
+            terminal.out(), f"Checked {counted(len(found), 'file')}, {len(wrong):,} with problems."
+        )
+    return ExitCode.FAILED if wrong else ExitCode.OK
+
+
+@on_server
+async def delete(
+    caller: Caller,
+    run_id: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[ID]", help="The run's id; with --person, none.", show_default=False
+        ),
+    ] = None,
+    person: Annotated[
+        str | None,
+        typer.Option("--person", help="All runs that worked for this person, their requester."),
+    ] = None,
+    why: Annotated[
+        str,
+        typer.Option("--why", help="The reason, which stays: a number, and no customer's name."),
+    ] = "",
+    content: Annotated[
+        bool,
+        typer.Option(
+            "--content",
+            help="Also large content in the blob store that no other run uses. Reads every run.",
+        ),
+    ] = False,
+    by: Annotated[str | None, typer.Option("--by", help="Who asked for it. Default: you.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without a question.")] = False,
+    place: Place = None,
+) -> None:
+    """Delete runs on request, from the server and from the archive.
+
+    A tombstone stays: who asked, when, and digests of what was removed. Runs must have ended.
+    """
+    from outlast.client.deletion import Deletion
+
+    if (run_id is None) == (person is None):
+        raise UserError(
+            "Name a run, or a person: `outlast archive delete --person ann@example.com`."
+        )
+    client, archive = await _connected(caller, place)
+    deletion = Deletion(client, archive, by=sender(by).subject, why=why, content=content)
+    made = await _deleted(deletion, run_id, person, yes=yes)
+    if caller.as_json:
+        terminal.print_json([one.record() for one in made])
+        return
+    for one in made:
+        terminal.say(
+            terminal.out(),
+            f"Deleted {_histories(len(one.removed))}; the tombstone is "
+            f"deleted/{one.run}/{one.asked_ms}.json.",
+        )
+        for left in one.left:
+            terminal.say(terminal.out(), "Left: ", left)
+    if not made:
+        terminal.say(terminal.err(), "No run worked for this person.")
+
+
+async def _deleted(
+    deletion: "Deletion", run_id: str | None, person: str | None, *, yes: bool
+) -> "list[Tombstone]":
+    if run_id is not None:
+        _confirm(f"Delete all histories of {run_id}?", yes=yes)
+        return [await deletion.delete_run(run_id)]
+    async with terminal.waiting(terminal.err(), "reading runs"):
+        found = await deletion.runs_of(person or "")
+    for one in dict.fromkeys(run for run, _ in found):
+        terminal.say(terminal.err(), named(one))
+    if not found:
+        return []
+    _confirm(f"Delete {counted(len(found), 'run')}?", yes=yes)
+    return await deletion.delete_person(person or "")
+
+
+def _confirm(question: str, *, yes: bool) -> None:
+    if yes:
+        return
+    if not terminal.is_attended():
+        raise UserError("Nobody is at a terminal to say yes. Add --yes to delete.")
+    if not terminal.confirmed(question):
+        raise typer.Exit(ExitCode.FAILED)
+
+
+async def _connected(caller: Caller, place: str | None) -> "tuple[Client, Archive]":
+    from outlast.archive import Archive, archive_of, use_archive
+
+    client = (await caller.connect()).client
+    if place is not None:
+        use_archive(client, Archive(place))
+    found = archive_of(client)
+    if found is None:
+        raise UserError(
+            "There is no archive here. Set OUTLAST_ARCHIVE or --archive to the directory or URL "
+            "that the workers use."
+        )
+    return client, found
+
+
+async def _in_words(client: "Client", call: Awaitable[T]) -> T:
+    from temporalio.service import RPCError
+
+    from outlast.client.transport.run_address import RunAddress
+
+    try:
+        return await call
+    except RPCError as error:
+        raise await RunAddress(client, "").translate(error) from error
+
+
+def _histories(count: int) -> str:
+    return "1 history" if count == 1 else f"{count:,} histories"
+
+
+def _show_status(found: "ArchiveStatus") -> None:
+    console = terminal.out()
+    share = f" of {found.size:,}" if found.size else ""
+    terminal.say(
+        console,
+        f"{_histories(found.histories)} of {counted(found.runs, 'run')}, "
+        f"{found.stored:,}{share} bytes. The server keeps closed histories for {rough(found.retention)}.",
+    )
+    if not found.missing:
+        terminal.say(console, ("Everything closed that the server has is archived.", "green"))
+    else:
+        oldest = rough(max(found.left(found.missing[0]), timedelta(0)))
+        style = "bold red" if found.late else "yellow"
+        words = f"{_histories(len(found.missing))} not archived yet"
+        terminal.say(console, (words, style), f"; the server keeps the oldest for {oldest} more:")
+        for one in found.missing[:MOST_SHOWN]:
+            closed = f", closed {shown_time(one.closed_ms)}, task queue "
+            terminal.say(console, "  ", named(one.run_id), closed, named(one.task_queue))
+    for gap in found.gaps:
+        terminal.say(console, ("Lost: ", "bold red"), f"history {gap.execution_id} of ", gap.run_id)
+    if found.deletions:
+        terminal.say(console, f"{counted(found.deletions, 'deletion')} on request.")
+    if found.interrupted:
+        words = f"{counted(found.interrupted, 'deletion')} interrupted: "
+        terminal.say(console, (words, "bold red"), "ask for the same deletion again, to finish it.")
+
+
+async def _list_deleted(
+    caller: Caller, client: "Client", archive: "Archive", run_id: str | None
+) -> None:
+    from outlast.archive.tombstones import tombstones, tombstones_in
+
+    if run_id is None:
+        found = await tombstones_in(archive)
+    else:
+        found = await tombstones(archive, client.namespace, run_id)
+    if caller.as_json:
+        for one in found:
+            terminal.print_json_line(one.record())
+        return
+    rows = [
+        (
+            one.run,
+            shown_time(one.asked_ms),
+            one.by,
+            f"{len(one.removed):,}",
+            "done" if one.finished_ms else "interrupted",
+        )
+        for one in found
+    ]
+    terminal.say_table(terminal.out(), _DELETIONS, rows)
