@@ -100,7 +100,7 @@ class RunTerminated(AgentsException):
 
 
 class RunBusy(UserError):
-    """The run has too many unanswered messages, or checks another delivery: repeat it later."""
+    """The run has too much to do at present: repeat it later."""
 
     code = "run_busy"
 

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from temporalio.client import Client
@@ -54,7 +55,8 @@ async def test_a_run_of_a_server_is_recorded_and_replayed(
     assert (recording.run_id, recording.status) == (run_id, "completed")
     replayed = await replay(recording, helper())
     assert replayed.is_same, replayed.report()
-    changed = Agent(name="Helper", tools=[replace(look_up, needs_approval=True)])
+    guarded: list[Any] = [replace(look_up, needs_approval=True)]
+    changed = Agent[Any](name="Helper", tools=guarded)
     kinds = [one.kind for one in (await replay(recording, changed)).differences]
     assert kinds == ["tool", "approval"]
 
