@@ -27,6 +27,7 @@ from outlast.loop.calls import (
 from outlast.loop.checks import CheckResult, FinalizedAnswer, RequiredStep
 from outlast.loop.effects import (
     CallModel,
+    CancelResponse,
     CheckInput,
     CleanUp,
     CompactView,
@@ -182,7 +183,8 @@ def transitions(*, smooth: bool = False) -> set[tuple[str, str, str]]:
                         following.append(after)
         level = following
     events = {one.__name__ for one in (*get_args(Event), *get_args(Effect)) if not get_origin(one)}
-    events.remove("CompactView")  # it changes no phase: a turn may only wait for it
+    # They change no phase: a turn may only wait for the one, and nothing waits for the other.
+    events -= {"CompactView", "CancelResponse"}
     if smooth:  # no call is dropped
         events.remove("CleanUp")
     if missed := (events | ACTION_NAMED.keys()) - tried:
@@ -368,9 +370,7 @@ def _answers(effect: Effect) -> Iterator[Event]:  # noqa: C901, PLR0912  a table
         case FinalizeAnswer():
             for conclusion in _conclusions():
                 yield EffectAnswered(at_ms=0, effect=number, result=conclusion)
-        case SaveSession():
-            yield EffectAnswered(at_ms=0, effect=number, result=None)
-        case KeepLineOpen():
+        case SaveSession() | KeepLineOpen() | CancelResponse():
             yield EffectAnswered(at_ms=0, effect=number, result=None)
         case NotifyPeople():
             yield EffectAnswered(at_ms=0, effect=number, result=ALL_DELIVERED)

@@ -333,6 +333,7 @@ def _typed_errors(payload: JsonObject) -> Generator[None]:
             type=failures.FAILED_ON_CAPABLE_WORKER if found else error.code,
             non_retryable=not patient if lacks else final,
             next_retry_delay=min(delay, longest) if delay is not None else None,
+            category=_category(error),
         ) from raised
     except records.UnreadableRecordError as error:
         raise AttemptError(
@@ -347,6 +348,13 @@ def _typed_errors(payload: JsonObject) -> Generator[None]:
             type=failures.FAILED_ON_CAPABLE_WORKER if again and patient else failures.INTERNAL,
             non_retryable=patient or not again,
         ) from error
+
+
+def _category(error: EffectError) -> ApplicationErrorCategory:
+    """Return whether logs and metrics count a failed attempt as a failure."""
+    if error.code == failures.MODEL_WORKING:
+        return ApplicationErrorCategory.BENIGN
+    return ApplicationErrorCategory.UNSPECIFIED
 
 
 def _is_patient(payload: JsonObject) -> bool:

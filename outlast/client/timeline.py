@@ -275,7 +275,7 @@ class Timeline:
             return
         known = {effect.effect for effect in before.pending}
         for effect in after.pending:
-            if effect.effect not in known:
+            if effect.effect not in known and effect.effect not in self._effects:
                 self._begin_effect(effect, after, at_ms)
         pending = {effect.effect for effect in after.pending}
         for gone in [number for number in self._effects if number not in pending]:
@@ -320,6 +320,11 @@ class Timeline:
         self, event: EffectAnswered[Any] | EffectFailed, before: LoopState, after: LoopState
     ) -> None:
         number = self._effects.pop(event.effect)
+        again = _going_on(event, after)
+        if again is not None:
+            self._effects[again] = number
+            self._put(number, effect=again)
+            return
         self._put(number, status="done", ended_ms=event.at_ms, lacks="")
         if isinstance(event, EffectFailed):
             was_cancelled = event.failure.code == failures.CANCELLED
@@ -329,12 +334,9 @@ class Timeline:
         match event.result:
             case ModelReply() as reply:
                 self._put(number, **_of_reply(reply, before, after))
-            case CheckResult(results=results, failure=failure):
-                self._put(number, checks=_checks(results))
-                self._fail(number, failure)
-            case FinalizedAnswer(results=results, failure=failure):
-                self._put(number, checks=_checks(results))
-                self._fail(number, failure)
+            case CheckResult() | FinalizedAnswer() as checked:
+                self._put(number, checks=_checks(checked.results))
+                self._fail(number, checked.failure)
             case ToolResult(failed=failed, failure=failure, checks=checks, required=required):
                 self._put(number, checks=_checks(checks))
                 self._fail(number, failure)
@@ -591,6 +593,15 @@ def _of_summary(summary: ViewSummary, before: LoopState) -> dict[str, Any]:
         "cost_micros": summary.cost_micros,
         "text": summary_text(summary.items),
     }
+
+
+def _going_on(event: EffectAnswered[Any] | EffectFailed, after: LoopState) -> int | None:
+    """Return the effect that goes on with a model call, whose reply the provider makes."""
+    result = event.result if isinstance(event, EffectAnswered) else None
+    if not isinstance(result, ModelReply) or result.begun is None:
+        return None
+    calls = (one for one in after.pending if isinstance(one, CallModel))
+    return next((one.effect for one in calls if one.begun == result.begun), None)
 
 
 def _of_reply(reply: ModelReply, before: LoopState, after: LoopState) -> dict[str, Any]:

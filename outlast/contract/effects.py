@@ -86,7 +86,8 @@ def _prepare_policy(effect: effects.PrepareRun) -> ExecutionOptions:
 def _model_line(state: LoopState, effect: effects.CallModel) -> str:
     model = f" · {state.model}" if state.model else ""
     origin = f" · handoff from {state.handoff_path[-2]}" if _took_over(state, effect) else ""
-    return joined(effect.agent, model, f" · turn {effect.turn}", origin)
+    waits = "" if effect.begun is None else " · in the background"
+    return joined(effect.agent, model, f" · turn {effect.turn}", origin, waits)
 
 
 def _took_over(state: LoopState, effect: effects.CallModel) -> bool:
@@ -139,9 +140,19 @@ ROWS: Final = (
         label=lambda effect: f"The model call of {effect.agent}",
         failure_code=failures.MODEL_CALL_FAILED,
         line=_model_line,
-        policy=lambda _: policies.MODEL,
+        policy=lambda effect: policies.MODEL if effect.begun is None else policies.BEGUN,
         items=items_of,
         inline=lambda effect: effect.input_length <= INLINE_ITEMS,
+    ),
+    EffectKind(
+        effect=effects.CancelResponse,
+        activity=names.ACTIVITY_CANCEL_RESPONSE,
+        function="outlast.activities.effects.cancel_response:cancel_response",
+        result=None,
+        label=lambda effect: f"The cancellation of the response {effect.response_id}",
+        failure_code=failures.MODEL_CALL_FAILED,
+        line=lambda _, effect: joined("cancel the response ", effect.response_id),
+        policy=lambda _: policies.CANCEL_RESPONSE,
     ),
     EffectKind(
         effect=effects.CompactView,

@@ -12,6 +12,9 @@ from outlast.loop.values import JsonObject
 
 USER_ERROR: Final = "user_error"
 MODEL_CALL_FAILED: Final = "model_call_failed"
+MODEL_WORKING: Final = "model_working"
+"""The code of an attempt that found the provider still making the response; never that of a run."""
+
 MODEL_BEHAVIOR: Final = "model_behavior"
 MODEL_REFUSAL: Final = "model_refusal"
 MAX_TURNS_EXCEEDED: Final = "max_turns_exceeded"

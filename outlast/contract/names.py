@@ -177,6 +177,7 @@ ACTIVITY_FREE_ID: Final = "free_nested_id"
 ACTIVITY_SCHEDULED: Final = "send_scheduled_message"
 """The activity type that sends a scheduled message, or starts its conversation with it."""
 TOOL_PREFIX: Final = "tool:"
+ACTIVITY_CANCEL_RESPONSE: Final = "cancel_response"
 CLEANUP_PREFIX: Final = "clean_up:"
 HANDOFF_PREFIX: Final = "handoff:"
 

@@ -14,6 +14,19 @@ from outlast.loop.values import JsonObject
 MODEL: Final = ExecutionOptions(timeout_ms=600_000, attempts=10, maximum_interval_ms=60_000)
 """Ten attempts wait about five minutes in total, which is longer than most provider incidents."""
 
+BEGUN: Final = ExecutionOptions(
+    timeout_ms=120_000,
+    attempts=0,
+    initial_interval_ms=2_000,
+    backoff=1.5,
+    maximum_interval_ms=30_000,
+)
+"""A look whether the provider has made a response in the background: soon, and then each half minute.
+Between two looks, no worker is needed, and the history does not grow."""
+
+CANCEL_RESPONSE: Final = ExecutionOptions(timeout_ms=30_000, attempts=5)
+"""A response that cannot be cancelled ends by itself, and costs its tokens."""
+
 PREPARE: Final = ExecutionOptions(timeout_ms=10_000, attempts=3, fast=True)
 
 LOAD: Final = ExecutionOptions(timeout_ms=60_000, attempts=5)

@@ -160,6 +160,19 @@ class ViewSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BegunResponse:
+    """A response that the provider makes in the background.
+
+    Attributes:
+        response_id: the provider's id of it.
+        number: how many responses were begun for the model call; those before it have failed.
+    """
+
+    response_id: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReply:
     """The result of a model call: the reply, and the plan for it.
 
@@ -188,6 +201,8 @@ class ModelReply:
         cost_micros: the cost in millionths of a US dollar, if the worker knows the price.
         compaction: whether the view should become shorter, since the call used much of its model's
             window.
+        begun: there is no reply yet: the provider makes it in the background, and the model call
+            goes on until it is there.
     """
 
     items: tuple[JsonObject, ...]
@@ -211,6 +226,7 @@ class ModelReply:
     answer_reason: str | None = None
     cost_micros: int = 0
     compaction: CompactionNeed = ""
+    begun: BegunResponse | None = None
 
     def __post_init__(self) -> None:
         """Refuse a plan that does not fit the reply, so that no call stays unanswered.

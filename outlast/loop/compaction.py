@@ -52,6 +52,8 @@ def begun(state: LoopState) -> LoopState:
     state = revised(state, compaction=replace(state.compaction, wants=""))
     if state.server.thread is not None:  # the provider has the conversation
         return state
+    if state.compaction.ready is not None:  # the next call reads less than the last one
+        return state
     length = len(state.items)
     entries = cut(shown(state.view, state.items, length))
     places = places_in_transcript(state.view, length, (entries - 1,))
@@ -64,14 +66,18 @@ def begun(state: LoopState) -> LoopState:
 def _without_stale(state: LoopState) -> LoopState:
     """Give up a summary whose part of the view has changed meanwhile, such as by a handoff."""
     effect = pending(state)
-    if effect is None or _begins_as_it_was(state, effect.entries, effect.place):
+    if effect is None:
+        return state
+    has_more = effect.entries < size(state.view, effect.input_length)
+    if has_more and _begins_as_it_was(state, effect.entries, effect.place):
         return state
     rest = tuple(one for one in state.pending if one is not effect)
     return revised(state, pending=rest)
 
 
 def _begins_as_it_was(state: LoopState, entries: int, place: int) -> bool:
-    found = places_in_transcript(state.view, len(state.items), (entries - 1,))
+    length = len(state.items)
+    found = places_in_transcript(state.view, length, (entries - 1,))
     return found == (place,)
 
 

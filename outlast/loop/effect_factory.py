@@ -14,12 +14,13 @@ from outlast.loop.approvals import (
     reviewed,
     with_redacted,
 )
-from outlast.loop.calls import DEFAULT_NESTED, Call, OutsideWait
+from outlast.loop.calls import DEFAULT_NESTED, BegunResponse, Call, OutsideWait
 from outlast.loop.canonical import digest
 from outlast.loop.checks import INPUT_CHECKS, Candidate, CheckStage
 from outlast.loop.effects import (
     BACKGROUND,
     CallModel,
+    CancelResponse,
     CheckInput,
     CleanUp,
     CompactView,
@@ -107,6 +108,28 @@ def model_call(state: LoopState) -> CallModel:
         ),
         line=line.line if line is not None else "",
         streams=state.question.streams,
+    )
+
+
+def model_call_again(state: LoopState, call: CallModel, begun: BegunResponse) -> CallModel:
+    """Go on with a model call whose response the provider makes in the background."""
+    return replace(call, effect=state.next_effect, context=state.context, starts=False, begun=begun)
+
+
+def cancellation_of_response(state: LoopState, call: CallModel) -> CancelResponse:
+    """Let the provider stop the response of a model call that was given up."""
+    assert call.begun is not None  # noqa: S101  the caller's case
+    return CancelResponse(
+        effect=state.next_effect,
+        agent=call.agent,
+        context=call.context,
+        context_type=call.context_type,
+        settings=call.settings,
+        run_id=call.run_id,
+        started_at_ms=call.started_at_ms,
+        question=call.question,
+        handovers=call.handovers,
+        response_id=call.begun.response_id,
     )
 
 

@@ -25,6 +25,7 @@ from outlast.loop.calls import (
 from outlast.loop.checks import CheckResult, FinalizedAnswer
 from outlast.loop.effects import (
     CallModel,
+    CancelResponse,
     CheckInput,
     CleanUp,
     CompactView,
@@ -66,7 +67,7 @@ def effect_answered(state: LoopState, event: EffectEvent) -> LoopState:
     return _effect_done(rest, effect, event.result, event.at_ms) or state
 
 
-def _effect_done(  # noqa: C901, PLR0911  a row for each effect
+def _effect_done(  # noqa: C901, PLR0911, PLR0912  a row for each effect
     rest: LoopState, effect: Effect, result: Result, at_ms: int
 ) -> LoopState | None:
     """Apply the result of an effect; None if it is the result of another kind of effect."""
@@ -75,6 +76,8 @@ def _effect_done(  # noqa: C901, PLR0911  a row for each effect
     if isinstance(effect, NotifyPeople):
         is_receipt = isinstance(result, NoticeReceipt)
         return _with_undelivered(rest, result.undelivered) if is_receipt else None
+    if isinstance(effect, CancelResponse):
+        return rest if result is None else None
     if isinstance(effect, CompactView):
         is_summary = isinstance(result, ViewSummary)
         return compaction.summarised(rest, effect, result, at_ms) if is_summary else None
@@ -84,7 +87,7 @@ def _effect_done(  # noqa: C901, PLR0911  a row for each effect
         case CheckInput(), CheckResult():
             return turns.input_checked(rest, effect, result, at_ms)
         case CallModel(), ModelReply():
-            return turns.model_replied(rest, result, at_ms)
+            return turns.model_called(rest, effect, result, at_ms)
         case CleanUp(), ToolResult():
             return rest
         case RunTool(), ToolResult():
@@ -103,7 +106,7 @@ def _effect_done(  # noqa: C901, PLR0911  a row for each effect
             return None
 
 
-def _effect_failed(  # noqa: PLR0911  a row for each effect
+def _effect_failed(  # noqa: C901, PLR0911  a row for each effect
     state: LoopState, effect: Effect, failure: Failure, at_ms: int
 ) -> LoopState:
     """Turn a call's failure into its output, unless its plan is fatal; end the run otherwise.
@@ -116,7 +119,7 @@ def _effect_failed(  # noqa: PLR0911  a row for each effect
         case CheckInput():
             return turns.input_checked(state, effect, CheckResult(failure=failure), at_ms)
         case CallModel() | RunHandoff():
-            return endings.fail_question(state, failure)
+            return endings.fail_question(endings.give_up_responses(state, (effect,)), failure)
         case FinalizeAnswer():
             return endings.finalizing_failed(state, failure)
         case SaveSession():
@@ -130,6 +133,9 @@ def _effect_failed(  # noqa: PLR0911  a row for each effect
             return revised(state, stores=False)
         case CompactView():  # the next reply asks for it again
             return with_ignored(state, at_ms, "compaction", failure.message)
+        case CancelResponse():
+            what = f"cancel of response {effect.response_id:.80}"
+            return with_ignored(state, at_ms, what, failure.message)
         case CleanUp():
             return with_ignored(state, at_ms, f"clean-up of {effect.name}", failure.message)
         case RunTool() | RunAgent():
@@ -190,6 +196,7 @@ def _give_up(state: LoopState, block: Blocked, request: ApprovalRequest) -> Loop
         return revised(state, phase="acting", calls=(call,))
     message = phrases.given_up(decision.by, block.lacks, decision.message)
     failure = Failure(code="user_error", message=message)
+    state = endings.give_up_responses(state, (effect,))
     if isinstance(effect, CallModel | CheckInput):  # a handler would wait for the worker, too
         return endings.settle_unanswered(state, failure)
     return _effect_failed(state, effect, failure, block.at_ms)

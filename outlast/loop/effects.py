@@ -16,6 +16,7 @@ from outlast.loop.calls import (
     DEFAULT_OPTIONS,
     AgentResult,
     Arrival,
+    BegunResponse,
     ExecutionOptions,
     HandoffResult,
     ModelReply,
@@ -105,6 +106,7 @@ class CallModel(TurnEffect):
             it; a worker whose agent has others answers with `ModelReply.unchecked`.
         line: the id of the realtime line that makes the call; empty for a worker.
         streams: a message of the question asks for a streamed call; the run's settings may, too.
+        begun: the response that the provider makes in the background; None before one is begun.
     """
 
     input_length: int
@@ -119,7 +121,19 @@ class CallModel(TurnEffect):
     required_steps: tuple[RequiredStep, ...] = ()
     line: str = ""
     streams: bool = False
+    begun: BegunResponse | None = None
     kind: Literal["call_model"] = "call_model"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelResponse(AgentEffect):
+    """Let the provider stop a response in the background that nobody waits for any more.
+
+    It has no result.
+    """
+
+    response_id: str
+    kind: Literal["cancel_response"] = "cancel_response"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -427,6 +441,7 @@ Effect: TypeAlias = (
     PrepareRun
     | CheckInput
     | CallModel
+    | CancelResponse
     | CompactView
     | RunTool
     | CleanUp
@@ -441,9 +456,10 @@ Effect: TypeAlias = (
 EffectEvent: TypeAlias = EffectAnswered[Result] | EffectFailed
 """The events that answer effects."""
 
-BACKGROUND: Final = frozenset(
-    {"save_session", "offload_items", "hold_line", "notify_people", "clean_up", "compact_view"}
-)
+BACKGROUND: Final = frozenset({
+    "save_session", "offload_items", "hold_line", "notify_people", "clean_up", "compact_view",
+    "cancel_response",
+})  # fmt: skip
 """Kinds of effects that run beside any phase."""
 
 STOPPED_AT_THE_END: Final = frozenset(

@@ -1,5 +1,6 @@
 """How a question and a run end: answered, failed, cancelled, closed."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -8,7 +9,7 @@ from outlast.loop.approvals import ApprovalStatus
 from outlast.loop.calls import Call, ModelReply
 from outlast.loop.changes import apply
 from outlast.loop.checks import Candidate, FinalizedAnswer
-from outlast.loop.effects import CallModel
+from outlast.loop.effects import CallModel, Effect
 from outlast.loop.events import CancelRequested, RunEnded
 from outlast.loop.items import Item, last_words, refusal_of, text_of
 from outlast.loop.revision import revised
@@ -243,8 +244,17 @@ def stop_waiting(state: LoopState) -> LoopState:
 
 def stop_thinking(state: LoopState) -> LoopState:
     """Cancel the model call under way; the turn counts."""
+    calls = tuple(one for one in state.pending if isinstance(one, CallModel))
     rest = tuple(one for one in state.pending if not isinstance(one, CallModel))
-    return revised(state, pending=rest, phase="turned")
+    return give_up_responses(revised(state, pending=rest, phase="turned"), calls)
+
+
+def give_up_responses(state: LoopState, dropped: Sequence[Effect]) -> LoopState:
+    """Let the provider stop the responses in the background of model calls that were dropped."""
+    for one in dropped:
+        if isinstance(one, CallModel) and one.begun is not None:
+            state = effect_factory.issue(state, effect_factory.cancellation_of_response(state, one))
+    return state
 
 
 def cancel_pending(
@@ -252,7 +262,8 @@ def cancel_pending(
 ) -> LoopState:
     """Cancel pending effects; finished calls count, and calls not started get `output`.
 
-    Tools that want to end what they began outside of the run do so.
+    Tools that want to end what they began outside of the run do so, and the provider stops a
+    response in the background.
     """
     dropped = state.calls
     calls = [
@@ -260,11 +271,13 @@ def cancel_pending(
         for call in state.calls
         if call.status != "recorded"
     ]
-    keep |= {"clean_up"}
+    keep |= {"clean_up", "cancel_response"}
     pending = tuple(effect for effect in state.pending if effect.kind in keep)
+    given_up = tuple(effect for effect in state.pending if effect.kind not in keep)
     state = settle_requests(drop_gate(state), "cancelled")
     state = revised(state, calls=(), nested=(), pending=pending)
-    return outside.cleaned_up(record_outputs(state, calls), dropped)
+    state = outside.cleaned_up(record_outputs(state, calls), dropped)
+    return give_up_responses(state, given_up)
 
 
 def _stopped(call: Call, output: str) -> str:

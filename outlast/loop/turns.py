@@ -17,7 +17,7 @@ from outlast.loop.calls import (
 )
 from outlast.loop.changes import apply, clashes, diff
 from outlast.loop.checks import ENDS_CALLER, INPUT_CHECKS, Candidate, CheckResult, ToolOutcome
-from outlast.loop.effects import CheckInput, RunAgent, RunTool
+from outlast.loop.effects import CallModel, CheckInput, RunAgent, RunTool
 from outlast.loop.endings import (
     close,
     end_of_reply,
@@ -255,6 +255,9 @@ def input_checked(
     if state.phase == "checking" and state.hold is not None and state.cancel is None:
         return revised(state, phase="turned")  # checked again when the person releases it
     if state.phase == "checking" and state.cancel is None:
+        budget = spending.used_up(state, at_ms)
+        if budget is not None:  # by a summary that was written meanwhile
+            return ask_to_go_on(ledger.await_check(state, None), budget, at_ms)
         state = _ask_model(state)
         return state if is_being_checked(state) else ledger.await_check(state, None)
     state = ledger.await_check(state, None)
@@ -267,6 +270,14 @@ def _not_passed(state: LoopState, failure: Failure) -> LoopState:
 
 
 # --- The model's reply -----------------------------------------------------------------------------
+
+
+def model_called(state: LoopState, call: CallModel, reply: ModelReply, at_ms: int) -> LoopState:
+    """Take the reply of a model call, or go on with it if the provider still makes the reply."""
+    if reply.begun is None:
+        return model_replied(state, reply, at_ms)
+    state = revised(state, context=apply(state.context, reply.changes))
+    return effect_factory.issue(state, effect_factory.model_call_again(state, call, reply.begun))
 
 
 def model_replied(state: LoopState, reply: ModelReply, at_ms: int) -> LoopState:

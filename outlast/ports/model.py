@@ -178,6 +178,40 @@ class CheckableModel(Protocol):
 
 
 @runtime_checkable
+class BackgroundModel(Protocol):
+    """A model whose provider can make a response in the background."""
+
+    async def begin_response(self, request: ModelRequest) -> str:
+        """Begin a response, and return the provider's id of it.
+
+        Raises:
+            ModelError: the provider refused the request, or could not be reached.
+        """
+        ...
+
+    async def read_response(self, response_id: str, request: ModelRequest) -> ModelResponse | None:
+        """Return a response that was begun, or None while the provider makes it.
+
+        Args:
+            response_id: what `begin_response` returned.
+            request: has the settings, and the hosted tools that say what the response includes.
+
+        Raises:
+            ResponseLost: it failed at the provider, or the provider does not have it.
+            ModelError: the provider could not be asked.
+        """
+        ...
+
+    async def cancel_response(self, response_id: str) -> None:
+        """Stop a response that was begun; one that has ended stays as it is.
+
+        Raises:
+            ModelError: the provider could not be asked.
+        """
+        ...
+
+
+@runtime_checkable
 class ModelProvider(Protocol):
     """A protocol for objects that find models by name.
 
@@ -220,6 +254,10 @@ class ModelError(Exception):
         self.retryable = retryable
         self.retry_after = retry_after
         self.status = status
+
+
+class ResponseLost(ModelError):
+    """A response in the background will not come; `retryable` says whether to begin another."""
 
 
 _FAILURES = frozenset({"error", "response.error", "response.failed", "response.incomplete"})

@@ -55,6 +55,9 @@ OnDelta = Callable[[JsonObject], None]
 MOST_LOOKS = 10_000
 """How often tools of a run look for themselves in memory, where no time passes between looks."""
 
+LOOK_SECONDS = 0.05
+"""How long to wait between two looks for a response in the background."""
+
 _newest_start_ms = 0
 
 
@@ -345,7 +348,7 @@ async def carried_out(
     worker: WorkerDeps, state: LoopState, effect: Effect, on_delta: OnDelta | None = None
 ) -> Event:
     """Carry out an effect with all its attempts, without waiting between them; return its event."""
-    attempts = kind_of(effect).policy(effect).attempts
+    attempts = kind_of(effect).policy(effect).attempts or MOST_LOOKS
     for attempt in range(1, attempts + 1):
         if attempt > 1 and effect.kind == "call_model" and on_delta is not None:
             on_delta({"type": RESTARTED, "attempt": attempt})
@@ -359,6 +362,8 @@ async def carried_out(
         except EffectError as error:
             enough = error.attempts is not None and attempt >= error.attempts
             if error.retryable and attempt < attempts and not enough:
+                if error.code == failures.MODEL_WORKING:
+                    await asyncio.sleep(LOOK_SECONDS)
                 continue
             return _failed(effect, error.code, error.message, details=error.details)
         except Exception as error:  # noqa: BLE001  as on a server

@@ -100,6 +100,7 @@ def test_every_failure_on_the_wire_has_an_exception_or_is_ours() -> None:
     }
     finer = {failures.INVALID_OUTPUT}  # to programs it is a `ModelBehaviorError`
     finer |= {
+        failures.MODEL_WORKING,
         failures.WORKER_LACKS,
         failures.FAILED_ON_CAPABLE_WORKER,
     }  # of attempts; runs fail otherwise

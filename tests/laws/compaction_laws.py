@@ -23,7 +23,8 @@ def check_compaction(
     assert sum(isinstance(one, CompactView) for one in after.pending) <= 1, "two summaries at once"
     for command in commands:
         if isinstance(command, CallModel):
-            begins = before.phase != "checking" and not isinstance(event, RetryRequested)
+            asked_again = isinstance(event, RetryRequested) or command.begun is not None
+            begins = before.phase != "checking" and not asked_again
             check_model_call(after, command, begins=begins)
         if isinstance(command, CompactView):
             check_part(after, command)

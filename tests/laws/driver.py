@@ -15,6 +15,7 @@ from outlast.loop.actions import ClaimAction, HoldAction, HoldMode, ReleaseActio
 from outlast.loop.approvals import ApprovalRequest, Decision, DecisionType
 from outlast.loop.calls import (
     AgentResult,
+    BegunResponse,
     HandoffResult,
     ModelReply,
     OutsideWait,
@@ -75,6 +76,7 @@ from outlast.loop.start import Start
 from outlast.loop.state import LoopState
 from outlast.loop.stored import OFFLOAD_ABOVE, Moved, Offload, long_texts
 from outlast.loop.values import Failure, Json, JsonObject
+from tests.laws.background_laws import check_background
 from tests.laws.compaction_laws import check_compaction
 from tests.laws.people_laws import PeopleLaws, at_time_of
 from tests.laws.step_laws import (
@@ -265,6 +267,8 @@ def play_with_everything() -> "Play":
     play.notified()
     play.releases()
     play.notified()
+    play.replies(begun=BegunResponse(response_id="resp_1", number=1))
+    play.hears("m3", mode="interrupt")
     play.replies(said("Done."), required_steps=("finalize_answer",))
     return play
 
@@ -387,6 +391,7 @@ class Play:
         self._check_step(before, commands)
         self._people_laws.check(before, timed, event, self.state, commands)
         check_compaction(before, event, self.state, commands)
+        check_background(before, event, self.state)
         self._wait_laws.check(before, timed, event, self.state, commands)
         self._stage_laws.check(self.state, self.stages, changes)
         return commands
@@ -692,8 +697,8 @@ class Play:
                 del self.outstanding[event.effect]
 
     def _has_moved(self, call: CallModel, before: LoopState) -> bool:
-        """Whether a model call is that of a line, made by somebody else."""
-        return any(
+        """Whether a model call goes on: as that of a line, made by somebody else, or at the provider."""
+        return call.begun is not None or any(
             replace(one, effect=call.effect, line=call.line) == call
             for one in before.pending
             if isinstance(one, CallModel) and one.line

@@ -473,7 +473,8 @@ def check_budgets(after: LoopState, commands: Sequence[Command]) -> None:
 
     A model on a line speaks when it wants to, so a run with a line may spend more.
     """
-    if not after.start.budgets or not any(isinstance(one, CallModel) for one in commands):
+    begins = any(isinstance(one, CallModel) and one.begun is None for one in commands)
+    if not after.start.budgets or not begins:
         return
     for at, budget in enumerate(after.start.budgets):
         if budget.per != "run" or budget.agent or budget.of == "seconds":

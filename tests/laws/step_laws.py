@@ -25,6 +25,7 @@ from outlast.loop.checks import CheckResult, FinalizedAnswer
 from outlast.loop.effects import (
     CallModel,
     CancelEffect,
+    CancelResponse,
     CheckInput,
     CleanUp,
     Command,
@@ -76,6 +77,7 @@ RESULT_OF: dict[type, type] = {
     PrepareRun: PreparedRun,
     CheckInput: CheckResult,
     CallModel: ModelReply,
+    CancelResponse: NoneType,
     CompactView: ViewSummary,
     RunTool: ToolResult,
     CleanUp: ToolResult,

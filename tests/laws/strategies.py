@@ -22,6 +22,7 @@ from outlast.contract.refusals import refusal_of
 from outlast.loop.approvals import ApprovalRequest, ApprovalTerms, Decision
 from outlast.loop.calls import (
     AgentResult,
+    BegunResponse,
     Call,
     ExecutionOptions,
     HandoffResult,
@@ -36,6 +37,7 @@ from outlast.loop.changes import Change
 from outlast.loop.checks import CheckResult, FinalizedAnswer, GuardrailRecord, RequiredStep
 from outlast.loop.effects import (
     CallModel,
+    CancelResponse,
     CheckInput,
     CompactView,
     Effect,
@@ -514,6 +516,9 @@ def answer_to(effect: Effect, script: Sequence[ModelReply], b: int, at_ms: int) 
             return EffectAnswered(at_ms=at_ms, effect=number, result=briefing)
         case CallModel():
             reply = script[(effect.effect + b) % len(script)]
+            if b % 9 == 4 and not effect.line:
+                begun = BegunResponse(response_id=f"response {number}", number=1)
+                reply = ModelReply(items=(), begun=begun, changes=changes)
             return EffectAnswered(at_ms=at_ms, effect=number, result=reply)
         case RunTool():
             broken = Failure(code="tripwire", message="No.") if b % 9 == 8 else None
@@ -679,7 +684,7 @@ def answer_to_side_effect(effect: Effect, b: int, at_ms: int) -> Event:
             )
             return EffectAnswered(at_ms=at_ms, effect=number, result=short)
         case _:
-            assert isinstance(effect, SaveSession)
+            assert isinstance(effect, SaveSession | CancelResponse)
             return EffectAnswered(at_ms=at_ms, effect=number, result=None)
 
 

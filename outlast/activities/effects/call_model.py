@@ -21,6 +21,7 @@ from outlast.activities.errors import (
 )
 from outlast.activities.inner_spans import model_span
 from outlast.activities.invocation import Invocation, annotated_type
+from outlast.activities.model.background import begin_response, read_response
 from outlast.activities.model.choice import (
     chosen_model,
     compacting_model,
@@ -54,7 +55,7 @@ from outlast.agents.usage import plain_usage
 from outlast.contract.effects import EffectRequest
 from outlast.contract.names import SETTING_STREAM
 from outlast.loop.call_forms import FUNCTION, MCP_APPROVAL, form_of
-from outlast.loop.calls import CompactionNeed, ModelReply
+from outlast.loop.calls import BegunResponse, CompactionNeed, ModelReply
 from outlast.loop.checks import INPUT_CHECKS
 from outlast.loop.effects import CallModel
 from outlast.loop.items import Item
@@ -84,12 +85,36 @@ async def call_model(
     """
     effect = request.effect
     invocation = invocation_of(worker, effect)
+    if effect.begun is not None:
+        return await _go_on(invocation, request, effect.begun, attempt)
     if _has_new_checks(invocation, effect):
         return ModelReply(items=(), required_steps=invocation.required_steps(), unchecked=True)
     async with nested_events(invocation, effect) as stream:
         await stream.turn(effect, request.items, attempt=attempt.number)
         reply = await _call_model(invocation, request, stream, attempt)
-        await stream.reply(effect, reply)
+        if reply.begun is None:
+            await stream.reply(effect, reply)
+    return reply
+
+
+async def _go_on(
+    invocation: Invocation,
+    request: EffectRequest[CallModel],
+    begun: BegunResponse,
+    attempt: Attempt,
+) -> ModelReply:
+    """Look for the response that the provider makes in the background."""
+    model, label = model_of(invocation)
+    has_prompt = invocation.agent.prompt is not None
+    settings = _settings(invocation, model, has_prompt=has_prompt)
+    response = await read_response(invocation, begun, settings)
+    show_turn(invocation.wrapper, _question(request))
+    async with nested_events(invocation, request.effect) as stream:
+        if response is None:
+            return await _call_model(invocation, request, stream, attempt)
+        offer = await offered_tools(invocation, attempt=attempt.number)
+        reply = await _priced_reply(invocation, request, offer, response, label, settings)
+        await stream.reply(request.effect, reply)
     return reply
 
 
@@ -118,10 +143,12 @@ async def _call_model(
         )
     offer = await offered_tools(invocation, attempt=attempt.number)
     model, label = model_of(invocation)
-    price = price_for(invocation.settings, label)
     _check_compaction(invocation)
     model_request = await _request(invocation, request, offer, model)
     await _call_start_hooks(invocation, model_request)
+    if model_request.settings.background:
+        begun = await begin_response(invocation, model, model_request, effect.begun)
+        return ModelReply(items=(), model=label, changes=invocation.changes(), begun=begun)
     is_read = invocation.parent_call is None or stream.has_callback
     streams = is_read and (effect.streams or invocation.settings.get(SETTING_STREAM) is True)
     retry = model_request.settings.retry
@@ -152,13 +179,26 @@ async def _call_model(
         )
         await apply_retry_settings(error, failed, policy)
         raise
+    return await _priced_reply(invocation, request, offer, response, label, model_request.settings)
+
+
+async def _priced_reply(
+    invocation: Invocation,
+    request: EffectRequest[CallModel],
+    offer: OfferedTools,
+    response: ModelResponse,
+    label: str,
+    settings: ModelSettings,
+) -> ModelReply:
+    """Return the plan of a response, with its cost and what follows from its length."""
     response = _with_own_names(response, offer)
     reply = await planned_reply(invocation, request.items, offer, response, label)
+    price = price_for(invocation.settings, label)
     if price is not None:
         reply = replace(reply, cost_micros=cost_micros(price, reply.usage))
     if not invocation.server_managed:
         reply = _with_needs(invocation, reply)
-    keeps_usage = model_request.settings.preserve_raw_usage is True
+    keeps_usage = settings.preserve_raw_usage is True
     return replace(reply, raw_usage=response.raw_usage) if keeps_usage else reply
 
 

@@ -62,6 +62,7 @@ _KINDS: Final[dict[str, tuple[tuple[type, ...], str]]] = {
     "prompt_cache_options": ((Mapping,), "a dict"),
     "include_usage": ((bool,), "True or False"),
     "preserve_raw_usage": ((bool,), "True or False"),
+    "background": ((bool,), "True or False"),
     "context_management": ((list, tuple), "a list of dicts"),
     "extra_headers": ((Mapping,), "a dict"),
     "extra_query": ((Mapping,), "a dict"),
@@ -150,6 +151,8 @@ class ModelSettings:
         context_management: how the provider shortens a long conversation.
         timeout: the time-out of one attempt; a number is in seconds.
         retry: how often a failed call is retried.
+        background: the provider makes the response in the background, however long that takes, and
+            the worker looks for it from time to time. For the Responses API; it needs `store`.
         extra_headers: further headers of the provider's request.
         extra_query: further query parameters of the request.
         extra_body: further fields of the request's body, which override all others.
@@ -183,6 +186,7 @@ class ModelSettings:
     timeout: DurationField[None] = duration_field(None)  # noqa: RUF009  a descriptor
     include: list[str] | None = None
     prompt_cache_key: str | None = None
+    background: bool | None = None
 
     def __post_init__(self) -> None:
         for name, (kinds, expected) in _KINDS.items():
@@ -198,6 +202,11 @@ class ModelSettings:
         set_field(self, "response_include", None)
         set_field(self, "retry", as_settings(ModelRetrySettings, self.retry))
         check_fields(self, _RULES)
+        if self.background and self.store is False:
+            raise UserError(
+                "ModelSettings(background=True) needs store: the provider keeps the response until "
+                "a worker reads it. Leave store=False out."
+            )
 
     def resolve(self, override: "ModelSettings | Mapping[str, Any] | None") -> "ModelSettings":
         """Return these settings, overridden by every field that `override` sets.

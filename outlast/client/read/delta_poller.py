@@ -115,9 +115,9 @@ class DeltaPoller:
             self._quiet_since, self._next_seconds = None, 0.0
             self._call_pending.set()
         match step.event:
-            case EffectAnswered(effect=effect, result=ModelReply() as reply, at_ms=at_ms) if (
-                effect in before
-            ):
+            case EffectAnswered(
+                effect=effect, result=ModelReply(begun=None) as reply, at_ms=at_ms
+            ) if effect in before:
                 reader = self._readers.setdefault(effect, DeltaReader())
                 response = response_object(
                     reply.items,

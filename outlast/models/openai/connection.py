@@ -249,6 +249,36 @@ class OpenAIConnection:
                 )
         return _read_reply(target, response.status_code, response.headers, response.content)
 
+    async def request(
+        self,
+        method: str,
+        target: Target,
+        settings: ModelSettings,
+        *,
+        query: "Mapping[str, object] | None" = None,
+    ) -> Reply:
+        """Send a request without a body, and return the JSON object in the response.
+
+        An `error` in the object is the caller's to read.
+
+        Args:
+            method: `get` or `post`.
+            target: where to send it.
+            settings: has headers, a query and a time-out.
+            query: further parameters of the query.
+        """
+        opened = await self._open(target)
+        from httpx2 import Response
+
+        options = _options(settings)
+        if query:
+            options["params"] = {**options.get("params", {}), **query}
+        send = opened.client.get if method == "get" else opened.client.post
+        with _failures(target):
+            async with asyncio.timeout(call_seconds(settings)):
+                response = await send(target.path, cast_to=Response, options=options)
+        return _read_object(target, response.status_code, response.headers, response.content)
+
     async def stream(
         self,
         target: Target,
@@ -497,6 +527,15 @@ def _options(settings: ModelSettings) -> "RequestOptions":
 
 
 def _read_reply(target: Target, status: int, headers: "Mapping[str, str]", content: bytes) -> Reply:
+    reply = _read_object(target, status, headers, content)
+    if reply.body.get("error"):
+        raise reported_failure(reply.body["error"], target, headers=headers)
+    return reply
+
+
+def _read_object(
+    target: Target, status: int, headers: "Mapping[str, str]", content: bytes
+) -> Reply:
     from pydantic_core import from_json
 
     try:
@@ -507,8 +546,6 @@ def _read_reply(target: Target, status: int, headers: "Mapping[str, str]", conte
     reply = as_object(value)
     if reply is None:
         raise bad_response(target, "expected a JSON object", status=status)
-    if reply.get("error"):
-        raise reported_failure(reply["error"], target, headers=headers)
     return Reply(body=reply, request_id=headers.get("x-request-id"))
 
 

@@ -3,7 +3,9 @@
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from urllib.parse import quote
 
 from outlast.agents.config.model_settings import MCPToolChoice, ModelSettings
 from outlast.agents.errors import UserError
@@ -17,7 +19,14 @@ from outlast.loop.values import JsonObject
 from outlast.models.failures import Target, bad_response, refused_request, reported_failure
 from outlast.models.openai.connection import REQUEST_ID, ModelConnection, OpenAIConnection
 from outlast.models.openai.item_encoding import ItemEncoder
-from outlast.ports.model import ModelRequest, ModelResponse, ToolSpec, usage_of
+from outlast.ports.model import (
+    ModelError,
+    ModelRequest,
+    ModelResponse,
+    ResponseLost,
+    ToolSpec,
+    usage_of,
+)
 from outlast.ports.model_arguments import answers_both_forms, streams_both_forms
 
 if TYPE_CHECKING:
@@ -41,6 +50,17 @@ DERIVED = "_outlast_"
 
 PROVIDER_DATA = "provider_data"
 """The key of an item's data that a server other than OpenAI's expects back."""
+
+RUN_ID = "outlast_run"
+"""The key of the run's id in the metadata of a response in the background."""
+
+_LONGEST_METADATA = 512
+_MOST_METADATA = 16
+
+_UNFINISHED = frozenset({"queued", "in_progress"})
+
+_HAS_ENDED = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT})
+"""The statuses with which a provider refuses to cancel what has ended, or what it has forgotten."""
 
 _WITH_RESPONSE = frozenset({"response.completed", "response.incomplete", "response.failed"})
 """The types of the events that end a response and hold the whole of it."""
@@ -121,6 +141,56 @@ class ResponsesModel:
             raise bad_response(target, "expected the items of a shorter conversation")
         return replace(response, output=compacted_items(response.output))
 
+    async def begin_response(self, request: ModelRequest) -> str:
+        """Begin a response in the background, and return its id."""
+        connection = self._connection.over_http()
+        target = connection.target(_PATH, self.name)
+        body = {**self._body(request), "background": True, "store": True}
+        metadata = with_run_id(request.settings.metadata, request.run_id)
+        if metadata:
+            body["metadata"] = metadata
+        reply = await connection.post(target, body, request.settings)
+        response_id = as_text(reply.body.get("id"))
+        if not response_id:
+            raise bad_response(target, "expected a response object with an id")
+        return response_id
+
+    async def read_response(self, response_id: str, request: ModelRequest) -> ModelResponse | None:
+        """Return a response that was begun, or None while the provider makes it."""
+        connection = cast("OpenAIConnection", self._connection.over_http())
+        target = connection.target(f"{_PATH}/{quote(response_id, safe='')}", self.name)
+        include = included_data(request)
+        query = {"include": include} if include else None
+        try:
+            reply = await connection.request("get", target, request.settings, query=query)
+        except ModelError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+            raise ResponseLost(
+                error.message, code=error.code, retryable=True, status=404
+            ) from error
+        status = reply.body.get("status")
+        if status in _UNFINISHED:
+            return None
+        if status == "cancelled":
+            error = refused_request(target, "the response was cancelled at the provider")
+            raise ResponseLost(error.message, code=error.code, retryable=False)
+        if reply.body.get("error") or status == "failed":
+            error = reported_failure(reply.body.get("error"), target)
+            raise ResponseLost(error.message, code=error.code, retryable=error.retryable)
+        return read_response(reply.body, target, request_id=reply.request_id)
+
+    async def cancel_response(self, response_id: str) -> None:
+        """Stop a response that was begun; one that has ended stays as it is."""
+        connection = cast("OpenAIConnection", self._connection.over_http())
+        path = f"{_PATH}/{quote(response_id, safe='')}/cancel"
+        target = connection.target(path, self.name)
+        try:
+            await connection.request("post", target, ModelSettings())
+        except ModelError as error:
+            if error.status not in _HAS_ENDED:
+                raise
+
     async def check_access(self) -> str:
         """Check the key, and return the URL of the server."""
         target = self._connection.target(_PATH, self.name)
@@ -168,6 +238,13 @@ def responses_body(request: ModelRequest, model: str | None) -> JsonObject:
         body["tool_choice"] = tool_choice(request, model)
         body["parallel_tool_calls"] = settings.parallel_tool_calls
     return with_settings(body, settings, "truncation", "reasoning", "context_management")
+
+
+def with_run_id(metadata: dict[str, str] | None, run_id: str | None) -> dict[str, str]:
+    """Return metadata with the id of the run, by which its webhook finds it, if there is room."""
+    metadata = metadata or {}
+    has_room = len(metadata) < _MOST_METADATA and run_id and len(run_id) <= _LONGEST_METADATA
+    return {**metadata, RUN_ID: run_id} if has_room and run_id else metadata
 
 
 def with_settings(body: JsonObject, settings: ModelSettings, *names: str) -> JsonObject:
@@ -267,7 +344,8 @@ def read_response(body: object, target: Target, *, request_id: str | None = None
         # A retry would start, and bill, another response.
         raise refused_request(
             target,
-            f"the response has the status {status!r}; background responses are not supported",
+            f"the response has the status {status!r}; for a response in the background, use "
+            "ModelSettings(background=True)",
         )
     return ModelResponse(
         output=output,

@@ -39,6 +39,7 @@ EVERYTHING = ModelSettings(
     prompt_cache_options={"mode": "implicit"},
     include_usage=True,
     preserve_raw_usage=True,
+    background=False,
     context_management=[{"type": "compaction"}],
     timeout=timedelta(milliseconds=1500),
     retry=ModelRetrySettings(max_retries=2),

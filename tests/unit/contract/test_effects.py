@@ -15,6 +15,7 @@ LINES = {
     "call_model": "Triage · model-Billing · turn 1",
     "run_tool": "look_up()",
     "clean_up": "clean up: look_up()",
+    "cancel_response": "cancel the response resp_1",
     "compact_view": "Triage · summarise 3 items",
     "run_agent": "ask_orders()",
     "run_handoff": "Triage → Billing",

@@ -27,6 +27,7 @@ WHAT = {
     "call_model": "The model call of Triage",
     "run_tool": "The tool look_up",
     "clean_up": "The clean-up of the tool look_up",
+    "cancel_response": "The cancellation of the response resp_1",
     "compact_view": "The summary for Triage",
     "run_handoff": "The callback of the handoff transfer_to_billing",
     "run_agent": "The tool ask_orders",
@@ -42,6 +43,7 @@ DEFAULT = {
     "call_model": failures.MODEL_CALL_FAILED,
     "run_tool": failures.TOOL_FAILED,
     "clean_up": failures.TOOL_FAILED,
+    "cancel_response": failures.MODEL_CALL_FAILED,
     "compact_view": failures.MODEL_CALL_FAILED,
     "run_handoff": failures.USER_ERROR,
     "run_agent": failures.TOOL_FAILED,
@@ -113,7 +115,7 @@ def test_codes_stay_what_they_are() -> None:
         tool_output_guardrail_tripwire invalid_final_output session_failed tool_failed
         tool_timeout cancelled decision_refused delivery_refused approval_expired budget_exceeded run_closed
         content_unavailable
-        conversation_full run_busy terminated worker_lacks worker_found internal_error
+        conversation_full run_busy terminated model_working worker_lacks worker_found internal_error
     """
     assert set(expected.split()) == failures.CODES == codes()
 
@@ -150,6 +152,7 @@ def test_every_listed_code_has_an_exception_that_users_see() -> None:
     }
     finer = {failures.INTERNAL, failures.INVALID_OUTPUT}
     finer |= {
+        failures.MODEL_WORKING,
         failures.WORKER_LACKS,
         failures.FAILED_ON_CAPABLE_WORKER,
     }  # of an attempt, not of a run

@@ -204,6 +204,8 @@ def test_the_default_policies_are_those_of_the_reference() -> None:
         "SAVE": (60_000, 10, 60_000, False),
         "OFFLOAD": (120_000, 5, 60_000, False),
         "NOTIFY": (120_000, 20, 600_000, False),
+        "BEGUN": (120_000, 0, 30_000, False),
+        "CANCEL_RESPONSE": (30_000, 5, ExecutionOptions().maximum_interval_ms, False),
         "COMPACT": (600_000, 3, 60_000, False),
         "SCHEDULED": (15_000, 0, 60_000, False),
         "LINE": (86_400_000, 1, 30_000, False),

@@ -66,6 +66,7 @@ def test_each_kind_of_effect_says_what_it_is() -> None:
         "prepare_run",
         "check_input",
         "call_model",
+        "cancel_response",
         "compact_view",
         "run_tool",
         "clean_up",

@@ -4,6 +4,7 @@ import pytest
 
 from outlast.loop.effects import (
     CallModel,
+    CancelResponse,
     CheckInput,
     CompactView,
     FinalizeAnswer,
@@ -49,8 +50,8 @@ def finish_turn(play: Play) -> None:  # noqa: C901  a row for each effect
                 play.saved()
             case RunTool():
                 play.returns(effect.call_id)
-            case OffloadItems() | CompactView():
-                raise AssertionError("nothing here is large")
+            case OffloadItems() | CompactView() | CancelResponse():
+                raise AssertionError("nothing here is large, or in the background")
 
 
 @pytest.mark.parametrize("situation", BUSY)

@@ -152,7 +152,12 @@ def test_every_failure_that_a_run_can_have_has_an_error() -> None:
         name: value for name, value in vars(failures).items() if isinstance(value, str)
     }
     for name, code in codes.items():
-        of_attempts = {failures.INTERNAL, failures.WORKER_LACKS, failures.FAILED_ON_CAPABLE_WORKER}
+        of_attempts = {
+            failures.INTERNAL,
+            failures.MODEL_WORKING,
+            failures.WORKER_LACKS,
+            failures.FAILED_ON_CAPABLE_WORKER,
+        }
         if name.isupper() and code not in of_attempts:
             assert type(error_of(Failure(code=code, message=""))) is not AgentsException, name
 
