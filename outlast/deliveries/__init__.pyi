@@ -1,4 +1,5 @@
 from outlast.deliveries.receiver import deliveries_app as deliveries_app
+from outlast.deliveries.responses import background_response as background_response
 from outlast.deliveries.schemes import HmacScheme as HmacScheme
 from outlast.deliveries.schemes import github as github
 from outlast.deliveries.schemes import openai as openai
@@ -6,6 +7,7 @@ from outlast.deliveries.schemes import slack as slack
 from outlast.deliveries.schemes import standard_webhooks as standard_webhooks
 from outlast.deliveries.schemes import stripe as stripe
 from outlast.deliveries.webhooks import Deliver as Deliver
+from outlast.deliveries.webhooks import ResponseReady as ResponseReady
 from outlast.deliveries.webhooks import Send as Send
 from outlast.deliveries.webhooks import WebhookEvent as WebhookEvent
 from outlast.deliveries.webhooks import Webhooks as Webhooks

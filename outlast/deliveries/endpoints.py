@@ -21,6 +21,13 @@ _RECEIPT: Final[Mapping[str, Any]] = MappingProxyType(
         "required": ["run_id", "name", "at"],
     }
 )
+_WOKEN: Final[Mapping[str, Any]] = MappingProxyType(
+    {
+        "type": "object",
+        "properties": {"run_id": {"type": "string"}, "woken": {"type": "boolean"}},
+        "required": ["run_id", "woken"],
+    }
+)
 _SENT: Final[Mapping[str, Any]] = MappingProxyType(
     {
         "type": "object",
@@ -92,7 +99,10 @@ WEBHOOK: Final = DeliveryEndpoint(
                 {
                     "type": "object",
                     "properties": {
-                        "done": {"type": "array", "items": {"anyOf": [dict(_RECEIPT), dict(_SENT)]}}
+                        "done": {
+                            "type": "array",
+                            "items": {"anyOf": [dict(_RECEIPT), dict(_SENT), dict(_WOKEN)]},
+                        }
                     },
                     "required": ["done"],
                 },

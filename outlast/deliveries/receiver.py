@@ -25,13 +25,20 @@ from temporalio.client import Client
 from outlast.agents.context.wait_address import WaitAddress
 from outlast.agents.context.wait_urls import KEYS_VARIABLE, WaitUrlKeys, keys_from_environment
 from outlast.agents.errors import RunClosed, UserError
+from outlast.client.background import look_for_response
 from outlast.client.deliveries import LONGEST_ID, DeliveryReceipt, finish
 from outlast.client.handle import RunHandle
 from outlast.deliveries.bodies import BodyReader, delivery_id_of, value_of
 from outlast.deliveries.endpoints import WAIT_URL, WEBHOOK
 from outlast.deliveries.problems import JSONAnswer, answer_of
 from outlast.deliveries.receipts import known_receipt, token_of
-from outlast.deliveries.webhooks import Deliver, Outcome, Webhooks, challenge_of
+from outlast.deliveries.webhooks import (
+    Deliver,
+    Outcome,
+    ResponseReady,
+    Webhooks,
+    challenge_of,
+)
 from outlast.loop.values import Json, JsonObject
 from outlast.ports.engine import check_client
 
@@ -138,6 +145,9 @@ class _Receiver:
                 RunHandle(self.client, outcome.run_id), outcome.name, delivery_id
             )
             return _shown(await self._finish(token, outcome.value, delivery_id, source))
+        if isinstance(outcome, ResponseReady):
+            woken = await look_for_response(self.client, outcome.run_id)
+            return {"run_id": outcome.run_id, "woken": woken}
         # One event may send several messages to a conversation.
         message_id = delivery_id if place == 0 else f"{delivery_id}:{place}"
         sent = await RunHandle(self.client, outcome.run_id).send(

@@ -73,7 +73,18 @@ class Send:
     input: str | list[JsonObject]
 
 
-Outcome: TypeAlias = Deliver | Send
+@dataclass(frozen=True, slots=True)
+class ResponseReady:
+    """Let a run's model call look now for its response in the background.
+
+    Attributes:
+        run_id: the run.
+    """
+
+    run_id: str
+
+
+Outcome: TypeAlias = Deliver | Send | ResponseReady
 HandleEvent: TypeAlias = Callable[
     [WebhookEvent],
     Outcome | Sequence[Outcome] | Awaitable[Outcome | Sequence[Outcome] | None] | None,
@@ -100,7 +111,7 @@ class Webhooks:
         """Return a decorator of the function that says what webhooks mean for runs.
 
         The function gets an event whose signature fits, and returns what to do: `Deliver`, `Send`,
-        several of them, or None to ignore the event. It may be called more than once for an event,
+        `ResponseReady`, several of them, or None to ignore the event. It may be called more than once for an event,
         since senders repeat; what it returns happens once.
 
         Args:
@@ -154,10 +165,10 @@ class Webhooks:
         many = isinstance(made, list | tuple)
         listed = cast("Sequence[object]", made if many else () if made is None else (made,))
         for one in listed:
-            if not isinstance(one, Deliver | Send):
+            if not isinstance(one, Deliver | Send | ResponseReady):
                 raise TypeError(
-                    f"The function of the webhook {name!r} must return Deliver, Send, a list of "
-                    f"them or None, not {type(one).__name__}."
+                    f"The function of the webhook {name!r} must return Deliver, Send, "
+                    f"ResponseReady, a list of them or None, not {type(one).__name__}."
                 )
         return cast("list[Outcome]", list(listed))
 
