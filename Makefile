@@ -55,7 +55,7 @@ test: $(VENV)/.test ## run the tests, but for the slowest; under three minutes
 	@$(PYTEST) -w 2 -m "not full"
 
 test-full: $(VENV)/.test ## run all tests
-	@OUTLAST_LAWS=1 $(PYTEST) -w 6
+	@OUTLAST_LAWS=1 $(PYTEST) -w 3
 
 older-server: $(VENV)/.older-server ## what is searched for and reset, on the oldest server that is tested
 	@$(OLDER)/bin/temporal --version
@@ -106,7 +106,7 @@ lowest: $(LOWEST)/.installed ## the tests with the oldest versions that pyprojec
 
 # `coverage` runs the tests of the loop, with all laws.
 test-others: $(VENV)/.test
-	@OUTLAST_LAWS=1 $(PYTEST) -w 6 --ignore=tests/unit/loop
+	@OUTLAST_LAWS=1 $(PYTEST) -w 3 --ignore=tests/unit/loop
 
 # Three at a time, since some only wait: for a browser, for packages, for processes. The environment
 # is complete before.

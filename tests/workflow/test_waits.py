@@ -198,7 +198,7 @@ async def test_a_flood_of_deliveries_without_a_worker_is_stopped_and_loses_nothi
     await desk.close(worker)
     soon = timedelta(milliseconds=100)
     before = len(await desk.event_types(handle))
-    monkeypatch.setattr("outlast.client.deliveries.MOST_KEPT_EVENTS", before + 3)
+    monkeypatch.setattr("outlast.client.deliveries.MOST_KEPT_EVENTS", before + 10)
 
     async def send(value: Any, number: int) -> DeliveryReceipt:
         return await finish(

@@ -195,9 +195,9 @@ def test_a_customer_reads_the_team_without_names_and_notes() -> None:
 
 def test_the_run_of_every_effect_shows_its_messages() -> None:
     play = play_with_everything()
-    (_, question), (_, again), answer = texts(play.state)
+    (_, question), (_, again), (_, last), answer = texts(play.state)
     assert question.endswith(" bytes, stored outside of the run]")
-    assert again == "text of m2"
+    assert (again, last) == ("text of m2", "text of m3")
     assert answer == ("assistant", "Done.")
 
 
