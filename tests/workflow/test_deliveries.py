@@ -292,9 +292,12 @@ async def test_of_fifty_deliveries_at_once_one_counts(
         assert len(taken) == 50
         assert len({answer.text for answer in answers}) == 1
     else:
-        [winner] = taken
-        assert {answer.status_code for answer in answers} == {200, 409}
-        assert list(outputs(model.requests[1]).values()) == [f"p{winner}"]
+        [value] = outputs(model.requests[1]).values()
+        # On a busy machine, the one that counts may hear that no worker has answered in time.
+        late = [number for number, answer in enumerate(answers) if answer.status_code in {202, 503}]
+        assert value in [f"p{number}" for number in taken or late]
+        assert len(taken) <= 1
+        assert sum(answer.status_code == 409 for answer in answers) == 50 - len(taken) - len(late)
 
 
 async def test_a_delivery_that_is_faster_than_the_tool_is_kept(
