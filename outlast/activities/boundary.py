@@ -98,7 +98,8 @@ class EffectActivities:
             attempts = kind.policy(request.effect).attempts or ATTEMPTS
             is_last = info.attempt >= min(attempts, ATTEMPTS)
             arrived = _arrived(request.effect)
-            request = await whole_request(worker, request, is_last=is_last)
+            if not _looks_for_response(request.effect):
+                request = await whole_request(worker, request, is_last=is_last)
             if isinstance(request.effect, CallModel):
                 result = await self._call_model(worker, request, beat)
             else:
@@ -222,6 +223,11 @@ def _see_as(caller: contextvars.Context | None) -> None:
     for variable, value in () if caller is None else caller.items():
         if variable not in own and variable is not CURRENT:
             variable.set(value)
+
+
+def _looks_for_response(effect: Effect) -> bool:
+    """Whether an effect needs no content before the provider has made a response."""
+    return isinstance(effect, CallModel) and effect.begun is not None
 
 
 def _arrived(effect: Effect) -> tuple[Arrival, ...]:

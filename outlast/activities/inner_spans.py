@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict
 from typing import Any, TypeAlias, TypeVar
 
@@ -100,6 +100,16 @@ def model_span(
             if isinstance(data, GenerationSpanData):
                 data.model_config = config
         yield ModelSpan(span, label, name)
+
+
+def span_of_call(
+    label: str, request: ModelRequest, model: object
+) -> AbstractContextManager[ModelSpan]:
+    """Open the span of a call of a model, which says what the model is."""
+    name = getattr(model, "name", None)
+    is_response = getattr(model, "api", None) == "responses"
+    own_name = name if isinstance(name, str) else ""
+    return model_span(label, request, is_response=is_response, name=own_name)
 
 
 async def traced_guardrail(

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 from outlast.activities.attempt import FIRST, Attempt
+from outlast.activities.content import ATTEMPTS, whole_request
 from outlast.activities.errors import (
     EffectError,
     failure_of,
@@ -19,7 +20,7 @@ from outlast.activities.errors import (
     user_code,
     worker_lookup,
 )
-from outlast.activities.inner_spans import model_span
+from outlast.activities.inner_spans import span_of_call
 from outlast.activities.invocation import Invocation, annotated_type
 from outlast.activities.model.background import begin_response, read_response
 from outlast.activities.model.choice import (
@@ -85,37 +86,45 @@ async def call_model(
     """
     effect = request.effect
     invocation = invocation_of(worker, effect)
+    response = None
     if effect.begun is not None:
-        return await _go_on(invocation, request, effect.begun, attempt)
-    if _has_new_checks(invocation, effect):
+        response = await _response_of(invocation, effect.begun)
+        request = await whole_request(worker, request, is_last=attempt.number >= ATTEMPTS)
+    elif _has_new_checks(invocation, effect):
         return ModelReply(items=(), required_steps=invocation.required_steps(), unchecked=True)
     async with nested_events(invocation, effect) as stream:
-        await stream.turn(effect, request.items, attempt=attempt.number)
-        reply = await _call_model(invocation, request, stream, attempt)
+        if effect.begun is None:
+            await stream.turn(effect, request.items, attempt=attempt.number)
+        if response is None:
+            reply = await _call_model(invocation, request, stream, attempt)
+        else:
+            reply = await _reply_of(invocation, request, response, attempt)
         if reply.begun is None:
             await stream.reply(effect, reply)
     return reply
 
 
-async def _go_on(
-    invocation: Invocation,
-    request: EffectRequest[CallModel],
-    begun: BegunResponse,
-    attempt: Attempt,
-) -> ModelReply:
-    """Look for the response that the provider makes in the background."""
+async def _response_of(invocation: Invocation, begun: BegunResponse) -> ModelResponse | None:
+    """Return a response that was begun in the background; None if another one has to be begun."""
     model, label = model_of(invocation)
     has_prompt = invocation.agent.prompt is not None
     settings = _settings(invocation, model, has_prompt=has_prompt)
-    response = await read_response(invocation, begun, settings)
+    return await read_response(invocation, model, label, begun, settings)
+
+
+async def _reply_of(
+    invocation: Invocation,
+    request: EffectRequest[CallModel],
+    response: ModelResponse,
+    attempt: Attempt,
+) -> ModelReply:
+    """Return the reply of a response that the provider has made in the background."""
     show_turn(invocation.wrapper, _question(request))
-    async with nested_events(invocation, request.effect) as stream:
-        if response is None:
-            return await _call_model(invocation, request, stream, attempt)
-        offer = await offered_tools(invocation, attempt=attempt.number)
-        reply = await _priced_reply(invocation, request, offer, response, label, settings)
-        await stream.reply(request.effect, reply)
-    return reply
+    offer = await offered_tools(invocation, attempt=attempt.number)
+    model, label = model_of(invocation)
+    has_prompt = invocation.agent.prompt is not None
+    settings = _settings(invocation, model, has_prompt=has_prompt)
+    return await _priced_reply(invocation, request, offer, response, label, settings)
 
 
 def _has_new_checks(invocation: Invocation, effect: CallModel) -> bool:
@@ -146,21 +155,16 @@ async def _call_model(
     _check_compaction(invocation)
     model_request = await _request(invocation, request, offer, model)
     await _call_start_hooks(invocation, model_request)
-    if model_request.settings.background:
-        begun = await begin_response(invocation, model, model_request, effect.begun)
-        return ModelReply(items=(), model=label, changes=invocation.changes(), begun=begun)
     is_read = invocation.parent_call is None or stream.has_callback
     streams = is_read and (effect.streams or invocation.settings.get(SETTING_STREAM) is True)
     retry = model_request.settings.retry
     policy = retry.policy if retry is not None else None
     policy = invocation.named(policy) if isinstance(policy, str) else policy
     try:
-        with model_span(
-            label,
-            model_request,
-            is_response=getattr(model, "api", None) == "responses",
-            name=_provider_name_of(model),
-        ) as record_response:
+        if model_request.settings.background:
+            begun = await begin_response(invocation, model, model_request, effect.begun)
+            return ModelReply(items=(), model=label, changes=invocation.changes(), begun=begun)
+        with span_of_call(label, model_request, model) as record_response:
             objects = _objects(invocation, offer)
 
             def answered(sent: ModelRequest, on_event: OnEvent | None) -> Awaitable[ModelResponse]:
@@ -200,11 +204,6 @@ async def _priced_reply(
         reply = _with_needs(invocation, reply)
     keeps_usage = settings.preserve_raw_usage is True
     return replace(reply, raw_usage=response.raw_usage) if keeps_usage else reply
-
-
-def _provider_name_of(model: Model) -> str:
-    name = getattr(model, "name", None)
-    return name if isinstance(name, str) else ""
 
 
 def _check_compaction(invocation: Invocation) -> None:

@@ -6,9 +6,8 @@ the engine tries again later. Between two attempts, no worker is needed.
 """
 
 from outlast.activities.errors import EffectError, mistake, of_model, of_user_code
-from outlast.activities.inner_spans import model_span
+from outlast.activities.inner_spans import span_of_call
 from outlast.activities.invocation import Invocation
-from outlast.activities.model.choice import model_of
 from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.tools.hosted import HostedTool
 from outlast.contract import failures
@@ -55,14 +54,24 @@ async def begin_response(
 
 
 async def read_response(
-    invocation: Invocation, begun: BegunResponse, settings: ModelSettings
+    invocation: Invocation,
+    model: object,
+    label: str,
+    begun: BegunResponse,
+    settings: ModelSettings,
 ) -> ModelResponse | None:
     """Return the response that was begun, or None if another one has to be begun.
+
+    Args:
+        invocation: the model call.
+        model: the agent's model, as it is now.
+        label: its name for people.
+        begun: the response.
+        settings: the settings of the call.
 
     Raises:
         EffectError: the provider still makes it, could not be asked, or failed for good.
     """
-    model, label = model_of(invocation)
     if not isinstance(model, BackgroundModel):  # since a deploy
         return None
     hosted = [tool for tool in invocation.agent.tools if isinstance(tool, HostedTool)]
@@ -89,8 +98,7 @@ async def read_response(
             f"The provider is still making the response {begun.response_id}.",
             retryable=True,
         )
-    is_response = getattr(model, "api", None) == "responses"
-    with model_span(label, request, is_response=is_response) as record_response:
+    with span_of_call(label, request, model) as record_response:
         record_response(response)
     return response
 
