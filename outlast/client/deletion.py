@@ -112,12 +112,15 @@ class Deletion:
     async def runs_of(self, person: str) -> list[tuple[str, str]]:
         """Return the runs that worked for a person: each id, and the id of its first execution.
 
+        Nested runs come last: the runs that started them include them.
+
         It reads the newest history of every run that the server or the archive has.
 
         Raises:
             AgentsException: a run cannot be read here, so that nobody knows for whom it worked.
         """
         found: list[tuple[str, str]] = []
+        nested: list[tuple[str, str]] = []
         async for run_id, chain, execution_id in self._newest_of_all():
             try:
                 state = await RunReader(self.client, run_id).catch_up(execution_id)
@@ -126,8 +129,8 @@ class Deletion:
                     continue  # it was deleted meanwhile
                 raise await RunAddress(self.client, run_id).translate(error) from error
             if state.start.requester and same_person(state.start.requester, person):
-                found.append((run_id, chain))
-        return found
+                (found if state.start.parent is None else nested).append((run_id, chain))
+        return [*found, *nested]
 
     # --- One run --------------------------------------------------------------------------------
 

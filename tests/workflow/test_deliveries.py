@@ -282,9 +282,15 @@ async def test_of_fifty_deliveries_at_once_one_counts(
     await desk.open(agent, model=model)
     handle = await desk.start(agent)
     url = url_of(await parked(handle))
-    answers = await asyncio.gather(
-        *(http.post(url, json="p" if same else f"p{number}") for number in range(50))
-    )
+
+    async def post(value: str) -> httpx2.Response:
+        while True:
+            answer = await http.post(url, json=value)
+            # On a busy machine, no worker answers in time: as senders do, it comes again.
+            if answer.status_code not in {202, 503}:
+                return answer
+
+    answers = await asyncio.gather(*(post("p" if same else f"p{number}") for number in range(50)))
     result = await handle.result()
     assert result.final_output == "Done."
     taken = [number for number, answer in enumerate(answers) if answer.status_code == 200]
@@ -292,12 +298,9 @@ async def test_of_fifty_deliveries_at_once_one_counts(
         assert len(taken) == 50
         assert len({answer.text for answer in answers}) == 1
     else:
-        [value] = outputs(model.requests[1]).values()
-        # On a busy machine, the one that counts may hear that no worker has answered in time.
-        late = [number for number, answer in enumerate(answers) if answer.status_code in {202, 503}]
-        assert value in [f"p{number}" for number in taken or late]
-        assert len(taken) <= 1
-        assert sum(answer.status_code == 409 for answer in answers) == 50 - len(taken) - len(late)
+        [winner] = taken
+        assert {answer.status_code for answer in answers} == {200, 409}
+        assert list(outputs(model.requests[1]).values()) == [f"p{winner}"]
 
 
 async def test_a_delivery_that_is_faster_than_the_tool_is_kept(

@@ -4,10 +4,16 @@ from collections.abc import AsyncGenerator, Generator
 
 import pytest
 
-from outlast import Agent, ModelSettings, OpenAIProvider, UserError
+from outlast import Agent, ModelRetrySettings, ModelSettings, OpenAIProvider, UserError
 from outlast.agents.errors import AgentsException
 from outlast.models.openai.responses import RUN_ID, ResponsesModel, with_run_id
-from outlast.ports.model import BackgroundModel, ModelError, ModelRequest, ResponseLost
+from outlast.ports.model import (
+    BackgroundModel,
+    ModelError,
+    ModelRequest,
+    ModelResponse,
+    ResponseLost,
+)
 from outlast.testing import ScriptedModel, run_in_memory
 from tests.background_server import BackgroundServer, said
 
@@ -113,3 +119,28 @@ async def test_a_model_without_a_background_says_so() -> None:
 def test_a_response_that_is_not_stored_cannot_be_read_later() -> None:
     with pytest.raises(UserError, match="needs store"):
         ModelSettings(background=True, store=False)
+
+
+class Away(ScriptedModel):
+    """A model whose provider cannot be reached."""
+
+    begun = 0
+
+    async def begin_response(self, request: ModelRequest) -> str:
+        self.begun += 1
+        raise ModelError("It is away.", code="unreachable", retryable=True)
+
+    async def read_response(self, response_id: str, request: ModelRequest) -> ModelResponse | None:
+        raise AssertionError("nothing was begun")
+
+    async def cancel_response(self, response_id: str) -> None:
+        raise AssertionError("nothing was begun")
+
+
+async def test_the_settings_for_retries_count_when_a_response_is_begun() -> None:
+    model = Away()
+    settings = ModelSettings(background=True, retry=ModelRetrySettings(max_retries=1))
+    agent = Agent[None](name="Thinker", model_settings=settings)
+    with pytest.raises(AgentsException, match="It is away"):
+        await run_in_memory(agent, "Why?", model=model)
+    assert model.begun == 2
