@@ -105,7 +105,7 @@ def script(chance: random.Random) -> list[Any]:
 
 
 async def recorded(number: int) -> Recording:
-    """Return a recorded run; the same for a number each time."""
+    """Return the recording of a run that is chosen by a number."""
     chance = random.Random(number)
 
     def decide(request: ApprovalRequest) -> Decision | bool | str:

@@ -326,14 +326,20 @@ def _entry_of(
 
 
 def _packed(events: Sequence[HistoryEvent]) -> tuple[bytes, bytes]:
-    """Return a history's bytes, and the same compressed; both are the same in every process."""
+    """Return a history as bytes, and these bytes compressed.
+
+    Every process makes the same bytes of a history, so that their digest names it.
+    """
     data = History(events=events).SerializeToString(deterministic=True)
     packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
     return data, packer.compress(data) + packer.flush()
 
 
 def _unpacked(packed: bytes, entry: ArchivedHistory, what: str) -> Sequence[HistoryEvent]:
-    """Return the events in a file; never unpack more than was packed."""
+    """Return the events of a compressed history.
+
+    It unpacks no more bytes than the entry says, whatever the file would become.
+    """
     unpacker = zlib.decompressobj(_GZIP)
     try:
         data = unpacker.decompress(packed, entry.size + 1)

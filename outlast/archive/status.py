@@ -1,4 +1,4 @@
-"""What an archive holds, and what it lacks that the server still has."""
+"""The status of an archive: what is in it, and what the server has that is not."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -24,7 +24,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveStatus:
-    """What an archive holds of a namespace, and what it lacks.
+    """The histories of a namespace that an archive has, and those that it lacks.
 
     Attributes:
         runs: the number of runs in the archive.

@@ -114,7 +114,7 @@ class Sweep:
         return swept
 
     async def archive_since(self, since_ms: int | None) -> Swept:
-        """Archive what closed since a time, or everything that the server has.
+        """Archive the histories that closed since a time; all of them without a time.
 
         Raises:
             RPCError: the server refused, or does not answer.

@@ -40,7 +40,7 @@ async def verified(archive: Archive, folder: str = RUNS) -> AsyncGenerator[Verdi
 
 
 async def verify(archive: Archive, folder: str = RUNS) -> list[Verdict]:
-    """Return the results for every history in a folder, and what is wrong with deletions.
+    """Check every history in a folder, and every deletion on request.
 
     Raises:
         ContentUnavailable: the archive cannot be read.

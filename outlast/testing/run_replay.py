@@ -156,7 +156,7 @@ class Replay:
         return not self.differences and not self.stopped
 
     def report(self) -> str:
-        """Return what differs, a line for each difference, safe to show."""
+        """Return the differences as text, a line for each, with invisible characters escaped."""
         number = len(self.differences)
         verb = "differs" if number == 1 else "differ"
         what = f"{counted(number, 'decision')} {verb}" if number else "the same decisions"

@@ -235,7 +235,7 @@ async def test_the_server_keeps_a_signed_delivery_and_the_worker_checks_it(desk:
 
 
 async def test_a_workflow_of_somebodys_own_ships_nothing(desk: Desk):
-    """It copies a real proof from the history of another run, or says that the time is over."""
+    """Somebody's own workflow, with a proof of another run or a forged time-out, gets nothing shipped."""
     shop = Shop()
     handle = await parked(desk, shop)
     [wait] = await handle.pending_waits()

@@ -33,7 +33,7 @@ class TestFile(pytest.Module):
 
 
 class BetweenFiles(pytest.Item):
-    """What follows the last test of a file: fixtures of the session stay, others end."""
+    """A stand-in for the next test, so that pytest ends the fixtures of a file and keeps the session's."""
 
     def runtest(self) -> None:
         raise NotImplementedError
@@ -95,7 +95,9 @@ class Share:
         (self._folder / f"{self._number}.counts").write_text(json.dumps(counts))
 
     def _take(self) -> Iterator[TestFile]:
-        """Yield one file after the other that no process has, until there are none or nobody waits for them.
+        """Yield the test files for this process, each of which no other process has taken.
+
+        It ends when all files are taken, or when the process that reads the results has gone.
 
         A process for tests that wait takes no others: more than one for each core would only make all
         of them slower.

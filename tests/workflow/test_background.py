@@ -41,7 +41,7 @@ def provider() -> Generator[BackgroundServer]:
 
 @pytest.fixture
 def _slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let looks be an hour apart, so that only somebody else ends a wait."""
+    """Set an hour between two looks, so that only a webhook or a person ends the wait."""
     slow = policies.ExecutionOptions(
         timeout_ms=120_000, attempts=0, initial_interval_ms=3_600_000, maximum_interval_ms=3_600_000
     )

@@ -85,7 +85,7 @@ async def steps_of(handle: RunHandle) -> list[Step]:
 
 
 async def until_a_summary_is_written(desk: Desk, handle: RunHandle) -> None:
-    """Ask two questions; the summary of the first begins with the answer to the second."""
+    """Ask two questions; the summary of the older items begins after the second answer."""
     await desk.until(handle, lambda state: len(state.answers) == 1)
     await handle.send(f"Question 1. {LONG}")
     await desk.until(handle, is_summarised)

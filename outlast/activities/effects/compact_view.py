@@ -33,13 +33,13 @@ LARGEST_SUMMARY_BYTES = 200_000
 """The maximum size of a summary: the run carries it."""
 
 _BREAKS: Final = {one: f"\\u{ord(one):04x}" for one in "\x85\u2028\u2029"}
-"""Characters that break a line, and that JSON leaves as they are."""
+"""Line breaks that JSON does not escape, and their escapes."""
 
 
 async def compact_view(
     worker: WorkerDeps, request: EffectRequest[CompactView], attempt: Attempt = FIRST
 ) -> ViewSummary:
-    """Summarise items of the view, between the hooks.
+    """Summarise the older items of the view, and call the hooks before and after.
 
     An agent that is not to be summarised any more, since a deploy, gets no summary.
 
@@ -69,7 +69,7 @@ async def compact_view(
 
 
 def _unused(summary: ViewSummary, error: EffectError) -> ViewSummary:
-    """Return a summary that is paid, so that a retry would pay again, and not used."""
+    """Return the record of a summary that is paid for and not used; a retry would pay again."""
     failure = Failure(code=error.code, message=error.message)
     return replace(summary, items=(), failure=failure)
 
@@ -183,7 +183,7 @@ def _other_parts(raw: JsonObject) -> str:
 
 
 def _as_item(text: str) -> JsonObject:
-    """Return a summary as the model reads it: with no more weight than what users have written."""
+    """Return a summary as a message of the user, which the model does not read as instructions."""
     content = (
         "This is a summary of the earlier part of this conversation, which you do not see any "
         f"more. It was written for you and is no new message.\n\n{text}"

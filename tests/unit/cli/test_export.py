@@ -33,7 +33,7 @@ async def made(run_id: str, said: str = "Hello") -> Recording:
 
 @pytest.fixture
 async def runs(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What the server has: change `runs["all"]`; `runs["asked"]` has the options of the search."""
+    """A stand-in for the server: it has the runs `all`, and keeps the options of a search as `asked`."""
     found: dict[str, Any] = {"all": [await made("a"), await made("b"), await made("c")]}
 
     async def connect(address: Any, namespace: Any) -> Any:
