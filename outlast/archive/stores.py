@@ -2,13 +2,14 @@
 
 import os
 import re
-import secrets
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from outlast.agents.errors import UserError
 from outlast.agents.threads import run_in_thread
+from outlast.blobs.files import write_whole
 from outlast.ports.archive import ArchiveStore, FileMissing
 
 _NAME: Final = re.compile(r"[a-z0-9_-][a-z0-9._-]*(/[a-z0-9_-][a-z0-9._-]*)*/?")
@@ -32,21 +33,7 @@ class FileArchiveStore:
 
     async def write(self, name: str, data: bytes) -> None:
         """Store a file durably, as a whole or not at all."""
-        path = self._path(name)
-
-        def write() -> None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            draft = path.with_name(f"{path.name}.{secrets.token_hex(6)}.tmp")
-            try:
-                with draft.open("xb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
-                draft.replace(path)
-            finally:
-                draft.unlink(missing_ok=True)
-
-        await run_in_thread(write)
+        await run_in_thread(partial(write_whole, self._path(name), data))
 
     async def read(self, name: str) -> bytes:
         """Return the content of a file.

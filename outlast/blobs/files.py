@@ -76,16 +76,7 @@ class FileBlobStore:
         path = self._path(key)
         if self._is_stored(path, data):
             return key
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f"{path.name}.{secrets.token_hex(6)}.tmp")
-        try:
-            with draft.open("xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(path)
-        finally:
-            draft.unlink(missing_ok=True)
+        write_whole(path, data)
         return key
 
     def _is_stored(self, path: Path, data: bytes) -> bool:
@@ -115,3 +106,25 @@ class FileBlobStore:
         if len(digest) != DIGEST_LENGTH or not set(digest) <= set("0123456789abcdef"):
             raise BlobNotFound(f"{key!r} is not the key of a blob.")
         return self.directory / digest[:2] / digest
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file durably, as a whole or not at all; a kill on the way leaves no part of it.
+
+    Args:
+        path: the file; its directory is made if there is none.
+        data: the content.
+
+    Raises:
+        OSError: the file cannot be written, such as on a full disk.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(6)}.tmp")
+    try:
+        with draft.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)

@@ -8,14 +8,17 @@ import json
 import time
 from collections.abc import AsyncGenerator, Generator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 from openai import AsyncOpenAI
 from temporalio.api.enums.v1 import PendingActivityState
+from temporalio.client import Client
 
 from outlast import Agent, ModelSettings, OpenAIProvider, function_tool
+from outlast.blobs import FileBlobStore
 from outlast.client.background import look_for_response
 from outlast.client.handle import RunHandle
 from outlast.contract import failures, policies
@@ -71,6 +74,15 @@ async def until_looked(desk: Desk, handle: RunHandle) -> None:
     )
 
 
+async def thinking(desk: Desk, models: Any, **options: Any) -> RunHandle:
+    """Start a run whose response the provider makes in the background."""
+    agent = thinker()
+    await desk.open(agent, model=models)
+    handle = await desk.start(agent, "Think.", **options)
+    await until_looked(desk, handle)
+    return handle
+
+
 @function_tool
 def look_up(order: str) -> str:
     """Look an order up."""
@@ -102,14 +114,11 @@ async def test_a_response_in_the_background_is_begun_once_and_read_when_it_is_th
 async def test_no_worker_and_no_event_is_needed_while_the_provider_thinks(
     desk: Desk, provider: BackgroundServer, models: Any
 ) -> None:
-    agent = thinker()
-    await desk.open(agent, model=models)
-    handle = await desk.start(agent, "Think.", run_config=QUICK)
-    await until_looked(desk, handle)
+    handle = await thinking(desk, models, run_config=QUICK)
     before = (await desk.workflow(handle).fetch_history()).events
     await desk.close_all()
     provider.finish("resp_1", said("Thought."))
-    await desk.open(agent, model=models)
+    await desk.open(thinker(), model=models)
     assert (await desk.result(handle)).final_output == "Thought."
     after = (await desk.workflow(handle).fetch_history()).events
     # the look that found it, and what follows from the answer
@@ -121,10 +130,7 @@ async def test_no_worker_and_no_event_is_needed_while_the_provider_thinks(
 async def test_a_webhook_wakes_the_model_call(
     desk: Desk, provider: BackgroundServer, models: Any
 ) -> None:
-    agent = thinker()
-    await desk.open(agent, model=models)
-    handle = await desk.start(agent, "Think.")
-    await until_looked(desk, handle)
+    handle = await thinking(desk, models)
     assert not await look_for_response(desk.client, "no-such-run")
     provider.finish("resp_1", said("Thought."))
     client = AsyncOpenAI(api_key="sk-a-key-of-a-test", base_url=provider.base_url)
@@ -168,10 +174,7 @@ def signed(body: bytes, secret: str) -> dict[str, str]:
 async def test_a_cancelled_run_stops_its_response(
     desk: Desk, provider: BackgroundServer, models: Any
 ) -> None:
-    agent = thinker()
-    await desk.open(agent, model=models)
-    handle = await desk.start(agent, "Think.")
-    await until_looked(desk, handle)
+    handle = await thinking(desk, models)
     provider.broken = 1  # the first try to stop it
     await handle.cancel()
     state = await desk.until(handle, lambda state: state.outcome is not None)
@@ -183,10 +186,7 @@ async def test_a_cancelled_run_stops_its_response(
 async def test_an_interrupt_stops_the_response_and_asks_anew(
     desk: Desk, provider: BackgroundServer, models: Any
 ) -> None:
-    agent = thinker()
-    await desk.open(agent, model=models)
-    handle = await desk.start(agent, "Think.", keep_open=True)
-    await until_looked(desk, handle)
+    handle = await thinking(desk, models, keep_open=True)
     await handle.send("Rather look at B-2.", mode="interrupt")
     state = await desk.until(
         handle,
@@ -208,10 +208,7 @@ async def test_an_interrupt_stops_the_response_and_asks_anew(
 async def test_a_response_that_failed_is_begun_again_up_to_three_times(
     desk: Desk, provider: BackgroundServer, models: Any
 ) -> None:
-    agent = thinker()
-    await desk.open(agent, model=models)
-    handle = await desk.start(agent, "Think.")
-    await until_looked(desk, handle)
+    handle = await thinking(desk, models)
     provider.fail("resp_1")
     await desk.until(handle, lambda state: numbers(state) == [2])
     await until_looked(desk, handle)
@@ -233,12 +230,36 @@ def numbers(state: Any) -> list[int]:
 async def test_a_provider_that_is_away_for_a_while_is_asked_again(
     desk: Desk, provider: BackgroundServer, models: Any
 ) -> None:
-    agent = thinker()
-    await desk.open(agent, model=models)
-    handle = await desk.start(agent, "Think.")
-    await until_looked(desk, handle)
+    handle = await thinking(desk, models)
     provider.broken = 2
     provider.finish("resp_1", said("Thought."))
     async with asyncio.timeout(timedelta(seconds=40).total_seconds()):
         assert (await desk.result(handle)).final_output == "Thought."
     assert len(provider.begun) == 1
+
+
+class CountingStore(FileBlobStore):
+    """Counts how often content is fetched."""
+
+    fetched = 0
+
+    async def get(self, key: str) -> bytes:
+        self.fetched += 1
+        return await super().get(key)
+
+
+async def test_a_look_fetches_nothing_of_the_conversation(
+    client: Client, provider: BackgroundServer, models: Any, tmp_path: Path
+) -> None:
+    own = await Client.connect(client.service_client.config.target_host)  # has a store of its own
+    desk, store, agent = Desk(own, cached=True), CountingStore(tmp_path), thinker()
+    await desk.open(agent, model=models, blob_store=store)
+    handle = await desk.start(agent, "Think. " * 20_000, blob_store=store)
+    await until_looked(desk, handle)
+    before = store.fetched
+    assert before > 0, "the request had the content"
+    await desk.pending_activity(handle, lambda one: one.attempt >= 3)
+    assert store.fetched == before
+    provider.finish("resp_1", said("Thought."))
+    assert (await desk.result(handle)).final_output == "Thought."
+    await desk.close_all()
