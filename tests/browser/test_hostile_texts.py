@@ -109,7 +109,8 @@ async def test_hostile_texts_change_no_page(
     assert found == {}
     assert asked_elsewhere == []
     # A filter that has no such value is refused in words; the Content-Security-Policy reports nothing.
-    windows.problems[:] = [one for one in windows.problems if not _is_refused_filter(one)]
+    problems = await windows.take_problems()
+    assert [one for one in problems if not _is_refused_filter(one)] == []
 
 
 async def test_a_page_that_escaped_nothing_would_be_found(
@@ -132,9 +133,8 @@ async def test_a_page_that_escaped_nothing_would_be_found(
         kinds = {mark.partition(":")[0] for mark in await marks_on(window)}
         assert "marks" in kinds, one
     assert elsewhere, "a link or a picture asked another host"
-    refused = [one for one in windows.problems if "Content Security Policy" in one]
-    assert len(refused) > len(RUNS)
-    windows.problems.clear()
+    problems = await windows.take_problems()
+    assert len([one for one in problems if "Content Security Policy" in one]) > len(RUNS)
 
 
 async def test_the_marks_are_found_where_a_text_is_no_text(stage: Stage, windows: Windows) -> None:
@@ -146,8 +146,9 @@ async def test_the_marks_are_found_where_a_text_is_no_text(stage: Stage, windows
         HOSTILE[10],
     )
     marks = await marks_on(window)
-    windows.problems.clear()  # the picture that does not exist, and the handler that is refused
     assert [one.partition(":")[0] for one in marks] == ["marks", "handlers"]
+    # The picture that does not exist, and the handler that is refused.
+    assert await windows.take_problems()
 
 
 async def _open_all(window: Page) -> None:

@@ -62,6 +62,16 @@ class Windows:
         while self._contexts:
             await self._contexts.pop().close()
 
+    async def take_problems(self) -> list[str]:
+        """Close all windows, and give what was wrong on their pages, which the test expected.
+
+        A picture may fail to load after the script that brought it returned: only a window that is
+        closed reports nothing more.
+        """
+        await self.close()
+        problems, self.problems = self.problems, []
+        return problems
+
     def _heard(self, message: ConsoleMessage) -> None:
         if message.type not in {"error", "warning"}:
             return
