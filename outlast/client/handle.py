@@ -149,6 +149,8 @@ class RunHandle(People):
         self._definitions.content = reader_of(client)
         self._address = RunAddress(client, run_id, patience)
         self._patience = self._address.patience
+        self._stopped: RunReader | None = None  # where the last wait has stopped reading
+        self._sent = set[str]()  # the messages that were sent since then
         self._workflow = self._address.workflow
 
     def __repr__(self) -> str:
@@ -207,7 +209,7 @@ class RunHandle(People):
             withdrawn, arrived = arrived and not has, arrived or has
             return withdrawn or is_answered(state)
 
-        state = await self._until(is_over)
+        state = await self._until(is_over, reader=self._reader_for(message_id))
         if arrived and not has_message(state, message_id):
             raise UserError(f"The message {message_id!r} was withdrawn, so nobody answers it.")
         answer = answer_to(state, message_id)
@@ -243,16 +245,34 @@ class RunHandle(People):
         return result_of(await self._until(condition), self._definitions, client=self.kept_client)
 
     async def _until(
-        self, condition: Callable[[RunSnapshot], bool], since: HistoryPlace | None = None
+        self,
+        condition: Callable[[RunSnapshot], bool],
+        since: HistoryPlace | None = None,
+        *,
+        reader: RunReader | None = None,
     ) -> RunSnapshot:
-        reader = self._reader()
+        reader = reader or self._reader()
         present = CaughtUp(since, from_start=False)
         async with aclosing(self._translated(reader.follow(from_start=False))) as following:
             async for _ in following:
                 if present.is_reached(reader.place) and condition(reader.state):
                     break
+        if reader.closed_by is None:
+            self._stopped = reader
+            self._sent.clear()
         await REGISTRATION.settled()  # the program may read what its processors have received
         return reader.state
+
+    def _reader_for(self, message_id: str) -> RunReader | None:
+        """Return the reader that stopped before a message, so that its answer is ahead of it."""
+        reader = self._stopped
+        if reader is None:
+            return None
+        # A reader that is past the message's withdrawal would wait for it for ever.
+        if message_id not in self._sent and not has_message(reader.state, message_id):
+            return None
+        self._stopped = None  # no two waits read on with the same reader
+        return reader
 
     def follow(self, *, from_start: bool = True) -> AsyncGenerator[Progress]:
         """Yield every event of the run with the state after it, until it is closed.
@@ -437,6 +457,8 @@ class RunHandle(People):
         message_id = message_id or f"m-{secrets.token_hex(8)}"
         record = records.SendRecord(input=content, message_id=message_id, mode=mode, stream=stream)
         record = await with_content_stored(self.client, record)
+        if self._stopped is not None:
+            self._sent.add(message_id)
         await self._address.update(names.UPDATE_SEND, records.write(record), message_id)
         return SentMessage(message_id, self)
 

@@ -4,7 +4,15 @@
 """
 
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -289,6 +297,7 @@ class RunReader:
     state: LoopState = field(default_factory=LoopState)
     place: tuple[str, int] = ("", 0)
     closed_by: HistoryEvent | None = None
+    _stopped: "_Reading | None" = None
 
     async def catch_up(self, run: str | None = None) -> LoopState:
         """Read everything there is, of the newest execution or of `run`. Does not wait for more.
@@ -298,7 +307,7 @@ class RunReader:
             ServerUnavailable: the server did not answer for too long.
         """
         history_ = await self._ask(self._handle(run).fetch_history)
-        async for _ in self._fold(HistoryReader(self.client.data_converter), [history_.events]):
+        for _ in await self._take(HistoryReader(self.client.data_converter), history_.events):
             pass
         return self.state
 
@@ -309,15 +318,14 @@ class RunReader:
         for current in [*reversed(await self._earlier(run)), run]:
             history_ = await self._ask(self._handle(current).fetch_history)
             reader = HistoryReader(self.client.data_converter)
-            async with aclosing(self._fold(reader, [history_.events])) as folding:
-                async for progress in folding:
-                    yield progress
+            for progress in await self._take(reader, history_.events):
+                yield progress
 
     async def follow(self, *, from_start: bool) -> AsyncGenerator[Progress]:
         """Read everything there is, and wait for more until the run is closed.
 
         Begin with the first history that is retained, or else with the newest, which holds the whole
-        state.
+        state. A reader that stopped in the newest history reads on there, and yields its state first.
 
         Raises:
             RPCError: there is no such run.
@@ -325,17 +333,32 @@ class RunReader:
         run: str | None = (await self._ask(self._handle(None).describe)).run_id
         # Walked backwards: the first history's successor may be abandoned by a reset.
         earlier = await self._earlier(run) if from_start else []
+        stopped = self._stopped
+        if from_start or stopped is None or stopped.run != run:
+            stopped = self._stopped = None
+        else:
+            yield Progress(None, self.state, self.place)
         while run is not None:
             current = earlier.pop() if earlier else run
-            reader = HistoryReader(self.client.data_converter)
+            reading, stopped = stopped or self._reading_of(current), None
             # Close all generators here, because the event loop may end before it closes them.
-            async with aclosing(self._pages(current)) as pages:
-                async for page in pages:
-                    async with aclosing(self._fold(reader, [page])) as folding:
-                        async for progress in folding:
-                            yield progress
+            async with aclosing(self._read_on(reading)) as following:
+                async for progress in following:
+                    yield progress
             if current == run:
-                run = _successor(reader.closed_by)
+                run = _successor(reading.reader.closed_by)
+
+    async def _read_on(self, reading: "_Reading") -> AsyncGenerator[Progress]:
+        while True:
+            for progress in reading.steps:
+                # The rest stays in `steps` for a reader that stops here.
+                self._stopped = reading
+                yield progress
+            self._stopped = None
+            page = await reading.pages.next()
+            if page is None:
+                return
+            reading.steps = await self._take(reading.reader, page)
 
     async def _earlier(self, run: str) -> list[str]:
         """Return the histories before a history, newest first; none if one is lost."""
@@ -354,51 +377,31 @@ class RunReader:
                 return found
             found.append(run)
 
-    async def _pages(self, run: str) -> AsyncGenerator[Sequence[HistoryEvent]]:
-        events, seen = self._handle(run).fetch_history_events(wait_new_event=True), 0
-        unsettled: list[HistoryEvent] = []
-        outage = Outage(self.patience)
-        while True:
-            try:
-                await watched(self.client, events.fetch_next_page(), outage)
-            except RPCError as error:
-                if error.status == RPCStatusCode.INVALID_ARGUMENT and events.next_page_token:
-                    # The history has changed since the server made the token.
-                    events = self._handle(run).fetch_history_events(wait_new_event=True)
-                elif error.status not in {
-                    RPCStatusCode.DEADLINE_EXCEEDED,
-                    RPCStatusCode.CANCELLED,
-                }:
-                    await outage.wait(error)
-                continue
-            sent = events.current_page or ()
-            begin = sent[0].event_id if sent else seen + len(unsettled) + 1
-            page = [event for event in unsettled if event.event_id < begin]
-            page += [event for event in sent if event.event_id > seen]
-            length = _settled_length(page)
-            page, unsettled = page[:length], page[length:]
-            if page:
-                seen = page[-1].event_id
-                yield page
-            if not events.next_page_token:
-                return
+    def _reading_of(self, run: str) -> "_Reading":
+        reader = HistoryReader(self.client.data_converter)
+        return _Reading(run, reader, _Pages(self.client, self._handle(run), self.patience))
 
-    async def _fold(
-        self, reader: HistoryReader, pages: Sequence[Sequence[HistoryEvent]]
-    ) -> AsyncGenerator[Progress]:
-        for page in pages:
-            begins = reader.size == 0
-            tasks = await reader.feed(page)
-            if tasks:
-                self._check_readable(reader)
-            if begins:
-                self.state = history.opening(reader.start_payload)
-                self.place = (reader.history_id, 0)
-                yield Progress(None, self.state, self.place)
-            for event, state in history.fold(self.state, self.run_id, tasks):
-                self.state = state
-                self.place = (reader.history_id, self.place[1] + 1)
-                yield Progress(event, state, self.place)
+    async def _take(
+        self, reader: HistoryReader, page: Sequence[HistoryEvent]
+    ) -> Generator[Progress]:
+        """Read records. Iterate over the result to apply them to the state."""
+        begins = reader.size == 0
+        tasks = await reader.feed(page)
+        if tasks:
+            self._check_readable(reader)
+        return self._fold(reader, tasks, begins=begins)
+
+    def _fold(
+        self, reader: HistoryReader, tasks: Sequence[history.WorkflowTask], *, begins: bool
+    ) -> Generator[Progress]:
+        if begins:
+            self.state = history.opening(reader.start_payload)
+            self.place = (reader.history_id, 0)
+            yield Progress(None, self.state, self.place)
+        for event, state in history.fold(self.state, self.run_id, tasks):
+            self.state = state
+            self.place = (reader.history_id, self.place[1] + 1)
+            yield Progress(event, state, self.place)
         self.closed_by = reader.closed_by
         ended = None if self.closed_by is None else ended_by_engine(self.state, self.closed_by)
         if ended is not None and self.state.outcome is None:
@@ -423,6 +426,68 @@ class RunReader:
 
     def _handle(self, run: str | None) -> WorkflowHandle[Any, Any]:
         return workflow_handle(self.client, self.run_id, run)
+
+
+class _Pages:
+    """Fetches the events of a history that cannot change any more, and waits for more of them."""
+
+    def __init__(
+        self, client: Client, handle: WorkflowHandle[Any, Any], patience: timedelta
+    ) -> None:
+        self._client = client
+        self._handle = handle
+        self._outage = Outage(patience)
+        self._fetched = handle.fetch_history_events(wait_new_event=True)
+        self._is_over = False
+        self._seen = 0
+        self._unsettled: list[HistoryEvent] = []
+
+    async def next(self) -> Sequence[HistoryEvent] | None:
+        """Return the next events, or None after the last events of a closed history."""
+        while not self._is_over:
+            try:
+                await watched(self._client, self._fetched.fetch_next_page(), self._outage)
+            except RPCError as error:
+                if error.status == RPCStatusCode.INVALID_ARGUMENT and self._fetched.next_page_token:
+                    # The history has changed since the server made the token.
+                    self._fetched = self._handle.fetch_history_events(wait_new_event=True)
+                elif error.status not in {
+                    RPCStatusCode.DEADLINE_EXCEEDED,
+                    RPCStatusCode.CANCELLED,
+                }:
+                    await self._outage.wait(error)
+                continue
+            self._is_over = not self._fetched.next_page_token
+            if page := self._settled(self._fetched.current_page or ()):
+                return page
+        return None
+
+    def _settled(self, sent: Sequence[HistoryEvent]) -> Sequence[HistoryEvent]:
+        begin = sent[0].event_id if sent else self._seen + len(self._unsettled) + 1
+        page = [event for event in self._unsettled if event.event_id < begin]
+        page += [event for event in sent if event.event_id > self._seen]
+        length = _settled_length(page)
+        page, self._unsettled = page[:length], page[length:]
+        if page:
+            self._seen = page[-1].event_id
+        return page
+
+
+@dataclass
+class _Reading:
+    """A history that a reader follows.
+
+    Attributes:
+        run: the execution.
+        reader: has decoded what was fetched.
+        pages: what was not fetched yet.
+        steps: what was decoded and not applied yet.
+    """
+
+    run: str
+    reader: HistoryReader
+    pages: _Pages
+    steps: Iterator[Progress] = field(default_factory=lambda: iter(()))
 
 
 def _settled_length(page: Sequence[HistoryEvent]) -> int:
