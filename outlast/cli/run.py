@@ -13,6 +13,8 @@ from outlast.cli.exit_codes import ExitCode
 from outlast.rendering import command
 
 if TYPE_CHECKING:
+    from temporalio.client import Client
+
     from outlast.cli.follower import Follower
     from outlast.cli.server import Connection
     from outlast.client.handle import RunHandle
@@ -195,7 +197,7 @@ async def _wait_for_answer(
         terminal.say(console, *words)
         raise
     if follower.state.status == "parked":
-        return _say_waits(caller, follower.state)
+        return await _say_waits(caller, follower.state, handle.client)
     result = await _result_of(follower, handle.id)
     if caller.as_json:
         terminal.print_json_line(view.result_record(result))
@@ -210,12 +212,12 @@ async def _wait_for_answer(
     return ExitCode.WAITING if result.status in _WAITS else ExitCode.OK
 
 
-def _say_waits(caller: Caller, state: "LoopState") -> ExitCode:
-    """Show what the tools of a run wait for."""
+async def _say_waits(caller: Caller, state: "LoopState", client: "Client") -> ExitCode:
+    """Show what the tools of a run, and of those nested in it, wait for."""
     from outlast.cli import waits
-    from outlast.client.results.pending_waits import pending_waits
+    from outlast.client.people.nested_requests import found_waits
 
-    found = pending_waits(state)
+    found = await found_waits(state, client)
     if caller.as_json:
         records = [waits.record(one) for one in found]
         shown = {"type": "result", "run_id": state.run_id, "status": state.status, "waits": records}

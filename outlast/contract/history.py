@@ -128,6 +128,7 @@ def signalled(
                 at_ms=at_ms,
                 nested_id=nested.nested_id,
                 requests=nested.requests,
+                waits=nested.waits,
                 spent=nested.spent,
                 wants=nested.wants,
             )

@@ -290,17 +290,19 @@ class CancelRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NestedRecord:
-    """The payload of the signal `nested`: a nested run's pending approval requests.
+    """The payload of the signal `nested`: what a nested run waits for, and its spending.
 
     Attributes:
         nested_id: the nested run.
         requests: the pending approval requests.
+        waits: the names of the deliveries that it waits for, and for nothing else.
         spent: what it has spent of each budget of the parent, by the budget's index.
         wants: the budgets of which it needs more, each with the share that it knows of.
     """
 
     nested_id: str
     requests: tuple[ApprovalRequest, ...] = ()
+    waits: tuple[str, ...] = ()
     spent: tuple[tuple[int, int], ...] = ()
     wants: tuple[tuple[int, int], ...] = ()
 
@@ -319,7 +321,11 @@ def signal_of(sender: str, command: NotifyParent | LendBudget) -> tuple[str, str
         lent = LendRecord(index=command.index, share=command.share)
         return command.nested_id, SIGNAL_LEND, write(lent)
     report = NestedRecord(
-        nested_id=sender, requests=command.requests, spent=command.spent, wants=command.wants
+        nested_id=sender,
+        requests=command.requests,
+        waits=command.waits,
+        spent=command.spent,
+        wants=command.wants,
     )
     return command.parent, SIGNAL_NESTED, write(report)
 

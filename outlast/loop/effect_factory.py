@@ -463,8 +463,13 @@ def _request(
     )
 
 
+def only_waits_for(state: LoopState) -> tuple[str, ...]:
+    """Return the names of the deliveries that a run waits for, if it waits for nothing else."""
+    return state.deliveries if state.status == "parked" else ()
+
+
 def report(state: LoopState) -> NotifyParent:
-    """Report pending approval requests, also those of nested runs, and spending to the parent."""
+    """Report what the run and those nested in it wait for, and spending, to the parent."""
     assert state.start.parent is not None  # noqa: S101  the caller checks it
     return NotifyParent(
         parent=state.start.parent.run_id,
@@ -472,6 +477,7 @@ def report(state: LoopState) -> NotifyParent:
             request if request.run_id else replace(request, run_id=state.run_id)
             for request in state.pending_approvals
         ),
+        waits=only_waits_for(state),
         spent=spent_of_parent(state),
         wants=tuple(
             (lent, limit_of(state, index))

@@ -390,11 +390,12 @@ class CancelEffect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotifyParent:
-    """Report the pending approval requests of this run to its parent, and its spending.
+    """Report what this run waits for to its parent, and its spending.
 
     Attributes:
         parent: the parent's workflow id.
         requests: the pending approval requests.
+        waits: the names of the deliveries that it waits for, and for nothing else.
         spent: what this run and those nested in it have spent of each budget of the parent, by
             the budget's index.
         wants: the budgets of which it needs more, each with the share that it knows of.
@@ -402,6 +403,7 @@ class NotifyParent:
 
     parent: str
     requests: tuple[ApprovalRequest, ...]
+    waits: tuple[str, ...] = ()
     spent: tuple[tuple[int, int], ...] = ()
     wants: tuple[tuple[int, int], ...] = ()
 

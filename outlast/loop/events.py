@@ -147,11 +147,12 @@ class TimePassed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NestedReported:
-    """A nested run reported its pending approval requests, and its spending: see `NotifyParent`."""
+    """A nested run reported what it waits for, and its spending: see `NotifyParent`."""
 
     at_ms: int
     nested_id: str
     requests: tuple[ApprovalRequest, ...]
+    waits: tuple[str, ...] = ()
     spent: tuple[tuple[int, int], ...] = ()
     wants: tuple[tuple[int, int], ...] = ()
 

@@ -250,6 +250,7 @@ def _commands(
     commands: list[Command] = []
     if after.start.parent is not None and (
         after.pending_approvals != before.pending_approvals
+        or effect_factory.only_waits_for(after) != effect_factory.only_waits_for(before)
         or (after.wants and (after.wants != before.wants or isinstance(event, BudgetLent)))
     ):
         commands.append(effect_factory.report(after))

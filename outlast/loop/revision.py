@@ -22,7 +22,7 @@ from outlast.loop.state import (
     ItemsToSave,
     Lent,
     LoopState,
-    NestedRequests,
+    NestedWaits,
     Outcome,
     Pauses,
     Phase,
@@ -69,7 +69,7 @@ class Changes(TypedDict, total=False):
     blocked: tuple[Blocked, ...]
     approvals: tuple[ApprovalRequest, ...]
     remembered: tuple[Remembered, ...]
-    nested: tuple[NestedRequests, ...]
+    nested: tuple[NestedWaits, ...]
     gate: Gate | None
     extended: tuple[tuple[int, int], ...]
     lent: tuple[Lent, ...]

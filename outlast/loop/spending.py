@@ -157,7 +157,7 @@ def wanting(state: LoopState) -> tuple[Lent, int] | None:
 
     Either something is left to lend, or everything is spent that no nested run is working with.
     """
-    asking = {one.nested_id for one in state.nested if one.requests}
+    asking = {one.nested_id for one in state.nested if one.requests or one.deliveries}
     for one in state.lent:
         for index in one.wants:
             if left(state, index, one.target) > 0:

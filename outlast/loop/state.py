@@ -179,11 +179,18 @@ class SaveFailure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NestedRequests:
-    """The pending approval requests of a nested run, and of the runs nested in it."""
+class NestedWaits:
+    """What a nested run waits for, and the runs nested in it.
+
+    Attributes:
+        nested_id: the nested run.
+        requests: the pending approval requests.
+        deliveries: the names of the deliveries that it waits for, and for nothing else.
+    """
 
     nested_id: str
     requests: tuple[ApprovalRequest, ...]
+    deliveries: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -492,7 +499,7 @@ class LoopState:
     blocked: tuple[Blocked, ...] = ()
     approvals: tuple[ApprovalRequest, ...] = ()
     remembered: tuple[Remembered, ...] = ()
-    nested: tuple[NestedRequests, ...] = ()
+    nested: tuple[NestedWaits, ...] = ()
     gate: Gate | None = None
     extended: tuple[tuple[int, int], ...] = ()
     lent: tuple[Lent, ...] = ()
@@ -541,14 +548,23 @@ class LoopState:
             return "idle"
         if stands_still(self):
             asks = self.pending_approvals or self.wants or self.gate is not None
-            parked = any(call.status == "parked" for call in self.calls)
-            return "parked" if parked and not asks else "waiting"
+            return "parked" if self.deliveries and not asks else "waiting"
         return "blocked" if self.blocked else "running"
 
     @property
     def pending_approvals(self) -> tuple[ApprovalRequest, ...]:
         """The requests that wait for a decision, here and in nested runs."""
         return self.own_requests + tuple(one for made in self.nested for one in made.requests)
+
+    @property
+    def deliveries(self) -> tuple[str, ...]:
+        """The names of the deliveries that calls wait for, here and in nested runs."""
+        own = tuple(
+            call.parked.wait.name
+            for call in self.calls
+            if call.status == "parked" and call.parked is not None
+        )
+        return own + tuple(name for one in self.nested for name in one.deliveries)
 
     @property
     def own_requests(self) -> tuple[ApprovalRequest, ...]:
@@ -577,11 +593,11 @@ def may_save(state: LoopState) -> bool:
 
 
 def stands_still(state: LoopState) -> bool:
-    """Whether the run only waits: for people, here or in every nested run, or for a delivery."""
+    """Whether the run only waits: for people or a delivery, here or in every nested run."""
     asking = {
         made.nested_id
         for made in state.nested
-        if any(request.kind != "worker" for request in made.requests)
+        if made.deliveries or any(request.kind != "worker" for request in made.requests)
     }
     asking |= {one.nested_id for one in state.lent if one.wants}
     return state.phase in {"acting", "asking"} and all(

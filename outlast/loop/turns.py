@@ -48,7 +48,7 @@ from outlast.loop.problems import retry_problem, sender_at, withdraw_problem
 from outlast.loop.revision import revised
 from outlast.loop.state import (
     LoopState,
-    NestedRequests,
+    NestedWaits,
     has_message,
     is_being_checked,
     line_call,
@@ -550,7 +550,7 @@ def agent_finished(
 
 
 def nested_reported(state: LoopState, event: NestedReported) -> LoopState:
-    """Show a nested run's approval requests; a cancelled run does not wait for them."""
+    """Show what a nested run waits for; a cancelled run does not wait for it."""
     ours = (
         one
         for one in state.pending
@@ -568,7 +568,7 @@ def nested_reported(state: LoopState, event: NestedReported) -> LoopState:
         what, why = f"report of {event.nested_id:.80}", "It has requests of another run."
         return with_ignored(state, event.at_ms, what, why)
     others = tuple(one for one in state.nested if one.nested_id != event.nested_id)
-    newest = NestedRequests(nested_id=event.nested_id, requests=event.requests)
+    newest = NestedWaits(nested_id=event.nested_id, requests=event.requests, deliveries=event.waits)
     state = spending.with_report(state, event)
     return revised(state, nested=(*others, newest))
 

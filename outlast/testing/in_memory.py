@@ -119,7 +119,7 @@ class MemoryRun:
         return self.state
 
     def _works(self) -> bool:
-        waits = self.state.status == "waiting"
+        waits = self.state.status in {"waiting", "parked"}
         return any(
             not (isinstance(effect, RunAgent) and (waits or self._is_parked(effect)))
             for effect in self.state.pending
@@ -128,13 +128,9 @@ class MemoryRun:
 
     @property
     def is_parked(self) -> bool:
-        """Whether this run, or every run nested in it, only waits for a delivery or a person."""
-        if self.state.phase == "closed" or self.state.status == "parked":
-            return self.state.phase != "closed"
-        if self.state.status == "waiting":
-            return bool(self.state.pending_approvals)
-        inner = [one for one in self.state.pending if isinstance(one, RunAgent)]
-        return 0 < len(inner) == len(self.state.pending) and all(map(self._is_parked, inner))
+        """Whether this run only waits for a delivery or a person."""
+        waits = self.state.status == "waiting" and bool(self.state.pending_approvals)
+        return waits or self.state.status == "parked"
 
     def _is_parked(self, effect: RunAgent) -> bool:
         nested = self.nested.get(effect.nested_id)

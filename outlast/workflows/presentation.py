@@ -129,7 +129,7 @@ def waits_for(state: LoopState) -> str:
             tools = ", ".join(request.name for request in state.pending_approvals)
             return f"approval of {tools}"
         case "parked":
-            return f"delivery of {', '.join(one.wait.name for _, one in _parked(state))}"
+            return f"delivery of {', '.join(state.deliveries)}"
         case "held":
             return f"person: {state.hold.by}" if state.hold else ""
         case "blocked":

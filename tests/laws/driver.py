@@ -432,8 +432,10 @@ class Play:
         done = AgentResult(**result)
         return self.take(EffectAnswered(at_ms=self.now_ms, effect=effect, result=done))
 
-    def reported(self, *requests: ApprovalRequest, nested_id: str = "") -> tuple[Command, ...]:
-        """A nested run says what people have to decide there."""
+    def reported(
+        self, *requests: ApprovalRequest, nested_id: str = "", waits: tuple[str, ...] = ()
+    ) -> tuple[Command, ...]:
+        """A nested run says what people have to decide there, or what it waits for instead."""
         name = nested_id or self.only(RunAgent).nested_id
         requests = tuple(
             one
@@ -441,7 +443,9 @@ class Play:
             else replace(one, run_id=f"{name}/{one.run_id}".strip("/"))
             for one in requests
         )
-        return self.take(NestedReported(at_ms=self.now_ms, nested_id=name, requests=requests))
+        return self.take(
+            NestedReported(at_ms=self.now_ms, nested_id=name, requests=requests, waits=waits)
+        )
 
     def replies(self, *parts: Part, **fields: Any) -> tuple[Command, ...]:
         """The model replies."""

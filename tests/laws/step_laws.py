@@ -346,7 +346,7 @@ def check_approvals(before: LoopState, after: LoopState) -> None:
 
 
 def check_reports(state: LoopState, commands: Sequence[Command]) -> None:
-    """The parent knows what waits for people here and further down, and nobody else is told."""
+    """The parent knows what is waited for here and further down, and nobody else is told."""
     told = [one for one in commands if isinstance(one, NotifyParent)]
     if state.start.parent is None:
         assert told == []
@@ -356,8 +356,11 @@ def check_reports(state: LoopState, commands: Sequence[Command]) -> None:
         one if one.run_id else replace(one, run_id=state.run_id) for one in state.pending_approvals
     ]
     assert list(told[-1].requests if told else ()) == waiting, "the parent knows something else"
+    deliveries = state.deliveries if state.status == "parked" else ()
+    assert (told[-1].waits if told else ()) == deliveries, "the parent knows another wait"
     for earlier, later in pairwise(told):
-        assert earlier.requests != later.requests, "the parent was told the same thing twice"
+        news = (later.requests, later.waits)
+        assert (earlier.requests, earlier.waits) != news, "the parent was told the same thing twice"
 
 
 def check_notices(before: LoopState, after: LoopState, commands: Sequence[Command]) -> None:

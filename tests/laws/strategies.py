@@ -500,11 +500,12 @@ def _stray(play: Play, a: int, b: int) -> Event:
 
 
 def _report(play: Play, a: int, b: int) -> Event:
-    """What a nested run asks: something, something else, or nothing any more."""
+    """What a nested run waits for: people, a delivery, or nothing any more."""
     names = [one.nested_id for one in play.outstanding.values() if isinstance(one, RunAgent)]
     name = names[b % len(names)] if names else "x"
     asked = (APPROVALS, APPROVALS[:1], ())[a % 3]
-    return NestedReported(at_ms=play.now_ms, nested_id=name, requests=asked)
+    waits = ("courier",) if not asked and a % 2 else ()
+    return NestedReported(at_ms=play.now_ms, nested_id=name, requests=asked, waits=waits)
 
 
 def answer_to(effect: Effect, script: Sequence[ModelReply], b: int, at_ms: int) -> Event:

@@ -465,8 +465,13 @@ async def test_what_a_nested_run_waits_for_is_read_at_the_outer_run(desk: Desk):
     [wait] = found
     assert wait.run_id.startswith(f"{handle.id}/ship-")
     assert (wait.agent, wait.tool, wait.name) == ("Courier", "book", "courier")
-    assert (await handle.state()).status == "running"
     assert (await RunHandle(desk.client, wait.run_id).state()).status == "parked"
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        async for event in handle.stream_events():
+            if event.type == "status_stream_event" and event.status == "parked":
+                assert event.reason == "A nested run waits for courier."
+                break
+    assert (await handle.state()).status == "parked"
     value = {"parcel": "p1", "weight_grams": 900}
     async with opened(desk_app(desk.client, login=ThisMachine(person("ann")))) as http:
         path = f"/api/conversations/{handle.id}/waits"

@@ -71,6 +71,7 @@ class StatusStreamEvent:
         blocked: the steps that no worker can carry out so far.
         held_by: the person who has the conversation; empty for the agent.
         waits: the calls that wait for something outside of the run, if the run is `parked`.
+        nested_waits: the names of what calls of nested runs wait for, then.
     """
 
     id: int
@@ -78,6 +79,7 @@ class StatusStreamEvent:
     blocked: tuple[BlockedStep, ...] = ()
     held_by: str = ""
     waits: tuple[PendingWait, ...] = ()
+    nested_waits: tuple[str, ...] = ()
     type: Literal["status_stream_event"] = "status_stream_event"
 
     @property
@@ -88,6 +90,7 @@ class StatusStreamEvent:
             why.append(f"{self.held_by} has the conversation; it goes on when they give it back.")
         if self.status == "parked":
             why += [f"It waits for {one.what}." for one in self.waits]
+            why += [f"A nested run waits for {name}." for name in self.nested_waits]
         if self.blocked:
             steps = (f"{one.step}: {one.lacks.rstrip('.')}." for one in self.blocked)
             why += ["No worker can go on.", *steps, _REMEDY]
@@ -160,13 +163,16 @@ def changes(
 def status_event(state: LoopState, number: int = 0) -> StatusStreamEvent:
     """Return the event of a new status."""
     held_by = state.hold.by if state.hold is not None else ""
-    blocked = _blocked_steps(state)
+    blocked, is_parked = _blocked_steps(state), state.status == "parked"
     return StatusStreamEvent(
         id=number,
         status=state.status,
         blocked=blocked,
         held_by=held_by,
-        waits=pending_waits(state) if state.status == "parked" else (),
+        waits=pending_waits(state) if is_parked else (),
+        nested_waits=tuple(name for one in state.nested for name in one.deliveries)
+        if is_parked
+        else (),
     )
 
 

@@ -491,6 +491,45 @@ def test_the_parent_is_told_what_comes_from_further_down_as_it_is() -> None:
     assert told(play)[1:] == [[]]
 
 
+def waits_told(play: Play) -> list[tuple[str, ...]]:
+    return [command.waits for command in play.commands if isinstance(command, NotifyParent)]
+
+
+def test_the_parent_is_told_which_delivery_is_waited_for() -> None:
+    play = Play.ready(parent=PARENT)
+    play.replies(tool("f", "c1"))
+    play.parks("c1")
+    assert (play.state.status, waits_told(play)) == ("parked", [("courier",)])
+    play.delivered("c1")
+    assert (play.state.status, waits_told(play)) == ("running", [("courier",), ()])
+
+
+def test_the_parent_is_told_of_no_delivery_while_people_have_to_decide() -> None:
+    play = Play.ready(parent=PARENT)
+    play.replies(tool("f", "c1"), gated("g", "c2"))
+    play.parks("c1")
+    assert play.state.status == "waiting"
+    assert waits_told(play) == [()]
+    play.decided("e3.a1", "reject")
+    assert waits_told(play)[-1] == ("courier",)
+
+
+def test_a_run_is_parked_while_every_nested_run_waits_for_a_delivery() -> None:
+    play = Play.ready(parent=PARENT)
+    play.replies(nested("Billing", "c1"), nested("Orders", "c2"))
+    billing, orders = (
+        one.nested_id for one in play.outstanding.values() if isinstance(one, RunAgent)
+    )
+    play.reported(nested_id=billing, waits=("bank",))
+    assert (play.state.status, waits_told(play)) == ("running", [])
+    play.reported(nested_id=orders, waits=("courier", "customs"))
+    assert (play.state.status, waits_told(play)) == ("parked", [("bank", "courier", "customs")])
+    play.reported(asked("e3.e4.a1"), nested_id=orders)
+    assert (play.state.status, waits_told(play)[-1]) == ("waiting", ())
+    play.reported(nested_id=orders)
+    assert play.state.status == "running"
+
+
 def test_a_run_that_ends_asks_its_parent_for_nothing_any_more_and_then_ends() -> None:
     play = Play.ready(parent=PARENT)
     play.replies(gated("f", "c1"))

@@ -157,6 +157,7 @@ async def test_a_nested_run_that_is_parked_gets_its_value() -> None:
         [call("help", "h1", input="7")], [call("book", "c1", order="7")], "booked", "done"
     )
     parked = await run_in_memory(main, "hi", model=model)
+    assert parked.status == "parked"
     assert parked.pending_waits == ()  # they are the nested run's
     values = {"courier": {"parcel": "p3"}}
     result = await run_in_memory(main, parked.to_state(), model=model, deliver=values)
