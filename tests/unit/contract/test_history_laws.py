@@ -117,8 +117,11 @@ def happening_of(event: Event) -> HistoryEntry:  # noqa: C901, PLR0911, PLR0912 
                 value=event.value,
                 delivery_id=event.delivery_id,
                 source=event.source,
+                proof=event.proof,
             )
-            return Updated(name="deliver", arguments=(write(delivered),))
+            # A worker's update handler has checked the proof; a signal's proof is still to be checked.
+            kind = Signalled if event.verified is None else Updated
+            return kind(name="deliver", arguments=(write(delivered),))
         case LineReplied():
             said = [*event.message.content]
             spoken = LineReplyRecord(line=event.line, said=said, reply=event.result)
@@ -165,15 +168,17 @@ def input_of(event: RunStarted) -> JsonObject:
 
 
 def proven_events(play: Play) -> list[Event]:
-    """The events of a run, where verified people have the proof that a history shows."""
+    """The events of a run, where people and deliveries have the proof that a history shows."""
     return [proven(event, number) for number, event in enumerate(play.events)]
 
 
 def proven(event: Event, number: int) -> Event:
-    if not isinstance(event, PersonActed) or not event.verified:
-        return event
     nonce = f"{number:032x}"
     proof = f"v2.00000000.{event.at_ms}.{nonce}.{'A' * 43}"
+    if isinstance(event, ValueDelivered):
+        return replace(event, proof=None if event.verified is False else proof)
+    if not isinstance(event, PersonActed) or not event.verified:
+        return event
     action: Action = replace(event.action, proof=proof)
     return replace(event, action=action, nonce=nonce, made_at_ms=event.at_ms)
 

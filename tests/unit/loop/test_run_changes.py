@@ -447,7 +447,8 @@ class Reader:
                     for one in change.changes:
                         self._take_request_change(request.id, one)
                 case HoldTaken(by=by, before=before):
-                    assert before == self.holder != by
+                    assert before == self.holder
+                    assert by != before or by == "", "only somebody without a name may be another"
                     self.holder = by
                 case HoldReleased(by=by):
                     assert by == self.holder
