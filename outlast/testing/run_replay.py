@@ -5,7 +5,7 @@ approve a call, which guardrails trip, where a handoff leads.
 """
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
@@ -173,6 +173,7 @@ async def replay(
     *,
     on_unknown: OnUnknown | None = None,
     model: Model | ModelProvider | None = None,
+    real_tools: Collection[str] = (),
     context: Any = None,
     approvals: str | Path | ApprovalFile | None = None,
 ) -> Replay:
@@ -188,16 +189,23 @@ async def replay(
         agents: today's agents; those that they hand over to are found.
         on_unknown: answers tool calls that are not recorded; by default, they fail.
         model: makes the replies instead of the recording: for example with another prompt.
+        real_tools: names of tools that run, even if the recording has a result for the call.
         context: the context, if it has parts that are no JSON.
         approvals: the operators' file of approval policies, if workers have one.
 
     Raises:
-        UserError: the recording cannot be replayed.
+        UserError: the recording cannot be replayed, or no agent has one of the `real_tools`.
     """
     listed = [agents] if isinstance(agents, Agent) else list(agents)
     file = ApprovalFile.load(approvals) if isinstance(approvals, str | Path) else approvals
     replayed = _Replay(
-        recording, listed, on_unknown=on_unknown, model=model, context=context, approvals=file
+        recording,
+        listed,
+        on_unknown=on_unknown,
+        model=model,
+        real_tools=real_tools,
+        context=context,
+        approvals=file,
     )
     await replayed.run()
     now = replayed.recorder.recording()
@@ -213,15 +221,21 @@ async def replay(
 
 
 class _ReplayedRegistry(Registry):
-    """Agents whose tools answer from a recording."""
+    """Agents whose tools answer from a recording, but for the real ones."""
 
-    def __init__(self, agents: Iterable[Agent[Any]], answer: Callable[..., Any]) -> None:
+    def __init__(
+        self, agents: Iterable[Agent[Any]], answer: Callable[..., Any], real: Collection[str]
+    ) -> None:
         super().__init__(agents)
+        missing = set(real)
         for name, agent in list(self._agents.items()):
-            tools = [_answering(one, answer) for one in agent.tools]
+            missing -= {one.name for one in agent.tools if isinstance(one, FunctionTool)}
+            tools = [one if one.name in real else _answering(one, answer) for one in agent.tools]
             changed = agent.clone(tools=tools, mcp_servers=[], hooks=None)
             self._agents[name] = changed
             self._names[id(changed)] = name
+        if missing:
+            raise UserError(f"No agent has the tool {min(missing)!r}, which is to run in a replay.")
 
 
 def _answering(tool: Any, answer: Callable[..., Any]) -> Any:
@@ -277,6 +291,7 @@ class _Replay:
         *,
         on_unknown: OnUnknown | None,
         model: Model | ModelProvider | None,
+        real_tools: Collection[str],
         context: Any,
         approvals: ApprovalFile | None,
     ) -> None:
@@ -294,7 +309,9 @@ class _Replay:
         provider: ModelProvider = self._model
         if model is not None:
             provider = model if isinstance(model, ModelProvider) else _Given(model)
-        self._worker = _worker(_ReplayedRegistry(agents, self._answer), provider, context)
+        self._real_tools = real_tools
+        registry = _ReplayedRegistry(agents, self._answer, real_tools)
+        self._worker = _worker(registry, provider, context)
         self._worker = replace(self._worker, approvals=approvals)
         self._current = _Current(None, UnknownCall(agent="", name="", arguments=""))
         self._state = LoopState()
@@ -532,10 +549,13 @@ class _Replay:
         self._apply(replace(event, at_ms=self._at_ms))
 
     async def _event_from(self, effect: Effect, entry: Entry | None) -> Any:
-        if entry is not None and entry.failure is not None:
+        is_real = isinstance(effect, RunTool) and effect.name in self._real_tools
+        if entry is not None and entry.failure is not None and not is_real:
             return EffectFailed(at_ms=self._at_ms, effect=effect.effect, failure=entry.failure)
         result: Any = None
         match effect:
+            case RunTool() if is_real:
+                return await self._carried_out(effect)
             case RunTool():
                 return await self._tool(effect, _result(ToolResult, entry))
             case RunAgent():
