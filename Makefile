@@ -182,7 +182,7 @@ $(BIN)/uv:
 $(LOWEST)/.installed: pyproject.toml | $(BIN)/uv
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
 	@UV_SYSTEM_CERTS=1 VIRTUAL_ENV=$(CURDIR)/$(LOWEST) $(BIN)/uv pip install --quiet --resolution lowest-direct \
-		--editable '.[blobs,cli,dev,encrypt,identity,mcp,mongodb,otel,realtime,redis,serve,speed,sqlalchemy]' --group test
+		--editable '.[blobs,cli,dev,encrypt,evals,identity,mcp,mongodb,otel,realtime,redis,serve,speed,sqlalchemy]' --group test
 	@touch $@
 
 $(LITELLM)/.installed: Makefile | $(BIN)/uv
@@ -206,7 +206,7 @@ $(VENV)/.demo: $(LOCK) | $(BIN)/uv
 	@touch $@
 
 $(VENV)/.test: $(LOCK) | $(BIN)/uv
-	@$(SYNC) --extra blobs --extra cli --extra dev --extra encrypt --extra identity --extra mcp --extra mongodb --extra otel --extra realtime --extra redis --extra serve --extra slack --extra speed --extra sqlalchemy --extra viz --group test --compile-bytecode
+	@$(SYNC) --extra blobs --extra cli --extra dev --extra encrypt --extra evals --extra identity --extra mcp --extra mongodb --extra otel --extra realtime --extra redis --extra serve --extra slack --extra speed --extra sqlalchemy --extra viz --group test --compile-bytecode
 	@touch $@ $(VENV)/.demo
 
 $(VENV)/.bench: $(VENV)/.test
@@ -249,5 +249,5 @@ $(VENV)/.older-server: $(VENV)/.test Makefile
 	@touch $@
 
 $(VENV)/.lint: $(LOCK) | $(BIN)/uv
-	@$(SYNC) --extra blobs --extra cli --extra dev --extra encrypt --extra identity --extra mcp --extra mongodb --extra otel --extra realtime --extra redis --extra serve --extra slack --extra speed --extra sqlalchemy --extra viz --group test --group lint --group browser --compile-bytecode
+	@$(SYNC) --extra blobs --extra cli --extra dev --extra encrypt --extra evals --extra identity --extra mcp --extra mongodb --extra otel --extra realtime --extra redis --extra serve --extra slack --extra speed --extra sqlalchemy --extra viz --group test --group lint --group browser --compile-bytecode
 	@touch $@ $(VENV)/.demo $(VENV)/.test

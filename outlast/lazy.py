@@ -13,6 +13,7 @@ EXTRAS = {
     "cryptography": "encrypt",
     "mcp": "mcp",
     "opentelemetry": "otel",
+    "pydantic_evals": "evals",
     "sqlalchemy": "sqlalchemy",
     "starlette": "serve",
     "websockets": "realtime",
