@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 import outlast
 from outlast.agents.errors import AgentsException
-from outlast.cli import archive, identity, policy, schedule, terminal
+from outlast.cli import archive, evals, identity, policy, schedule, terminal
 from outlast.cli.audit import audit
 from outlast.cli.bulk import approve_all, reject_all
 from outlast.cli.decide import (
@@ -134,6 +134,12 @@ inboxes.callback()(inbox)
 _add(inboxes, "Look", show=inbox_show)
 _add(inboxes, "Decide", approve, edit, reject, respond, ask, withdraw, approve_all, reject_all)
 _add(inboxes, "Work on a request", claim, unclaim)
+
+evaluations = typer.Typer(
+    help="Make data sets of runs, and evaluate agents on them.", no_args_is_help=True
+)
+_add(evaluations, "Evaluations", evals.dataset, evals.run)
+app.add_typer(evaluations, name="evals", rich_help_panel="Recordings")
 
 policies = typer.Typer(help="Check and try a file of approval policies.", no_args_is_help=True)
 _add(policies, "Policies", policy.check, **{"try": policy.try_on_runs})

@@ -1,0 +1,317 @@
+"""`outlast evals`: data sets of cases from runs, and agents evaluated on them."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
+
+import typer
+
+from outlast.agents.errors import UserError
+from outlast.cli import options, terminal
+from outlast.cli.caller import Caller, on_server
+from outlast.cli.durations import past_time
+from outlast.cli.exit_codes import ExitCode
+from outlast.cli.export import AgentName, Archived, Query, Since, Status, Wanted
+from outlast.cli.record import RedactBy, Unredacted, redactor
+from outlast.rendering import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from outlast.client.recordings import Recording, UnreadRun
+    from outlast.evals import RunCase, RunDataset
+    from outlast.loop.values import JsonObject
+
+DataSet: TypeAlias = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DATASET", help="A file that ends in .yaml or .json.", show_default=False
+    ),
+]
+
+OneRun: TypeAlias = Annotated[
+    str | None, typer.Option("--run", metavar="ID", help="This run of the server.")
+]
+
+FromFiles: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--from", metavar="FILE", help="A file of recordings, instead of a server's runs."
+    ),
+]
+
+TargetName: TypeAlias = Annotated[
+    str, typer.Argument(metavar="TARGET", help="Where the agents are.", show_default=False)
+]
+
+Baseline: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--baseline", metavar="REPORT", help="A report to compare with."),
+]
+
+Bar: TypeAlias = Annotated[
+    float, typer.Option("--bar", min=0, max=1, help="The share of cases that has to pass.")
+]
+
+ReportFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="REPORT", help="Write the report to this file."),
+]
+
+Recorded: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--recorded", help="Let the recordings reply instead of models, which costs nothing."
+    ),
+]
+
+RealTools: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--real-tool", metavar="NAME", help="A tool that really runs; repeatable."),
+]
+
+Cases: TypeAlias = Annotated[
+    list[str] | None, typer.Option("--case", metavar="NAME", help="Only this case; repeatable.")
+]
+
+Concurrency: TypeAlias = Annotated[
+    int, typer.Option("--concurrency", min=1, help="How many cases run at once.")
+]
+
+Evaluators: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--evaluators",
+        metavar="MODULE:NAME",
+        help="A list of evaluator classes of your own that the file names.",
+    ),
+]
+
+
+# --- A data set -----------------------------------------------------------------------------------
+
+
+@on_server
+async def dataset(
+    caller: Caller,
+    file: DataSet,
+    run_id: OneRun = None,
+    files: FromFiles = None,
+    since: Since = None,
+    status: Status = None,
+    agent: AgentName = None,
+    query: Query = "",
+    archived: Archived = False,
+    limit: options.Limit = 1_000,
+    unredacted: Unredacted = False,
+    redact: RedactBy = None,
+    app_dir: options.AppDir = Path(),
+) -> ExitCode:
+    """Add runs to a data set, each as a case that is expected to go as it went.
+
+    DATASET has the cases, for people to change, and the file beside it with the ending .jsonl the
+    recordings. Cases that are there stay as they are.
+    """
+    _require_extra()
+    searches = (since, status, agent, query, archived) != (None, None, None, "", False)
+    if bool(files) + (run_id is not None) + searches != 1:
+        raise UserError(
+            "Name a run, or files, or which runs: `outlast evals dataset refunds.yaml --since 30d`."
+        )
+    begins = None if since is None else past_time(since, datetime.now(UTC))  # noqa: TID251
+    added = _Added.to(file, redactor(redact, app_dir))
+    if files:
+        runs = _in_files(files)
+    else:
+        wanted = Wanted(
+            run_id, begins, status, agent, query, limit, not unredacted, archived=archived
+        )
+        runs = wanted.read((await caller.connect()).client, set())
+    async with (
+        terminal.waiting(terminal.err(), "reading histories") as shown,
+        aclosing(runs) as found,
+    ):
+        async for one in found:
+            added.add(one)
+            shown.update(counted(len(added.cases), "case"))
+    added.save(file)
+    caller.show(
+        {"dataset": str(file), "added": len(added.cases), "unread": added.unread},
+        f"{counted(len(added.cases), 'case')} added to {file}.",
+    )
+    return ExitCode.FAILED if added.unread else ExitCode.OK
+
+
+async def _in_files(files: list[Path]) -> "AsyncGenerator[Recording | UnreadRun]":
+    from outlast.testing import load_runs
+
+    for file in files:
+        for one in load_runs(file):
+            yield one
+
+
+@dataclass
+class _Added:
+    """Cases that a command adds to a data set."""
+
+    dataset: "RunDataset"
+    change: "Callable[[JsonObject], JsonObject | None]"
+    cases: "dict[str, RunCase]" = field(default_factory=dict[str, "RunCase"])
+    unread: int = 0
+
+    @classmethod
+    def to(cls, file: Path, change: "Callable[[JsonObject], JsonObject | None]") -> "_Added":
+        from outlast.evals import dataset_of, load_dataset
+        from outlast.evals.datasets import checked_path
+
+        exists = checked_path(file).exists()
+        return cls(load_dataset(file) if exists else dataset_of([], name=file.stem), change)
+
+    def add(self, one: "Recording | UnreadRun") -> None:
+        """Add a run, unless the data set has it, or it has no case."""
+        from outlast.client.recordings import Recording, UnreadRun
+        from outlast.evals.datasets import case_of
+
+        if isinstance(one, UnreadRun):
+            self.unread += 1
+            terminal.say(terminal.err(), f"Not read: {one.run_id}. ", one.why)
+            return
+        document = self.change(one.record())
+        if document is None or one.run_id in self._names:
+            return
+        try:
+            self.cases[one.run_id] = case_of(Recording.from_json(document, name=one.run_id))
+        except UserError as error:
+            terminal.say(terminal.err(), "Left out: ", error.message)
+
+    @property
+    def _names(self) -> set[str | None]:
+        return {one.name for one in self.dataset.cases}
+
+    def save(self, file: Path) -> None:
+        """Write the data set with the new cases."""
+        from outlast.evals import save_dataset
+
+        self.dataset.cases += self.cases.values()
+        file.parent.mkdir(parents=True, exist_ok=True)
+        save_dataset(self.dataset, file)
+
+
+# --- An evaluation --------------------------------------------------------------------------------
+
+
+def run(
+    file: DataSet,
+    target: TargetName,
+    baseline: Baseline = None,
+    bar: Bar = 1.0,
+    output: ReportFile = None,
+    recorded: Recorded = False,
+    real_tools: RealTools = None,
+    cases: Cases = None,
+    concurrency: Concurrency = 4,
+    approvals: options.Approvals = None,
+    evaluators: Evaluators = None,
+    app_dir: options.AppDir = Path(),
+    as_json: options.AsJson = False,
+) -> None:
+    """Run the agents of a target on the cases of a data set, with their models.
+
+    Tools answer from the recordings. Exits with 1 if fewer cases pass than the bar says, or if a
+    case got worse than in the baseline. Needs no server.
+    """
+    _require_extra()
+    from outlast.evals import check_report, load_dataset, load_report, save_report
+
+    own = _evaluator_types(evaluators, app_dir)
+    chosen = _chosen(load_dataset(file, evaluators=own), cases, file)
+    before = None if baseline is None else load_report(baseline)
+    given = _Given(target, app_dir, recorded, tuple(real_tools or ()), approvals, concurrency)
+    report = asyncio.run(given.evaluate(chosen))
+    if output is not None:
+        save_report(report, output)
+    checked = check_report(report, bar=bar, baseline=before)
+    if as_json:
+        terminal.print_json(checked.record())
+    else:
+        screen = terminal.out()
+        terminal.say_text(screen, report.render(width=screen.width, baseline=before))
+        terminal.say_text(screen, checked.report())
+    if not checked.is_good:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _chosen(whole: "RunDataset", names: list[str] | None, file: Path) -> "RunDataset":
+    if names:
+        missing = set(names) - {one.name for one in whole.cases}
+        if missing:
+            raise UserError(f"{file} has no case {min(missing)!r}.")
+        whole.cases = [one for one in whole.cases if one.name in names]
+    if not whole.cases:
+        raise UserError(f"{file} has no cases. Add runs with `outlast evals dataset`.")
+    return whole
+
+
+def _evaluator_types(target: str | None, app_dir: Path) -> Sequence[type[Any]]:
+    if target is None:
+        return ()
+    from outlast.cli.application import load_object
+
+    found: Any = load_object(target, app_dir)
+    listed = cast("list[Any]", [*found] if isinstance(found, list | tuple) else [found])
+    if not all(isinstance(one, type) for one in listed):
+        raise UserError(f"--evaluators {target}: this is no list of evaluator classes.")
+    return listed
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """How a command evaluates."""
+
+    target: str
+    app_dir: Path
+    recorded: bool
+    real_tools: tuple[str, ...]
+    approvals: Path | None
+    concurrency: int
+
+    async def evaluate(self, chosen: "RunDataset") -> Any:
+        from outlast.cli.application import load_config
+        from outlast.evals import task_of
+        from outlast.evals.judge import judging_with
+        from outlast.models import MultiProvider
+
+        config: dict[str, Any] = dict(load_config(self.target, self.app_dir))
+        model = None if self.recorded else config.get("model_provider") or MultiProvider()
+        run_case = task_of(
+            config["agents"],
+            model=model,
+            real_tools=self.real_tools,
+            approvals=self.approvals or config.get("approvals"),
+        )
+        said = f"running {counted(len(chosen.cases), 'case')}"
+        try:
+            with judging_with(config.get("model_provider")):
+                async with terminal.waiting(terminal.err(), said):
+                    return await chosen.evaluate(
+                        run_case,
+                        name=self.target,
+                        max_concurrency=self.concurrency,
+                        progress=False,
+                    )
+        finally:
+            if model is not None and config.get("model_provider") is None:
+                await model.aclose()
+
+
+def _require_extra() -> None:
+    try:
+        import pydantic_evals  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"`outlast evals` needs {error.name}. Install it: pip install 'outlast[evals]'"
+        ) from error
