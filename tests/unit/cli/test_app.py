@@ -15,6 +15,7 @@ from outlast.cli.exit_codes import MEANINGS, ExitCode, epilog, exit_code_of
 from outlast.contract import names
 
 TALKS_TO_A_SERVER = {
+    "evals dataset",
     "export",
     "record",
     "replay",
