@@ -8,7 +8,6 @@ characters in every text, and accepts no colours or line breaks inside a text.
 import asyncio
 import csv
 import os
-import re
 import signal
 import sys
 import threading
@@ -25,7 +24,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from outlast.rendering import joined, json_text, visible, visible_lines
+from outlast.rendering import joined, json_text, table_cell, visible, visible_lines
 
 Screen: TypeAlias = Console
 """An output stream; other modules only pass it on and read its size."""
@@ -42,9 +41,6 @@ SPINNER_AFTER = timedelta(seconds=0.5)
 """The wait after which the spinner appears."""
 
 _PIPED_WIDTH = 200  # in a pipe, lines are for grep and must not wrap
-_FORMULA = re.compile("""(?:^|;)[\\s"']*(?=[=+@\\-\uff1d\uff0b\uff20\uff0d])""")
-"""Where a formula would begin; some spreadsheets also split lines at semicolons."""
-
 _NO_BOUND = 10_000  # wider than any table
 _FRAMES_PER_SECOND = 12
 _ROOM_ABOVE = 4
@@ -374,15 +370,11 @@ def print_json_line(value: Mapping[str, Any], file: TextIO | None = None) -> Non
 
 
 def print_csv(rows: Iterable[Sequence[object]]) -> None:
-    """Print rows of comma-separated values that a spreadsheet shows and does not calculate.
-
-    A spreadsheet takes a cell that begins with a sign such as `=` for a formula, which can send
-    other cells elsewhere. Such a cell gets an apostrophe, as a person would type it.
-    """
+    """Print rows of comma-separated values that a spreadsheet shows and does not calculate."""
     writer = csv.writer(sys.stdout, quoting=csv.QUOTE_ALL, lineterminator="\n")
     for row in rows:
         cells = ("" if value is None else str(value) for value in row)
-        writer.writerow([_FORMULA.sub(r"\g<0>'", visible(cell)) for cell in cells])
+        writer.writerow(map(table_cell, cells))
     sys.stdout.flush()
 
 

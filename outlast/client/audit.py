@@ -7,11 +7,13 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from math import inf
 from statistics import median
 from typing import Final, Literal, TypeAlias
 
+from temporalio.api.history.v1 import HistoryEvent, WorkflowExecutionStartedEventAttributes
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -146,6 +148,7 @@ class AuditRecord:
         wait: the name of a tool's wait for something outside of the run.
         delivery_id: the id of the delivery that ended it; empty where a person gave the value.
         seen: what a decision says that its sender saw, as digests; proven if it is `verified`.
+        signed: the decision of a vote, with its signature and unredacted; never printed as it is.
     """
 
     at_ms: int
@@ -183,6 +186,7 @@ class AuditRecord:
     wait: str = ""
     delivery_id: str = ""
     seen: Seen | None = None
+    signed: Decision | None = field(default=None, compare=False, repr=False)
 
     def record(self) -> JsonObject:
         """Return the entry as JSON, with every field, and times as text."""
@@ -194,8 +198,10 @@ class AuditRecord:
 
 
 def _json_fields(record: AuditRecord) -> JsonObject:
-    fields: JsonObject = json.loads(json.dumps(asdict(record)))
-    return fields
+    fields = asdict(replace(record, signed=None))
+    del fields["signed"]
+    written: JsonObject = json.loads(json.dumps(fields))
+    return written
 
 
 def _written(at_ms: int | None) -> str | None:
@@ -398,13 +404,14 @@ def _of_vote(
     one = _with_action(one, event)
     is_about_these = vote.args_digest == request.args_digest
     return replace(
-        _with_decision(one, vote.decision),
+        with_decision(one, vote.decision),
         event="vote",
         at_ms=vote.at_ms,
         args_digest=vote.args_digest,
         arguments=one.arguments if is_about_these else "",
         verified=vote.verified,
         seconds_to_decide=_seconds(request, one.arrived_at_ms or vote.at_ms),
+        signed=vote.decision,
     )
 
 
@@ -416,11 +423,12 @@ def _of_end(
     if request.decision is not None and request.status in _DECIDED:
         one = _with_action(one, event)
         return replace(
-            _with_decision(one, request.decision),
+            with_decision(one, request.decision),
             event="decided",
             at_ms=at_ms,
             verified=request.votes[-1].verified if request.votes else None,
             seconds_to_decide=_seconds(request, one.arrived_at_ms or at_ms),
+            signed=request.decision if request.votes else None,
         )
     if request.status == "expired" or request.status in _DECIDED:  # in time, by nobody
         note = f"then: {request.terms.on_expiry}"
@@ -440,7 +448,7 @@ def _of_ignored(ignored: Ignored, event: Event | None, blank: AuditRecord) -> Au
     if not isinstance(action, Decision):
         return replace(_with_person(one, event.person), verified=event.verified)
     return replace(
-        _with_decision(one, action),
+        with_decision(one, action),
         args_digest=_text(action.args_digest),
         verified=event.verified,
         note=ignored.why,
@@ -462,7 +470,8 @@ def _of_takeover(event: Event | None, blank: AuditRecord) -> Iterator[AuditRecor
         )
 
 
-def _with_decision(one: AuditRecord, decision: Decision) -> AuditRecord:
+def with_decision(one: AuditRecord, decision: Decision) -> AuditRecord:
+    """Return a record with what a decision says."""
     one = _with_person(one, decision.person)
     remember = f"{decision.remember_scope} until {decision.remember_until}"
     return replace(
@@ -513,6 +522,28 @@ class UnreadRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AuditedRun:
+    """The entries of one run in the order of its history; an id that is used again has several.
+
+    Attributes:
+        run_id: the run.
+        chain_id: its first execution, in the server's words. A reset does not change it.
+        root: the workflow id and the execution of the run that it is nested in; None if it is not.
+        records: its entries, those before a reset first. Later ones are added at the end.
+        redaction: what policies hide in them; not part of a comparison.
+        lost: the history before the first one that was read; it or an earlier one is gone. Empty if
+            none is missing.
+    """
+
+    run_id: str
+    chain_id: str
+    root: tuple[str, str] | None
+    records: tuple[AuditRecord, ...]
+    redaction: Redaction = field(default=NOTHING, repr=False, compare=False)
+    lost: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AuditLog:
     """The audit of one or several runs.
 
@@ -520,11 +551,13 @@ class AuditLog:
         records: the entries, oldest first.
         unread: runs that could not be read, such as encrypted ones: the audit is incomplete.
         is_cut: whether there are more runs than were read.
+        runs: the same entries, of each run in the order of its history.
     """
 
     records: tuple[AuditRecord, ...]
     unread: tuple[UnreadRun, ...] = ()
     is_cut: bool = False
+    runs: tuple[AuditedRun, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -534,6 +567,32 @@ class _Execution:
     run_id: str
     execution_id: str
     root_run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """The entries of one execution, its first record and, once it has ended, its last one."""
+
+    of: _Execution
+    opened_by: HistoryEvent
+    closed_by: HistoryEvent | None
+    records: dict[AuditRecord, None]
+
+    @property
+    def order(self) -> tuple[float, str]:
+        """When it ended, because a run has only one open execution at a time."""
+        end = self.closed_by
+        return inf if end is None else end.event_time.ToMilliseconds(), self.of.execution_id
+
+    @property
+    def started(self) -> WorkflowExecutionStartedEventAttributes:
+        """What the server says about its start."""
+        return self.opened_by.workflow_execution_started_event_attributes
+
+    @property
+    def chain_id(self) -> str:
+        """The first execution of the run."""
+        return self.started.first_execution_run_id or self.of.execution_id
 
 
 async def audit_run(client: Client, run_id: str) -> AuditLog:
@@ -596,16 +655,27 @@ class _Reading:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._records: dict[AuditRecord, None] = {}
+        self._read_ones: list[_Read] = []
         self._hidden = defaultdict[str, set[str]](set)
         """The texts that policies redact, by root run: a parent repeats what a nested run hides."""
         self.unread: list[UnreadRun] = []
 
     def result(self, *, is_cut: bool = False) -> AuditLog:
         redactions = {root: redaction_of_texts(texts) for root, texts in self._hidden.items()}
-        shown = (finished(one, redactions.get(one.root_run_id, NOTHING)) for one in self._records)
-        records = sorted(dict.fromkeys(shown), key=lambda one: one.at_ms)
-        return AuditLog(records=tuple(records), unread=tuple(self.unread), is_cut=is_cut)
+        of_runs: dict[tuple[str, str, str], list[_Read]] = {}
+        for one in sorted(self._read_ones, key=lambda one: one.order):
+            key = (one.of.root_run_id, one.of.run_id, one.chain_id)
+            of_runs.setdefault(key, []).append(one)
+        runs = [
+            _audited(found, redactions.get(root, NOTHING)) for (root, *_), found in of_runs.items()
+        ]
+        shown = dict.fromkeys(record for run in runs for record in run.records)
+        return AuditLog(
+            records=tuple(sorted(shown, key=lambda one: one.at_ms)),
+            unread=tuple(self.unread),
+            is_cut=is_cut,
+            runs=tuple(runs),
+        )
 
     async def read_tree(self, run_id: str, root_run_id: str) -> None:
         """Read a run and the runs nested in it; one that is gone is noted, except the root."""
@@ -639,12 +709,12 @@ class _Reading:
 
     async def _read(self, execution: _Execution) -> dict[str, None]:
         reader = RunReader(self._client, execution.run_id)
-        before, nested = LoopState(), dict[str, None]()
+        before, nested, records = LoopState(), dict[str, None](), dict[AuditRecord, None]()
         try:
             async with aclosing(reader.read_all(execution.execution_id)) as events:
                 async for event, after in ((one.event, one.state) async for one in events):
                     found = (*records_between(before, event, after, execution.root_run_id),)
-                    self._records.update(dict.fromkeys(found))
+                    records.update(dict.fromkeys(found))
                     if found:  # a new request or vote may have more to hide
                         self._hidden[execution.root_run_id].update(redaction_of(after).texts)
                     started = (one for one in after.pending if isinstance(one, RunAgent))
@@ -661,12 +731,31 @@ class _Reading:
                 *(_of_undelivered(one, blank) for one in late.undelivered),
                 *(_of_delivered(one, blank) for one in late.delivered),
             )
-            self._records.update(dict.fromkeys(found))
+            records.update(dict.fromkeys(found))
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 raise RunNotFound("Its history is no longer retained.") from error
             raise await RunAddress(self._client, execution.run_id).translate(error) from error
+        finally:
+            if reader.opened_by is not None:
+                one = _Read(execution, reader.opened_by, reader.closed_by, records)
+                self._read_ones.append(one)
         return nested
+
+
+def _audited(found: Sequence[_Read], redaction: Redaction) -> AuditedRun:
+    """Return the entries of a run's executions, those that a reset has copied once."""
+    records = dict.fromkeys(record for one in found for record in one.records)
+    first, started = found[0], found[0].started
+    nested, root = started.HasField("parent_workflow_execution"), started.root_workflow_execution
+    return AuditedRun(
+        run_id=first.of.run_id,
+        chain_id=first.chain_id,
+        root=(root.workflow_id, root.run_id) if nested else None,
+        records=tuple(dict.fromkeys(finished(one, redaction) for one in records)),
+        redaction=redaction,
+        lost=next(filter(None, (one.started.continued_execution_run_id for one in found)), ""),
+    )
 
 
 async def _executions(client: Client, term: str, limit: int) -> tuple[list[_Execution], bool]:

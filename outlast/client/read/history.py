@@ -288,6 +288,7 @@ class RunReader:
     Attributes:
         place: how far the run was read: the index of its history and the number of events. Places
             of the same history can be compared.
+        opened_by: the first record of the oldest history that was read.
         closed_by: the record that ended the run, if it has ended.
     """
 
@@ -296,6 +297,7 @@ class RunReader:
     patience: timedelta = field(default_factory=lambda: patience_of(None))
     state: LoopState = field(default_factory=LoopState)
     place: tuple[str, int] = ("", 0)
+    opened_by: HistoryEvent | None = None
     closed_by: HistoryEvent | None = None
     _stopped: "_Reading | None" = None
 
@@ -386,6 +388,8 @@ class RunReader:
     ) -> Generator[Progress]:
         """Read records. Iterate over the result to apply them to the state."""
         begins = reader.size == 0
+        if begins:
+            self.opened_by = self.opened_by or next(iter(page), None)
         tasks = await reader.feed(page)
         if tasks:
             self._check_readable(reader)
