@@ -3,12 +3,12 @@
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, cast
 
 import typer
 
 from outlast.agents.errors import UserError
-from outlast.cli import options, terminal
+from outlast.cli import audit_verification, options, terminal
 from outlast.cli.caller import Caller, on_server
 from outlast.cli.durations import past_time, rough
 from outlast.cli.exit_codes import ExitCode
@@ -21,13 +21,38 @@ if TYPE_CHECKING:
     from outlast.client.audit import AuditLog, AuditSummary, Figures
 
 
+Chain: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--chain",
+        help="Add hashes, so that later changes of the file show: each entry names the one before.",
+    ),
+]
+Verify: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--verify", help="Check a file, which needs no server, or a run against its histories."
+    ),
+]
+Heads: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--head",
+        metavar="HASH|FILE",
+        help="With --verify: the hash of an entry, or an earlier file, kept elsewhere.",
+    ),
+]
+
+
 @on_server
 async def audit(
     caller: Caller,
     run_id: Annotated[
         str | None,
         typer.Argument(
-            metavar="[ID]", help="The run's id; with --since, all runs.", show_default=False
+            metavar="[ID]",
+            help="The run's id; with --since, all runs. With --verify also a file: .jsonl, .csv or ./NAME.",
+            show_default=False,
         ),
     ] = None,
     since: Annotated[
@@ -46,17 +71,23 @@ async def audit(
     summary: Annotated[
         bool, typer.Option("--summary", help="Figures of each tool and person instead.")
     ] = False,
+    chain: Chain = False,
+    verify: Verify = False,
+    head: Heads = None,
 ) -> ExitCode:
     """Print the audit of a run, or of all runs since a time: a line for each thing that happened.
 
     Requests, votes, decisions, claims, reminders, escalations, expiries, takeovers, and what a
     signal tried in vain. Read from the runs' histories; needs no worker.
+
+    With --verify, exits with 1 if something is wrong, or if nothing pins a file.
     """
     from outlast.client.audit import summary_of
 
+    _check_options(run_id, since, summary=summary, chain=chain, verify=verify, head=head)
+    if verify:
+        return await audit_verification.verify(caller, run_id or "", head or [])
     begins = None if since is None else past_time(since, datetime.now(UTC))  # noqa: TID251
-    if run_id is None and begins is None:
-        raise UserError("Name a run, or a time: `outlast audit --since 30d`.")
     connection = await caller.connect()
     async with terminal.waiting(terminal.err(), "reading histories"):
         log = await _read(connection.client, run_id, begins, limit)
@@ -64,6 +95,8 @@ async def audit(
         terminal.print_json(summary_of(log.records).record())
     elif summary:
         _show_summary(summary_of(log.records))
+    elif chain:
+        await _print_chain(connection.client, log, form, run_id or "", begins)
     else:
         _print_records(log, form)
     if log.is_cut:
@@ -71,6 +104,28 @@ async def audit(
     for one in log.unread:
         terminal.say(terminal.err(), f"Not read: {one.run_id}. ", one.why)
     return ExitCode.FAILED if log.unread else ExitCode.OK
+
+
+def _check_options(
+    run_id: str | None,
+    since: str | None,
+    *,
+    summary: bool,
+    chain: bool,
+    verify: bool,
+    head: list[str] | None,
+) -> None:
+    if verify and (run_id is None or since is not None or summary or chain):
+        raise UserError(
+            "--verify needs a file or a run, and neither --since, --summary nor --chain: "
+            "`outlast audit --verify audit.jsonl`."
+        )
+    if run_id is None and since is None:
+        raise UserError("Name a run, or a time: `outlast audit --since 30d`.")
+    if head and not verify:
+        raise UserError("--head is for --verify: `outlast audit --verify audit.jsonl --head HASH`.")
+    if chain and summary:
+        raise UserError("--summary prints figures, which have no chain. Leave one of both out.")
 
 
 async def _read(
@@ -97,6 +152,27 @@ def _print_records(log: "AuditLog", form: str) -> None:
             terminal.print_json_line(record)
         return
     terminal.print_csv([FIELDS, *([_cell(record[name]) for name in FIELDS] for record in records)])
+
+
+async def _print_chain(
+    client: "Client", log: "AuditLog", form: str, run_id: str, begins: datetime | None
+) -> None:
+    """Print whole runs: those that have entries since a time."""
+    from outlast.client.audit_chain import chained, heads_of, sealed
+    from outlast.client.audit_chain.files import table_of
+
+    begins_ms = 0 if begins is None else begins.timestamp() * 1_000
+    runs = [one for one in log.runs if any(entry.at_ms >= begins_ms for entry in one.records)]
+    entries = await chained(client, replace(log, runs=(*runs,)))
+    is_whole = not (log.unread or log.is_cut)
+    seal = await sealed(client, entries, run_id) if entries and is_whole else None
+    lines = entries if seal is None else [*entries, seal]
+    if form == "csv":
+        terminal.print_csv(table_of(lines))
+    else:
+        for one in lines:
+            terminal.print_json_line(one)
+    audit_verification.say_heads(heads_of(entries), is_sealed=seal is not None, is_whole=is_whole)
 
 
 def _cell(value: object) -> object:

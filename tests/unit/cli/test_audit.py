@@ -1,9 +1,12 @@
 """`outlast audit`: what it prints, and how hostile texts come out of it."""
 
+import base64
 import csv
 import io
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,12 +22,16 @@ from outlast.cli.app import app
 from outlast.cli.durations import past_time
 from outlast.client import audit
 from outlast.client.audit import FIELDS, AuditLog, AuditRecord, UnreadRun
+from outlast.client.audit_chain import heads_of
+from outlast.client.audit_chain import runs as audit_runs
 from outlast.client.identity import os_user
 from outlast.client.start.runner import Runner
+from outlast.contract.identity import ED25519, NO_KEYS, PUBLIC_KEYS_VARIABLE, IdentityKeys
 from outlast.loop.approvals import Audience
 from outlast.testing import ScriptedModel, call
 from tests.hostile_text import TEXTS, assert_visible
 from tests.unit.cli.conftest import Invoke, Open
+from tests.unit.client.audit_files import DESK_KEY, START_MS, export, support
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 
@@ -233,9 +240,154 @@ async def test_a_decision_from_the_command_line_is_in_the_audit(
     assert (lines[1]["by"], lines[1]["verified"]) == expected
     assert (unknown.exit_code, unknown.stdout) == (4, "")
 
+    chained = await cli("audit", run_id, "--chain")
+    *entries, seal = (json.loads(line) for line in chained.stdout.splitlines())
+    assert [{name: one[name] for name in FIELDS} for one in entries] == lines
+    assert (seal["event"], seal["note"]) == ("sealed", "3 entries of 1 run")
+    assert f"{run_id}: 3 entries, head {entries[-1]['hash']}" in chained.stderr
+    good = await cli("audit", run_id, "--verify", "--head", entries[-1]["hash"], "--json")
+    found = json.loads(good.stdout)
+    assert (good.exit_code, found["result"], found["signatures"]) == (0, "pinned", 2 * proved)
+    bad = await cli("audit", run_id, "--verify", "--head", "0" * 64)
+    assert bad.exit_code == 1
+    assert f"No entry has the hash {'0' * 64}" in bad.stdout
+
 
 def test_an_audience_is_a_cell_of_json(log: dict[str, Any]) -> None:
     log["it"] = AuditLog(records=(entry(audience=Audience(groups=("billing",))),))
     header, row = csv.reader(io.StringIO(run("support-42", "--format", "csv").stdout))
     audience = json.loads(dict(zip(header, row, strict=True))["audience"])
     assert audience == {"subjects": [], "groups": ["billing"], "exclude_requester": False}
+
+
+# --- Chains ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def chained_log(log: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The audit of a run with a chain; `log["keys"]` sign it, or none."""
+    log["it"] = AuditLog(records=support().records, runs=(support(),))
+    log["keys"] = NO_KEYS
+
+    async def keys(client: Any) -> Any:
+        return log["keys"]
+
+    monkeypatch.setattr(audit_runs, "identity_keys", keys)
+    monkeypatch.setattr(audit_runs, "now_ms", lambda: START_MS)
+    client = SimpleNamespace(namespace="default")
+
+    async def connect(address: Any, namespace: Any) -> Any:
+        return SimpleNamespace(client=client)
+
+    monkeypatch.setattr(server, "connect", connect)
+    return log
+
+
+def verified(path: Path, *options: str, keys: str = "") -> Result:
+    env = {"COLUMNS": "200", PUBLIC_KEYS_VARIABLE: keys, "OUTLAST_IDENTITY_KEY": ""}
+    return CliRunner().invoke(app, ["audit", "--verify", str(path), *options], env=env)
+
+
+def public_text(keys: IdentityKeys) -> str:
+    assert keys.signing is not None
+    return ED25519 + base64.b64encode(keys.signing.public or b"").decode()
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv"])
+def test_a_file_is_verified_without_a_server(
+    chained_log: dict[str, Any], tmp_path: Path, form: str
+) -> None:
+    made = run("support-42", "--chain", "--format", form)
+    head = heads_of(export(support()).entries)  # another signature, so another hash
+    assert made.exit_code == 0
+    assert "No identity key signs the file: keep the heads, or the file" in made.stderr
+    file = tmp_path / f"audit.{form}"
+    file.write_text(made.stdout)
+
+    alone = verified(file)
+    assert alone.exit_code == 1
+    assert "support-42: 6 entries, consistent, but not pinned." in alone.stdout
+    assert "Signatures of decisions not checked: 2 (no key is given)." in alone.stdout
+    assert "Consistent, but not pinned: whoever changes a file" in alone.stdout
+    kept = made.stderr.partition("head ")[2].split()[0]
+    for known in (kept, str(file)):
+        good = verified(file, "--head", known)
+        assert good.exit_code == 0
+        assert "Proven: all entries are as they were when they were pinned." in good.stdout
+    bad = verified(file, "--head", head[0].hash, keys=public_text(DESK_KEY))
+    assert bad.exit_code == 1
+    assert "Valid signatures of decisions: 2." in bad.stdout
+    assert "Wrong: 1 problem." in bad.stdout
+
+
+def test_a_signed_file_is_proven_by_its_key(chained_log: dict[str, Any], tmp_path: Path) -> None:
+    chained_log["keys"] = DESK_KEY
+    made = run("support-42", "--chain")
+    assert "The last line is signed and covers all of them." in made.stderr
+    file = tmp_path / "audit.jsonl"
+    file.write_text(made.stdout)
+    good = verified(file, keys=public_text(DESK_KEY))
+    assert good.exit_code == 0
+    assert "at 2026-09-21T14:13:20+00:00, by its own clock." in good.stdout
+    file.write_text(made.stdout.replace('"bob"', '"eve"', 1))
+    bad = verified(file, keys=public_text(DESK_KEY))
+    assert bad.exit_code == 1
+    assert "line 5, support-42, entry 5: The entry was changed" in bad.stdout
+    record = json.loads(verified(file, "--json").stdout)
+    assert record["result"] == "wrong"
+    assert record["problems"][0]["number"] == 5
+
+
+def test_an_incomplete_audit_is_not_signed(chained_log: dict[str, Any]) -> None:
+    chained_log["keys"] = DESK_KEY
+    unread = (UnreadRun(run_id="r", why="It is encrypted."),)
+    chained_log["it"] = replace(chained_log["it"], unread=unread)
+    made = run("support-42", "--chain")
+    assert made.exit_code == 1
+    assert "sealed" not in made.stdout
+    assert "The file is not signed, because it lacks runs." in made.stderr
+
+
+def test_runs_with_entries_since_a_time_are_exported_whole(chained_log: dict[str, Any]) -> None:
+    assert len(run("--since", "2026-09-21T14:13:26+00:00", "--chain").stdout.splitlines()) == 6
+    assert run("--since", "2026-09-22", "--chain").stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--verify"], "--verify needs a file or a run"),
+        (["r", "--verify", "--chain"], "--verify needs a file or a run"),
+        (["r", "--head", "0" * 64], "--head is for --verify"),
+        (["r", "--chain", "--summary"], "--summary prints figures"),
+        (["r", "--verify", "--head", "1234"], "--head 1234 is no hash, which has 64 characters"),
+        (["gone.jsonl", "--verify"], "gone.jsonl cannot be read: No such file"),
+        (["./gone", "--verify"], "gone cannot be read: No such file"),
+    ],
+    ids=range(7),
+)
+def test_options_that_do_not_fit_say_what_to_do(
+    log: dict[str, Any], options: list[str], words: str
+) -> None:
+    done = run(*options)
+    assert done.exit_code == 2
+    assert words in done.stderr
+    assert "asked" not in log
+
+
+def test_a_bad_key_is_named(log: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    file.write_text(export().text("jsonl"))
+    done = verified(file, keys="secret")
+    assert done.exit_code == 2
+    assert f"Key 1 of 1 in {PUBLIC_KEYS_VARIABLE} is no public key" in done.stderr
+
+
+def test_hostile_names_in_a_file_stay_data(tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    hostile = "\x1b[2J\u202erun"
+    entry = {"run_id": hostile, "chain": hostile, "number": 1, "hash": hostile, hostile: 1}
+    file.write_text(json.dumps(entry) + "\n")
+    shown = verified(file).stdout
+    assert_visible(shown, layout="\n")
+    assert "The entry was changed" in shown

@@ -1,0 +1,26 @@
+"""The chain over an audit's entries, and its verification: in files, and against the server.
+
+Each entry of a run has the hash of the entry before it, so one hash stands for all entries up to
+it. `docs/how-to/audit.md` says what that proves, and against whom.
+"""
+
+from outlast.client.audit_chain.checks import AuditCheck, CheckedRun, Problem, check_lines
+from outlast.client.audit_chain.entries import COLUMNS, Head, heads_of
+from outlast.client.audit_chain.files import Line, lines_of, read_file
+from outlast.client.audit_chain.runs import chained, check_run, sealed
+
+__all__ = [
+    "COLUMNS",
+    "AuditCheck",
+    "CheckedRun",
+    "Head",
+    "Line",
+    "Problem",
+    "chained",
+    "check_lines",
+    "check_run",
+    "heads_of",
+    "lines_of",
+    "read_file",
+    "sealed",
+]

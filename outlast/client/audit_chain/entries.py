@@ -1,0 +1,209 @@
+"""Entries of the audit with their hashes, and the seal over all of them."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import MISSING, dataclass, fields, replace
+from typing import Any, Final, cast
+
+from outlast.client.audit import AuditedRun, AuditRecord
+from outlast.contract.identity import IdentityKey, Place, parse_proof, signed
+from outlast.contract.redaction import Redaction
+from outlast.loop.approvals import REDACTED, Decision
+from outlast.loop.values import Json, JsonObject
+from outlast.rendering import counted
+
+COLUMNS: Final = ("signed", "chain", "number", "previous", "hash")
+"""What a chain adds to an entry's fields."""
+
+SEALED: Final = "sealed"
+"""The event of a file's last line, which is signed and covers the heads of all runs."""
+
+LONGEST_SIGNED: Final = 20_000
+"""The most characters of a signed decision in an entry: its message may have any length."""
+
+SEAL_ACTION: Final = "seal audit 1"
+"""The action that a seal's signature names, so that it counts for nothing else."""
+
+_ENTRY: Final = b"outlast audit entry 1\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """The newest entry of a run: its hash stands for all entries up to it.
+
+    Attributes:
+        run_id: the run.
+        chain_id: its first execution.
+        entries: the number of the entry.
+        hash: its hash.
+    """
+
+    run_id: str
+    chain_id: str
+    entries: int
+    hash: str
+
+    def record(self) -> JsonObject:
+        """Return the head as JSON."""
+        return {
+            "run_id": self.run_id,
+            "chain": self.chain_id,
+            "entries": self.entries,
+            "hash": self.hash,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seal:
+    """What the last line of a file signs: the heads of all its runs."""
+
+    heads: tuple[tuple[str, str, int, str], ...]
+    proof: str | None = None
+
+
+def entry_hash(entry: JsonObject) -> str:
+    """Return the hash of an entry: of every field that is not empty, but the hash itself.
+
+    Raises:
+        ValueError: a field is no JSON.
+    """
+    content = {
+        name: value for name, value in entry.items() if name != "hash" and not is_empty(value)
+    }
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(_ENTRY + canonical.encode()).hexdigest()
+
+
+def is_empty(value: Json) -> bool:
+    """Whether a field has no value; a table has one spelling for all of these."""
+    return value is None or value in ("", [])
+
+
+def chained_run(run: AuditedRun, place: Place) -> list[JsonObject]:
+    """Return the entries of a run with their hashes.
+
+    Args:
+        run: the run.
+        place: for which its decisions are signed.
+    """
+    entries: list[JsonObject] = []
+    previous = ""
+    for number, record in enumerate(run.records, start=1):
+        entry: JsonObject = {
+            **record.record(),
+            "signed": _signed(record, run.redaction, place),
+            "chain": run.chain_id,
+            "number": number,
+            "previous": previous,
+        }
+        previous = entry["hash"] = entry_hash(entry)
+        entries.append(entry)
+    return entries
+
+
+def heads_of(entries: Iterable[JsonObject]) -> tuple[Head, ...]:
+    """Return the head of each run in chained entries."""
+    newest: dict[tuple[str, str], Head] = {}
+    for one in entries:
+        if one.get("event") != SEALED:
+            run_id, chain_id = str(one["run_id"]), str(one["chain"])
+            newest[run_id, chain_id] = Head(
+                run_id=run_id,
+                chain_id=chain_id,
+                entries=cast("int", one["number"]),
+                hash=str(one["hash"]),
+            )
+    return tuple(newest.values())
+
+
+# --- Signed decisions ----------------------------------------------------------------------------
+
+
+def _signed(record: AuditRecord, redaction: Redaction, place: Place) -> JsonObject | None:
+    """Return a verified decision as it was signed, or why it is left out; None without one."""
+    decision = record.signed
+    if decision is None or decision.proof is None or not record.verified:
+        return None
+    found = _fields_of(decision)
+    if redaction.json(found) != found or not _shows_edit(record):
+        return {"left_out": "a policy redacts it"}
+    if len(json.dumps(found)) > LONGEST_SIGNED:
+        return {"left_out": f"it has more than {LONGEST_SIGNED:,} characters"}
+    return {
+        "namespace": place.namespace,
+        "chain": place.chain_id,
+        "run_id": place.run_id,
+        "decision": found,
+        "proof": decision.proof,
+    }
+
+
+def _shows_edit(record: AuditRecord) -> bool:
+    """Whether all arguments of an edit may be shown: reviewers have seen them unredacted."""
+    if record.signed is None or record.signed.edited_arguments is None:
+        return True
+    return bool(record.arguments) and REDACTED not in record.arguments
+
+
+def _fields_of(decision: Decision) -> JsonObject:
+    """Return the fields that a signature covers: those with other values than their defaults."""
+    found: dict[str, Any] = {
+        one.name: getattr(decision, one.name)
+        for one in fields(decision)
+        if one.name != "proof"
+        and (one.default is MISSING or getattr(decision, one.name) != one.default)
+    }
+    if decision.seen is not None:
+        found["seen"] = {
+            one.name: getattr(decision.seen, one.name) for one in fields(decision.seen)
+        }
+    written: JsonObject = json.loads(json.dumps(found))
+    return written
+
+
+# --- The seal ------------------------------------------------------------------------------------
+
+
+def seal(heads: Sequence[Head], place: Place, key: IdentityKey, at_ms: int) -> JsonObject:
+    """Return the last line of a file: a signature over the heads of all its runs.
+
+    Raises:
+        IdentityKeyError: the key cannot sign.
+    """
+    made = signed(seal_of(heads), place, key, action=SEAL_ACTION, at_ms=at_ms)
+    return seal_line(heads, place, made.proof or "")
+
+
+def seal_of(heads: Sequence[Head], proof: str | None = None) -> _Seal:
+    """Return what a seal signs; the order of the runs in the file is no part of it."""
+    rows = ((one.run_id, one.chain_id, one.entries, one.hash) for one in heads)
+    return _Seal(heads=tuple(sorted(rows)), proof=proof)
+
+
+def seal_line(heads: Sequence[Head], place: Place, proof: str) -> JsonObject:
+    """Return the line of a seal, with the fields of an entry."""
+    parts = parse_proof(proof)
+    blank = AuditRecord(at_ms=0, event="ignored", run_id=place.run_id, root_run_id=place.run_id)
+    blank = replace(blank, at_ms=parts.at_ms if parts else 0)
+    note = f"{entries_text(sum(one.entries for one in heads))} of {counted(len(heads), 'run')}"
+    return {
+        **blank.record(),
+        "event": SEALED,
+        "note": note,
+        "signed": {
+            "namespace": place.namespace,
+            "chain": place.chain_id,
+            "run_id": place.run_id,
+            "proof": proof,
+        },
+        "chain": "",
+        "number": None,
+        "previous": "",
+        "hash": "",
+    }
+
+
+def entries_text(count: int) -> str:
+    """Return a number of entries with its noun."""
+    return "1 entry" if count == 1 else f"{count:,} entries"

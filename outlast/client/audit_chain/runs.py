@@ -1,0 +1,206 @@
+"""Chains of runs on a server: made from their histories, and checked against the archive."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from outlast.agents.errors import UserError
+from outlast.archive import Archive, ArchiveDamaged, ArchivedHistory, archive_of, workflow_handle
+from outlast.archive.tombstones import tombstones
+from outlast.client.audit import AuditedRun, AuditLog, audit_run
+from outlast.client.audit_chain.checks import AuditCheck, Problem, check_lines
+from outlast.client.audit_chain.entries import chained_run, heads_of, seal
+from outlast.client.audit_chain.files import Line
+from outlast.client.audit_chain.signatures import SignatureCheck, SignedDecision
+from outlast.client.transport.run_address import RunAddress
+from outlast.clock import now_ms
+from outlast.contract.identity import IdentityKeyError, Place
+from outlast.loop.values import JsonObject
+from outlast.proofs import identity_keys
+
+
+async def chained(client: Client, log: AuditLog) -> list[JsonObject]:
+    """Return the entries of an audit with their hashes, run after run.
+
+    Args:
+        client: connected to the runs' server.
+        log: the audit.
+
+    Raises:
+        AgentsException: the server refused, or does not answer.
+    """
+    return [
+        entry
+        for run in log.runs
+        if run.records
+        for entry in chained_run(run, await _place(client, run))
+    ]
+
+
+async def sealed(
+    client: Client, entries: Sequence[JsonObject], run_id: str = ""
+) -> JsonObject | None:
+    """Return the last line of a file: it signs the heads of all runs. None without a key that signs.
+
+    Args:
+        client: connected to the runs' server; its identity keys are those of `outlast identity show`.
+        entries: the entries of the file, with their hashes.
+        run_id: the run that the file is about; empty for several.
+
+    Raises:
+        UserError: the key is unusable.
+    """
+    key = (await identity_keys(client)).signing
+    if key is None:
+        return None
+    place = Place(namespace=client.namespace, chain_id="", run_id=run_id)
+    try:
+        return seal(heads_of(entries), place, key, now_ms())
+    except IdentityKeyError as error:
+        raise UserError(str(error)) from None
+
+
+async def check_run(
+    client: Client,
+    run_id: str,
+    *,
+    heads: Iterable[str] = (),
+    earlier: Iterable[Sequence[Line]] = (),
+) -> AuditCheck:
+    """Read a run and those nested in it again, and check their audit.
+
+    What the server has is compared with what the archive has.
+
+    Args:
+        client: connected to the run's server.
+        run_id: the run.
+        heads: hashes of entries that were kept elsewhere.
+        earlier: the lines of audits that were kept elsewhere.
+
+    Raises:
+        RunNotFound: there is no such run.
+        AgentsException: the server refused, or does not answer.
+    """
+    log = await audit_run(client, run_id)
+    signatures = SignatureCheck(await identity_keys(client))
+    lines, problems = list[Line](), list[Problem]()
+    for run in log.runs:
+        place = await _place(client, run)
+        entries = chained_run(run, place)
+        lines += [Line(entry=one) for one in entries]
+        problems += _signature_problems(run, entries, place, signatures)
+        if run.lost:
+            text = (
+                f"Its history {run.lost}, or one before it, is gone, and the archive does not have "
+                "it: entries may be missing."
+            )
+            problems.append(Problem(text=text, run_id=run.run_id))
+    # The signatures are checked above, with what a file does not show.
+    found = check_lines(lines, heads=heads, earlier=earlier)
+    archive, notes = archive_of(client), list[str]()
+    unread = {one.run_id: one.why for one in log.unread}
+    for one in dict.fromkeys((*(run.run_id for run in log.runs), *unread)):
+        removed = [] if archive is None else await _removed(client, archive, one)
+        notes += removed
+        if one in unread and not removed:
+            problems.append(Problem(text=f"It cannot be read: {unread[one]}", run_id=one))
+        if archive is not None:
+            problems += await _other_than_archived(client, archive, one)
+    return replace(
+        found,
+        problems=(*problems, *found.problems),
+        notes=tuple(notes),
+        signatures=signatures.valid,
+        unchecked=signatures.unchecked,
+    )
+
+
+def _signature_problems(
+    run: AuditedRun, entries: Sequence[JsonObject], place: Place, signatures: SignatureCheck
+) -> list[Problem]:
+    problems: list[Problem] = []
+    for record, entry in zip(run.records, entries, strict=True):
+        decision = record.signed
+        has_proof = decision is not None and decision.proof is not None
+        text = signatures.problem(entry, SignedDecision(decision, place) if has_proof else None)
+        if text:
+            number = int(str(entry["number"]))
+            problems.append(Problem(text=text, run_id=run.run_id, number=number))
+    return problems
+
+
+# --- The server and the archive ------------------------------------------------------------------
+
+
+async def _place(client: Client, run: AuditedRun) -> Place:
+    """Return the place for which the decisions of a run are signed."""
+    chain_id = run.chain_id
+    if run.root is not None:
+        root_id, execution_id = run.root
+        try:
+            described = await workflow_handle(client, root_id, execution_id).describe()
+            chain_id = described.raw_info.first_run_id or execution_id
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise await RunAddress(client, root_id).translate(error) from error
+            chain_id = execution_id
+    return Place(namespace=client.namespace, chain_id=chain_id, run_id=run.run_id)
+
+
+async def _removed(client: Client, archive: Archive, run_id: str) -> list[str]:
+    """Return what was deleted of a run on request, in words."""
+    found = await tombstones(archive, client.namespace, run_id)
+    return [
+        f"{run_id}: {_histories(len(one.removed))} deleted on request of {one.by} at {_time(one.asked_ms)}."
+        for one in found
+    ]
+
+
+def _histories(count: int) -> str:
+    return "1 history was" if count == 1 else f"{count:,} histories were"
+
+
+def _time(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1_000, UTC).isoformat(timespec="seconds")
+
+
+async def _other_than_archived(client: Client, archive: Archive, run_id: str) -> list[Problem]:
+    """Compare the archived histories of a run with those that the server still has."""
+    problems: list[Problem] = []
+    for entry in await archive.histories_of(client.namespace, run_id):
+        try:
+            archived = await archive.events(entry)
+        except ArchiveDamaged as error:
+            problems.append(Problem(text=error.message, run_id=run_id))
+            continue
+        there = await _on_server(client, entry)
+        if there is not None and (event := _first_other(archived, there)):
+            text = (
+                f"The server's history {entry.execution_id} is not the archived one; they differ "
+                f"from event {event} on. One of the two was changed."
+            )
+            problems.append(Problem(text=text, run_id=run_id))
+    return problems
+
+
+async def _on_server(client: Client, entry: ArchivedHistory) -> Sequence[HistoryEvent] | None:
+    handle = client.get_workflow_handle(entry.run_id, run_id=entry.execution_id)
+    try:
+        return (await handle.fetch_history()).events
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return None
+        raise await RunAddress(client, entry.run_id).translate(error) from error
+
+
+def _first_other(archived: Sequence[HistoryEvent], there: Sequence[HistoryEvent]) -> int:
+    """Return the number of the first event that two histories do not have in common; 0 for none."""
+    for number, (one, other) in enumerate(zip(archived, there, strict=False), start=1):
+        if one != other:
+            return number
+    shorter, longer = sorted((len(archived), len(there)))
+    return shorter + 1 if shorter < longer else 0
