@@ -6,6 +6,7 @@ Function calls replace the workflow's activities. Nothing is durable, and retrie
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from time import time_ns
 from typing import Any
 
@@ -57,6 +58,9 @@ MOST_LOOKS = 10_000
 
 LOOK_SECONDS = 0.05
 """How long to wait between two looks for a response in the background."""
+
+LONGEST_RETRY_AFTER = timedelta(minutes=1)
+"""The longest wait that a provider can ask for, where real models are called in memory."""
 
 _newest_start_ms = 0
 
@@ -341,9 +345,17 @@ class MemoryRun:
 
 
 async def carried_out(
-    worker: WorkerDeps, state: LoopState, effect: Effect, on_delta: OnDelta | None = None
+    worker: WorkerDeps,
+    state: LoopState,
+    effect: Effect,
+    on_delta: OnDelta | None = None,
+    *,
+    is_patient: bool = False,
 ) -> Event:
-    """Carry out an effect with all its attempts, without waiting between them; return its event."""
+    """Carry out an effect with all its attempts, without waiting between them; return its event.
+
+    With `is_patient`, an attempt waits for as long as a provider asks for with `Retry-After`.
+    """
     attempts = kind_of(effect).policy(effect).attempts or MOST_LOOKS
     for attempt in range(1, attempts + 1):
         if attempt > 1 and effect.kind == "call_model" and on_delta is not None:
@@ -360,6 +372,9 @@ async def carried_out(
             if error.retryable and attempt < attempts and not enough:
                 if error.code == failures.MODEL_WORKING:
                     await asyncio.sleep(LOOK_SECONDS)
+                elif is_patient and error.retry_after is not None:
+                    asked = min(error.retry_after, LONGEST_RETRY_AFTER)
+                    await asyncio.sleep(asked.total_seconds())
                 continue
             return _failed(effect, error.code, error.message, details=error.details)
         except Exception as error:  # noqa: BLE001  as on a server

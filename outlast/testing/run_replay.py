@@ -582,7 +582,8 @@ class _Replay:
         return effect.candidate.failure is not None and ERROR_HANDLERS not in self._settings
 
     async def _carried_out(self, effect: Effect) -> Event:
-        return await carried_out(self._worker, self._state, effect)
+        patient = self._calls_model and isinstance(effect, CallModel)
+        return await carried_out(self._worker, self._state, effect, is_patient=patient)
 
     async def _model_call(self, effect: CallModel, then: ModelReply | None) -> Event:
         self._model.reply, self._model.request = then or ModelReply(items=()), None

@@ -1,6 +1,7 @@
 """Evaluations: today's agents on recorded cases, with replies of a script or as recorded."""
 
 import asyncio
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,29 @@ async def test_a_model_that_fails_is_a_failed_case_that_says_why():
     assert problem.startswith("The run failed: CaseFailed: ")
     assert "The quota is used up." in problem
     assert not check_report(report, bar=0.5).is_good
+
+
+async def test_a_case_waits_as_long_as_the_provider_asks_for(monkeypatch: pytest.MonkeyPatch):
+    waits: list[float] = []
+    sleep = asyncio.sleep
+
+    async def note(seconds: float, *more: Any) -> None:
+        waits.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr("outlast.testing.in_memory.asyncio.sleep", note)
+    steps = [
+        ModelError(
+            "Too many.", code="rate_limited", retryable=True, retry_after=timedelta(days=after)
+        )
+        for after in (0, 365)
+    ]
+    model = ScriptedModel(*steps, "Hello.")
+    dataset = dataset_of([await recorded("Hi.", agent=Agent[Any](name="Desk"))])
+    report = await evaluated(dataset, Agent[Any](name="Desk"), model=model)
+    assert problems(report) == []
+    assert 60 in waits
+    assert max(waits) == 60, "no provider holds an evaluation up for long"
 
 
 async def test_a_replay_that_cannot_go_on_is_a_failed_case():
