@@ -26,6 +26,7 @@ from outlast.client.audit_chain import (
 )
 from outlast.client.deletion import Deletion
 from outlast.client.handle import RunHandle
+from outlast.contract.identity import PUBLIC_KEYS_VARIABLE, new_key_pair
 from outlast.encryption import EncryptionCodec
 from outlast.proofs import identity_keys
 from outlast.rendering import json_text
@@ -58,7 +59,9 @@ async def paid(desk: Desk, agent: Agent[Any], **options: Any) -> RunHandle:
 
 
 @pytest.mark.smoke
-async def test_a_head_holds_while_the_run_goes_on_and_after_a_reset(desk: Desk):
+async def test_a_head_holds_while_the_run_goes_on_and_after_a_reset(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+):
     agent = clerk()
     await desk.open(agent, model=ScriptedModel(refunds(1), "Done.", refunds(2), "Done.", refunds(2), "Done."))  # fmt: skip
     handle = await paid(desk, agent)
@@ -73,6 +76,10 @@ async def test_a_head_holds_while_the_run_goes_on_and_after_a_reset(desk: Desk):
     assert [(one.head.entries, one.pinned) for one in grown.runs] == [(6, 3)]
 
     (second,) = await heads(handle)
+    with monkeypatch.context() as another:  # the key is not trusted any more
+        another.setenv(PUBLIC_KEYS_VARIABLE, new_key_pair()[1])
+        revoked = await checked(handle, second)
+    assert said(revoked).count("which is not among the given ones") == 4
     execution = (await desk.workflow(handle).describe()).run_id
     events = (await desk.workflow(handle).fetch_history()).events
     begin = next(
