@@ -9,6 +9,7 @@ from outlast.loop.approvals import ApprovalTerms
 from outlast.loop.budgets import Budget
 from outlast.loop.calls import ViewSummary
 from outlast.loop.changes import diff
+from outlast.loop.checks import RequiredStep
 from outlast.loop.compaction import cut
 from outlast.loop.effects import CallModel, CompactView, EffectAnswered, EffectFailed
 from outlast.loop.items import Item
@@ -22,12 +23,22 @@ from tests.laws.driver import Play, said, transfer
 SHORT: JsonObject = {"role": "user", "content": "in short"}
 
 
-def talk(questions: int = 4, *, need: Any = "beside", **fields: Any) -> Play:
+def talk(
+    questions: int = 4,
+    *,
+    need: Any = "beside",
+    required_steps: tuple[RequiredStep, ...] = (),
+    **fields: Any,
+) -> Play:
     """Return a conversation of some questions; the last reply asks for a shorter view."""
     play = Play.ready(keep_open=True, max_turns=None, **fields)
     for number in range(questions):
         last = number == questions - 1
-        play.replies(said(f"answer {number} " + "x" * 100), compaction=need if last else "")
+        reply = said(f"answer {number} " + "x" * 100)
+        if last:
+            play.replies(reply, compaction=need, required_steps=required_steps)
+        else:
+            play.replies(reply)
         if not last:
             play.hears(f"q{number}", f"question {number} " + "y" * 100)
     return play
@@ -87,6 +98,15 @@ def test_what_a_summary_took_is_spent(of: Any, per: Any) -> None:
     before = spent(play.state, budget, play.now_ms)
     summarised(play, usage=Usage(total_tokens=7), cost_micros=7, model="small")
     assert spent(play.state, budget, play.now_ms) == before + 7
+
+
+def test_a_summary_that_uses_a_budget_up_while_a_question_is_checked_asks_people() -> None:
+    budget = Budget(of="tokens", limit=100_000, terms=ApprovalTerms())
+    play = talk(budgets=(budget,), required_steps=("check_first",))
+    play.hears("more", "and now")
+    summarised(play, usage=Usage(total_tokens=100_000), model="small")
+    play.checked()
+    assert play.state.phase == "asking"
 
 
 def test_the_run_goes_on_while_the_summary_is_written() -> None:

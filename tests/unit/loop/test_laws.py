@@ -71,6 +71,7 @@ ENDINGS = (
 
 
 @pytest.mark.skipif(float(os.environ.get("OUTLAST_LAWS", "0")) < 1, reason="takes seconds")
+@pytest.mark.no_cover
 def test_random_runs_do_everything_that_people_do() -> None:
     """Laws that hold of refused moves only would prove nothing."""
     tally = played(500)

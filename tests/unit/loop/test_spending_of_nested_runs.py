@@ -363,6 +363,7 @@ def trees(draw: st.DrawFn) -> tuple[Tree, Callable[[], int]]:
     return Tree(script, (of_tree(of, limit, per=per), *further)), lambda: next(picks, 0)
 
 
+@pytest.mark.no_cover
 @given(trees())
 @examples(60)
 def test_a_tree_spends_no_more_than_its_budget_and_one_call_of_each_run(
