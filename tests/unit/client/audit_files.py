@@ -143,9 +143,9 @@ def export(*runs: AuditedRun) -> Export:
 
 def hashed_again(entries: Entries) -> None:
     """Compute all numbers and hashes again, as whoever changes a file can."""
-    previous, numbers = dict[Any, str](), dict[Any, int]()
+    previous, numbers = dict[str, str](), dict[str, int]()
     for one in entries:
-        key = one["run_id"], one["chain"]
+        key = json.dumps([one["run_id"], one["chain"]])  # a change may have made a list of either
         numbers[key] = one["number"] = numbers.get(key, 0) + 1
         one["previous"] = previous.get(key, "")
         previous[key] = one["hash"] = entry_hash(one)
