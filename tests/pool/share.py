@@ -119,7 +119,8 @@ class Share:
     def _next_turn(self, queue: str) -> int:
         with (self._folder / f"{queue}.turns").open("a+") as turns:
             fcntl.flock(turns, fcntl.LOCK_EX)
-            turn = turns.tell()
+            # Another process may have taken a turn since the file was opened.
+            turn = turns.seek(0, os.SEEK_END)
             turns.write(".")
             return turn
 

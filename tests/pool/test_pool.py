@@ -1,10 +1,13 @@
 """`make test` runs pytest in several processes; no test is lost between them, whatever becomes of one."""
 
+import multiprocessing
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.pool.share import Share
 
 ROOT = Path(__file__).parents[2]
 
@@ -65,6 +68,23 @@ def test_each_file_runs_once_and_a_process_that_is_killed_fails_the_run(tmp_path
         "test_some.py::test_fails",
         "test_some.py::test_passes",
     ]
+
+
+TURNS = 1000
+
+
+def draw_turns(folder: Path, number: int) -> list[int]:
+    share = Share(folder, number, "computing", 1)
+    drawn = list[int]()
+    while (turn := share._next_turn("computing")) < TURNS:
+        drawn.append(turn)
+    return drawn
+
+
+def test_processes_that_take_turns_at_once_take_each_turn_once(tmp_path: Path) -> None:
+    with multiprocessing.get_context("spawn").Pool(4) as processes:
+        drawn = processes.starmap(draw_turns, [(tmp_path, number) for number in range(4)])
+    assert sorted(turn for turns in drawn for turn in turns) == list(range(TURNS))
 
 
 @pytest.mark.full
