@@ -7,6 +7,7 @@ Must not know: what a check makes of them.
 import copy
 import csv
 import io
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
