@@ -446,7 +446,7 @@ class LoopState:
         blocked: effects that wait for a worker that can carry them out.
         approvals: every request for approval, in order.
         remembered: decisions that apply to further calls.
-        nested: pending approval requests of nested runs.
+        nested: what nested runs wait for.
         gate: the answer or the budget that waits for a person.
         extended: how much people, or the parent, have added to budgets, each with the budget's
             index.

@@ -427,7 +427,7 @@ class Reader:
         self.requests: dict[str, RequestUpdated] = {}
         self.created: list[str] = []
         self.settled: set[str] = set()
-        self.holder = ""
+        self.holder: str | None = None
         self.ignored: list[Ignored] = []
         self.status = LoopState().status
 
@@ -447,12 +447,12 @@ class Reader:
                     for one in change.changes:
                         self._take_request_change(request.id, one)
                 case HoldTaken(by=by, before=before):
-                    assert before == self.holder
-                    assert by != before or by == "", "only somebody without a name may be another"
+                    assert before == (self.holder or "")
+                    assert by != self.holder
                     self.holder = by
                 case HoldReleased(by=by):
                     assert by == self.holder
-                    self.holder = ""
+                    self.holder = None
                 case HolderSpoke(by=by) | HolderAwaited(by=by):
                     assert by == self.holder
                 case QuestionAnswered() | QuestionFailed():
@@ -483,7 +483,7 @@ def test_who_reads_the_changes_knows_the_run(script: Script) -> None:
         assert reader.recorded == len(state.items)
         assert reader.path == list(state.handoff_path)
         assert reader.answers == len(state.answers)
-        assert reader.holder == ("" if state.hold is None else state.hold.by)
+        assert reader.holder == (None if state.hold is None else state.hold.by)
         assert reader.status == state.status
         assert tuple(reader.ignored[-len(state.ignored) :] if state.ignored else ()) == (
             state.ignored
