@@ -1,5 +1,6 @@
 """The status of an archive: what is in it, and what the server has that is not."""
 
+import secrets
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -107,3 +108,14 @@ async def archive_status(client: Client, archive: Archive, task_queue: str = "")
         deletions=len(buried),
         interrupted=sum(not one.finished_ms for one in buried),
     )
+
+
+async def check_writable(archive: Archive) -> None:
+    """Write a small file into an archive, and remove it.
+
+    Raises:
+        ContentUnavailable: the archive cannot be written.
+    """
+    name = f"checks/{secrets.token_hex(8)}.txt"
+    await archive.write(name, b"A check of outlast.\n")
+    await archive.delete([name])

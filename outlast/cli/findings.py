@@ -1,0 +1,29 @@
+"""What the checks of `outlast doctor` find."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of one check: `optional` is needed for some commands, `missing` for all."""
+
+    level: Literal["ok", "optional", "missing"]
+    what: str
+    detail: str
+
+    @property
+    def title(self) -> str:
+        """What was checked, for people."""
+        return self.what
+
+    @property
+    def sentence(self) -> str:
+        """What was found, for people."""
+        return self.detail
+
+
+ok = partial(Finding, "ok")
+optional = partial(Finding, "optional")
+missing = partial(Finding, "missing")
