@@ -1,10 +1,13 @@
 """The cost of runs."""
 
+from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
+import genai_prices
 import pytest
+from genai_prices.data import providers
 
 from outlast import Agent
 from outlast.agents.errors import UserError
@@ -100,6 +103,19 @@ def test_a_list_price_is_found_by_the_name_of_the_model(model: str) -> None:
     price = Pricing().price(model)
     assert price is not None
     assert price.cost(usage) == (Decimal("1.25") + Decimal("0.125") + Decimal(10)) / 1_000
+
+
+def test_list_prices_that_are_remembered_are_those_of_the_package() -> None:
+    usage = Usage(input_tokens=250_001, cached_tokens=33_333, output_tokens=7_777)
+    tokens = genai_prices.Usage(input_tokens=250_001, cache_read_tokens=33_333, output_tokens=7_777)
+    compared = 0
+    for provider in providers:
+        for model in provider.models[::10]:
+            with suppress(LookupError):  # some have other names for calls
+                listed = genai_prices.calc_price(tokens, model.id, provider_id=provider.id)
+                assert ListPrice(model.id, provider.id).cost(usage) == listed.total_price
+                compared += 1
+    assert compared > 50
 
 
 def test_a_file_overrides_the_list_prices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
