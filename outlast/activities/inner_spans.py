@@ -3,14 +3,13 @@
 import time
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import asdict
 from typing import Any, TypeAlias, TypeVar
 
 from outlast.agents.config.model_settings import ModelSettings, write_model_settings
 from outlast.agents.mcp.server import MCPServer
 from outlast.agents.mcp.tools import list_tools
-from outlast.agents.usage import request_usage
-from outlast.loop.values import JsonObject
+from outlast.agents.usage import plain_usage
+from outlast.loop.values import JsonObject, Usage
 from outlast.ports.model import ModelRequest, ModelResponse
 from outlast.tracing.current import Span
 from outlast.tracing.kinds import (
@@ -31,6 +30,10 @@ _OMITTED_SETTINGS = ("extra_headers", "extra_body", "extra_query", "extra_args",
 """Settings that are left out of spans, because they may hold keys."""
 
 
+SAMPLING_SETTINGS = ("temperature", "top_p", "max_tokens", "frequency_penalty", "presence_penalty")
+"""The settings that a model call's span has as facts."""
+
+
 class ModelSpan:
     """The span of a model call: called with the response, it records the response."""
 
@@ -49,8 +52,9 @@ class ModelSpan:
         data = self._span.span_data
         output: object = response.output  # a user's model may return anything
         items = list(response.output) if isinstance(output, list | tuple) else None
-        tokens = asdict(request_usage(response.usage))
-        usage = {"requests": response.usage.requests, **tokens}
+        counts = plain_usage(response.usage)
+        self._span.facts["usage"] = counts
+        usage = _as_sdk(counts)
         if isinstance(data, GenerationSpanData):
             data.output, data.usage = items, usage
         else:
@@ -95,10 +99,14 @@ def model_span(
         if span.is_recorded:
             system = [{"role": "system", "content": request.instructions}]
             data.input = [*(system if request.instructions else []), *request.input]
-            config = _config(request.settings)
-            span.facts["settings"] = config
+            settings = request.settings
+            span.facts["settings"] = {
+                name: value
+                for name in SAMPLING_SETTINGS
+                if (value := getattr(settings, name)) is not None
+            }
             if isinstance(data, GenerationSpanData):
-                data.model_config = config
+                data.model_config = _config(settings)
         yield ModelSpan(span, label, name)
 
 
@@ -145,6 +153,21 @@ def record_server(name: str) -> None:
     span = get_current_span()
     if span is not None and isinstance(span.span_data, FunctionSpanData):
         span.span_data.mcp_data = {"server": name}
+
+
+def _as_sdk(usage: Usage) -> JsonObject:
+    """Return a usage as the SDK's spans have it."""
+    return {
+        "requests": usage.requests,
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "total_tokens": usage.total_tokens,
+        "input_tokens_details": {
+            "cached_tokens": usage.cached_tokens,
+            "cache_write_tokens": usage.cache_write_tokens,
+        },
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+    }
 
 
 def _config(settings: ModelSettings) -> JsonObject:

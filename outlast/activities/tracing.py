@@ -5,7 +5,6 @@ their ids are derived from fields of every effect, with or without a registered 
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import TypeVar
 
 from temporalio import activity
@@ -52,7 +51,7 @@ async def traced(
         return await work()
     effect = request.effect
     scope, number = _scope(effect)
-    scope = replace(scope, origin=_origin(scope.origin, attempt))
+    scope = scope._replace(origin=_origin(scope.origin, attempt))
     with around_effect(scope, effect=number, attempt=attempt):
         if not isinstance(effect, RunTool):
             return await work()
@@ -85,11 +84,10 @@ async def _traced_call(
 def _origin(origin: Origin | None, attempt: int) -> Origin | None:
     """Return the origin of an attempt's spans, with what the engine says about the attempt."""
     if origin is None or not activity.in_activity():
-        return None if origin is None else replace(origin, attempt=attempt)
+        return None if origin is None else origin._replace(attempt=attempt)
     info = activity.info()
     queued = info.started_time - info.current_attempt_scheduled_time
-    return replace(
-        origin,
+    return origin._replace(
         attempt=attempt,
         execution=info.workflow_run_id or "",
         tenant=info.priority.fairness_key or "",
@@ -105,7 +103,6 @@ def _scope(effect: Effect) -> tuple[TraceScope, int]:
     """
     if not isinstance(effect, AgentEffect):
         return NO_SCOPE, 0
-    outer = outer_call(effect.settings)
     scope = run_scope(
         effect.settings,
         effect.run_id,
@@ -116,14 +113,14 @@ def _scope(effect: Effect) -> tuple[TraceScope, int]:
         turn=_turn(effect),
     )
     if isinstance(effect, RunHandoff):
-        return replace(
-            scope, turn_span_id=handoff_span_id(scope.run_id, effect.handovers)
-        ), effect.effect
+        span_id = handoff_span_id(scope.run_id, effect.handovers)
+        return scope._replace(turn_span_id=span_id), effect.effect
     if not isinstance(effect, PrepareRun):
         return scope, effect.effect
+    outer = outer_call(effect.settings)
     if outer is None:
         return NO_SCOPE, 0
-    return replace(scope, run_id=outer.key, turn_span_id=outer.span_id), outer.effect
+    return scope._replace(run_id=outer.key, turn_span_id=outer.span_id), outer.effect
 
 
 def _turn(effect: Effect) -> int:

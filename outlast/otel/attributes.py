@@ -1,9 +1,9 @@
 """The name, the kind and the attributes of a span, by its data."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, cast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, cast
 
 from opentelemetry.trace import SpanKind
 from opentelemetry.util.types import AttributeValue
@@ -36,13 +36,18 @@ class Described:
     """What is exported of a span, besides its ids and times."""
 
     name: str
+    attributes: dict[str, AttributeValue]
     kind: SpanKind = SpanKind.INTERNAL
-    attributes: dict[str, AttributeValue] = field(default_factory=dict[str, AttributeValue])
 
     def add(self, name: str, value: object) -> None:
         """Add an attribute, unless the value is None or empty."""
         if isinstance(value, str | bool | int | float) and value != "":
             self.attributes[name] = value
+
+
+_Describe: TypeAlias = Callable[[Any, Span[Any]], Described]
+
+_EMPTY: Final[Mapping[str, Any]] = {}
 
 
 class Describer:
@@ -57,47 +62,52 @@ class Describer:
         self.include_content = include_content
         self._pricing = pricing
         self._prices: dict[tuple[str, str], ModelPrice | None] = {}
+        self._by_kind: dict[type, _Describe] = {
+            TaskSpanData: self._question,
+            AgentSpanData: _agent,
+            TurnSpanData: _turn,
+            ResponseSpanData: self._chat,
+            GenerationSpanData: self._chat,
+            FunctionSpanData: self._tool,
+            HandoffSpanData: _handoff,
+            GuardrailSpanData: _guardrail,
+            MCPListToolsSpanData: _listing,
+            WaitSpanData: _wait,
+            CustomSpanData: _custom,
+        }
 
     def describe(self, span: Span[Any]) -> Described:
         """Return the description of an ended span."""
-        described = self._by_data(span)
-        origin = span.trace.origin
-        described.add(c.CONVERSATION_ID, span.trace.group_id)
-        if origin is not None:
-            if span.trace.group_id is None:
-                described.add(c.CONVERSATION_ID, origin.root_id)
-            if c.AGENT_NAME not in described.attributes:
-                described.add(c.AGENT_NAME, origin.agent)
-            described.add(c.RUN_ID, origin.run_id)
-            described.add(c.QUESTION, origin.question + 1)
-            described.add(c.ATTEMPT, origin.attempt or None)
-            described.add(c.TENANT, origin.tenant)
-        described.add(c.ERROR_TYPE, error_type(span))
+        data: SpanData = span.span_data
+        describe = self._by_kind.get(type(data)) or self._of_subclass(data)
+        described = describe(data, span)
+        attributes, trace = described.attributes, span.trace
+        if (origin := trace.origin) is not None:
+            attributes[c.CONVERSATION_ID] = trace.group_id or origin.root_id
+            attributes.setdefault(c.AGENT_NAME, origin.agent)
+            attributes[c.RUN_ID] = origin.run_id
+            attributes[c.QUESTION] = origin.question + 1
+            if origin.attempt:
+                attributes[c.ATTEMPT] = origin.attempt
+            if origin.tenant:
+                attributes[c.TENANT] = origin.tenant
+        elif trace.group_id:
+            attributes[c.CONVERSATION_ID] = trace.group_id
+        if kind := error_type(span):
+            attributes[c.ERROR_TYPE] = kind
         return described
 
-    def _by_data(self, span: Span[Any]) -> Described:
-        match span.span_data:
-            case TaskSpanData() as data:
-                return self._question(data, span)
-            case AgentSpanData() as data:
-                return _agent(data)
-            case TurnSpanData() as data:
-                return _turn(data)
-            case ResponseSpanData() | GenerationSpanData() as data:
-                return self._chat(data, span)
-            case FunctionSpanData() as data:
-                return self._tool(data, span)
-            case HandoffSpanData() as data:
-                return _handoff(data)
-            case GuardrailSpanData() as data:
-                return _guardrail(data)
-            case data:
-                return _other(data)
+    def _of_subclass(self, data: SpanData) -> "_Describe":
+        known = self._by_kind
+        found = next((known[one] for one in type(data).__mro__ if one in known), _other)
+        known[type(data)] = found
+        return found
 
     def _question(self, data: TaskSpanData, span: Span[Any]) -> Described:
-        described = Described(f"{c.INVOKE_WORKFLOW} {data.name}")
-        described.attributes |= {c.OPERATION: c.INVOKE_WORKFLOW, c.AGENT_NAME: data.name}
-        described.add(c.SPAN_KIND, "CHAIN")
+        described = Described(
+            f"{c.INVOKE_WORKFLOW} {data.name}",
+            {c.OPERATION: c.INVOKE_WORKFLOW, c.AGENT_NAME: data.name, c.SPAN_KIND: "CHAIN"},
+        )
         _add_total(described, data.usage)
         if span.trace.metadata:
             described.add(c.METADATA, short(span.trace.metadata))
@@ -107,22 +117,28 @@ class Describer:
         facts = span.facts
         is_response = isinstance(data, ResponseSpanData)
         response: Mapping[str, Any] = (data.response or {}) if is_response else {}
-        model = str(facts.get("model") or (response.get("model") if is_response else data.model))
         label = str(response.get("model") if is_response else data.model)
-        described = Described(f"{c.CHAT} {model}".rstrip(), SpanKind.CLIENT)
-        described.attributes |= {c.OPERATION: c.CHAT, c.PROVIDER: provider_of(f"{label}/{model}")}
+        model = str(facts.get("model") or label)
+        attributes: dict[str, AttributeValue] = {
+            c.OPERATION: c.CHAT,
+            c.PROVIDER: provider_of(f"{label}/{model}"),
+        }
+        described = Described(f"{c.CHAT} {model}".rstrip(), attributes, SpanKind.CLIENT)
         described.add(c.REQUEST_MODEL, model)
-        described.add(c.REQUEST_STREAM, facts.get("stream"))
-        described.add(c.RESPONSE_ID, facts.get("response_id"))
-        described.add(c.TIME_TO_FIRST_CHUNK, facts.get("first_piece_seconds"))
-        settings = cast("dict[str, Any]", facts.get("settings") or {})
-        for name, attribute in c.REQUEST_SETTINGS.items():
-            described.add(attribute, settings.get(name))
-        usage = cast("dict[str, Any]", response.get("usage") if is_response else data.usage) or {}
-        for name, attribute in c.USAGE.items():
-            is_detail = name not in {"input_tokens", "output_tokens"}
-            described.add(attribute, (usage.get(name) or None) if is_detail else usage.get(name))
-        described.add(c.COST, self._cost(label, model, usage))
+        for fact, attribute in c.CALL_FACTS.items():
+            if (value := facts.get(fact)) is not None:
+                described.add(attribute, value)
+        for name, value in facts.get("settings", _EMPTY).items():
+            described.add(c.REQUEST_SETTINGS[name], value)
+        usage = facts.get("usage") or _usage(response.get("usage") if is_response else data.usage)
+        if usage is not None:
+            attributes[c.USAGE["input_tokens"]] = usage.input_tokens
+            attributes[c.USAGE["output_tokens"]] = usage.output_tokens
+            for name, attribute in c.USAGE_DETAILS.items():
+                if count := getattr(usage, name):
+                    attributes[attribute] = count
+            if (cost := self._cost(label, model, usage)) is not None:
+                attributes[c.COST] = cost
         if self.include_content:
             output = response.get("output") if is_response else data.output
             system, messages = without_system(cast("Any", data.input))
@@ -131,22 +147,20 @@ class Describer:
             described.add(c.OUTPUT_MESSAGES, as_messages(cast("Any", output)))
         return described
 
-    def _cost(self, label: str, model: str, usage: Mapping[str, Any]) -> float | None:
-        if self._pricing is None or not usage:
+    def _cost(self, label: str, model: str, usage: Usage) -> float | None:
+        if self._pricing is None:
             return None
         names = (label, model)
         if names not in self._prices:  # finding a list price takes longer than the span itself
             self._prices[names] = self._pricing.price(label) or self._pricing.price(model)
         price = self._prices[names]
-        if price is None:
-            return None
-        counts = {name: int(usage.get(name) or 0) for name in (*c.USAGE, "total_tokens")}
-        return float(price.cost(Usage(**counts)))
+        return None if price is None else float(price.cost(usage))
 
     def _tool(self, data: FunctionSpanData, span: Span[Any]) -> Described:
-        described = Described(f"{c.EXECUTE_TOOL} {data.name}")
-        described.attributes |= {c.OPERATION: c.EXECUTE_TOOL, c.TOOL_NAME: data.name}
-        described.add(c.TOOL_TYPE, "function")
+        described = Described(
+            f"{c.EXECUTE_TOOL} {data.name}",
+            {c.OPERATION: c.EXECUTE_TOOL, c.TOOL_NAME: data.name, c.TOOL_TYPE: "function"},
+        )
         described.add(c.TOOL_CALL_ID, span.facts.get("call_id"))
         if self.include_content:
             described.add(c.TOOL_ARGUMENTS, data.input and short(data.input))
@@ -162,56 +176,77 @@ def error_type(span: Span[Any]) -> str:
     return str(data.get("code") or data.get("type") or "_OTHER")
 
 
-def _agent(data: AgentSpanData) -> Described:
-    described = Described(f"{c.INVOKE_AGENT} {data.name}")
-    described.attributes |= {c.OPERATION: c.INVOKE_AGENT, c.AGENT_NAME: data.name}
-    return described
+def _agent(data: AgentSpanData, _span: Span[Any]) -> Described:
+    return Described(
+        f"{c.INVOKE_AGENT} {data.name}", {c.OPERATION: c.INVOKE_AGENT, c.AGENT_NAME: data.name}
+    )
 
 
-def _turn(data: TurnSpanData) -> Described:
-    described = Described(f"turn {data.turn}", attributes={c.TURN: data.turn, c.SPAN_KIND: "CHAIN"})
-    described.add(c.AGENT_NAME, data.agent_name)
+def _turn(data: TurnSpanData, _span: Span[Any]) -> Described:
+    described = Described(
+        f"turn {data.turn}",
+        {c.TURN: data.turn, c.SPAN_KIND: "CHAIN", c.AGENT_NAME: data.agent_name},
+    )
     _add_total(described, data.usage)
     return described
 
 
-def _handoff(data: HandoffSpanData) -> Described:
+def _handoff(data: HandoffSpanData, _span: Span[Any]) -> Described:
     target = data.to_agent or ""
     tool = Handoff.default_tool_name(target)
-    described = Described(f"{c.EXECUTE_TOOL} {tool}")
-    described.attributes |= {c.OPERATION: c.EXECUTE_TOOL, c.TOOL_NAME: tool}
+    described = Described(
+        f"{c.EXECUTE_TOOL} {tool}", {c.OPERATION: c.EXECUTE_TOOL, c.TOOL_NAME: tool}
+    )
     described.add(c.HANDOFF_SOURCE, data.from_agent)
     described.add(c.HANDOFF_TARGET, target)
     return described
 
 
-def _guardrail(data: GuardrailSpanData) -> Described:
-    described = Described(f"{c.APPLY_GUARDRAIL} {data.name}")
-    described.attributes |= {
-        c.OPERATION: c.APPLY_GUARDRAIL,
-        c.SPAN_KIND: "GUARDRAIL",
-        c.GUARDRAIL_NAME: data.name,
-        c.GUARDRAIL_RESULT_TYPE: "tripwire_triggered",
-        c.GUARDRAIL_RESULT: json.dumps(data.triggered),
-    }
+def _guardrail(data: GuardrailSpanData, _span: Span[Any]) -> Described:
+    return Described(
+        f"{c.APPLY_GUARDRAIL} {data.name}",
+        {
+            c.OPERATION: c.APPLY_GUARDRAIL,
+            c.SPAN_KIND: "GUARDRAIL",
+            c.GUARDRAIL_NAME: data.name,
+            c.GUARDRAIL_RESULT_TYPE: "tripwire_triggered",
+            c.GUARDRAIL_RESULT: json.dumps(data.triggered),
+        },
+    )
+
+
+def _listing(_data: MCPListToolsSpanData, _span: Span[Any]) -> Described:
+    return Described("tools/list", {c.MCP_METHOD: "tools/list"}, SpanKind.CLIENT)
+
+
+def _wait(data: WaitSpanData, _span: Span[Any]) -> Described:
+    described = Described(f"wait {data.name}", {c.AGENT_NAME: data.agent_name})
+    described.add(c.WAIT_KIND, data.asked_for)
+    described.add(c.WAIT_OUTCOME, data.outcome)
     return described
 
 
-def _other(data: SpanData) -> Described:
-    """Describe a span without a generative operation."""
-    if isinstance(data, MCPListToolsSpanData):
-        return Described("tools/list", SpanKind.CLIENT, {c.MCP_METHOD: "tools/list"})
-    if isinstance(data, WaitSpanData):
-        described = Described(f"wait {data.name}")
-        described.add(c.AGENT_NAME, data.agent_name)
-        described.add(c.WAIT_KIND, data.asked_for)
-        described.add(c.WAIT_OUTCOME, data.outcome)
-        return described
-    if isinstance(data, CustomSpanData):
-        described = Described(data.name)
-        described.add(c.DATA, short(data.data) if data.data else None)
-        return described
-    return Described(str(data.type))
+def _custom(data: CustomSpanData, _span: Span[Any]) -> Described:
+    described = Described(data.name, {})
+    described.add(c.DATA, short(data.data) if data.data else None)
+    return described
+
+
+def _other(data: SpanData, _span: Span[Any]) -> Described:
+    """Describe a span of a kind that a program has made up."""
+    return Described(str(data.type), {})
+
+
+def _usage(usage: object) -> Usage | None:
+    """Return the usage of a span that a program opened itself."""
+    if not isinstance(usage, Mapping):
+        return None
+    counts = dict(cast("Mapping[str, Any]", usage))
+    for details in ("input_tokens_details", "output_tokens_details"):
+        counts |= counts.get(details) or {}
+    names = ("input_tokens", "output_tokens", *c.USAGE_DETAILS)
+    known = {name: count for name in names if isinstance(count := counts.get(name), int)}
+    return Usage(**known) if known else None
 
 
 def _add_total(described: Described, usage: Mapping[str, Any] | None) -> None:

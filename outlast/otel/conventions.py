@@ -30,14 +30,25 @@ REQUEST_SETTINGS: Final = {
 
 RESPONSE_ID: Final = "gen_ai.response.id"
 TIME_TO_FIRST_CHUNK: Final = "gen_ai.response.time_to_first_chunk"
+CALL_FACTS: Final = {
+    "stream": REQUEST_STREAM,
+    "response_id": RESPONSE_ID,
+    "first_piece_seconds": TIME_TO_FIRST_CHUNK,
+}
+"""The attributes of what a model call's span knows about the call."""
+
 USAGE: Final = {
     "input_tokens": "gen_ai.usage.input_tokens",
     "output_tokens": "gen_ai.usage.output_tokens",
+}
+"""The attributes of a usage, by the name of its field."""
+
+USAGE_DETAILS: Final = {
     "cached_tokens": "gen_ai.usage.cache_read.input_tokens",
     "cache_write_tokens": "gen_ai.usage.cache_write.input_tokens",
     "reasoning_tokens": "gen_ai.usage.reasoning.output_tokens",
 }
-"""The attributes of a usage, by the name of its field."""
+"""The same for parts of a usage; those that are 0 are left out."""
 
 INPUT_MESSAGES: Final = "gen_ai.input.messages"
 OUTPUT_MESSAGES: Final = "gen_ai.output.messages"

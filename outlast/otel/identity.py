@@ -5,6 +5,7 @@ and the attempt. So a span that is sent again, by whatever process, has the same
 """
 
 import re
+from functools import lru_cache
 from hashlib import sha256
 
 _TRACE = re.compile(r"(?:trace_)?([0-9a-f]{32})")
@@ -12,12 +13,14 @@ _SPAN = re.compile(r"(?:span_)?([0-9a-f]{16})[0-9a-f]*")
 _CALLER = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 
 
+@lru_cache(maxsize=1024)
 def trace_number(trace_id: str) -> int:
     """Return a trace's id as OpenTelemetry writes it: a number of 128 bits, never 0."""
     match = _TRACE.fullmatch(trace_id)
     return _number(match[1] if match else _hashed(trace_id)[:32])
 
 
+@lru_cache(maxsize=1024)
 def span_number(span_id: str) -> int:
     """Return a span's id as OpenTelemetry writes it: a number of 64 bits, never 0."""
     match = _SPAN.fullmatch(span_id)

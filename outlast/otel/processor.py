@@ -6,7 +6,6 @@ that several processes export make up one trace.
 
 import os
 from collections import OrderedDict
-from datetime import datetime
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -27,6 +26,7 @@ from outlast.otel.metrics import Metrics
 from outlast.pricing import Pricing
 from outlast.tracing.current import Span, Trace
 from outlast.tracing.provider import TracingProcessor
+from outlast.tracing.receivers import unused
 
 CONTENT_VARIABLE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 """OpenTelemetry's environment variable that asks for the content of messages."""
@@ -36,7 +36,10 @@ METRICS_VARIABLE: Final = "OTEL_METRICS_EXPORTER"
 
 DELAY_VARIABLE: Final = "OTEL_BSP_SCHEDULE_DELAY"
 DELAY_MILLISECONDS: Final = 1_000.0
-"""How long spans wait for others to be sent with; what a killed process has not sent is lost."""
+"""How long spans wait for others to be sent with, after they waited for `handover_seconds`.
+
+What a killed process has not sent is lost.
+"""
 
 MOST_REMEMBERED: Final = 10_000
 """How many spans of stages are remembered, so that a repeated workflow task repeats no span."""
@@ -61,6 +64,8 @@ class OpenTelemetryProcessor(TracingProcessor):
             `OTEL_RESOURCE_ATTRIBUTES`.
         pricing: the prices of models; default: `Pricing.load()`, on first use.
     """
+
+    handover_seconds = 0.5
 
     def __init__(
         self,
@@ -96,22 +101,23 @@ class OpenTelemetryProcessor(TracingProcessor):
         """Export an ended span, and count it."""
         if self._was_sent(span):
             return
-        began, ended = _nanoseconds(span.started_at), _nanoseconds(span.ended_at)
+        began, ended = span.started_seconds or 0.0, span.ended_seconds or 0.0
         described = self._describer.describe(span)
-        self._metrics.record(span, described, (ended - began) / 1e9)
+        self._metrics.record(span, described, ended - began)
         trace_id = trace_number(span.trace_id)
+        parent_id = span.parent_id
         self._batches.on_end(
             ReadableSpan(
                 name=described.name,
                 context=_context(trace_id, span_number(span.span_id)),
-                parent=(span.parent_id and _context(trace_id, span_number(span.parent_id))) or None,
+                parent=_context(trace_id, span_number(parent_id)) if parent_id else None,
                 resource=self._resource,
                 attributes=described.attributes,
                 links=_links(span),
                 kind=described.kind,
                 status=self._status(span),
-                start_time=began,
-                end_time=ended,
+                start_time=_nanoseconds(began),
+                end_time=_nanoseconds(ended),
                 instrumentation_scope=self._scope,
             )
         )
@@ -132,7 +138,7 @@ class OpenTelemetryProcessor(TracingProcessor):
     def _status(self, span: Span[Any]) -> Status:
         kind = error_type(span)
         if not kind:
-            return Status(StatusCode.UNSET)
+            return _NO_STATUS
         has_text = span.error is not None and self._describer.include_content
         return Status(StatusCode.ERROR, span.error["message"] if has_text and span.error else kind)
 
@@ -148,20 +154,25 @@ class OpenTelemetryProcessor(TracingProcessor):
         if self._own_meters is not None:
             self._own_meters.shutdown()
 
+    @unused
     def on_trace_start(self, trace: Trace) -> None:
         """Do nothing: OpenTelemetry has no record of a trace besides its spans."""
 
+    @unused
     def on_trace_end(self, trace: Trace) -> None:
         """Do nothing."""
 
+    @unused
     def on_span_start(self, span: Span[Any]) -> None:
         """Do nothing: a span is exported once it has ended."""
 
 
+_NO_STATUS: Final = Status(StatusCode.UNSET)
+_SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
+
+
 def _context(trace_id: int, span_id: int) -> SpanContext:
-    return SpanContext(
-        trace_id, span_id, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED)
-    )
+    return SpanContext(trace_id, span_id, is_remote=False, trace_flags=_SAMPLED)
 
 
 def _links(span: Span[Any]) -> list[Link]:
@@ -175,9 +186,8 @@ def _links(span: Span[Any]) -> list[Link]:
     return [Link(SpanContext(trace_id, span_id, is_remote=True, trace_flags=TraceFlags(flags)))]
 
 
-def _nanoseconds(time_iso: str | None) -> int:
-    moment = datetime.fromisoformat(time_iso or "1970-01-01T00:00:00+00:00")
-    return round(moment.timestamp() * 1_000_000) * 1_000
+def _nanoseconds(seconds: float) -> int:
+    return round(seconds * 1_000_000) * 1_000
 
 
 def _named(resource: Resource) -> Resource:

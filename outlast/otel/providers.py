@@ -1,5 +1,6 @@
 """Which provider a model is of, in the words of the conventions."""
 
+from functools import lru_cache
 from typing import Final
 
 _ROUTES: Final = {
@@ -38,6 +39,7 @@ _FAMILIES: Final = {
 UNKNOWN: Final = "_OTHER"
 
 
+@lru_cache(maxsize=256)
 def provider_of(model: str) -> str:
     """Return the provider of a model, by its route or its family; `_OTHER` if neither says."""
     *routes, name = model.lower().split("/")

@@ -7,8 +7,9 @@ is reported twice has the same id both times.
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import TypeVar, cast
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple, TypeVar, cast
 
 from outlast.agents.config.run_config import DEFAULT_WORKFLOW_NAME
 from outlast.contract.names import (
@@ -37,18 +38,17 @@ from outlast.tracing.receivers import REGISTRATION, Receivers
 D = TypeVar("D", bound=SpanData)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceScope:
+class TraceScope(NamedTuple):
     """The place of an agent's effects in a trace; tasks and turns have no span where the id is None."""
 
     run_id: str
     trace_id: str
+    agent_span_id: str
     workflow_name: str = DEFAULT_WORKFLOW_NAME
     group_id: str | None = None
     metadata: JsonObject | None = None
     disabled: bool = False
     sensitive: bool = True
-    agent_span_id: str
     turn_span_id: str | None = None
     task_span_id: str | None = None
     task_name: str = DEFAULT_WORKFLOW_NAME
@@ -60,7 +60,7 @@ class TraceScope:
         """Return the scope with the execution and the tenant of a run on an engine."""
         if self.origin is None:
             return self
-        return replace(self, origin=replace(self.origin, execution=execution, tenant=tenant))
+        return self._replace(origin=self.origin._replace(execution=execution, tenant=tenant))
 
     @property
     def effects_key(self) -> str:
@@ -78,9 +78,9 @@ class TraceScope:
 
     def in_turn(self, number: int) -> "TraceScope":
         """Return the scope of a turn's effects; 0 for effects outside of turns."""
-        has_span = number > 0 and self.task_span_id is not None
-        turn = turn_span_id(self.run_id, number) if has_span else None
-        return replace(self, turn_span_id=turn)
+        if number <= 0 or self.task_span_id is None:
+            return self if self.turn_span_id is None else self._replace(turn_span_id=None)
+        return self._replace(turn_span_id=turn_span_id(self.run_id, number))
 
     def trace(self, receivers: Receivers | None = None) -> Trace:
         """Return an object for the run's trace."""
@@ -129,6 +129,29 @@ def scope_of(
     """
     if not REGISTRATION.active:
         return NO_SCOPE
+    return _scope_of_agent(settings, run_id, agent, handovers).in_turn(turn)
+
+
+class _Settings:
+    """The settings of a run as a part of a cache's key."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: JsonObject | None) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Settings) and (
+            self.value is other.value or self.value == other.value
+        )
+
+    def __hash__(self) -> int:
+        return 0
+
+
+def _scope_of_agent(
+    settings: JsonObject | None, run_id: str, agent: str, handovers: int
+) -> TraceScope:
     settings_of_run = settings or {}
     outer = outer_call(settings)
     root = run_id if outer is None else outer.root
@@ -139,7 +162,7 @@ def scope_of(
         own_name = name  # in a joined trace, `workflow_name` is the trace's name
     if outer is not None:
         outer_span_id, own_name = outer.span_id, outer.task_name or own_name
-    scope = TraceScope(
+    return TraceScope(
         run_id=run_id,
         trace_id=_text(settings_of_run.get("trace_id")) or derived_trace_id("run", root),
         workflow_name=name or DEFAULT_WORKFLOW_NAME,
@@ -153,7 +176,6 @@ def scope_of(
         parent_span_id=outer_span_id,
         is_joined=settings_of_run.get("trace_joined") is True or root != run_id,
     )
-    return scope.in_turn(turn)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,10 +222,19 @@ def run_scope(
     turn: int = 0,
 ) -> TraceScope:
     """Return the trace scope of a moment in a run, which may be a nested run."""
-    key = question_key(run_id, started_at_ms, question)
-    scope = scope_of(settings, key, agent=agent, handovers=handovers, turn=turn)
-    if scope is NO_SCOPE:
-        return scope
+    if not REGISTRATION.active:
+        return NO_SCOPE
+    given = _Settings(settings)
+    scope = _scope_of_question(given, run_id, started_at_ms, question, agent, handovers)
+    return scope.in_turn(turn)
+
+
+@lru_cache(maxsize=512)
+def _scope_of_question(
+    given: _Settings, run_id: str, started_at_ms: int, question: int, agent: str, handovers: int
+) -> TraceScope:
+    """Return the scope of an agent's work on a question, outside of turns."""
+    settings, key = given.value, question_key(run_id, started_at_ms, question)
     outer = outer_call(settings)
     origin = Origin(
         run_id=run_id,
@@ -212,7 +243,7 @@ def run_scope(
         agent=agent,
         caller=_text((settings or {}).get(SETTING_CALLER)) or "",
     )
-    return replace(scope, origin=origin)
+    return _scope_of_agent(settings, key, agent, handovers)._replace(origin=origin)
 
 
 def agent_span_id(run_id: str, agent: str, handovers: int = 0) -> str:
@@ -220,6 +251,7 @@ def agent_span_id(run_id: str, agent: str, handovers: int = 0) -> str:
     return derived_span_id("agent", run_id, agent, handovers)
 
 
+@lru_cache(maxsize=1024)
 def turn_span_id(run_id: str, number: int) -> str:
     """Return the id of the span of a turn."""
     return derived_span_id("turn", run_id, number)

@@ -1,10 +1,9 @@
 """Where a trace's spans come from: the run, the question and the agent."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class Origin(NamedTuple):
     """The origin of a span.
 
     Attributes:

@@ -29,7 +29,7 @@ from outlast.tracing.current import (
     gen_trace_id,
 )
 from outlast.tracing.kinds import CustomSpanData, SpanData
-from outlast.tracing.receivers import REGISTRATION
+from outlast.tracing.receivers import HANDOVER_SECONDS, REGISTRATION
 
 logger = get_logger(__name__)
 
@@ -52,7 +52,13 @@ class TracingProcessor(ABC):
     around them (trace, task, agent, turn, handoff, nested run) may start in one worker and end in
     another. The second worker's processor is then called for the end only; the span includes its
     start time. Repeated work is reported again, with the same ids.
+
+    Attributes:
+        handover_seconds: how long calls may wait in the queue, so that the thread wakes up for
+            several of them; an end that waits for processors does not wait for this time.
     """
+
+    handover_seconds: float = HANDOVER_SECONDS
 
     @abstractmethod
     def on_trace_start(self, trace: Trace) -> None:

@@ -1,6 +1,7 @@
 """The trace processors of this process, isolated so that none disturbs a run.
 
-Whoever reports to a processor only adds to its queue. The ends of runs and of a program's traces
+Whoever reports to a processor only adds to its queue, which its thread empties from time to time:
+waking the thread for each span would take more CPU than the span itself. The ends of runs and of a program's traces
 wait for its thread for a moment, so that scripts and tests can read what it has received; one that
 needs longer is not waited for again until it has caught up.
 """
@@ -13,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent import futures
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar, cast
 from weakref import WeakSet
 
 from outlast.agents.logs import get_logger
@@ -25,6 +26,15 @@ DISABLING_VARIABLES = ("OUTLAST_DISABLE_TRACING", "OPENAI_AGENTS_DISABLE_TRACING
 
 MOST_WAITING: Final = 8192
 """The maximum number of reports in a processor's queue; further ones are lost."""
+
+HANDOVER_SECONDS: Final = 0.05
+"""How long reports may stay in a queue until its thread wakes up, unless somebody waits for it.
+
+A processor with an attribute `handover_seconds` has its own time.
+"""
+
+MANY_WAITING: Final = MOST_WAITING // 8
+"""How many reports wake it at once."""
 
 SETTLE_SECONDS: Final = 0.25
 """How long the end of a run or of a program's trace waits for processors."""
@@ -43,7 +53,23 @@ EXPORTER_SHUTDOWN_SECONDS: Final = 4.0
 
 Report: TypeAlias = Callable[[], None]
 
+METHODS: Final = ("on_trace_start", "on_trace_end", "on_span_start", "on_span_end")
+"""The methods of processors that runs call."""
+
+F = TypeVar("F", bound=Callable[..., object])
+
 _here = threading.local()
+
+
+def unused(method: F) -> F:
+    """Mark a method of a processor that does nothing, so that it is never called."""
+    cast("Any", method).is_unused = True
+    return method
+
+
+def _unused_methods(processor: object) -> frozenset[str]:
+    kind = type(processor)
+    return frozenset(one for one in METHODS if hasattr(getattr(kind, one, None), "is_unused"))
 
 
 def mark_observer_thread() -> None:
@@ -100,6 +126,8 @@ class Receiver:
 
     def __init__(self, processor: object) -> None:
         self.processor = processor
+        self.unused = _unused_methods(processor)
+        self._handover = float(getattr(processor, "handover_seconds", HANDOVER_SECONDS))
         self.is_late = False
         self.lost = Losses(f"{self.name} is too slow: %d of its calls were dropped so far")
         self._failures = 0
@@ -107,6 +135,8 @@ class Receiver:
         self._changed = threading.Condition()
         self._current: Report | None = None
         self._is_retired = False
+        self._is_idle = False
+        self._is_urgent = False
         self._thread: threading.Thread | None = None
 
     @property
@@ -126,7 +156,11 @@ class Receiver:
             fits = len(self._waiting) < MOST_WAITING and self._has_thread()
             if fits:
                 self._waiting.append(report)
-                self._changed.notify()
+                if self._is_idle:
+                    self._is_idle = False
+                    self._changed.notify()
+                elif len(self._waiting) == MANY_WAITING:
+                    self._hurry()
         if not fits:
             self.lost.add()
 
@@ -150,7 +184,7 @@ class Receiver:
                 question.future.set_result(None)
             else:
                 self._waiting.append(question)
-                self._changed.notify()
+                self._hurry()
         return question.future
 
     def start(self) -> None:
@@ -169,7 +203,11 @@ class Receiver:
         self._changed = threading.Condition()
         self._waiting = deque()
         self._thread = self._current = None
-        self.is_late = False
+        self.is_late = self._is_idle = self._is_urgent = False
+
+    def _hurry(self) -> None:
+        self._is_urgent = True
+        self._changed.notify()
 
     def _has_thread(self) -> bool:
         if self._thread is None:
@@ -193,8 +231,11 @@ class Receiver:
         with self._changed:
             self._current = None
             if not self._waiting:
-                self.is_late = False
-            self._changed.wait_for(lambda: self._waiting or self._is_retired)
+                self.is_late = self._is_urgent = False
+                self._is_idle = True
+                self._changed.wait_for(lambda: self._waiting or self._is_retired)
+                self._is_idle = False
+                self._changed.wait_for(lambda: self._is_urgent or self._is_retired, self._handover)
             if not self._waiting:
                 self._thread = None
                 return None
@@ -217,10 +258,11 @@ class Receiver:
 class Inline:
     """Stands for a receiver in its own thread: calls the processor at once."""
 
-    __slots__ = ("_receiver",)
+    __slots__ = ("_receiver", "unused")
 
     def __init__(self, receiver: Receiver) -> None:
         self._receiver = receiver
+        self.unused = receiver.unused
 
     def call(self, method: str, *arguments: object) -> None:
         """Call a method of the processor."""

@@ -34,6 +34,8 @@ from outlast.tracing.kinds import (
 )
 from outlast.tracing.receivers import REGISTRATION, Inline, Receiver, Receivers
 
+_METHODS_OF_STARTS = frozenset({"on_trace_start", "on_span_start"})
+
 
 class StageSpans:
     """Reports the stages of a worker's runs to processors."""
@@ -55,9 +57,12 @@ class StageSpans:
     ) -> None:
         """Report stages of a run on an engine: its execution, and the tenant of the run."""
         run = _Run(state.run_id, state.start, execution, tenant)
+        ends = tuple(one for one in changes if isinstance(one, StageEnded))
         for receiver in REGISTRATION.active:
-            # Spans are made in the thread of the processor, to save the workflow's time.
-            receiver.report(partial(self._report, receiver, run, changes))
+            told = ends if receiver.unused >= _METHODS_OF_STARTS else changes
+            if told:
+                # Spans are made in the thread of the processor, to save the workflow's time.
+                receiver.report(partial(self._report, receiver, run, told))
 
     def _report(self, receiver: Receiver, run: "_Run", changes: tuple[StageChange, ...]) -> None:
         receivers = (Inline(receiver),)

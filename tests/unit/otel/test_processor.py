@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -23,13 +24,17 @@ from outlast import (
     add_trace_processor,
     custom_span,
     function_tool,
+    generation_span,
     input_guardrail,
+    trace,
 )
 from outlast.agents.registry import Registry
 from outlast.contract.stages import Stage, StageEnded
 from outlast.loop.start import Start
 from outlast.loop.state import LoopState
+from outlast.loop.values import Usage
 from outlast.otel import OpenTelemetryProcessor
+from outlast.ports.model import ModelRequest, ModelResponse
 from outlast.pricing import Price, Pricing
 from outlast.testing import ScriptedModel, call, run_in_memory
 from outlast.tracing.receivers import REGISTRATION
@@ -42,12 +47,12 @@ SECRET = "the customer's secret"
 class Exported:
     """What one processor has exported."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, *, pricing: Pricing = PRICES, **options: Any) -> None:
         self.exporter, self.reader = InMemorySpanExporter(), InMemoryMetricReader()
         self.processor = OpenTelemetryProcessor(
             exporter=self.exporter,
             meter_provider=MeterProvider([self.reader]),
-            pricing=PRICES,
+            pricing=pricing,
             **options,
         )
 
@@ -169,6 +174,34 @@ async def test_a_model_call_says_its_tokens_and_its_cost() -> None:
     assert sum(point.count for point in metrics["gen_ai.client.inference.duration"]) == 3
     assert sum(point.count for point in metrics["gen_ai.execute_tool.duration"]) == 1
     assert sum(point.count for point in metrics["gen_ai.invoke_agent.duration"]) == 2
+
+
+async def test_cached_tokens_are_told_and_cost_less() -> None:
+    class Cached(ScriptedModel):
+        async def get_response(self, request: ModelRequest) -> ModelResponse:
+            response = await super().get_response(request)
+            usage = Usage(
+                requests=1, input_tokens=100, output_tokens=5, total_tokens=105, cached_tokens=90
+            )
+            return replace(response, usage=usage)
+
+    prices = Pricing({"cached": Price(Decimal(10_000), Decimal(0), Decimal(1_000))})
+    with exporting(pricing=prices) as exported:
+        await run_in_memory(Agent(name="A", model="cached"), "Hi", model=Cached("Hello."))
+        chat = next(span for span in exported.spans() if span.name.startswith("chat"))
+    attributes = dict(chat.attributes or {})
+    assert attributes["gen_ai.usage.cache_read.input_tokens"] == 90
+    assert attributes["outlast.cost.usd"] == pytest.approx(0.1 + 0.09)
+
+
+def test_a_span_of_the_programs_own_model_call_tells_its_usage() -> None:
+    with exporting() as exported:
+        usage = {"input_tokens": 7, "input_tokens_details": {"cached_tokens": 4}}
+        with trace("Mine"), generation_span(model="scripted", usage=usage):
+            pass
+        attributes = dict(exported.one("chat scripted").attributes or {})
+    assert attributes["gen_ai.usage.input_tokens"] == 7
+    assert attributes["gen_ai.usage.cache_read.input_tokens"] == 4
 
 
 async def test_content_is_exported_on_request_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,14 @@ import pytest
 
 from outlast.tracing.current import Trace
 from outlast.tracing.provider import get_current_trace, trace
-from outlast.tracing.receivers import DISABLING_VARIABLES, REGISTRATION, Registration
+from outlast.tracing.receivers import (
+    DISABLING_VARIABLES,
+    REGISTRATION,
+    Inline,
+    Receiver,
+    Registration,
+    unused,
+)
 
 
 class Listener:
@@ -187,6 +194,51 @@ def test_nobody_waits_for_a_processor_that_blocks(registration: Registration, he
     held.released.set()
     registration.settle(60)
     assert held.heard == ["a", "b", "c"]
+
+
+def test_methods_that_do_nothing_are_not_called_unless_a_subclass_does_something() -> None:
+    class Ends(Listener):
+        @unused
+        def on_span_start(self, span: object) -> None: ...
+
+    class Both(Ends):
+        def on_span_start(self, span: object) -> None:
+            self.heard.append(("began", span))
+
+    assert Receiver(Ends()).unused == Inline(Receiver(Ends())).unused == {"on_span_start"}
+    assert Receiver(Both()).unused == Receiver(Listener()).unused == set()
+
+
+def test_reports_wait_for_each_other_unless_somebody_waits_or_there_are_many(
+    registration: Registration, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("outlast.tracing.receivers.MANY_WAITING", 3)
+
+    class Patient(Listener):
+        handover_seconds = 3600.0
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.has_three = threading.Event()
+
+        def on_span_end(self, span: object) -> None:
+            super().on_span_end(span)
+            if len(self.heard) == 3:
+                self.has_three.set()
+
+    patient = Patient()
+    registration.add([patient])
+    (receiver,) = registration.active
+    receiver.call("on_span_end", "a")
+    receiver.call("on_span_end", "b")
+    assert patient.heard == []
+    receiver.call("on_span_end", "c")
+    assert patient.has_three.wait(60)
+    registration.settle(60)
+    receiver.call("on_span_end", "d")
+    assert patient.heard == ["a", "b", "c"]
+    registration.settle(60)
+    assert patient.heard == ["a", "b", "c", "d"]
 
 
 def test_a_processor_that_is_late_is_waited_for_once_until_it_has_caught_up(
