@@ -1,16 +1,19 @@
 """Measures what OpenTelemetry costs a worker: its CPU with and without the exporter of `outlast[otel]`.
 
-    python benchmarks/otel_cost.py [--rounds 15] [--read] [--content]
+    python benchmarks/otel_cost.py [--rounds 60] [--read] [--content]
 
-Three workers, without OpenTelemetry, with spans, and with spans and metrics, carry the same runs in turn: eight turns with a tool, the
-model over HTTP. Workers, model, server and the collector, which drops what it gets over OTLP, are
-processes of their own. A fifth process makes as many spans with as many attributes with
+One worker carries the same runs in turn without OpenTelemetry, with spans, and with spans and metrics:
+eight turns with a tool, the model over HTTP. It is one process, because two processes that do the same
+differ by several percent. Worker, model, server and the collector, which drops what it gets over OTLP, are
+processes of their own. Another process makes as many spans with as many attributes with
 OpenTelemetry's SDK and nothing else: no exporter of this SDK can cost less.
 """
 
 import argparse
 import asyncio
+import gc
 import json
+import os
 import sys
 import threading
 import time
@@ -27,14 +30,17 @@ from outlast.cli import event_loop
 TURNS = 8
 RUNS = 12
 AGENT = "Clerk"
+QUEUE = "otel-cost"
 VARIANTS = ("without", "spans", "all")
-"""The worker without OpenTelemetry, with spans only, and with spans and metrics."""
+"""Without OpenTelemetry, with spans only, and with spans and metrics."""
 ADDED_THREADS = (
     "outlast-spans",
     "OtelBatchSpanRecordProcessor",
     "OtelPeriodicExportingMetricReader",
 )
-BARE_RUNS = 200
+WARM_UP = 3
+"""How many rounds come before the first that counts."""
+BARE_RUNS = 100
 """How many runs' spans the process with the bare SDK makes in a round."""
 
 NOTE = " ".join(f"note {number * 7919 % 10007}" for number in range(200))[:1024]
@@ -57,12 +63,10 @@ class Sink(BaseHTTPRequestHandler):
         """Log nothing."""
 
 
-def answer_lines(answer: Callable[[], object]) -> None:
+def answer_lines(answer: Callable[[str], object]) -> None:
     """Answer each line on standard input with JSON; end the process with the input."""
-    import os
-
-    for _ in sys.stdin:
-        print(json.dumps(answer()), flush=True)
+    for line in sys.stdin:
+        print(json.dumps(answer(line.strip())), flush=True)
     os._exit(0)
 
 
@@ -71,7 +75,7 @@ def sink() -> None:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Sink)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(f"http://127.0.0.1:{server.server_address[1]}", flush=True)
-    answer_lines(lambda: None)
+    answer_lines(lambda _line: None)
 
 
 def spent() -> dict[str, float]:
@@ -85,22 +89,30 @@ def spent() -> dict[str, float]:
     return found
 
 
-async def worker(variant: str, address: str, model_url: str, *, read: bool, content: bool) -> None:
-    """Carry runs until standard input ends."""
-    from outlast import Agent, add_trace_processor, function_tool
+async def worker(address: str, model_url: str, *, read: bool, content: bool) -> None:
+    """Carry runs until standard input ends; each line on it says with what from then on."""
+    from outlast import Agent, function_tool
     from outlast.client.transport.connection import connect
     from outlast.models import OpenAIProvider
+    from outlast.otel import OpenTelemetryProcessor
     from outlast.tracing.receivers import REGISTRATION
     from outlast.worker import AgentWorker
 
-    if variant != "without":
-        from outlast.otel import OpenTelemetryProcessor
+    os.environ["OTEL_METRICS_EXPORTER"] = "none"
+    spans = OpenTelemetryProcessor(include_content=content)
+    del os.environ["OTEL_METRICS_EXPORTER"]
+    processors = {
+        "without": [],
+        "spans": [spans],
+        "all": [OpenTelemetryProcessor(include_content=content)],
+    }
 
-        add_trace_processor(OpenTelemetryProcessor(include_content=content))
-
-    def flushed() -> dict[str, float]:
+    def switch(line: str) -> dict[str, float]:
         REGISTRATION.flush(10)
-        return spent()
+        found = spent()
+        gc.collect()  # each variant pays for its own garbage
+        REGISTRATION.add(processors[line], replace=True)
+        return found
 
     @function_tool(effect="read" if read else None)
     async def note(number: int) -> str:
@@ -114,10 +126,8 @@ async def worker(variant: str, address: str, model_url: str, *, read: bool, cont
     agent = Agent(name=AGENT, model="gpt-5-mini", instructions="You keep notes.", tools=[note])
     client = await connect(address)
     provider = OpenAIProvider(base_url=model_url, api_key="none")
-    async with AgentWorker(
-        client, agents=[agent], task_queue=f"otel-{variant}", model_provider=provider
-    ):
-        threading.Thread(target=answer_lines, args=(flushed,), daemon=True).start()
+    async with AgentWorker(client, agents=[agent], task_queue=QUEUE, model_provider=provider):
+        threading.Thread(target=answer_lines, args=(switch,), daemon=True).start()
         print("ready", flush=True)
         await asyncio.Event().wait()
 
@@ -132,7 +142,7 @@ def bare(spans: Sequence[tuple[str, dict[str, object]]]) -> None:
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(), max_queue_size=100_000))
     tracer = provider.get_tracer("bare")
 
-    def make() -> dict[str, float]:
+    def make(_line: str) -> dict[str, float]:
         before = spent()
         for _ in range(BARE_RUNS):
             for name, attributes in spans:
@@ -186,34 +196,30 @@ async def measure(rounds: int, *, read: bool, content: bool) -> None:
         model = await enter(Child(str(Path(__file__).parent / "model_server.py")))
         collector = await enter(Child(__file__, "--role", "sink"))
         env = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.greeting}
-        workers: dict[str, Child] = {}
-        for variant in VARIANTS:
-            role = ("--role", variant, server.info.address, model.greeting, *flags)
-            metrics = {} if variant == "all" else {"OTEL_METRICS_EXPORTER": "none"}
-            workers[variant] = await enter(Child(__file__, *role, env=env | metrics))
+        role = ("--role", "worker", server.info.address, model.greeting, *flags)
+        worker = await enter(Child(__file__, *role, env=env))
         floor = await enter(Child(__file__, "--role", "bare", json.dumps(spans), env=env))
         client = await connect(server.info.address)
 
-        async def run(variant: str) -> None:
-            queue = f"otel-{variant}"
+        async def run() -> None:
             asked = question(TURNS)
-            handle = await Runner.start(AGENT, asked, client=client, task_queue=queue)
+            handle = await Runner.start(AGENT, asked, client=client, task_queue=QUEUE)
             await handle.result()
 
         async def cost_of(variant: str) -> dict[str, float]:
-            before = json.loads(await workers[variant].ask())
-            await asyncio.gather(*(run(variant) for _ in range(RUNS)))
-            after = json.loads(await workers[variant].ask())
+            before = json.loads(await worker.ask(variant))
+            await asyncio.gather(*(run() for _ in range(RUNS)))
+            after = json.loads(await worker.ask(variant))
             return {name: (after[name] - before.get(name, 0.0)) / RUNS for name in after}
 
         found: dict[str, list[dict[str, float]]] = {one: [] for one in (*VARIANTS, "bare")}
-        for at in range(rounds + 2):
+        for at in range(rounds + WARM_UP):
             for variant in VARIANTS[at % 3 :] + VARIANTS[: at % 3]:
                 cost = await cost_of(variant)
-                if at >= 2:  # the first rounds warm up
+                if at >= WARM_UP:
                     found[variant].append(cost)
             cost = json.loads(await floor.ask())
-            if at >= 2:
+            if at >= WARM_UP:
                 found["bare"].append(cost)
     print(report(found, len(spans), sum(len(attributes) for _, attributes in spans)))
 
@@ -252,7 +258,7 @@ def _middle(rounds: list[dict[str, float]], part: str) -> float:
 def main() -> int:
     """Measure, or be one of the processes."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--read", action="store_true", help="the tool is declared to only read")
     parser.add_argument("--content", action="store_true", help="spans contain messages")
     parser.add_argument("--role", nargs="+", help=argparse.SUPPRESS)
@@ -263,7 +269,7 @@ def main() -> int:
     elif role == "bare":
         bare(json.loads(rest[0]))
     elif role:
-        event_loop.run(worker(role, *rest, read=options.read, content=options.content))
+        event_loop.run(worker(*rest, read=options.read, content=options.content))
     else:
         asyncio.run(measure(options.rounds, read=options.read, content=options.content))
     return 0

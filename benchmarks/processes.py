@@ -75,11 +75,11 @@ class Child:
         assert self._process is not None
         self._process.kill()
 
-    async def ask(self) -> str:
+    async def ask(self, line: str = "") -> str:
         """Send a line and return the answer."""
         assert self._process is not None
         assert self._process.stdin is not None
-        self._process.stdin.write(b"\n")
+        self._process.stdin.write(f"{line}\n".encode())
         return await self._read_line()
 
     async def _read_line(self) -> str:
