@@ -104,9 +104,9 @@ lowest: $(LOWEST)/.installed ## the tests with the oldest versions that pyprojec
 	@$(LOWEST)/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider --hypothesis-profile=versions -m "not full" $(LOWEST_TESTS)
 	@$(LOWEST)/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider $(LOWEST_SLOW)
 
-# `coverage` runs the tests of the loop, with all laws.
+# `coverage` runs the tests of the loop, with all laws, and `types` those of types.
 test-others: $(VENV)/.test
-	@OUTLAST_LAWS=1 $(PYTEST) -w 3 --ignore=tests/unit/loop
+	@OUTLAST_LAWS=1 $(PYTEST) -w 3 --ignore=tests/unit/loop --ignore=tests/architecture/test_user_types.py
 
 # Three at a time, since some only wait: for a browser, for packages, for processes. The environment
 # is complete before.
@@ -122,8 +122,9 @@ lint: $(VENV)/.lint ## style
 	@$(BIN)/ruff format --check .
 	@UV_SYSTEM_CERTS=1 $(BIN)/uv lock --check --quiet
 
-types: $(VENV)/.lint ## static types
+types: $(VENV)/.lint ## static types, also of users' programs
 	@$(BIN)/pyright
+	@$(BIN)/pytest -q tests/architecture/test_user_types.py
 
 layers: $(VENV)/.lint ## who imports whom
 	@$(BIN)/lint-imports

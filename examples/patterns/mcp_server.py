@@ -53,9 +53,9 @@ async def main() -> None:
             print(f"to decide: {item.name}({item.arguments})")
             state.approve(item)
         result = await Runner.run(clerk, state)
-    for item in result.new_items:
-        if item.type == "tool_call_output_item":
-            print(f"the server said: {item.output[0]['text']}")
+    for step in result.new_items:
+        if step.type == "tool_call_output_item":
+            print(f"the server said: {step.output[0]['text']}")
     print(f"answer: {result.final_output}")
 
 

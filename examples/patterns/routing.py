@@ -5,7 +5,7 @@ Whoever takes the conversation keeps it: the next message goes to `result.last_a
 
 import asyncio
 
-from outlast import Agent, Runner, function_tool
+from outlast import Agent, Runner, TResponseInputItem, function_tool
 from outlast.extensions.handoff_prompt import prompt_with_handoff_instructions
 
 
@@ -45,7 +45,7 @@ QUESTIONS = ("Where is my order A-17?", "And why was I charged twice?")
 async def main(questions: tuple[str, ...] = QUESTIONS) -> None:
     """Ask one question after the other in one conversation."""
     agent = front_desk
-    conversation = []
+    conversation: list[TResponseInputItem] = []
     for question in questions:
         conversation = [*conversation, {"role": "user", "content": question}]
         result = await Runner.run(agent, conversation)

@@ -317,7 +317,8 @@ class Shop:
                         f"The key {key!r} stands for the {known['effect']} {known['arguments']} "
                         f"and cannot be used for the {effect} {asked}: give each call its own key."
                     )
-                return json.loads(known["result"])
+                recorded: dict[str, Any] = json.loads(known["result"])
+                return recorded
             result = asdict(perform(db))
             db.execute(
                 "INSERT INTO ledger (key, effect, arguments, result) VALUES (?, ?, ?, ?)",

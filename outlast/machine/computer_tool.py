@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeAlias, Unpack, cast
 
+from outlast.agents.agent import Agent
+from outlast.agents.approvals.policy import ApprovalPolicy
 from outlast.agents.callables import call, check_callable
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.errors import UserError
@@ -35,13 +37,18 @@ class ComputerToolSafetyCheckData:
     """
 
     ctx_wrapper: RunContextWrapper[Any]
-    agent: Any
+    agent: Agent[Any]
     tool_call: Any
     safety_check: Any
 
 
 SafetyCheckFunction: TypeAlias = Callable[[ComputerToolSafetyCheckData], bool | Awaitable[bool]]
 """Returns whether a call may run in spite of a warning; sync or async."""
+
+ComputerApproval: TypeAlias = Callable[
+    [RunContextWrapper[Any], list[JsonObject], str], bool | Awaitable[bool]
+]
+"""Called with (context, actions as JSON, call id); true means that a person decides."""
 
 
 class ComputerTool(LocalTool, Generic[ComputerT]):
@@ -60,7 +67,7 @@ class ComputerTool(LocalTool, Generic[ComputerT]):
         computer: ComputerSource[ComputerT],
         on_safety_check: SafetyCheckFunction | None = None,
         *,
-        needs_approval: Any = False,
+        needs_approval: bool | ComputerApproval | ApprovalPolicy = False,
         on_approval: OnApproval | None = None,
         **options: Unpack[LocalToolOptions],
     ) -> None:

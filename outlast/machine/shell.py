@@ -153,6 +153,11 @@ ShellApproval: TypeAlias = Callable[
 ]
 """Called with (context, action, call id); true means that a human decides."""
 
+LocalShellApproval: TypeAlias = Callable[
+    [RunContextWrapper[Any], JsonObject, str], bool | Awaitable[bool]
+]
+"""Called with (context, action as JSON, call id); true means that a person decides."""
+
 
 class ShellTool(LocalTool):
     """A shell tool for the model.
@@ -269,7 +274,7 @@ class LocalShellTool(LocalTool):
         self,
         executor: LocalShellExecutor,
         *,
-        needs_approval: Any = False,
+        needs_approval: bool | LocalShellApproval | ApprovalPolicy = False,
         on_approval: OnApproval | None = None,
         **options: Unpack[LocalToolOptions],
     ) -> None:

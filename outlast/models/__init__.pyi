@@ -1,9 +1,9 @@
+from outlast.agents.config.model_defaults import (
+    gpt_5_reasoning_settings_required as gpt_5_reasoning_settings_required,
+)
 from outlast.models.defaults import DEFAULT_MODEL as DEFAULT_MODEL
 from outlast.models.defaults import get_default_model as get_default_model
 from outlast.models.defaults import get_default_model_settings as get_default_model_settings
-from outlast.models.defaults import (
-    gpt_5_reasoning_settings_required as gpt_5_reasoning_settings_required,
-)
 from outlast.models.defaults import is_gpt_5_default as is_gpt_5_default
 from outlast.models.defaults import set_default_openai_api as set_default_openai_api
 from outlast.models.defaults import set_default_openai_client as set_default_openai_client

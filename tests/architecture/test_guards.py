@@ -264,6 +264,10 @@ PLANTS = [
         ROOT=file("pyproject.toml", f'version = "{outlast.__version__}"', 'version = "9.9.9"'),
     ),
     plant(
+        public_names.test_completion_explains_every_public_name_and_method,
+outlast=lambda real: SimpleNamespace(**{**{name: getattr(real, name) for name in public_names.PUBLIC}, "Agent": type("Agent", (), {"__module__": "outlast.planted"})}),
+    ),
+    plant(
         public_names.test_a_public_name_is_explained_by_a_plain_sentence,
         first_line=lambda real: lambda home: real(home).replace("agent", "agent: what it is. A"),
     ),
@@ -347,12 +351,13 @@ TRIED_OTHERWISE = {
         "test_a_private_import_is_found",
         "test_a_private_name_in_the_reference_is_found",
         "test_a_missing_sign_is_found",
+        "test_a_name_without_a_docstring_is_found",
     ],
     state_comparisons: [
         "test_each_way_to_compare_states_is_found",
         "test_what_compares_no_states_is_not_found",
     ],
-    user_types: ["test_a_program_with_types_passes_strictly_and_its_mistakes_do_not"],
+    user_types: ["test_programs_with_types_pass_strictly_and_mistakes_do_not"],
 }
 """Tests that try a check themselves, or that compare with a list which is written out."""
 

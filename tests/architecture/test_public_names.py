@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import inspect
 import pkgutil
 import re
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import textwrap
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -314,3 +316,55 @@ IMPORT = re.compile(r"^(?:from [\w.]+ import (?:\([^)]*\)|.+)|import [\w.]+)$", 
 )
 def test_a_private_import_is_found(line: str, found: list[str]) -> None:
     assert private_imports(line) == found
+
+
+def without_docstring(objects: Mapping[str, object]) -> list[str]:
+    """Return the classes, functions and methods of ours for which completion has no text."""
+    found: list[str] = []
+    for name, value in objects.items():
+        if getattr(value, "__module__", "").partition(".")[0] != PACKAGE.name:
+            continue
+        if inspect.isclass(value) and "[" not in value.__name__:  # pydantic's aliases have brackets
+            text = vars(value).get("__doc__")  # an inherited one is about another class
+            generated = str(text).startswith(f"{value.__name__}(")  # that of a dataclass
+            found += [] if text and not generated else [name]
+            members = {f"{name}.{one}": part for one, part in vars(value).items() if one[0] != "_"}
+            found += [
+                one
+                for one, part in members.items()
+                if isinstance(part, property | classmethod | staticmethod) or callable(part)
+                if not inspect.getdoc(getattr(value, one.rpartition(".")[2]))
+            ]
+        elif inspect.isroutine(value) and not inspect.getdoc(value):
+            found.append(name)
+    return found
+
+
+def test_completion_explains_every_public_name_and_method() -> None:
+    objects: dict[str, object] = {name: getattr(outlast, name) for name in PUBLIC}
+    for room in ROOMS:
+        module = importlib.import_module(f"outlast.{room}")
+        names = [name for name in exported(room) if not name.startswith("_")]
+        objects |= {f"{room}.{name}": getattr(module, name) for name in names}
+    assert len(objects) > 500
+    assert without_docstring(objects) == []
+
+
+def test_a_name_without_a_docstring_is_found() -> None:
+    class Explained:
+        """An example."""
+
+        def silent(self) -> None: ...
+
+    class Unexplained(Explained): ...
+
+    @dataclass
+    class Generated:
+        size: int
+
+    def silent() -> None: ...
+
+    examples = {one.__name__: one for one in (Explained, Unexplained, Generated, silent)}
+    for one in examples.values():
+        one.__module__ = "outlast.example"
+    assert without_docstring(examples) == ["Explained.silent", "Unexplained", "Generated", "silent"]

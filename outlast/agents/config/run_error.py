@@ -12,6 +12,7 @@ from outlast.agents.guardrails.tool_guardrails import (
     ToolInputGuardrailResult,
     ToolOutputGuardrailResult,
 )
+from outlast.agents.items.run_items import RunItem
 from outlast.loop.values import JsonObject
 
 
@@ -23,7 +24,7 @@ class RunErrorDetails:
     """
 
     input: str | list[JsonObject]
-    new_items: list[Any]
+    new_items: list[RunItem]
     raw_responses: list[Any]
     last_agent: Any
     context_wrapper: RunContextWrapper[Any]
@@ -51,7 +52,7 @@ class RunErrorData:
     """
 
     input: str | list[JsonObject]
-    new_items: list[Any]
+    new_items: list[RunItem]
     history: list[JsonObject]
     output: list[JsonObject]
     raw_responses: list[Any]

@@ -13,6 +13,7 @@ from outlast.agents.context.wait_urls import LIFETIME, wait_url
 from outlast.agents.context.waits import NOTHING, Wait, Waits, checked_name, outside_wait
 from outlast.agents.errors import ModelBehaviorError, UserError
 from outlast.agents.items.raw_items import HeldRaw, as_json, copies
+from outlast.agents.items.run_items import ToolApprovalItem
 from outlast.agents.usage import Usage
 from outlast.loop.call_forms import same_call
 from outlast.loop.values import JsonObject
@@ -37,11 +38,11 @@ class NamedAgent(Protocol):
 class Decisions(Protocol):
     """The approval decisions of a run, which a context reads and adds to."""
 
-    def approve(self, approval_item: Any, always_approve: bool = False) -> None: ...  # noqa: FBT001, FBT002, D102  the SDK's
+    def approve(self, approval_item: ToolApprovalItem, always_approve: bool = False) -> None: ...  # noqa: FBT001, FBT002, D102  the SDK's
 
     def reject(  # noqa: D102
         self,
-        approval_item: Any,
+        approval_item: ToolApprovalItem,
         always_reject: bool = False,  # noqa: FBT001, FBT002  the SDK's
         *,
         rejection_message: str | None = None,
@@ -77,13 +78,13 @@ class HandmadeDecisions:
                 "was decided about."
             )
 
-    def approve(self, approval_item: Any, always_approve: bool = False) -> None:  # noqa: FBT001, FBT002  the SDK's
+    def approve(self, approval_item: ToolApprovalItem, always_approve: bool = False) -> None:  # noqa: FBT001, FBT002  the SDK's
         """Approve a call, and with `always_approve` all calls of its tool."""
         self._decide(approval_item, (True, None), always=always_approve)
 
     def reject(
         self,
-        approval_item: Any,
+        approval_item: ToolApprovalItem,
         always_reject: bool = False,  # noqa: FBT001, FBT002  the SDK's
         *,
         rejection_message: str | None = None,
@@ -186,7 +187,7 @@ class RunContextWrapper(Generic[TContext]):
             self.turn_input = copies(vars(self)[_SHOWN])
             return self.turn_input
 
-    def approve_tool(self, approval_item: Any, always_approve: bool = False) -> None:  # noqa: FBT001, FBT002  the SDK's
+    def approve_tool(self, approval_item: ToolApprovalItem, always_approve: bool = False) -> None:  # noqa: FBT001, FBT002  the SDK's
         """Approve a call. The decision is recorded in the state of this context's result.
 
         The call runs when the run resumes.
@@ -203,7 +204,7 @@ class RunContextWrapper(Generic[TContext]):
 
     def reject_tool(
         self,
-        approval_item: Any,
+        approval_item: ToolApprovalItem,
         always_reject: bool = False,  # noqa: FBT001, FBT002  the SDK's
         rejection_message: str | None = None,
     ) -> None:

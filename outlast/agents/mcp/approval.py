@@ -45,10 +45,7 @@ RequireApprovalMapping: TypeAlias = dict[str, RequireApprovalPolicy]
 RequireApprovalSetting: TypeAlias = (
     RequireApprovalPolicy
     | RequireApprovalObject
-    | dict[str, RequireApprovalPolicy]
-    | dict[str, bool]
-    | dict[str, ApprovalPolicy]
-    | dict[str, RequireApprovalPolicy | bool | ApprovalPolicy]
+    | Mapping[str, RequireApprovalPolicy | bool | ApprovalPolicy]
     | LocalMCPApprovalCallable
     | ApprovalPolicy
     | bool

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Final, Generic, cast
 
+from outlast.agents.agent import Agent
 from outlast.agents.context.wrapper import RunContextWrapper, TContext
 from outlast.agents.errors import UserError
 from outlast.agents.items.run_items import ToolApprovalItem
@@ -22,8 +23,6 @@ from outlast.loop.values import JsonObject
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
-
-    from outlast.agents.agent import Agent
 
     TAgent = TypeVar("TAgent", bound=Agent[Any], default=Agent[Any])
 else:  # the type variable's default is for type checkers only; see `outlast.agents.context.wrapper`
@@ -219,7 +218,7 @@ class RunState(Generic[TContext, TAgent]):
     @classmethod
     async def from_json(
         cls,
-        initial_agent: Any,
+        initial_agent: Agent[Any] | str,
         state_json: JsonObject,
         *,
         context_override: Any = None,
@@ -228,7 +227,7 @@ class RunState(Generic[TContext, TAgent]):
         """Read a state that `to_json` wrote, perhaps in another process.
 
         Args:
-            initial_agent: the agent that the run was started with.
+            initial_agent: the agent that the run was started with, or its name.
             state_json: what `to_json` returned.
             context_override: the run's context, as in `Runner.run(agent, state, context=...)`, or a
                 `RunContextWrapper` of it. It must equal the run's own.
@@ -263,7 +262,7 @@ class RunState(Generic[TContext, TAgent]):
     @classmethod
     async def from_string(
         cls,
-        initial_agent: Any,
+        initial_agent: Agent[Any] | str,
         state_string: str,
         *,
         context_override: Any = None,
