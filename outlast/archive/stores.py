@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from outlast.agents.errors import UserError
 from outlast.agents.threads import run_in_thread
+from outlast.blobs.buckets import bucket_error, is_object_missing
 from outlast.blobs.files import write_whole
 from outlast.ports.archive import ArchiveStore, FileMissing
 
@@ -102,7 +103,10 @@ class ObjectArchiveStore:
 
     async def write(self, name: str, data: bytes) -> None:
         """Store an object."""
-        await self._store.put_async(name, data)
+        try:
+            await self._store.put_async(name, data)
+        except Exception as error:  # the exceptions of obstore's providers have no common class
+            raise bucket_error(error) from error
 
     async def read(self, name: str) -> bytes:
         """Return an object.
@@ -112,23 +116,29 @@ class ObjectArchiveStore:
         """
         try:
             found = await self._store.get_async(name)
-        except FileNotFoundError:
-            raise FileMissing(f"{self!r} has no object {name}.") from None
-        return bytes(await found.bytes_async())
+            return bytes(await found.bytes_async())
+        except Exception as error:  # see `write`
+            if is_object_missing(error):
+                raise FileMissing(f"{self!r} has no object {name}.") from None
+            raise bucket_error(error) from error
 
     async def names(self, folder: str) -> list[str]:
         """Return the names of all objects in a folder, in order."""
         found: list[str] = []
-        async for page in self._store.list(prefix=folder.rstrip("/")):
-            found += [one["path"] for one in page]
+        try:
+            async for page in self._store.list(prefix=folder.rstrip("/")):
+                found += [one["path"] for one in page]
+        except Exception as error:  # see `write`
+            raise bucket_error(error) from error
         return sorted(found)
 
     async def delete(self, name: str) -> None:
         """Remove an object, if it exists."""
         try:
             await self._store.delete_async(name)
-        except FileNotFoundError:
-            return
+        except Exception as error:  # see `write`
+            if not is_object_missing(error):
+                raise bucket_error(error) from error
 
 
 def archive_store(place: object) -> ArchiveStore:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from outlast.agents.errors import UserError
+from outlast.blobs.buckets import bucket_error, is_object_missing
 from outlast.contract.blobs import key_of
 from outlast.ports.blobs import BlobDamaged, BlobNotFound
 
@@ -27,7 +28,10 @@ class ObjectBlobStore:
     async def put(self, data: bytes) -> str:
         """Store a blob durably and return its key."""
         key = key_of(data)
-        await self._store.put_async(_path(key), data)
+        try:
+            await self._store.put_async(_path(key), data)
+        except Exception as error:  # the exceptions of obstore's providers have no common class
+            raise bucket_error(error) from error
         return key
 
     async def get(self, key: str) -> bytes:
@@ -39,9 +43,11 @@ class ObjectBlobStore:
         """
         try:
             found = await self._store.get_async(_path(key))
-        except FileNotFoundError:
-            raise BlobNotFound(f"{self!r} has no blob {key}.") from None
-        data = bytes(await found.bytes_async())
+            data = bytes(await found.bytes_async())
+        except Exception as error:  # see `put`
+            if is_object_missing(error):
+                raise BlobNotFound(f"{self!r} has no blob {key}.") from None
+            raise bucket_error(error) from error
         if key_of(data) != key:
             raise BlobDamaged(f"The blob {key} in {self!r} is damaged: its bytes have changed.")
         return data
@@ -50,8 +56,9 @@ class ObjectBlobStore:
         """Remove a blob, if the store has it. Runs that refer to it lose this content."""
         try:
             await self._store.delete_async(_path(key))
-        except FileNotFoundError:
-            return
+        except Exception as error:  # see `put`
+            if not is_object_missing(error):
+                raise bucket_error(error) from error
 
 
 def _path(key: str) -> str:

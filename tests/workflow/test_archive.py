@@ -135,7 +135,7 @@ async def test_a_run_is_read_when_the_server_knows_nothing_of_it(desk: Desk, tmp
     handle = await conversation(desk, 4)
     await handle.cancel("after_turn")
     result, whole = await desk.result(handle), await past(handle)
-    await until(lambda: _ended(archive, handle))
+    await until(lambda: ended(archive, handle))
     entries = await archive.histories_of(desk.client.namespace, handle.id)
     assert len(entries) > 1
     assert [one.previous for one in entries] == ["", *(one.execution_id for one in entries[:-1])]
@@ -157,7 +157,7 @@ async def test_runs_that_only_the_archive_has_are_recorded_and_replayed(desk: De
     handle = await conversation(desk, 4)
     await handle.cancel("after_turn")
     await desk.result(handle)
-    await until(lambda: _ended(archive, handle))
+    await until(lambda: ended(archive, handle))
     whole = await record_run(desk.client, handle.id)
     entries = await archive.histories_of(desk.client.namespace, handle.id)
     await taken_by_retention(desk.client, entries)
@@ -177,7 +177,7 @@ async def test_runs_that_only_the_archive_has_are_recorded_and_replayed(desk: De
         await anext(record_runs(desk.client, query="x = 1", archived=True))
 
 
-async def _ended(archive: Archive, handle: RunHandle) -> bool:
+async def ended(archive: Archive, handle: RunHandle) -> bool:
     newest = await archive.newest(handle.client.namespace, handle.id)
     return newest is not None and not newest.continues
 
