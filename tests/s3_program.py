@@ -11,7 +11,7 @@ from typing import Any
 
 from moto import settings
 from moto.backends import get_backend
-from moto.moto_server.werkzeug_app import (
+from moto.moto_server.werkzeug_app import (  # pyright: ignore[reportMissingTypeStubs]
     DomainDispatcherApplication,
     MotoRequestHandler,
     create_backend_app,

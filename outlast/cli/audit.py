@@ -99,11 +99,20 @@ async def audit(
         await _print_chain(connection.client, log, form, run_id or "", begins)
     else:
         _print_records(log, form)
-    if log.is_cut:
-        terminal.say(terminal.err(), f"Limited to {limit:,} runs: there are more, see --limit.")
-    for one in log.unread:
-        terminal.say(terminal.err(), f"Not read: {one.run_id}. ", one.why)
+    _say_what_is_missing(log, limit)
     return ExitCode.FAILED if log.unread else ExitCode.OK
+
+
+def _say_what_is_missing(log: "AuditLog", limit: int) -> None:
+    console = terminal.err()
+    if log.is_cut:
+        terminal.say(console, f"Limited to {limit:,} runs: there are more, see --limit.")
+    for run in log.runs:
+        for lost in run.lost:
+            words = f": its history {lost}, or more before it, is lost: entries may be missing."
+            terminal.say(console, "Incomplete: ", run.run_id, words)
+    for one in log.unread:
+        terminal.say(console, f"Not read: {one.run_id}. ", one.why)
 
 
 def _check_options(

@@ -92,10 +92,16 @@ class Retry:
 
 
 class Follower:
-    """Follows one run."""
+    """Follows one run.
+
+    Attributes:
+        state: its state as far as it was read.
+        lost: the histories that neither the server nor the archive has, each the last of a gap.
+    """
 
     def __init__(self, client: Client, run_id: str) -> None:
         self.state = LoopState()
+        self.lost: tuple[str, ...] = ()
         self._hides = NOTHING  # what the run hides at the present, for what was said before
         self._client = client
         self._run_id = run_id
@@ -205,6 +211,7 @@ class Follower:
                 entries = () if silent else tuple(self._entries(update, before, number))
                 for entry in entries:
                     number = _after(number, entry)
+                self.lost += (update.lost,) if update.lost else ()
                 self.state = before = update.state
                 if len((newest := redaction_of(update.state)).texts) > len(self._hides.texts):
                     self._hides = newest

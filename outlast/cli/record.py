@@ -64,6 +64,10 @@ def remarks(recording: "Recording") -> list[str]:
         found.append(
             "The beginning of the run is no longer retained: the recording cannot be replayed."
         )
+    found += [
+        f"The history {one} of the run, or more before it, is lost: what happened in it is missing."
+        for one in recording.lost
+    ]
     if not recording.complete:
         found.append(f"The run is still open ({recording.status}): the recording ends here.")
     return found

@@ -58,6 +58,7 @@ class Report:
     words: Mapping[str, str] = field(default_factory=dict[str, str])
     undelivered: tuple[Undelivered, ...] = ()
     lost: tuple[str, ...] = ()
+    lost_histories: tuple[str, ...] = ()
 
     def record(self, last: int) -> JsonObject:
         """Return the report for programs."""
@@ -73,6 +74,7 @@ class Report:
             if self.cost is None
             else {"usd": f"{self.cost.usd}", "unknown_models": list(self.cost.unknown_models)},
             "lost_content": list(self.lost),
+            "lost_histories": list(self.lost_histories),
             "undelivered": [dataclasses.asdict(one) for one in self.undelivered],
             "waits": [waits.record(one) for one in self.waits],
             "approvals": [presentation.approval_view(self.run_id, one) for one in self.requests],
@@ -105,6 +107,7 @@ async def read_report(connection: Connection, run_id: str) -> Report:
         words=await read_words(handle.client, state, requests),
         undelivered=await handle.undelivered() if state.notifies else (),
         lost=tuple(await reader_of(connection.client).lost(state.items)),
+        lost_histories=follower.lost,
     )
 
 
@@ -143,7 +146,7 @@ def show_report(report: Report, last: int) -> None:
         ("blocked", f"no worker can continue since {shown_time(one.at_ms)}: {one.lacks}")
         for one in state.blocked
     ]
-    rows += [("lost", one) for one in report.lost]
+    rows += [("lost", one) for one in (*report.lost, *_lost_histories(report))]
     if state.saving.save_failure is not None:
         since = shown_time(state.saving.save_failure.at_ms)
         problem = state.saving.save_failure.failure.message
@@ -166,6 +169,13 @@ def show_report(report: Report, last: int) -> None:
     view.say_facts(console, rows)
     _show_entries(console, report.entries, last)
     _show_how_to_go_on(console, report)
+
+
+def _lost_histories(report: Report) -> list[str]:
+    return [
+        f"history {one}, or more before it: items stay, and times and decisions are gone"
+        for one in report.lost_histories
+    ]
 
 
 def _show_how_to_go_on(console: terminal.Screen, report: Report) -> None:

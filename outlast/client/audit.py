@@ -531,8 +531,8 @@ class AuditedRun:
         root: the workflow id and the execution of the run that it is nested in; None if it is not.
         records: its entries, those before a reset first. Later ones are added at the end.
         redaction: what policies hide in them; not part of a comparison.
-        lost: the history before the first one that was read; it or an earlier one is gone. Empty if
-            none is missing.
+        lost: the histories that neither the server nor the archive has, each the last of a gap:
+            entries of them are missing.
     """
 
     run_id: str
@@ -540,7 +540,7 @@ class AuditedRun:
     root: tuple[str, str] | None
     records: tuple[AuditRecord, ...]
     redaction: Redaction = field(default=NOTHING, repr=False, compare=False)
-    lost: str = ""
+    lost: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -577,6 +577,7 @@ class _Read:
     opened_by: HistoryEvent
     closed_by: HistoryEvent | None
     records: dict[AuditRecord, None]
+    lost: tuple[str, ...] = ()
 
     @property
     def order(self) -> tuple[float, str]:
@@ -738,7 +739,7 @@ class _Reading:
             raise await RunAddress(self._client, execution.run_id).translate(error) from error
         finally:
             if reader.opened_by is not None:
-                one = _Read(execution, reader.opened_by, reader.closed_by, records)
+                one = _Read(execution, reader.opened_by, reader.closed_by, records, reader.lost)
                 self._read_ones.append(one)
         return nested
 
@@ -754,7 +755,7 @@ def _audited(found: Sequence[_Read], redaction: Redaction) -> AuditedRun:
         root=(root.workflow_id, root.run_id) if nested else None,
         records=tuple(dict.fromkeys(finished(one, redaction) for one in records)),
         redaction=redaction,
-        lost=next(filter(None, (one.started.continued_execution_run_id for one in found)), ""),
+        lost=tuple(dict.fromkeys(lost for one in found for lost in one.lost)),
     )
 
 

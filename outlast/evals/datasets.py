@@ -197,6 +197,10 @@ def until_last_answer(recording: Recording) -> Recording:
         raise UserError(
             f"The run {recording.run_id} has no case: its beginning is no longer retained."
         )
+    if "lost" in kinds:
+        raise UserError(
+            f"The run {recording.run_id} has no case: its history {recording.lost[0]} is lost."
+        )
     if "answer" not in kinds:
         raise UserError(f"The run {recording.run_id} has no case: it has no answer yet.")
     kept = len(kinds) - kinds[::-1].index("answer")

@@ -650,6 +650,11 @@ def _check(recording: Recording, context: Any) -> None:
         raise UserError(
             f"The run {recording.run_id} cannot be replayed: its beginning is no longer retained."
         )
+    if recording.lost:
+        raise UserError(
+            f"The run {recording.run_id} cannot be replayed: its history {recording.lost[0]} is lost, "
+            "and what happened in it is unknown."
+        )
     if any(one.kind == "line" for one in recording.entries):
         raise UserError(
             f"The run {recording.run_id} cannot be replayed: a realtime line made its model calls."

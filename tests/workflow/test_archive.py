@@ -2,12 +2,15 @@
 
 import asyncio
 import errno
+import functools
 import gzip
+import json
 import os
 import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -20,6 +23,7 @@ from temporalio.client import Client
 from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Replayer
+from typer.testing import CliRunner
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import RunClosed, RunNotFound, UserError
@@ -32,6 +36,7 @@ from outlast.archive import (
     use_archive,
     verify,
 )
+from outlast.cli.app import app
 from outlast.client.audit import audit_run
 from outlast.client.handle import RunHandle
 from outlast.client.read.history import Progress
@@ -459,4 +464,79 @@ async def test_a_long_conversation_is_exported_after_retention_took_its_early_hi
         f"read and exported in {took:.2f} s"
     )
     await handle.cancel("after_turn")
+    desk.ids.remove(handle.id)
+
+
+# --- Lost histories -------------------------------------------------------------------------------
+
+
+async def cli(desk: Desk, directory: Path, *arguments: str) -> Any:
+    """Run a command of `outlast` in this process."""
+    address = desk.client.service_client.config.target_host
+    environment = {"OUTLAST_ARCHIVE": str(directory), "COLUMNS": "200", "TEMPORAL_ADDRESS": address}
+    call = functools.partial(CliRunner().invoke, app, arguments, env=environment)
+    return await asyncio.to_thread(call)
+
+
+async def test_what_is_left_of_a_run_is_read_and_what_is_lost_is_said(desk: Desk, tmp_path: Path):
+    archive = Archive(tmp_path, every=SOON)
+    worker = await desk.open(DESK, model=ScriptedModel(always=echo), archive=archive)
+    handle = await conversation(desk, 10)
+    entries = await archived(archive, handle, 4)
+    await desk.close(worker)  # nobody archives again what is removed here
+    whole = await past(handle)
+    starts = [at for at, one in enumerate(whole) if one.event is None]
+    assert len(starts) == len(entries) + 1
+    await taken_by_retention(desk.client, entries)
+    first, second, third = entries[0], entries[1], entries[2]
+
+    # A gap in the middle: what is before it is only known from the archive.
+    await archive.discard(second)
+    expected = [*whole[: starts[1]], *whole[starts[2] :]]
+    found = await past(handle)
+    assert [one.event for one in found] == [one.event for one in expected]
+    assert [one.state for one in found] == [one.state for one in expected]
+    assert [one.lost for one in found if one.lost] == [second.execution_id]
+    followed: list[Progress] = []
+    async with aclosing(handle.follow()) as following:
+        async for one in following:
+            followed.append(one)
+            if one == found[-1]:
+                break
+    assert followed == found
+
+    recording = await record_run(desk.client, handle.id)
+    assert recording.lost == (second.execution_id,)
+    assert not recording.starts_late
+    assert Recording.from_json(recording.to_json()) == recording
+    with pytest.raises(UserError, match=f"its history {second.execution_id} is lost"):
+        await replay(recording, DESK)
+    (audited,) = (await audit_run(desk.client, handle.id)).runs
+    assert audited.lost == (second.execution_id,)
+
+    shown = await cli(desk, tmp_path, "show", handle.id)
+    assert f"lost       history {second.execution_id}, or more before it" in shown.output
+    assert "message 0" in shown.output
+    exported = await cli(desk, tmp_path, "export", handle.id)
+    assert f"The history {second.execution_id} of the run, or more before it, is lost" in (
+        exported.stderr
+    )
+    said = await cli(desk, tmp_path, "audit", handle.id)
+    assert f"its history {second.execution_id}, or more before it, is lost" in said.stderr
+
+    # Then the first ones, too: what comes after them is still read.
+    await archive.discard(first)
+    await archive.discard(third)
+    found = await past(handle)
+    assert [one.event for one in found] == [one.event for one in whole[starts[3] :]]
+    assert found[0].lost == third.execution_id
+    recording = await record_run(desk.client, handle.id)
+    assert recording.starts_late
+    assert recording.lost == (third.execution_id,)
+    answers = [one.value for one in recording.entries if one.kind == "answer"]
+    assert answers[-1] == "You said: message 9"
+    assert len(answers) > 1
+    shown = await cli(desk, tmp_path, "show", handle.id, "--json")
+    assert json.loads(shown.stdout)["lost_histories"] == [third.execution_id]
+    await desk.workflow(handle).terminate("the test is over")
     desk.ids.remove(handle.id)

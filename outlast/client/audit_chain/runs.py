@@ -93,12 +93,14 @@ async def check_run(
         entries = chained_run(run, place)
         lines += [Line(entry=one) for one in entries]
         problems += _signature_problems(run, entries, place, signatures)
-        if run.lost:
-            text = (
-                f"Its history {run.lost}, or one before it, is gone, and the archive does not have "
-                "it: entries may be missing."
+        problems += [
+            Problem(
+                text=f"Its history {one}, or one before it, is gone, and the archive does not have "
+                "it: entries may be missing.",
+                run_id=run.run_id,
             )
-            problems.append(Problem(text=text, run_id=run.run_id))
+            for one in run.lost
+        ]
     # The signatures are checked above, with what a file does not show.
     found = check_lines(lines, heads=heads, earlier=earlier)
     archive, notes = archive_of(client), list[str]()

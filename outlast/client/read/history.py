@@ -28,7 +28,7 @@ from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.errors import UserError
-from outlast.archive import workflow_handle
+from outlast.archive import archive_of, workflow_handle
 from outlast.client.transport.outages import Outage, patience_of, retry_during_outage, watched
 from outlast.contract import failures, history, names
 from outlast.contract.failures import EngineFailure
@@ -274,11 +274,27 @@ class Progress:
     """One event of a run, the state after it, and its place: see `RunReader.place`.
 
     There is no event where a history begins.
+
+    Attributes:
+        event: the event.
+        state: the state after it.
+        place: see `RunReader.place`.
+        lost: where a history begins, the one before it if neither the server nor the archive has
+            it; more of them may be missing.
     """
 
     event: Event | None
     state: LoopState
     place: tuple[str, int] = ("", 0)
+    lost: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """A history to read, and the lost one before it, if any."""
+
+    run: str
+    lost: str = ""
 
 
 @dataclass
@@ -290,6 +306,7 @@ class RunReader:
             of the same history can be compared.
         opened_by: the first record of the oldest history that was read.
         closed_by: the record that ended the run, if it has ended.
+        lost: the histories that neither the server nor the archive has, each the last of a gap.
     """
 
     client: Client
@@ -297,6 +314,7 @@ class RunReader:
     patience: timedelta = field(default_factory=lambda: patience_of(None))
     state: LoopState = field(default_factory=LoopState)
     place: tuple[str, int] = ("", 0)
+    lost: tuple[str, ...] = ()
     opened_by: HistoryEvent | None = None
     closed_by: HistoryEvent | None = None
     _stopped: "_Reading | None" = None
@@ -317,16 +335,16 @@ class RunReader:
         """Read everything from the run's first event on; otherwise like `catch_up`."""
         if run is None:
             run = (await self._ask(self._handle(None).describe)).run_id
-        for current in [*reversed(await self._earlier(run)), run]:
-            history_ = await self._ask(self._handle(current).fetch_history)
+        for stretch in reversed(await self._stretches(run)):
+            history_ = await self._ask(self._handle(stretch.run).fetch_history)
             reader = HistoryReader(self.client.data_converter)
-            for progress in await self._take(reader, history_.events):
+            for progress in await self._take(reader, history_.events, stretch.lost):
                 yield progress
 
     async def follow(self, *, from_start: bool) -> AsyncGenerator[Progress]:
         """Read everything there is, and wait for more until the run is closed.
 
-        Begin with the first history that is retained, or else with the newest, which holds the whole
+        Begin with the first history that is retained, or with the newest, which holds the whole
         state. A reader that stopped in the newest history reads on there, and yields its state first.
 
         Raises:
@@ -334,20 +352,20 @@ class RunReader:
         """
         run: str | None = (await self._ask(self._handle(None).describe)).run_id
         # Walked backwards: the first history's successor may be abandoned by a reset.
-        earlier = await self._earlier(run) if from_start else []
+        earlier = await self._stretches(run) if from_start else [_Stretch(run)]
         stopped = self._stopped
         if from_start or stopped is None or stopped.run != run:
             stopped = self._stopped = None
         else:
             yield Progress(None, self.state, self.place)
         while run is not None:
-            current = earlier.pop() if earlier else run
+            current = earlier.pop() if earlier else _Stretch(run)
             reading, stopped = stopped or self._reading_of(current), None
             # Close all generators here, because the event loop may end before it closes them.
             async with aclosing(self._read_on(reading)) as following:
                 async for progress in following:
                     yield progress
-            if current == run:
+            if current.run == run:
                 run = _successor(reading.reader.closed_by)
 
     async def _read_on(self, reading: "_Reading") -> AsyncGenerator[Progress]:
@@ -360,48 +378,73 @@ class RunReader:
             page = await reading.pages.next()
             if page is None:
                 return
-            reading.steps = await self._take(reading.reader, page)
+            reading.steps = await self._take(reading.reader, page, reading.lost)
 
-    async def _earlier(self, run: str) -> list[str]:
-        """Return the histories before a history, newest first; none if one is lost."""
-        found: list[str] = []
-        while True:
+    async def _stretches(self, run: str) -> list[_Stretch]:
+        """Return a history and those before it that the server or the archive has, newest first."""
+        found: list[_Stretch] = []
+        opened = HistoryEvent()
+        while run and run not in {one.run for one in found}:
             try:
                 first = self._handle(run).fetch_history_events(page_size=1)
                 await self._ask(first.fetch_next_page)
             except RPCError as error:
-                if error.status == RPCStatusCode.NOT_FOUND and found:
-                    return []
-                raise
-            [event, *_] = first.current_page or [HistoryEvent()]
-            run = event.workflow_execution_started_event_attributes.continued_execution_run_id
-            if not run:
-                return found
-            found.append(run)
+                if error.status != RPCStatusCode.NOT_FOUND or not found:
+                    raise
+                found[-1] = _Stretch(found[-1].run, lost=run)
+                run = await self._before_gap(opened)
+                continue
+            [opened, *_] = first.current_page or [HistoryEvent()]
+            found.append(_Stretch(run))
+            run = opened.workflow_execution_started_event_attributes.continued_execution_run_id
+        return found
 
-    def _reading_of(self, run: str) -> "_Reading":
+    async def _before_gap(self, opened: HistoryEvent) -> str:
+        """Return the last archived history of a run before one with this first record, or nothing.
+
+        A history names the one before it. If that is lost, only the archive knows those before it.
+        """
+        archive = archive_of(self.client)
+        if archive is None:
+            return ""
+        chain = opened.workflow_execution_started_event_attributes.first_execution_run_id
+        began = _milliseconds(opened.event_time)
+        kept = await archive.histories_of(self.client.namespace, self.run_id)
+        # What did not continue was abandoned by a reset, or is another run with the same id.
+        before = [one for one in kept if one.continues and one.first_execution_id == chain]
+        found = [one.execution_id for one in before if one.closed_ms <= began]
+        return found[-1] if found else ""
+
+    def _reading_of(self, stretch: _Stretch) -> "_Reading":
         reader = HistoryReader(self.client.data_converter)
-        return _Reading(run, reader, _Pages(self.client, self._handle(run), self.patience))
+        pages = _Pages(self.client, self._handle(stretch.run), self.patience)
+        return _Reading(stretch.run, stretch.lost, reader, pages)
 
     async def _take(
-        self, reader: HistoryReader, page: Sequence[HistoryEvent]
+        self, reader: HistoryReader, page: Sequence[HistoryEvent], lost: str = ""
     ) -> Generator[Progress]:
         """Read records. Iterate over the result to apply them to the state."""
         begins = reader.size == 0
         if begins:
             self.opened_by = self.opened_by or next(iter(page), None)
+            self.lost += (lost,) if lost else ()
         tasks = await reader.feed(page)
         if tasks:
             self._check_readable(reader)
-        return self._fold(reader, tasks, begins=begins)
+        return self._fold(reader, tasks, begins=begins, lost=lost)
 
     def _fold(
-        self, reader: HistoryReader, tasks: Sequence[history.WorkflowTask], *, begins: bool
+        self,
+        reader: HistoryReader,
+        tasks: Sequence[history.WorkflowTask],
+        *,
+        begins: bool,
+        lost: str,
     ) -> Generator[Progress]:
         if begins:
             self.state = history.opening(reader.start_payload)
             self.place = (reader.history_id, 0)
-            yield Progress(None, self.state, self.place)
+            yield Progress(None, self.state, self.place, lost)
         for event, state in history.fold(self.state, self.run_id, tasks):
             self.state = state
             self.place = (reader.history_id, self.place[1] + 1)
@@ -483,12 +526,14 @@ class _Reading:
 
     Attributes:
         run: the execution.
+        lost: the one before it, if it is lost.
         reader: has decoded what was fetched.
         pages: what was not fetched yet.
         steps: what was decoded and not applied yet.
     """
 
     run: str
+    lost: str
     reader: HistoryReader
     pages: _Pages
     steps: Iterator[Progress] = field(default_factory=lambda: iter(()))

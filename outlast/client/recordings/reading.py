@@ -62,7 +62,7 @@ async def record_run(
         reader = RunReader(client, run_id)
         async with aclosing(reader.read_all(execution_id)) as events:
             async for progress in events:
-                recorder.take(progress.event, progress.state)
+                recorder.take(progress.event, progress.state, progress.lost)
     except RPCError as error:
         if execution_id is not None and error.status is RPCStatusCode.NOT_FOUND:
             raise RunNotFound(f"The history of {run_id} is no longer retained.") from error

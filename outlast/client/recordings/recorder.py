@@ -80,11 +80,15 @@ class Recorder:
     _question: int = 0
     _has_begun: bool = False
 
-    def take(self, event: Event | None, state: LoopState) -> None:
-        """Take an event; None where a history begins."""
+    def take(self, event: Event | None, state: LoopState, lost: str = "") -> None:
+        """Take an event; None where a history begins, with the lost one before it, if any."""
         before, self.state = self.state, state
         if event is None:
             self.starts_late |= state.phase != "new" and not self._has_begun
+            if lost:
+                question = len(state.answers)
+                self.entries.append(Entry(kind="lost", at_ms=0, question=question, id=lost))
+                self._question = question
             return
         if isinstance(event, RunStarted):
             self._context, self._has_begun = event.context, True

@@ -36,6 +36,7 @@ EntryKind: TypeAlias = Literal[
     "line",
     "answer",
     "end",
+    "lost",
 ]
 """What an entry is about: a message, a step of the run with its result, or something from outside."""
 
@@ -78,7 +79,7 @@ class Entry:
         result: the record of a step's result, or of a person's action.
         failure: why a step, a question or the run failed.
         value: the value of a delivery, or an answer.
-        id: the id of a message or a request.
+        id: the id of a message, a request or a lost history.
         run_id: the nested run of an agent that is used as a tool.
         by: who did it, in their own words.
         verified: a worker has verified who did it.
@@ -135,7 +136,8 @@ class Recording:
         execution_id: the id of its newest execution in Temporal; empty without a server.
         status: the status of the run when it was read.
         complete: the run has ended, so nothing will be added.
-        starts_late: the beginning of the run is no longer retained: it cannot be replayed.
+        starts_late: the beginning of the run is no longer retained: it cannot be replayed. An entry
+            of the kind `lost` is where histories are missing, there or later.
         redacted: values that policies redact are replaced by `[redacted]`.
         start: how it was started.
         entries: what happened, in order.
@@ -204,6 +206,11 @@ class Recording:
         except UnreadableRecordError as error:
             raise UserError(f"{where} is a damaged recording: {error}") from error
         return recording
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """The histories that were lost before the run was read, each the last of a gap."""
+        return tuple(one.id for one in self.entries if one.kind == "lost")
 
     @property
     def agents(self) -> tuple[str, ...]:
