@@ -351,7 +351,25 @@ class _Replay:
         """Whether the recorded run stopped with steps under way, and the replay is there."""
         last = self._recording.entries[-1]
         is_cut = not self._recording.complete or (last.kind == "end" and last.by == "server")
-        return is_cut and not any(one.kind in STEPS for one in self._left)
+        if not is_cut:
+            return False
+        if self._calls_model and self._is_in_recording():
+            return False
+        return not any(one.kind in STEPS for one in self._left)
+
+    def _is_in_recording(self) -> bool:
+        """Whether the recorded run came as far as a replay whose replies a model makes.
+
+        A question that was answered is replayed to its answer, however many turns that takes now.
+        """
+        entries, question = self._recording.entries, len(self._state.answers)
+        by_server = entries[-1].by == "server"
+        settled = (one for one in entries if (one.kind, one.question) == ("answer", question))
+        if any(one.failure is None or not by_server for one in settled):
+            return True
+        replied = [one.turn for one in entries if (one.kind, one.question) == ("model", question)]
+        calls = any(isinstance(one, CallModel) for one in self._state.pending)
+        return calls and self._state.question.turn <= max(replied, default=-1)
 
     def _end_as_recorded(self) -> None:
         """End a run that the server has ended, such as one that an operator has terminated."""

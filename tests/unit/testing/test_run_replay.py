@@ -27,6 +27,7 @@ from outlast.agents.guardrails.tool_guardrails import (
 from outlast.client.recordings import Entry, Recording
 from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.loop.values import Failure
+from outlast.ports.model import ModelRequest
 from outlast.testing import (
     Replay,
     ScriptedModel,
@@ -34,6 +35,7 @@ from outlast.testing import (
     call,
     record_in_memory,
     replay,
+    say,
 )
 
 CALLS: list[str] = []
@@ -225,6 +227,44 @@ async def test_a_run_that_stopped_anywhere_is_replayed_to_there(*, by_server: bo
         cut = replace(whole, complete=by_server, entries=tuple(entries))
         replayed = await replay(cut, desk())
         assert replayed.is_same, (length, replayed.report())
+        assert not replayed.unknown
+
+
+def by_turn(request: ModelRequest) -> Any:
+    """Reply as in `SCRIPT`, as a model does that sees the conversation."""
+    done = sum(one.get("type") == "function_call_output" for one in request.input)
+    return say("Done.") if done == len(SCRIPT) - 1 else SCRIPT[done]
+
+
+async def test_an_open_run_is_replayed_to_its_last_answer_if_a_model_replies():
+    whole = await recorded()
+    (answered,) = [at for at, one in enumerate(whole.entries) if one.kind == "answer"]
+    idle = replace(whole, complete=False, status="idle", entries=whole.entries[: answered + 1])
+    replayed = await replay(idle, desk(), model=ScriptedModel(always=by_turn))
+    assert replayed.is_same, replayed.report()
+    assert [one.value for one in replayed.now.entries if one.kind == "answer"] == ["Done."]
+
+    def asks_twice(request: ModelRequest) -> Any:
+        done = sum(one.get("type") == "function_call_output" for one in request.input)
+        if done < len(SCRIPT) - 1:
+            return by_turn(request)
+        return [call("look_up", "c9", order_id="A-1")] if done == 3 else say("Done.")
+
+    longer = await replay(idle, desk(), model=ScriptedModel(always=asks_twice))
+    assert [one.value for one in longer.now.entries if one.kind == "answer"] == ["Done."]
+    assert [str(one) for one in longer.unknown] == ['look_up(order_id="A-1")']
+
+
+async def test_a_run_that_stopped_anywhere_is_replayed_to_there_if_a_model_replies():
+    whole = await recorded()
+    for length in range(1, len(whole.entries) - 1):
+        if whole.entries[length].kind in {"request", "answer"}:
+            continue  # of the same event as the entry before
+        cut = replace(whole, complete=False, entries=whole.entries[:length])
+        model = ScriptedModel(always=by_turn)
+        replayed = await replay(cut, desk(), model=model)
+        assert replayed.is_same, (length, replayed.report())
+        assert len(model.requests) == sum(one.kind == "model" for one in cut.entries)
         assert not replayed.unknown
 
 
