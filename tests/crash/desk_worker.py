@@ -36,7 +36,7 @@ _METHOD = "forkserver" if sys.platform == "linux" else "spawn"
 _START_SECONDS = 30.0
 
 _processes = multiprocessing.get_context(_METHOD)
-_PRELOADED = ["openai", "httpx2", "outlast.client", "outlast.worker", "outlast.testing", "pytest"]
+_PRELOADED = ["openai", "outlast.client", "outlast.worker", "pytest", "tests.crash.preloaded"]
 _processes.set_forkserver_preload(_PRELOADED)
 
 
