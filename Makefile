@@ -24,6 +24,8 @@ PHOENIX := $(CURDIR)/.venv-phoenix
 PHOENIX_TOOL := arize-phoenix==20.26.1
 COLLECTOR := tests/otel_backends/collector
 OTELCOL := $(CURDIR)/$(VENV)/otelcol
+# What installs or builds for longer than this many seconds is given up, where there is such a tool.
+LIMIT = $(if $(shell command -v timeout),timeout $(1))
 # The package with the checks of accessibility that run in the browser.
 # npm has certificates of its own, beside those of the file that other tools are told of.
 NPM := $(if $(SSL_CERT_FILE),NODE_EXTRA_CA_CERTS=$(SSL_CERT_FILE)) npm
@@ -43,7 +45,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # keep two cores busy; the others take only tests that wait for processes, servers and time.
 PYTEST := $(BIN)/python -m tests.pool -n 2
 
-.PHONY: help demo test test-full test-others browser chromium node clients older-server named-server litellm-proxy otel mongo oidc lowest check lint types layers fmt coverage fuzz crash mutate bench bench-peers docs site compose clean
+.PHONY: help demo test test-full test-others browser chromium node clients older-server named-server litellm-proxy otel otel-in-check mongo oidc lowest check lint types layers fmt coverage fuzz crash mutate bench bench-peers docs site compose clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -71,6 +73,15 @@ litellm-proxy: $(VENV)/.test $(LITELLM)/.installed ## models behind a real LiteL
 otel: $(VENV)/.test $(PHOENIX)/.installed $(OTELCOL) ## traces in a real collector and a real Phoenix
 	@OUTLAST_OTELCOL=$(OTELCOL) OUTLAST_PHOENIX=$(PHOENIX)/bin/phoenix $(BIN)/pytest -q tests/otel_backends
 
+# The same in `check`: what cannot be installed or built here is left out, in plain words.
+otel-in-check: $(VENV)/.test
+	@$(MAKE) --no-print-directory $(PHOENIX)/.installed $(OTELCOL) --keep-going || $(OTEL_LEFT_OUT)
+	@collector=$$(test ! -x $(OTELCOL) || echo $(OTELCOL)); phoenix=$$(test ! -f $(PHOENIX)/.installed || echo $(PHOENIX)/bin/phoenix); \
+		test -z "$$collector$$phoenix" || OUTLAST_OTELCOL=$$collector OUTLAST_PHOENIX=$$phoenix $(BIN)/pytest -q -rs tests/otel_backends
+
+OTEL_LEFT_OUT := for missing in $(OTELCOL) $(PHOENIX)/.installed; do test -e $$missing \
+	|| echo "LEFT OUT: tests with a real $$(case $$missing in $(OTELCOL)) echo collector, which could not be built;; *) echo Phoenix, which could not be installed;; esac); make otel says why"; done
+
 browser: $(VENV)/.browser $(OIDC) $(PAGES) chromium ## the desk in a real browser; installs Debian's Chromium
 	@OUTLAST_BROWSER="$$(command -v chromium)" OUTLAST_AXE=$(AXE)/node_modules/axe-core/axe.min.js \
 		$(BIN)/pytest -q -n 2 --dist loadfile tests/browser
@@ -88,7 +99,7 @@ clients: $(VENV)/.test $(CLIENTS) ## the real npm clients of front ends before t
 # Slow tests of the same packages find what these do; but for a run on a server, and a reload on save.
 LOWEST_SLOW := tests/workflow/test_answers.py \
 	tests/unit/cli/test_dev_and_worker.py::test_a_worker_reloads_on_save_and_all_end_on_ctrl_c
-LOWEST_TESTS := tests/unit/agents tests/unit/cli tests/unit/mcp tests/unit/models tests/unit/sessions tests/replay \
+LOWEST_TESTS := tests/unit/agents tests/unit/cli tests/unit/mcp tests/unit/models tests/unit/otel tests/unit/sessions tests/replay \
 	tests/architecture/test_dependencies.py
 
 mongo: ## install a server in Java that speaks MongoDB's protocol, for the tests of its sessions
@@ -114,8 +125,9 @@ check: $(VENV)/.lint $(VENV)/.site ## everything that CI runs
 	@mvn -v >/dev/null 2>&1 && $(MAKE) --no-print-directory mongo || echo "without Maven, the tests of sessions in MongoDB are skipped"
 	@if test -n "$(WITHOUT_NODE)"; then echo "without Node.js: no pages in a browser, no npm clients, no logins at a real provider"; \
 		else $(MAKE) --no-print-directory $(VENV)/.browser $(OIDC) $(CLIENTS) $(PAGES); fi
-	@$(MAKE) --no-print-directory -j 3 $(if $(WITHOUT_NODE),,browser) lowest litellm-proxy types coverage older-server site lint layers
+	@$(MAKE) --no-print-directory -j 3 otel-in-check $(if $(WITHOUT_NODE),,browser) lowest litellm-proxy types coverage older-server site lint layers
 	@$(MAKE) --no-print-directory test-others
+	@$(OTEL_LEFT_OUT)
 
 lint: $(VENV)/.lint ## style
 	@$(BIN)/ruff check .
@@ -194,13 +206,14 @@ $(LITELLM)/.installed: Makefile | $(BIN)/uv
 
 $(PHOENIX)/.installed: Makefile | $(BIN)/uv
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(PHOENIX)
-	@UV_SYSTEM_CERTS=1 VIRTUAL_ENV=$(PHOENIX) $(BIN)/uv pip install --quiet '$(PHOENIX_TOOL)' \
-		|| { echo "make otel: cannot install $(PHOENIX_TOOL). It needs the package index and 700 MB of disk."; exit 1; }
+	@UV_SYSTEM_CERTS=1 VIRTUAL_ENV=$(PHOENIX) $(call LIMIT,300) $(BIN)/uv pip install --quiet '$(PHOENIX_TOOL)' \
+		|| { echo "make otel: cannot install $(PHOENIX_TOOL) in 5 minutes. It needs the package index and 700 MB of disk."; exit 1; }
 	@touch $@
 
 $(OTELCOL): $(COLLECTOR)/main.go $(COLLECTOR)/go.mod $(COLLECTOR)/go.sum | $(BIN)/uv
 	@command -v go >/dev/null || { echo "make otel: the collector is built with Go 1.26 or newer. Install it, or leave make otel out."; exit 1; }
-	@cd $(COLLECTOR) && go build -trimpath -ldflags "-s -w" -o $@ .
+	@cd $(COLLECTOR) && $(call LIMIT,900) go build -trimpath -ldflags "-s -w" -o $@ . \
+		|| { echo "make otel: cannot build the collector in 15 minutes. It needs Go 1.26 or newer, and the proxy of Go's modules."; exit 1; }
 
 $(VENV)/.demo: $(LOCK) | $(BIN)/uv
 	@$(SYNC) --extra cli --extra dev --extra serve

@@ -15,6 +15,9 @@ from outlast.tracing.receivers import REGISTRATION
 from tests.otel_backends.conftest import ask
 from tests.otlp import OtlpReceiver, tree
 
+pytestmark = pytest.mark.timeout(400)
+"""Phoenix starts slowly, and in `make check` beside other tests."""
+
 TREE = """\
 invoke_workflow Support
   invoke_agent Triage

@@ -2,6 +2,7 @@
 package main
 
 import (
+	"context"
 	"log"
 
 	"go.opentelemetry.io/collector/component"
@@ -9,24 +10,34 @@ import (
 	"go.opentelemetry.io/collector/confmap/provider/fileprovider"
 	"go.opentelemetry.io/collector/confmap/provider/yamlprovider"
 	"go.opentelemetry.io/collector/exporter"
-	"go.opentelemetry.io/collector/exporter/debugexporter"
 	"go.opentelemetry.io/collector/exporter/otlphttpexporter"
 	"go.opentelemetry.io/collector/otelcol"
 	"go.opentelemetry.io/collector/receiver"
 	"go.opentelemetry.io/collector/receiver/otlpreceiver"
-	"go.opentelemetry.io/collector/service/telemetry/otelconftelemetry"
+	"go.opentelemetry.io/collector/service/telemetry"
+	"go.uber.org/zap"
 )
+
+// The collector's usual telemetry about itself takes twice as long to build: clients of clouds belong to it.
+func withLogger() telemetry.Factory {
+	logger := func(context.Context, telemetry.LoggerSettings, component.Config) (
+		*zap.Logger, component.ShutdownFunc, error,
+	) {
+		made, err := zap.NewProduction()
+		return made, nil, err
+	}
+	config := func() component.Config { return struct{}{} }
+	return telemetry.NewFactory(config, telemetry.WithCreateLogger(logger))
+}
 
 func components() (otelcol.Factories, error) {
 	receivers, err := otelcol.MakeFactoryMap[receiver.Factory](otlpreceiver.NewFactory())
 	if err != nil {
 		return otelcol.Factories{}, err
 	}
-	exporters, err := otelcol.MakeFactoryMap[exporter.Factory](
-		otlphttpexporter.NewFactory(), debugexporter.NewFactory(),
-	)
+	exporters, err := otelcol.MakeFactoryMap[exporter.Factory](otlphttpexporter.NewFactory())
 	return otelcol.Factories{
-		Receivers: receivers, Exporters: exporters, Telemetry: otelconftelemetry.NewFactory(),
+		Receivers: receivers, Exporters: exporters, Telemetry: withLogger(),
 	}, err
 }
 
