@@ -14,11 +14,15 @@ EXTRAS = {
     "mcp": "mcp",
     "opentelemetry": "otel",
     "pydantic_evals": "evals",
+    "slack_sdk": "slack",
     "sqlalchemy": "sqlalchemy",
     "starlette": "serve",
     "websockets": "realtime",
 }
 """The extras of outlast, by the top-level package that each installs for lazy names."""
+
+ROOMS = frozenset({"evals", "mcp", "otel", "realtime", "serve"})
+"""The packages of outlast that need the extra of their name, whichever of its parts is missing."""
 
 
 def attach(package: str) -> None:
@@ -75,8 +79,10 @@ def load(home: str) -> object:
         package = (error.name or "").partition(".")[0]
         if package not in EXTRAS:
             raise
+        room = home.split(".")[1]
+        extra = room if room in ROOMS else EXTRAS[package]
         raise ModuleNotFoundError(
-            f"{name} requires the '{EXTRAS[package]}' extra for the {package} package: "
-            f"pip install 'outlast[{EXTRAS[package]}]'",
+            f"{name} requires the '{extra}' extra for the {package} package: "
+            f"pip install 'outlast[{extra}]'",
             name=error.name,
         ) from error

