@@ -199,7 +199,8 @@ async def _run_attempt(worker: WorkerDeps, request: RunTool, made: Attempt) -> T
     waits = await _waits(worker, request, made)
     own = invocation.borrowed
     run = (request.run_id, repr(own.context_type))
-    with worker.shared_contexts.join(run, _reply_of(request, own), own) as borrower:
+    reply = _reply_of(request, own)
+    with worker.shared_contexts.join(run, reply, own, call=request.effect) as borrower:
         invocation.lend(borrower.borrowed)
         this = _Attempt(
             invocation=invocation,

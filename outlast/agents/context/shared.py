@@ -30,6 +30,8 @@ class _Share:
         borrowed: the object; its `value` is what the calls have reported so far.
         first: the JSON of the object before its first call.
         orders: how many reports of changes there were for the reply.
+        begun: the calls that have used the object.
+        reports: what each call has reported, with the order of its last report.
     """
 
     def __init__(self, reply: Hashable, borrowed: BorrowedContext, orders: int = 0) -> None:
@@ -38,6 +40,19 @@ class _Share:
         self.first: Json = borrowed.value
         self.calls = 0
         self.orders = orders
+        self.begun: set[Hashable] = set()
+        self.reports: dict[Hashable, tuple[int, tuple[Change, ...]]] = {}
+
+    def without(self, call: Hashable, own: BorrowedContext) -> "_Share":
+        """Return a new object with what the other calls have reported."""
+        share = _Share(self.reply, own, self.orders)
+        share.reports = {one: report for one, report in self.reports.items() if one != call}
+        share.begun = self.begun - {call}
+        value = share.first
+        for _, changes in sorted(share.reports.values()):
+            value = apply(value, changes)
+        own.restore(value)
+        return share
 
 
 class Borrower:
@@ -48,8 +63,9 @@ class Borrower:
             the call has changed nothing.
     """
 
-    def __init__(self, share: _Share) -> None:
+    def __init__(self, share: _Share, call: Hashable) -> None:
         self._share = share
+        self._call = call
         self._taken: tuple[Change, ...] = ()
         self.order = 0
 
@@ -76,6 +92,7 @@ class Borrower:
             self._taken += changes
             share.orders += 1
             self.order = share.orders
+            share.reports[self._call] = self.order, self._taken
         return self._taken
 
     def leave(self) -> None:
@@ -104,29 +121,38 @@ class SharedContexts:
 
     @contextmanager
     def join(
-        self, run: Hashable, reply: Hashable | None, own: BorrowedContext
+        self, run: Hashable, reply: Hashable | None, own: BorrowedContext, *, call: Hashable
     ) -> Generator[Borrower]:
         """Use the object of a reply's other calls for the block, or the call's own.
 
-        `run` identifies the run and the type of its context; without a `reply`, nothing is shared.
+        `run` identifies the run and the type of its context, and `call` the call, whichever of its
+        attempts this is; without a `reply`, nothing is shared.
         """
-        share = _Share(None, own) if reply is None else self._share_of(run, reply, own)
+        share = _Share(None, own) if reply is None else self._share_of(run, reply, own, call)
         share.calls += 1
-        borrower = Borrower(share)
+        share.begun.add(call)
+        borrower = Borrower(share, call)
         try:
             yield borrower
         finally:
             borrower.leave()
 
-    def _share_of(self, run: Hashable, reply: Hashable, own: BorrowedContext) -> _Share:
+    def _share_of(
+        self, run: Hashable, reply: Hashable, own: BorrowedContext, call: Hashable
+    ) -> _Share:
         """Return the object for a call.
 
         Where no call runs, the object is made again of what was reported: a call that failed may
         have changed it. If the run has recorded changes since, the call starts from those.
+
+        Another attempt of a call gets an object without the changes of the attempt before it: that
+        one's result was lost, and changes that are there already would not be reported again.
         """
         share = self._shares.pop(run, None)
         if share is None or share.reply != reply:
             share = _Share(reply, own)
+        elif call in share.begun and same(share.first, own.value):
+            share = share.without(call, own)
         elif share.calls == 0:
             if same(share.first, own.value):
                 own.restore(share.borrowed.value)

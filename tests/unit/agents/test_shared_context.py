@@ -37,10 +37,17 @@ class Calls:
         self.contexts: dict[str, RunContextWrapper[Any]] = {}
 
     def begin(
-        self, name: str, value: Json = EMPTY, *, run: str = "r", reply: int | None = 1
+        self,
+        name: str,
+        value: Json = EMPTY,
+        *,
+        run: str = "r",
+        reply: int | None = 1,
+        attempt_of: str = "",
     ) -> Desk:
         stack = ExitStack()
-        borrower = stack.enter_context(self.shares.join(run, reply, lent(value)))
+        share = self.shares.join(run, reply, lent(value), call=attempt_of or name)
+        borrower = stack.enter_context(share)
         self._open[name], self._borrowers[name] = stack, borrower
         self.contexts[name] = RunContextWrapper(borrower.borrowed.context)
         desk: Desk = borrower.borrowed.context
@@ -84,6 +91,33 @@ def test_what_a_call_did_that_failed_is_not_seen_by_later_ones() -> None:
     calls.begin("one").n = 99
     calls._open.pop("one").close()
     assert calls.begin("other").n == 0
+
+
+def test_another_attempt_reports_what_the_one_before_did_whose_result_was_lost() -> None:
+    calls = Calls()
+    calls.begin("beside").log.append("x")
+    beside = calls.end("beside")
+    calls.begin("lost").n += 1
+    lost = calls.end("lost")
+    again = calls.begin("again", attempt_of="lost")
+    assert again == Desk(0, ["x"])
+    again.n += 1
+    assert calls.end("again") == lost
+    assert calls._borrowers["again"].order == 3
+    assert apply(apply(EMPTY, beside), lost) == {"n": 1, "log": ["x"]}
+    assert calls.begin("later") == Desk(1, ["x"])
+
+
+def test_another_attempt_beside_one_that_nobody_waits_for_any_more_has_its_own() -> None:
+    calls = Calls()
+    slow = calls.begin("slow")
+    slow.n += 1
+    again = calls.begin("again", attempt_of="slow")
+    assert again.n == 0
+    again.n += 1
+    slow.n += 1
+    calls.end("slow")
+    assert calls.end("again") == (Change("set", ("n",), 1, 0),)
 
 
 def test_a_call_that_starts_from_newer_data_of_the_run_gets_those() -> None:

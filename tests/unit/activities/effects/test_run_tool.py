@@ -156,6 +156,18 @@ async def test_what_a_tool_changes_in_the_context_comes_back_as_changes() -> Non
     assert result.changes == (Change("append", ("seen",), ["b"]),)
 
 
+async def test_another_attempt_after_a_lost_result_brings_the_same_changes() -> None:
+    @function_tool
+    async def note(ctx: ToolContext[dict[str, Any]]) -> str:
+        """Note."""
+        ctx.context["noted"] = "a leak"
+        return "ok"
+
+    worker, request = worker_with(note), tool_request("note", context={"customer": "Ann"})
+    lost, result = [await run_tool(worker, request, Attempt(number=number)) for number in (1, 2)]
+    assert result.changes == lost.changes == (Change("set", ("noted",), "a leak"),)
+
+
 async def test_a_sync_tool_does_not_hold_the_others_up() -> None:
     begun = threading.Event()
     go_on = threading.Event()
