@@ -6,10 +6,12 @@ that several processes export make up one trace.
 
 import os
 from collections import OrderedDict
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any, Final
 
 from opentelemetry import metrics
+from opentelemetry.context import attach, detach
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider
@@ -18,7 +20,16 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import Link, SpanContext, Status, StatusCode, TraceFlags
+from opentelemetry.trace import (
+    Link,
+    NonRecordingSpan,
+    SpanContext,
+    Status,
+    StatusCode,
+    TraceFlags,
+    get_current_span,
+    set_span_in_context,
+)
 
 from outlast.otel.attributes import Describer, error_type
 from outlast.otel.identity import caller_numbers, span_number, trace_number
@@ -122,6 +133,17 @@ class OpenTelemetryProcessor(TracingProcessor):
             )
         )
 
+    def enter_span(self, span: Span[Any]) -> Callable[[], None]:
+        """Make a span OpenTelemetry's current one, so that spans of tools and libraries are inside it."""
+        made = NonRecordingSpan(_context(trace_number(span.trace_id), span_number(span.span_id)))
+        token = attach(set_span_in_context(made))
+
+        def leave() -> None:
+            if get_current_span() is made:  # a generator may be closed in another context
+                detach(token)
+
+        return leave
+
     def _was_sent(self, span: Span[Any]) -> bool:
         """Whether a span of a stage was sent before: its workflow task may have been repeated."""
         if "stage" not in span.facts:
@@ -183,6 +205,8 @@ def _links(span: Span[Any]) -> list[Link]:
     if numbers is None:
         return []
     trace_id, span_id, flags = numbers
+    if span.parent_id is not None and span_id == span_number(span.parent_id):
+        return []  # a tool started the run, and the run is in its trace
     return [Link(SpanContext(trace_id, span_id, is_remote=True, trace_flags=TraceFlags(flags)))]
 
 

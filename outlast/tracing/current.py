@@ -3,6 +3,7 @@
 import itertools
 import secrets
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar, Token
 from copy import copy
@@ -144,6 +145,7 @@ class Span(Generic[D]):
 
     __slots__ = (
         "_children",
+        "_leave",
         "_receivers",
         "_token",
         "durable",
@@ -181,6 +183,7 @@ class Span(Generic[D]):
         self.durable = durable
         self._receivers = receivers
         self._children = itertools.count()
+        self._leave: tuple[Callable[[], None], ...] = ()
         self._token: Token[Current | None] | None = None
 
     @property
@@ -222,6 +225,10 @@ class Span(Generic[D]):
         """Start the span, once; new spans are its children if it is marked as current."""
         if mark_as_current and self._token is None:
             self._token = CURRENT.set(Current(self.trace, self))
+            for one in self._receivers:
+                if one.enter_span is not None:
+                    with suppress(Exception):  # a processor ends no run
+                        self._leave = (*self._leave, one.enter_span(self))
         if self.started_seconds is not None:
             return
         self.started_seconds = time.time() if at_seconds is None else at_seconds
@@ -230,6 +237,10 @@ class Span(Generic[D]):
     def finish(self, reset_current: bool = False, *, at_seconds: float | None = None) -> None:
         """End the span, once, and restore the previous current span."""
         if reset_current:
+            leaves, self._leave = self._leave, ()
+            for leave in leaves:
+                with suppress(Exception):
+                    leave()
             self._token = _left(self._token)
         if self.started_seconds is None or self.ended_seconds is not None:
             return

@@ -53,6 +53,12 @@ EXPORTER_SHUTDOWN_SECONDS: Final = 4.0
 
 Report: TypeAlias = Callable[[], None]
 
+EnterSpan: TypeAlias = Callable[[Any], Callable[[], None]]
+"""What a processor may have: called in the thread of the work, with the span that is now current.
+
+It returns what is called when the span is no longer current. Neither may raise or take time.
+"""
+
 METHODS: Final = ("on_trace_start", "on_trace_end", "on_span_start", "on_span_end")
 """The methods of processors that runs call."""
 
@@ -127,6 +133,7 @@ class Receiver:
     def __init__(self, processor: object) -> None:
         self.processor = processor
         self.unused = _unused_methods(processor)
+        self.enter_span: EnterSpan | None = getattr(processor, "enter_span", None)
         self._handover = float(getattr(processor, "handover_seconds", HANDOVER_SECONDS))
         self.is_late = False
         self.lost = Losses(f"{self.name} is too slow: %d of its calls were dropped so far")
@@ -258,11 +265,12 @@ class Receiver:
 class Inline:
     """Stands for a receiver in its own thread: calls the processor at once."""
 
-    __slots__ = ("_receiver", "unused")
+    __slots__ = ("_receiver", "enter_span", "unused")
 
     def __init__(self, receiver: Receiver) -> None:
         self._receiver = receiver
         self.unused = receiver.unused
+        self.enter_span = receiver.enter_span
 
     def call(self, method: str, *arguments: object) -> None:
         """Call a method of the processor."""

@@ -1,5 +1,6 @@
 """Spans and metrics of runs in memory, as an exporter of OpenTelemetry receives them."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.trace import SpanKind, StatusCode
+from opentelemetry.trace import SpanKind, StatusCode, get_current_span
 
 from outlast import (
     Agent,
@@ -108,6 +109,49 @@ def support() -> tuple[Agent[Any], ScriptedModel]:
     )
     model.name = "scripted"  # pyright: ignore[reportAttributeAccessIssue]  as providers' models have
     return triage, model
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_spans_of_opentelemetry_in_a_tool_are_children_of_the_tools_span(
+    is_async: bool,
+) -> None:
+    tracer = TracerProvider(shutdown_on_exit=False).get_tracer("the program's own")
+    own: list[Any] = []
+
+    def query() -> str:
+        with tracer.start_as_current_span("query") as span, tracer.start_as_current_span("rows"):
+            own.append(span)
+        return "found"
+
+    async def awaited() -> str:
+        await asyncio.sleep(0)
+        return query()
+
+    tool = function_tool(awaited if is_async else query, name_override="look_up")
+    model = ScriptedModel([call("look_up", "c1"), call("look_up", "c2")], "Done.")
+    with exporting() as exported:
+        await run_in_memory(Agent(name="Clerk", tools=[tool]), "Where?", model=model)
+        tools = {
+            span.context.span_id: span.context.trace_id
+            for span in exported.spans()
+            if span.name == "execute_tool look_up" and span.context
+        }
+    assert {one.parent.span_id: one.context.trace_id for one in own} == tools
+    assert len(tools) == 2
+    assert not get_current_span().get_span_context().is_valid
+
+
+async def test_a_processor_that_cannot_enter_a_span_ends_no_run() -> None:
+    with exporting() as exported:
+
+        def refuse(_span: object) -> Any:
+            raise RuntimeError("no context here")
+
+        REGISTRATION.active[-1].enter_span = refuse
+        agent, model = support()
+        result = await run_in_memory(agent, "Where?", model=model)
+        assert result.final_output == "Paid."
+        assert len(exported.spans()) > 10
 
 
 async def test_a_question_is_one_tree_with_the_names_of_the_conventions() -> None:
