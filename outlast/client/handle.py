@@ -63,6 +63,7 @@ from outlast.loop.revision import revised
 from outlast.loop.run_changes import ItemsRecorded, run_changes
 from outlast.loop.state import has_message
 from outlast.loop.values import JsonObject
+from outlast.tracing.provider import opentelemetry_caller
 from outlast.tracing.receivers import REGISTRATION
 
 
@@ -455,7 +456,13 @@ class RunHandle(People):
         content = check_input(input)
         check_choice("send(mode=...)", mode, SendMode)
         message_id = message_id or f"m-{secrets.token_hex(8)}"
-        record = records.SendRecord(input=content, message_id=message_id, mode=mode, stream=stream)
+        record = records.SendRecord(
+            input=content,
+            message_id=message_id,
+            mode=mode,
+            stream=stream,
+            caller=opentelemetry_caller(),
+        )
         record = await with_content_stored(self.client, record)
         if self._stopped is not None:
             self._sent.add(message_id)

@@ -176,6 +176,7 @@ class SendRecord:
     message_id: str
     mode: SendMode = "steer"
     stream: bool = False
+    caller: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -465,10 +466,14 @@ def messages_of(content: str | list[JsonObject]) -> tuple[JsonObject, ...]:
     return tuple(content)
 
 
+MOST_OF_CALLER: Final = 55
+"""The length of a `traceparent`."""
+
+
 def message_of(record: SendRecord, at_ms: int) -> Message:
     """Return the message in a record."""
-    content = messages_of(record.input)
-    return Message(record.message_id, content, at_ms, record.mode, record.stream)
+    content, caller = messages_of(record.input), record.caller[:MOST_OF_CALLER]
+    return Message(record.message_id, content, at_ms, record.mode, record.stream, caller)
 
 
 def first_message_of(record: RunInput, at_ms: int) -> Message | None:

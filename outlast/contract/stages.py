@@ -23,7 +23,7 @@ from outlast.loop.effects import (
     RunAgent,
     RunHandoff,
 )
-from outlast.loop.events import Event
+from outlast.loop.events import Event, MessageReceived
 from outlast.loop.state import LoopState
 from outlast.loop.values import NO_USAGE, Failure, Usage, is_reference, placeholder
 
@@ -49,6 +49,7 @@ class Stage:
             wait: what people were asked for, such as `tool` or `budget`, or `takeover`.
         since_ms: when it began.
         spent: what the run had spent by then.
+        caller: of a question: the `traceparent` of the program that sent its message.
     """
 
     kind: StageKind
@@ -63,6 +64,7 @@ class Stage:
     request: str = ""
     since_ms: int = 0
     spent: Usage = NO_USAGE
+    caller: str = ""
 
     @property
     def identity(self) -> tuple[str, int, int, int, int, str]:
@@ -145,7 +147,14 @@ def advanced(
     kept = {one.identity for one in now}
     begun = {
         one.identity: _with_targets(
-            replace(one, since_ms=event.at_ms, spent=after.usage), before, event
+            replace(
+                one,
+                since_ms=event.at_ms,
+                spent=after.usage,
+                caller=_caller(one, before, event, after),
+            ),
+            before,
+            event,
         )
         for one in now
         if one.identity not in running
@@ -317,6 +326,15 @@ def _with_targets(stage: Stage, before: LoopState, event: Event) -> Stage:
     )
     _, *others = [plan.target for plan in plans if plan.kind == "handoff"] or [""]
     return replace(stage, targets=(stage.targets[0], *others))
+
+
+def _caller(stage: Stage, before: LoopState, event: Event, after: LoopState) -> str:
+    """Return the caller of a question that begins: that of the first message that it answers."""
+    if stage.kind != "question":
+        return ""
+    arrived = (event.message,) if isinstance(event, MessageReceived) else ()
+    messages = (one for one in (*before.inbox, *arrived) if one.id in after.question.answering)
+    return next((one.caller for one in messages if one.caller), "")
 
 
 def _settled_at_once(

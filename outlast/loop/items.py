@@ -61,6 +61,7 @@ class Message:
         mode: when the run takes it: after the present answer, at the next model call, or now,
             instead of the model call under way.
         stream: the model calls for its answer stream.
+        caller: the `traceparent` of the program that sent it; empty without one.
     """
 
     id: str
@@ -68,6 +69,7 @@ class Message:
     at_ms: int = 0
     mode: SendMode = "steer"
     stream: bool = False
+    caller: str = ""
 
 
 def message_of_person(text: str) -> JsonObject:

@@ -53,7 +53,7 @@ What a killed process has not sent is lost.
 """
 
 MOST_REMEMBERED: Final = 10_000
-"""How many spans of stages are remembered, so that a repeated workflow task repeats no span."""
+"""How many spans of stages are remembered, so that a repeated workflow task or a reset repeats no span."""
 
 
 class OpenTelemetryProcessor(TracingProcessor):
@@ -106,7 +106,7 @@ class OpenTelemetryProcessor(TracingProcessor):
             exporter or OTLPSpanExporter(),
             schedule_delay_millis=None if DELAY_VARIABLE in os.environ else DELAY_MILLISECONDS,
         )
-        self._sent: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._sent: OrderedDict[str, None] = OrderedDict()
 
     def on_span_end(self, span: Span[Any]) -> None:
         """Export an ended span, and count it."""
@@ -145,14 +145,15 @@ class OpenTelemetryProcessor(TracingProcessor):
         return leave
 
     def _was_sent(self, span: Span[Any]) -> bool:
-        """Whether a span of a stage was sent before: its workflow task may have been repeated."""
+        """Whether a span of a stage was sent before.
+
+        A workflow task may have been repeated, or the run reset: it is the same stage again.
+        """
         if "stage" not in span.facts:
             return False
-        origin = span.trace.origin
-        key = (span.span_id, origin.execution if origin is not None else "")
-        if key in self._sent:
+        if span.span_id in self._sent:
             return True
-        self._sent[key] = None
+        self._sent[span.span_id] = None
         if len(self._sent) > MOST_REMEMBERED:
             self._sent.popitem(last=False)
         return False
@@ -198,10 +199,12 @@ def _context(trace_id: int, span_id: int) -> SpanContext:
 
 
 def _links(span: Span[Any]) -> list[Link]:
-    """Return the link from a run's first question to the span of the program that started it."""
+    """Return the link from a question to the span of the program that asked it."""
     origin = span.trace.origin
-    is_first = span.facts.get("stage") == "question" and origin is not None and not origin.question
-    numbers = caller_numbers(origin.caller) if is_first and origin is not None else None
+    if span.facts.get("stage") != "question" or origin is None:
+        return []
+    of_run = "" if origin.question else origin.caller
+    numbers = caller_numbers(str(span.facts.get("caller") or of_run))
     if numbers is None:
         return []
     trace_id, span_id, flags = numbers

@@ -115,6 +115,8 @@ class StageSpans:
         span = scope.span(data, span_id, parent_id, receivers)
         span.error = error
         span.facts["stage"] = stage.kind
+        if stage.caller:
+            span.facts["caller"] = stage.caller
         return span
 
     def _agent(self, name: str) -> AgentSpanData:

@@ -10,15 +10,27 @@ import sys
 from asyncio.subprocess import Process
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from outlast import Agent, add_trace_processor, function_tool
 from outlast.client.handle import RunHandle
+from outlast.otel import OpenTelemetryProcessor
+from outlast.ports.model import ModelRequest
+from outlast.testing import ScriptedModel, call, say
+from outlast.tracing.receivers import REGISTRATION
 from tests.otlp import OtlpReceiver, Received, tree
 from tests.workflow.desk import PATIENCE_SECONDS, QUICK, Desk
+from tests.workflow.test_resets import reset, task_ends
 
 PROGRAM = Path(__file__).parents[1] / "otel_worker_program.py"
+
+OWN = TracerProvider(shutdown_on_exit=False)
+"""Where a tool's own spans come from."""
 
 WHOLE = """\
 invoke_workflow Agent workflow
@@ -100,6 +112,84 @@ async def test_a_worker_is_killed_and_the_trace_is_whole(
         await asyncio.to_thread(until_metrics, receiver)
     finally:
         second.kill()
+
+
+@function_tool
+def find(query: str) -> str:
+    with OWN.get_tracer("the tool's own").start_as_current_span("query"):
+        return f"found {query}"
+
+
+def finds_once(request: ModelRequest) -> Any:
+    """Look things up after each message of the user, and then answer."""
+    item = request.input[-1]
+    asked = sum(one.get("role") == "user" for one in request.input)
+    return say("Found.") if "output" in item else [call("find", f"c{asked}", query="A-17")]
+
+
+@pytest.mark.full
+async def test_questions_link_their_callers_and_a_reset_repeats_no_span(desk: Desk) -> None:
+    exporter, own = InMemorySpanExporter(), InMemorySpanExporter()
+    processor = OpenTelemetryProcessor(exporter=exporter)
+    export_own = SimpleSpanProcessor(own)
+    OWN.add_span_processor(export_own)
+    add_trace_processor(processor)
+    tracer = TracerProvider().get_tracer("caller")
+    agent = Agent[Any](name="Clerk", tools=[find])
+    try:
+        await desk.open(agent, model=ScriptedModel(always=finds_once))
+        with tracer.start_as_current_span("first") as first:
+            handle = await desk.start(agent, keep_open=True)
+        await handle.wait_for_answer("start")
+        with tracer.start_as_current_span("second") as second:
+            sent = await handle.send("And now?", message_id="m1")
+        await sent.answer()
+        await (await handle.send("And then?", message_id="m2")).answer()
+        REGISTRATION.flush(10)
+        before = {id_of(one): one for one in exporter.get_finished_spans()}
+        assert len(before) == len(exporter.get_finished_spans()) == 3 * 7
+        roots = {
+            root.attributes["outlast.question"]: root
+            for root in before.values()
+            if root.attributes and root.parent is None
+        }
+        callers = [[id_of(link) for link in roots[number].links] for number in (1, 2, 3)]
+        assert callers == [[id_of(first)], [id_of(second)], []]
+        tools = [one for one in before if before[one].name == "execute_tool find"]
+        assert sorted(parent_of(one) for one in own.get_finished_spans()) == sorted(tools)
+
+        execution, points = await task_ends(desk, handle)
+        await reset(desk, handle, execution, points[-2])
+        await (await handle.send("Still there?", message_id="m3")).answer()
+        REGISTRATION.flush(10)
+        after = exporter.get_finished_spans()
+        assert len({id_of(one) for one in after}) == len(after)
+        traces = {one.context.trace_id for one in after if one.context}
+        assert len(traces) == 4
+        again = [
+            one
+            for one in after
+            if id_of(one) not in before
+            and one.attributes
+            and one.attributes["outlast.question"] == 3
+        ]
+        assert {one.name.partition(" ")[0] for one in again} <= {"chat", "execute_tool"}
+        assert again
+        assert {parent_of(one) for one in again} <= set(before)
+    finally:
+        REGISTRATION.remove(processor)
+        processor.shutdown()
+        export_own.shutdown()
+
+
+def id_of(one: Any) -> tuple[int, int]:
+    context = one.get_span_context() if hasattr(one, "get_span_context") else one.context
+    return context.trace_id, context.span_id
+
+
+def parent_of(one: ReadableSpan) -> tuple[int, int]:
+    assert one.parent is not None
+    return one.parent.trace_id, one.parent.span_id
 
 
 def until_metrics(receiver: OtlpReceiver) -> None:
