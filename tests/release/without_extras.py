@@ -82,7 +82,7 @@ def main() -> None:
     extras = {name: found[1] for name, error in missing.items() if (found := EXTRA.search(error))}
     silent = {name: error for name, error in missing.items() if name not in extras}
     report = {"there": len(errors) - len(missing), "extras": extras, "silent": silent}
-    print(json.dumps(report))  # noqa: T201  its output
+    print(json.dumps(report))
 
 
 if __name__ == "__main__":
