@@ -1,17 +1,17 @@
-"""The cost of runs, from the prices of their models.
+"""The cost of runs.
 
-    cost = Pricing.load().cost_of(result)
-    print(cost.usd, cost.unknown_models)
+    result = await Runner.run(agent, "Where is my order?")
+    print(result.cost.usd, result.cost.problem)
 
-List prices are those of the package `genai-prices`. A file of your own replaces them or adds models:
-the one that the environment variable `OUTLAST_PRICES` names, or `outlast-prices.toml` in the working
-directory.
+The worker that makes a model call prices it, and the history keeps the cost. List prices are those of
+the package `genai-prices`. A file of your own replaces them or adds models: the one that the
+environment variable `OUTLAST_PRICES` names, or `outlast-prices.toml` in the working directory.
 """
 
 import os
 import time
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -20,10 +20,12 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, cast
 
 from outlast.agents.errors import UserError
+from outlast.loop.spending import calls_of, merged
 from outlast.loop.state import LoopState
-from outlast.loop.values import Usage
+from outlast.loop.values import JsonObject, ModelUse, Usage
+from outlast.rendering import counted, named
 
-__all__ = ("Cost", "Price", "Pricing")
+__all__ = ("Cost", "CostPart", "Price", "Pricing")
 
 PRICES_FILE: Final = Path("outlast-prices.toml")
 ENVIRONMENT: Final = "OUTLAST_PRICES"
@@ -31,8 +33,193 @@ ENVIRONMENT: Final = "OUTLAST_PRICES"
 FLAT_FOR_SECONDS: Final = 600
 """How long a list price is remembered; the package may load newer ones."""
 
-_FIELDS: Final = {"input", "cached_input", "output"}
+NESTED_RUNS: Final = "nested runs"
+"""The agent of tokens of nested runs that the history does not tell apart."""
+
+_FIELDS: Final = {"input", "cached_input", "cache_write", "output"}
 _MILLION: Final = Decimal(1_000_000)
+
+
+# --- Costs ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostPart:
+    """What the calls of one agent to one model used and cost.
+
+    Attributes:
+        agent: the agent, of the run itself or of a nested run.
+        model: the model; empty for the default model of the worker.
+        calls: the number of model calls.
+        tokens: their input and output tokens.
+        usd: US dollars; None if the cost of these calls is unknown.
+    """
+
+    agent: str
+    model: str
+    calls: int
+    tokens: int
+    usd: Decimal | None
+
+    @property
+    def problem(self) -> str:
+        """The reason why there is no cost; empty if there is one."""
+        if self.usd is not None:
+            return ""
+        if self.agent == NESTED_RUNS:
+            return f"price unknown for nested runs: {counted(self.tokens, 'token')}"
+        model = f"model {named(self.model)}" if self.model else "the default model"
+        if not self.tokens:
+            return f"no tokens reported by {model}: {counted(self.calls, 'call')}"
+        return f"price unknown for {model}: {counted(self.tokens, 'token')}"
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """The cost of model calls, of a run or of a part of one.
+
+    Amounts are exact to a millionth of a dollar, so the parts add up to the sum.
+
+    Attributes:
+        parts: what each agent used of each model. Calls without a known cost have a part of their
+            own.
+    """
+
+    parts: tuple[CostPart, ...] = ()
+
+    @classmethod
+    def of_uses(cls, uses: Iterable[ModelUse]) -> "Cost":
+        """Return the cost of model calls as their workers have recorded it."""
+        return cls(tuple(_part(one) for one in merged(uses)))
+
+    @classmethod
+    def of_state(cls, state: LoopState) -> "Cost":
+        """Return the cost of a run, with its nested runs that have ended."""
+        return cls.of_uses(_all_uses(state))
+
+    @property
+    def usd(self) -> Decimal:
+        """US dollars, for the calls whose cost is known."""
+        return sum((one.usd or Decimal(0) for one in self.parts), Decimal(0))
+
+    @property
+    def total(self) -> Decimal | None:
+        """US dollars; None if the cost of a call is unknown, for the reason that `problem` says."""
+        return self.usd if self.is_whole else None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the cost of every call is known."""
+        return all(one.usd is not None for one in self.parts)
+
+    @property
+    def problem(self) -> str:
+        """The calls without a known cost, in words; empty if there are none."""
+        unknown = (one for one in self.parts if one.usd is None)
+        together = dict[tuple[str, bool, bool], CostPart]()
+        for one in unknown:
+            key = (one.model, one.tokens > 0, one.agent == NESTED_RUNS)
+            before = together.get(key)
+            together[key] = one if before is None else _added(before, one)
+        return "; ".join(one.problem for one in together.values())
+
+    @property
+    def unknown_models(self) -> tuple[str, ...]:
+        """The models of calls without a known cost, sorted; "" is the worker's default model."""
+        unknown = (one for one in self.parts if one.usd is None)
+        names = {NESTED_RUNS if one.agent == NESTED_RUNS else one.model for one in unknown}
+        return tuple(sorted(names))
+
+    @property
+    def calls(self) -> int:
+        """The number of model calls."""
+        return sum(one.calls for one in self.parts)
+
+    @property
+    def tokens(self) -> int:
+        """The number of input and output tokens."""
+        return sum(one.tokens for one in self.parts)
+
+    @property
+    def by_agent(self) -> "dict[str, Cost]":
+        """The cost of each agent, by its name."""
+        return self.grouped(lambda one: one.agent)
+
+    @property
+    def by_model(self) -> "dict[str, Cost]":
+        """The cost of each model, by its name; "" is the worker's default model."""
+        return self.grouped(lambda one: one.model)
+
+    def grouped(self, key: Callable[[CostPart], str]) -> "dict[str, Cost]":
+        """Return the cost of each group of parts, the most expensive first.
+
+        Args:
+            key: returns the group of a part.
+        """
+        groups = dict[str, list[CostPart]]()
+        for one in self.parts:
+            groups.setdefault(key(one), []).append(one)
+        found = {name: Cost(tuple(parts)) for name, parts in groups.items()}
+        return dict(sorted(found.items(), key=lambda one: (-one[1].usd, -one[1].tokens, one[0])))
+
+    def plus(self, other: "Cost") -> "Cost":
+        """Return the sum of this cost and another."""
+        return Cost((*self.parts, *other.parts))
+
+    def __str__(self) -> str:
+        """Return the cost as text, with the models that have no price."""
+        has_amount = not self.parts or any(one.usd is not None for one in self.parts)
+        amount = [dollars(self.usd)] if has_amount else []
+        return "; ".join([*amount, *filter(None, [self.problem])])
+
+    def record(self) -> JsonObject:
+        """Return the cost for programs."""
+        return {
+            "usd": f"{self.usd:f}",
+            "calls": self.calls,
+            "tokens": self.tokens,
+            "unknown_models": list(self.unknown_models),
+        }
+
+
+def usd_of(usage: Usage) -> Decimal | None:
+    """Return the cost of model calls in US dollars; None if that of a call is unknown."""
+    is_whole = usage.priced >= max(usage.requests, 1)
+    return Decimal(usage.cost_micros) / _MILLION if is_whole else None
+
+
+def dollars(usd: Decimal) -> str:
+    """Return an amount for people: exact, so that the amounts that they read add up."""
+    shown = f"{usd:,.6f}"
+    return f"${shown[:-4]}{shown[-4:].rstrip('0')}"
+
+
+def _part(one: ModelUse) -> CostPart:
+    usage = one.usage
+    return CostPart(
+        agent=one.agent,
+        model=one.model,
+        calls=usage.requests,
+        tokens=usage.total_tokens,
+        usd=Decimal(usage.cost_micros) / _MILLION if usage.priced else None,
+    )
+
+
+def _added(one: CostPart, other: CostPart) -> CostPart:
+    calls, tokens = one.calls + other.calls, one.tokens + other.tokens
+    return CostPart(agent=one.agent, model=one.model, calls=calls, tokens=tokens, usd=None)
+
+
+def _all_uses(state: LoopState) -> list[ModelUse]:
+    """Return what each call used; nested runs of an early version did not tell theirs apart."""
+    uses = [*calls_of(state), *state.nested_uses]
+    rest = state.usage.total_tokens - sum(one.usage.total_tokens for one in uses)
+    return (
+        uses if rest <= 0 else [*uses, ModelUse(agent=NESTED_RUNS, usage=Usage(total_tokens=rest))]
+    )
+
+
+# --- Prices --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,18 +230,25 @@ class Price:
         input: of input tokens.
         output: of output tokens, with those of reasoning.
         cached_input: of input tokens from the provider's cache; None: as other input.
+        cache_write: of input tokens that the provider writes to its cache; None: as other input.
     """
 
     input: Decimal
     output: Decimal
     cached_input: Decimal | None = None
+    cache_write: Decimal | None = None
 
     def cost(self, usage: Usage) -> Decimal:
         """Return the cost of a model call in US dollars."""
+        cached, written = _cache_tokens(usage)
         cached_price = self.input if self.cached_input is None else self.cached_input
-        cached = min(usage.cached_tokens, usage.input_tokens)
-        fresh = usage.input_tokens - cached
-        total = fresh * self.input + cached * cached_price + usage.output_tokens * self.output
+        write_price = self.input if self.cache_write is None else self.cache_write
+        total = (
+            (usage.input_tokens - cached - written) * self.input
+            + cached * cached_price
+            + written * write_price
+            + usage.output_tokens * self.output
+        )
         return total / _MILLION
 
 
@@ -72,20 +266,20 @@ class ListPrice:
             LookupError: there is no such model.
         """
         flat = _flat_price(self.model, self.provider, int(time.time() // FLAT_FOR_SECONDS))
-        return (
-            _listed(self.model, self.provider, usage).total_price
-            if flat is None
-            else flat.cost(usage)
-        )
+        if flat is not None:
+            return flat.cost(usage)
+        return _listed(self.model, self.provider, usage).total_price
 
 
 def _listed(model: str, provider: str | None, usage: Usage) -> Any:
-    # Takes 80 MB and a quarter of a second, so it is imported only where it is needed.
+    # Takes a tenth of a second, so it is imported only where it is needed.
     import genai_prices
 
+    cached, written = _cache_tokens(usage)
     tokens = genai_prices.Usage(
         input_tokens=usage.input_tokens,
-        cache_read_tokens=min(usage.cached_tokens, usage.input_tokens),
+        cache_read_tokens=cached,
+        cache_write_tokens=written,
         output_tokens=usage.output_tokens,
     )
     return genai_prices.calc_price(tokens, model, provider_id=provider)
@@ -104,32 +298,24 @@ def _flat_price(model: str, provider: str | None, _period: int) -> Price | None:
         return None
     million = int(_MILLION)
     given = Usage(input_tokens=million)
-    cached, written = replace(given, cached_tokens=million), Usage(output_tokens=million)
-    rates = (_listed(model, provider, one).total_price for one in (given, written, cached))
+    cached, written = (
+        replace(given, cached_tokens=million),
+        replace(given, cache_write_tokens=million),
+    )
+    rates = (
+        _listed(model, provider, one).total_price
+        for one in (given, Usage(output_tokens=million), cached, written)
+    )
     return Price(*rates)
 
 
 ModelPrice: TypeAlias = Price | ListPrice
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """The cost of a run.
-
-    Attributes:
-        usd: US dollars, for the model calls whose price is known.
-        unknown_models: the models without a price, sorted; "" is the default model of a provider.
-    """
-
-    usd: Decimal = Decimal(0)
-    unknown_models: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        """Return the cost as text, with the models that have no price."""
-        if not self.unknown_models:
-            return _dollars(self.usd)
-        names = ", ".join(name or "the default model" for name in self.unknown_models)
-        return f"{_dollars(self.usd)} + {names} (no price)" if self.usd else f"no price for {names}"
+def _cache_tokens(usage: Usage) -> tuple[int, int]:
+    """Return the tokens read from and written to the cache: together no more than the input."""
+    cached = min(usage.cached_tokens, usage.input_tokens)
+    return cached, min(usage.cache_write_tokens, usage.input_tokens - cached)
 
 
 class _HasSnapshot(Protocol):
@@ -159,10 +345,10 @@ class Pricing:
             UserError: the file cannot be read, or a price in it is invalid. The message names the
                 file, the model and the line or field.
         """
-        named = path if path is not None else os.environ.get(ENVIRONMENT) or None
-        if named is None and not PRICES_FILE.exists():
+        chosen = path if path is not None else os.environ.get(ENVIRONMENT) or None
+        if chosen is None and not PRICES_FILE.exists():
             return cls()
-        return cls(_read(Path(PRICES_FILE if named is None else named)))
+        return cls(_read(Path(PRICES_FILE if chosen is None else chosen)))
 
     def price(self, model: str) -> ModelPrice | None:
         """Return the price of a model, or None."""
@@ -180,37 +366,38 @@ class Pricing:
         return None
 
     def cost_of(self, run: _HasSnapshot | LoopState) -> Cost:
-        """Return the cost of a run's model calls.
-
-        Nested runs count as unknown if they used other models than their parent: their tokens are
-        part of the parent's usage, but not their models.
+        """Return what a run's model calls would cost by these prices, whatever they have cost.
 
         Args:
             run: the result of a run, or the state that `handle.state()` returns.
         """
         state = run if isinstance(run, LoopState) else run.snapshot
-        usd, unknown, counted = Decimal(0), set[str](), 0
-        summaries = (one for one in state.compaction.made if one.usage.total_tokens)
-        for response in (*state.responses, *summaries):
-            counted += response.usage.total_tokens
-            price = self.price(response.model)
-            if price is None:
-                unknown.add(response.model)
-            else:
-                usd += price.cost(response.usage)
-        if counted < state.usage.total_tokens:
-            unknown.add("nested runs")
-        return Cost(usd, tuple(sorted(unknown)))
+        return Cost.of_uses(map(self._priced, _all_uses(state)))
+
+    def _priced(self, use: ModelUse) -> ModelUse:
+        price = None if use.agent == NESTED_RUNS else self.price(use.model)
+        usage = replace(use.usage, cost_micros=0, priced=0)
+        if price is not None and usage.total_tokens:
+            calls = max(usage.requests, 1)
+            usage = replace(usage, cost_micros=micros(price, usage), requests=calls, priced=calls)
+        return replace(use, usage=usage)
+
+
+def micros(price: ModelPrice, usage: Usage) -> int:
+    """Return the cost of model calls in millionths of a US dollar.
+
+    Raises:
+        ArithmeticError: the price is too high for a number.
+        LookupError: the provider lists the model no more.
+        ValueError: the counts of tokens make no sense.
+    """
+    return round(price.cost(usage) * _MILLION)
 
 
 def _undated(model: str) -> str:
     parts = model.split("-")
     is_dated = len(parts) > 3 and all(part.isdigit() for part in parts[-3:])
     return "-".join(parts[:-3]) if is_dated and len(parts[-3]) == len("2025") else model
-
-
-def _dollars(usd: Decimal) -> str:
-    return f"${usd:.2f}" if usd >= 1 else f"${usd:.4f}"
 
 
 def _read(path: Path) -> dict[str, Price]:
@@ -230,7 +417,8 @@ def _price(path: Path, model: str, row: Any) -> Price:
     fields = cast("dict[str, Any]", row)
     if unknown := sorted(fields.keys() - _FIELDS):
         raise UserError(
-            f"{place}: unknown field {unknown[0]!r}. The fields are input, cached_input and output."
+            f"{place}: unknown field {unknown[0]!r}. The fields are "
+            "input, cached_input, cache_write and output."
         )
     if missing := sorted({"input", "output"} - fields.keys()):
         raise UserError(f"{place}: {missing[0]} is missing, in US dollars per million tokens.")

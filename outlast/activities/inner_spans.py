@@ -110,14 +110,18 @@ def model_span(
         yield ModelSpan(span, label, name)
 
 
+def own_name(model: object) -> str:
+    """Return the name that a model itself says it has; empty if it says none."""
+    name = getattr(model, "name", None)
+    return name if isinstance(name, str) else ""
+
+
 def span_of_call(
     label: str, request: ModelRequest, model: object
 ) -> AbstractContextManager[ModelSpan]:
     """Open the span of a call of a model, which says what the model is."""
-    name = getattr(model, "name", None)
     is_response = getattr(model, "api", None) == "responses"
-    own_name = name if isinstance(name, str) else ""
-    return model_span(label, request, is_response=is_response, name=own_name)
+    return model_span(label, request, is_response=is_response, name=own_name(model))
 
 
 async def traced_guardrail(

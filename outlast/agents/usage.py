@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from outlast.loop import values
 from outlast.loop.values import InputTokensDetails, JsonObject, OutputTokensDetails
@@ -119,6 +119,16 @@ def deserialize_usage(data: Mapping[str, Any]) -> Usage:
     return replace(Usage(**known), request_usage_entries=entries)
 
 
+_COUNTS: Final = (
+    "requests",
+    "input_tokens",
+    "output_tokens",
+    "total_tokens",
+    "cached_tokens",
+    "reasoning_tokens",
+    "cache_write_tokens",
+)
+
 _DETAILS: Final[dict[str, type[Any]]] = {
     "input_tokens_details": InputTokensDetails,
     "output_tokens_details": OutputTokensDetails,
@@ -138,11 +148,36 @@ def _convert_details(usage: Usage | RequestUsage) -> None:
             setattr(usage, name, kind(**{name: count or 0 for name, count in counts.items()}))
 
 
+LARGEST_COUNT: Final = 1_000_000_000
+"""More tokens than any model call has; servers and models that report more are mistaken."""
+
+
 def plain_usage(usage: AnyUsage) -> values.Usage:
-    """Return the plain sums of a usage."""
-    if isinstance(usage, values.Usage):
+    """Return the plain sums of a usage, without a cost: only workers price calls."""
+    if isinstance(usage, values.Usage) and not (usage.cost_micros or usage.priced):
         return usage
-    return values.Usage(**_counts(values.Usage, usage))
+    return values.Usage(**{name: getattr(usage, name) for name in _COUNTS})
+
+
+def readable_usage(usage: AnyUsage) -> AnyUsage:
+    """Return the usage that a model reports, with 0 for counts that can be no number of tokens.
+
+    A model's server may report a negative count, 1e30 or a text, which budgets, sums and
+    OpenTelemetry cannot take.
+    """
+    reported = {name: getattr(usage, name) for name in _COUNTS}
+    counts = {name: _readable(count) for name, count in reported.items()}
+    if all(type(count) is int and count == counts[name] for name, count in reported.items()):
+        return usage
+    total = counts["total_tokens"] or counts["input_tokens"] + counts["output_tokens"]
+    return values.Usage(**{**counts, "total_tokens": total})
+
+
+def _readable(count: object) -> int:
+    if isinstance(count, float) and count.is_integer():
+        count = int(count)
+    is_count = isinstance(count, int) and not isinstance(count, bool)
+    return cast("int", count) if is_count and 0 <= cast("int", count) <= LARGEST_COUNT else 0
 
 
 def request_usage(usage: AnyUsage) -> RequestUsage:

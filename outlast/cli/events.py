@@ -233,7 +233,7 @@ def _compacted(at_ms: int, change: ViewCompacted) -> RunEvent:
             "items": made.entries,
             "model": made.model,
             "tokens": tokens,
-            "cost_micros": made.cost_micros,
+            "cost_micros": made.usage.cost_micros,
             "text": text,
         },
     )

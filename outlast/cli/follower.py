@@ -12,6 +12,7 @@ from temporalio.service import RPCError
 
 from outlast.archive import workflow_handle
 from outlast.cli.events import RunEvent, redacted, run_events
+from outlast.client.costs import CostFold
 from outlast.client.handle import RunHandle
 from outlast.client.read.delta_poller import with_deltas
 from outlast.client.read.history import Progress
@@ -156,10 +157,20 @@ class Follower:
                 if present.is_reached(step.place) and until(step.state):
                     return
 
-    async def past(self) -> tuple[LoopState, tuple[RunEvent, ...]]:
-        """Return the run's present state, and everything that happened so far."""
-        progress = RunHandle(self._client, self._run_id).past()
-        async with aclosing(self._read(progress, from_start=True)) as read:
+    async def past(self, costs: CostFold) -> tuple[LoopState, tuple[RunEvent, ...]]:
+        """Return the run's present state, and everything that happened so far.
+
+        Args:
+            costs: collects the costs.
+        """
+
+        async def counted() -> AsyncGenerator[Progress]:
+            async with aclosing(RunHandle(self._client, self._run_id).past()) as past:
+                async for progress in past:
+                    costs.take(progress)
+                    yield progress
+
+        async with aclosing(self._read(counted(), from_start=True)) as read:
             found = [
                 entry.event
                 async for one in read

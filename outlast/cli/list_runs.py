@@ -1,7 +1,7 @@
 """`outlast list`: finds runs by their search attributes."""
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
@@ -13,8 +13,10 @@ from outlast.contract.names import ListedStatus
 if TYPE_CHECKING:
     from outlast.client.runs import ListedRun
 
-TOKENS_UP_TO = 50
-"""The longest list whose tokens are read unasked: each run's history is read for them."""
+COSTS_UP_TO = 50
+"""The longest list whose tokens and costs are read unasked: each run is read for them."""
+
+GroupedBy: TypeAlias = Literal["agent", "model", "tenant", "day"]
 
 _STATUS_STYLES = {
     "running": "cyan",
@@ -34,10 +36,11 @@ _COLUMNS = (
     # An id stays whole for copying, even if it does not fit into a line.
     terminal.Column(name="ID", folds=True),
     terminal.Column(name="STATUS"),
-    terminal.Column(name="AGENT", left_out=4),
-    terminal.Column(name="WAITS FOR", left_out=5),
+    terminal.Column(name="AGENT", left_out=5),
+    terminal.Column(name="WAITS FOR", left_out=6),
     terminal.Column(name="TOKENS", numbers=True, left_out=2),
-    terminal.Column(name="AGE", numbers=True, left_out=3),
+    terminal.Column(name="COST", numbers=True, left_out=3),
+    terminal.Column(name="AGE", numbers=True, left_out=4),
     terminal.Column(name="TOOK", numbers=True, left_out=1),
 )
 
@@ -56,36 +59,56 @@ async def list_runs(
         bool, typer.Option("--waiting", help="Only runs that wait for a person's approval.")
     ] = False,
     limit: options.Limit = 20,
-    tokens: Annotated[
+    costs: Annotated[
         bool | None,
         typer.Option(
-            "--tokens/--no-tokens",
-            help="Read each run's history for its tokens; the default is to do so for up to "
-            f"{TOKENS_UP_TO} runs.",
+            "--costs/--no-costs",
+            help="Read what each run used: of a run that has ended, one event; of an open one, its "
+            f"history. The default is to do so for up to {COSTS_UP_TO} runs.",
+        ),
+    ] = None,
+    by: Annotated[
+        GroupedBy | None,
+        typer.Option(
+            "--by",
+            help="Add up what the runs cost, by agent, model, tenant or the day of their start "
+            "(UTC). Nested runs count with the runs that they are nested in.",
         ),
     ] = None,
 ) -> None:
     """List runs: open ones first, then closed ones, newest first."""
+    from outlast.cli import listed_costs
     from outlast.client import runs
 
     client = (await caller.connect()).client
-    criteria = runs.RunFilter(status=status, agent=agent, waiting=waiting)
+    criteria = runs.RunFilter(status=status, agent=agent, waiting=waiting, nested=by is None)
     async with terminal.waiting(terminal.err(), "listing runs"):
         found = await runs.find_runs(client, criteria, limit=limit)
-        reads = len(found) <= TOKENS_UP_TO if tokens is None else tokens
-        rows = await runs.with_tokens(client, found) if reads else found
-    if caller.as_json:
+        is_short = len(found) <= COSTS_UP_TO
+        reads = by is not None or (is_short if costs is None else costs)
+        rows = await runs.with_costs(client, found) if reads else found
+        rows = await runs.with_tenants(client, rows) if by == "tenant" else rows
+    if by is not None:
+        listed_costs.show(caller, rows, by)
+    elif caller.as_json:
         terminal.print_json([row.record() for row in rows])
     else:
-        _show_rows(rows, limit)
-    if not reads and tokens is None:
+        _show_rows(rows)
+        if reads:
+            listed_costs.show_sum(rows)
+    if len(rows) == limit and not (caller.as_json and by is None):
+        terminal.say(terminal.err(), f"Limited to {limit}: there may be more, see --limit.")
+    if not reads and costs is None:
         terminal.say(
             terminal.err(),
-            f"Tokens are left out of a list of more than {TOKENS_UP_TO} runs: --tokens reads them.",
+            "Tokens and costs are left out of a list of more than "
+            f"{COSTS_UP_TO} runs: --costs reads them.",
         )
 
 
-def _show_rows(rows: "list[ListedRun]", limit: int) -> None:
+def _show_rows(rows: "list[ListedRun]") -> None:
+    from outlast.cli.costs import amount
+
     if not rows:
         terminal.say(terminal.err(), "No runs found. Start one with `outlast run AGENT TEXT`.")
         return
@@ -96,7 +119,8 @@ def _show_rows(rows: "list[ListedRun]", limit: int) -> None:
             (row.status, _STATUS_STYLES.get(row.status, "")),
             row.agent or "-",
             row.waits_for or "-",
-            "-" if row.tokens is None else f"{row.tokens:,}",
+            "-" if row.cost is None else f"{row.cost.tokens:,}",
+            "-" if row.cost is None else amount(row.cost),
             # Estimates for people, so the clock of this machine is good enough.
             rough(now - row.started),
             rough((row.closed or now) - row.started),
@@ -104,5 +128,3 @@ def _show_rows(rows: "list[ListedRun]", limit: int) -> None:
         for row in rows
     ]
     terminal.say_table(terminal.out(), _COLUMNS, cells)
-    if len(rows) == limit:
-        terminal.say(terminal.err(), f"Limited to {limit}: there may be more, see --limit.")

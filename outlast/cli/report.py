@@ -7,11 +7,12 @@ from typing import Final
 
 from temporalio.client import WorkflowExecutionStatus
 
-from outlast.cli import review, terminal, view, waits
+from outlast.cli import costs, review, terminal, view, waits
 from outlast.cli.durations import iso_time, shown_time
 from outlast.cli.events import RunEvent
 from outlast.cli.follower import Follower
 from outlast.cli.server import Connection
+from outlast.client.costs import NO_COSTS, CostFold, RunCosts
 from outlast.client.handle import RunHandle
 from outlast.client.people.nested_requests import found_waits, present_requests
 from outlast.client.people.words import read_words
@@ -24,7 +25,6 @@ from outlast.loop.notices import Undelivered
 from outlast.loop.spending import described, spent
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
-from outlast.pricing import Cost, Pricing
 from outlast.rendering import counted, excerpt, joined, json_text, named
 from outlast.workflows import presentation
 
@@ -52,7 +52,7 @@ class Report:
     events: int
     ui: str | None
     entries: tuple[RunEvent, ...] = ()
-    cost: Cost | None = None
+    costs: RunCosts = NO_COSTS
     requests: tuple[ApprovalRequest, ...] = ()
     waits: tuple[PendingWait, ...] = ()
     words: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -70,9 +70,7 @@ class Report:
             "task_queue": self.task_queue,
             "history_events": self.events,
             "ui": self.ui,
-            "cost": None
-            if self.cost is None
-            else {"usd": f"{self.cost.usd}", "unknown_models": list(self.cost.unknown_models)},
+            "cost": costs.record(self.costs),
             "lost_content": list(self.lost),
             "lost_histories": list(self.lost_histories),
             "undelivered": [dataclasses.asdict(one) for one in self.undelivered],
@@ -88,7 +86,8 @@ async def read_report(connection: Connection, run_id: str) -> Report:
     handle = RunHandle(connection.client, run_id)
     description = await handle.check()
     follower = Follower(connection.client, run_id)
-    state, entries = await follower.past()
+    fold = CostFold()
+    state, entries = await follower.past(fold)
     requests = await present_requests(state, connection.client)
     status: str = state.status
     if description.status is not None and description.status in _PAST_THE_LOOP:
@@ -101,7 +100,7 @@ async def read_report(connection: Connection, run_id: str) -> Report:
         events=description.history_length,
         ui=connection.link(run_id),
         entries=entries,
-        cost=Pricing.load().cost_of(state),
+        costs=await fold.read(connection.client),
         requests=requests,
         waits=await found_waits(state, connection.client),
         words=await read_words(handle.client, state, requests),
@@ -117,7 +116,7 @@ def show_report(report: Report, last: int) -> None:
     usage = state.usage
     used = (
         counted(usage.requests, "model call"),
-        f"{counted(usage.total_tokens, 'token')}{_cost(report)}",
+        f"{counted(usage.total_tokens, 'token')}",
         f"{counted(report.events, 'event')} in the history",
     )
     rows = [
@@ -163,10 +162,12 @@ def show_report(report: Report, last: int) -> None:
         for one in report.undelivered
     ]
     rows += [("ignored", f"{one.what}: {hides.text(one.why)}") for one in state.ignored]
+    rows += costs.facts(report.costs)
     if report.ui:
         rows.append(("UI", report.ui))
     terminal.say(console, (report.run_id, "bold"))
     view.say_facts(console, rows)
+    costs.show_parts(console, report.costs)
     _show_entries(console, report.entries, last)
     _show_how_to_go_on(console, report)
 
@@ -203,13 +204,6 @@ def _remembered_text(kept: Remembered) -> str:
     long = ", for this question" if kept.question is not None else ""
     by = f", by {kept.decision.by}" if kept.decision.by else ""
     return f"{kept.decision.type} further {calls}{same}{long}{by}"
-
-
-def _cost(report: Report) -> str:
-    cost = report.cost
-    if cost is None or not (cost.usd or any(cost.unknown_models)):
-        return ""  # only models without a name, as in tests
-    return f", {cost}"
 
 
 def _show_entries(console: terminal.Screen, entries: Sequence[RunEvent], last: int) -> None:

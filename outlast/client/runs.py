@@ -21,6 +21,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.errors import AgentsException, UserError
+from outlast.client.read.final_usage import final_uses
 from outlast.client.read.history import RunReader
 from outlast.client.read.in_turn import read_each
 from outlast.client.transport.outages import patience_of, retry_during_outage
@@ -30,6 +31,7 @@ from outlast.contract.searchability import searchable
 from outlast.loop.approvals import Risk
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
+from outlast.pricing import Cost
 from outlast.visibility.queries import before, equals, is_any_of, search_error, starts_with
 
 PAGE: Final = 100
@@ -154,8 +156,8 @@ class ListedRun:
         started: the start time, of its newest history where it has several.
         closed: the end time; None for an open run.
         waits_for: what an open run waits for; empty if nothing, or if the server does not have it.
-        tokens: the tokens of the run's model calls; None if nobody read its history for them, or if
-            it cannot be read.
+        cost: the tokens and the cost of the run's model calls, with those of nested runs that have
+            ended; None if nobody read its history for them, or if it cannot be read.
         is_nested: whether it is the run of an agent that works as a tool of another run.
         tenant: the tenant that the run belongs to; empty for none.
         people: the groups and people who may decide what it waits for, where not everybody may.
@@ -169,7 +171,7 @@ class ListedRun:
     started: datetime
     closed: datetime | None
     waits_for: str = ""
-    tokens: int | None = None
+    cost: Cost | None = None
     is_nested: bool = False
     tenant: str = ""
     people: tuple[str, ...] = ()
@@ -184,7 +186,8 @@ class ListedRun:
             "pending_approvals": self.approvals,
             "waits_for": self.waits_for or None,
             "tenant": self.tenant or None,
-            "tokens": self.tokens,
+            "tokens": None if self.cost is None else self.cost.tokens,
+            "cost": None if self.cost is None else self.cost.record(),
             "started": self.started.isoformat(),
             "closed": self.closed.isoformat() if self.closed else None,
         }
@@ -258,14 +261,45 @@ async def find_runs(
             return found[:limit]
 
 
-async def with_tokens(client: Client, runs: Sequence[ListedRun]) -> list[ListedRun]:
-    """Return runs with the tokens of their model calls, read from the histories."""
+async def with_costs(client: Client, runs: Sequence[ListedRun]) -> list[ListedRun]:
+    """Return runs with the tokens and costs of their model calls, as they are at present.
+
+    The last event of a completed or failed run says them. Of other runs, the history is read.
+    """
 
     async def read(run: ListedRun) -> ListedRun:
-        state = await state_of(client, run.run_id, run.execution_id)
-        return run if state is None else replace(run, tokens=state.usage.total_tokens)
+        return replace(run, cost=await cost_of(client, run))
 
     return await read_each(runs, read)
+
+
+async def with_tenants(client: Client, runs: Sequence[ListedRun]) -> list[ListedRun]:
+    """Return runs with their tenants: servers list runs without them, and describe one with it."""
+
+    async def read(run: ListedRun) -> ListedRun:
+        handle = client.get_workflow_handle(run.run_id, run_id=run.execution_id)
+        try:
+            described = await handle.describe()
+        except RPCError:  # it is deleted meanwhile
+            return run
+        info = described.raw_description.workflow_execution_info
+        return replace(run, tenant=info.priority.fairness_key)
+
+    return await read_each(runs, read)
+
+
+async def cost_of(client: Client, run: ListedRun) -> Cost | None:
+    """Return the cost of a listed execution; None if it is encrypted, deleted or slow to read."""
+    if run.status in {"completed", "failed"}:
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                uses = await final_uses(client, run.run_id, run.execution_id)
+        except (RPCError, TimeoutError):
+            return None
+        if uses is not None:
+            return Cost.of_uses(uses)
+    state = await state_of(client, run.run_id, run.execution_id)
+    return None if state is None else Cost.of_state(state)
 
 
 async def state_of(client: Client, run_id: str, execution_id: str) -> LoopState | None:

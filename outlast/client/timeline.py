@@ -143,8 +143,7 @@ class Step:
             something had no effect.
         turn: the number of the model call for the answer.
         model: the model that replied, or wrote the summary.
-        usage: the tokens of the model call, the summary or the nested run.
-        cost_micros: the cost as the worker knew it, in millionths of a US dollar.
+        usage: the tokens and the cost of the model call, the summary or the nested run.
         calls: the names of the calls in a model's reply; of a wait, the tool that waits.
         until_ms: when a wait ends by itself; None for never.
         checks: the verdicts of guardrails.
@@ -170,7 +169,6 @@ class Step:
     turn: int = 0
     model: str = ""
     usage: Usage = NO_USAGE
-    cost_micros: int = 0
     calls: tuple[str, ...] = ()
     checks: tuple[Check, ...] = ()
     request: ApprovalRequest | None = None
@@ -590,7 +588,6 @@ def _of_summary(summary: ViewSummary, before: LoopState) -> dict[str, Any]:
         "status": "done" if summary.items else "cancelled",
         "model": summary.model or (before.model if by_model else ""),
         "usage": summary.usage,
-        "cost_micros": summary.cost_micros,
         "text": summary_text(summary.items),
     }
 
@@ -612,7 +609,6 @@ def _of_reply(reply: ModelReply, before: LoopState, after: LoopState) -> dict[st
     found: dict[str, Any] = {
         "model": reply.model or before.model,
         "usage": reply.usage,
-        "cost_micros": reply.cost_micros,
         "calls": tuple(calls),
         "checks": _checks(reply.checks),
         "items": tuple(of_reply),

@@ -283,6 +283,7 @@ def failed(
                 status="failed",
                 failure=failure,
                 usage=usage,
+                uses=left.uses,
                 remembered=left.remembered,
                 spent=left.spent,
                 required=None if lacks is None else read(RequiredApproval, lacks),

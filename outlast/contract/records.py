@@ -42,10 +42,18 @@ from outlast.loop.effects import LendBudget, NotifyParent, RunAgent
 from outlast.loop.invariants import violations
 from outlast.loop.items import Message, SendMode
 from outlast.loop.notices import Notice
-from outlast.loop.spending import spent_of_parent
+from outlast.loop.spending import model_uses, spent_of_parent
 from outlast.loop.start import Parent
 from outlast.loop.state import LoopState
-from outlast.loop.values import DEFAULT_MAX_TURNS, Failure, Json, JsonObject, ServerThread, Usage
+from outlast.loop.values import (
+    DEFAULT_MAX_TURNS,
+    Failure,
+    Json,
+    JsonObject,
+    ModelUse,
+    ServerThread,
+    Usage,
+)
 
 T = TypeVar("T")
 
@@ -396,7 +404,7 @@ def _without_content(notice: Notice) -> Notice:
 class RunResultRecord:
     """The workflow's result: small, because the transcript is in the history.
 
-    `context` is the parent's, for a nested run, as are the decisions in `remembered` and the budgets
+    `uses` is what each agent used of each model, for lists of runs and for the parent. `context` is the parent's, for a nested run, as are the decisions in `remembered` and the budgets
     in `spent`.
     """
 
@@ -406,6 +414,7 @@ class RunResultRecord:
     failure: Failure | None = None
     turns: int = 0
     usage: Usage = field(default_factory=Usage)
+    uses: tuple[ModelUse, ...] = ()
     context: Json = None
     remembered: tuple[Remembered, ...] = ()
     spent: tuple[tuple[int, int], ...] = ()
@@ -413,20 +422,26 @@ class RunResultRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftRecord:
-    """What a failed nested run leaves its parent beside its usage.
+    """What a failed run leaves its parent, and lists of runs, beside its usage.
 
     Attributes:
+        uses: what each agent used of each model.
         remembered: what people decided in it.
         spent: what it has spent of each budget of the parent, by the budget's index.
     """
 
+    uses: tuple[ModelUse, ...] = ()
     remembered: tuple[Remembered, ...] = ()
     spent: tuple[tuple[int, int], ...] = ()
 
 
 def spent_of(state: LoopState) -> JsonObject:
-    """Return what a failed nested run leaves its parent."""
+    """Return what a failed run leaves, as a detail of its failure."""
     written = write(state.usage)
+    if uses := model_uses(state):
+        written["uses"] = [write(one) for one in uses]
+    if state.start.parent is None:
+        return written
     if state.remembered:
         written["remembered"] = [write(one) for one in state.remembered]
     if spent := spent_of_parent(state):

@@ -10,7 +10,7 @@ from outlast.loop.approvals import DEFAULT_TERMS, ApprovalTerms, Evidence, Remem
 from outlast.loop.call_forms import FUNCTION, is_call
 from outlast.loop.changes import Change
 from outlast.loop.checks import GuardrailRecord, RequiredStep
-from outlast.loop.values import NO_USAGE, Failure, Json, JsonObject, ServerThread, Usage
+from outlast.loop.values import NO_USAGE, Failure, Json, JsonObject, ModelUse, ServerThread, Usage
 from outlast.loop.view import ViewEdit
 
 CallKind: TypeAlias = Literal["tool", "agent", "handoff", "unknown"]
@@ -146,7 +146,6 @@ class ViewSummary:
         items: what the model reads instead.
         model: the model's name, for people to read.
         usage: the tokens that it used.
-        cost_micros: the cost in millionths of a US dollar, if the worker knows the price.
         changes: context changes made by user code.
         failure: why the summary is not used, although it was paid.
     """
@@ -154,7 +153,6 @@ class ViewSummary:
     items: tuple[JsonObject, ...] = ()
     model: str = ""
     usage: Usage = NO_USAGE
-    cost_micros: int = 0
     changes: tuple[Change, ...] = ()
     failure: Failure | None = None
 
@@ -198,7 +196,6 @@ class ModelReply:
         stores: the worker has a blob store, and the run holds much content.
         answer_terms: a person decides about the answer under these terms; None if nobody has to.
         answer_reason: why a person decides about it.
-        cost_micros: the cost in millionths of a US dollar, if the worker knows the price.
         compaction: whether the view should become shorter, since the call used much of its model's
             window.
         begun: there is no reply yet: the provider makes it in the background, and the model call
@@ -224,7 +221,6 @@ class ModelReply:
     stores: bool = False
     answer_terms: ApprovalTerms | None = None
     answer_reason: str | None = None
-    cost_micros: int = 0
     compaction: CompactionNeed = ""
     begun: BegunResponse | None = None
 
@@ -431,6 +427,7 @@ class AgentResult:
         final_output: the answer of a completed run.
         failure: the reason of a failed run.
         usage: the tokens that it has used.
+        uses: what each of its agents used of each model, with those nested in it.
         context: the context at its end.
         remembered: decisions that also apply to later runs of the agent.
         spent: what the run and those nested in it have spent of each budget of the parent, by the
@@ -442,6 +439,7 @@ class AgentResult:
     final_output: Json = None
     failure: Failure | None = None
     usage: Usage = NO_USAGE
+    uses: tuple[ModelUse, ...] = ()
     context: Json = None
     remembered: tuple[Remembered, ...] = ()
     spent: tuple[tuple[int, int], ...] = ()

@@ -144,7 +144,6 @@ def summarised(state: LoopState, effect: CompactView, result: ViewSummary, at_ms
         place=effect.place,
         items=result.items,
         usage=result.usage,
-        cost_micros=result.cost_micros,
     )
     state = revised(state, usage=state.usage.plus(result.usage))
     ready = done if result.items else None

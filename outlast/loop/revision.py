@@ -35,7 +35,7 @@ from outlast.loop.state import (
     Storage,
     Words,
 )
-from outlast.loop.values import Failure, Json, ServerThread, Usage
+from outlast.loop.values import Failure, Json, ModelUse, ServerThread, Usage
 from outlast.loop.view import View
 
 
@@ -59,6 +59,7 @@ class Changes(TypedDict, total=False):
     answered_unchecked: tuple[tuple[int, int], ...]
     turns: int
     usage: Usage
+    nested_uses: tuple[ModelUse, ...]
     responses: tuple[Response, ...]
     handoff_path: tuple[str, ...]
     inbox: tuple[Message, ...]

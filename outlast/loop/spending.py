@@ -6,7 +6,7 @@ its own parent, when nothing is. So no share is spent twice, and a nested run se
 its share lasts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from outlast.loop.budgets import Budget
@@ -14,6 +14,7 @@ from outlast.loop.effects import RunAgent
 from outlast.loop.events import NestedReported
 from outlast.loop.revision import revised
 from outlast.loop.state import Lent, LoopState, Pauses, stands_still
+from outlast.loop.values import NO_USAGE, ModelUse, Usage
 
 
 def used_up(state: LoopState, at_ms: int) -> int | None:
@@ -68,7 +69,7 @@ def spent(state: LoopState, budget: Budget, at_ms: int, agent: str = "") -> int:
         case "tokens":
             return sum(one.usage.total_tokens for one in (*responses, *summaries)) + nested
         case "cost_micros":
-            return sum(one.cost_micros for one in (*responses, *summaries)) + nested
+            return sum(one.usage.cost_micros for one in (*responses, *summaries)) + nested
         case "model_calls":
             return len(responses) + nested
         case "tool_calls":
@@ -79,6 +80,32 @@ def spent(state: LoopState, budget: Budget, at_ms: int, agent: str = "") -> int:
             began = question.began_ms if of_question else state.start.started_at_ms
             before = question.pauses_ms if of_question else 0
             return (at_ms - began - state.pauses.until(at_ms) + before) // 1000
+
+
+def model_uses(state: LoopState) -> tuple[ModelUse, ...]:
+    """Return what each agent used of each model, with the agents of nested runs that have ended."""
+    return merged((*calls_of(state), *state.nested_uses))
+
+
+def calls_of(state: LoopState) -> list[ModelUse]:
+    """Return what each model call of the run itself used, with those for summaries."""
+    return [
+        ModelUse(agent=one.agent, model=one.model, usage=one.usage)
+        for one in (*state.responses, *state.compaction.made)
+    ]
+
+
+def merged(uses: Iterable[ModelUse]) -> tuple[ModelUse, ...]:
+    """Return uses with one for each agent and model, and another for calls without a known cost."""
+    found = dict[tuple[str, str, bool], Usage]()
+    for one in uses:
+        if one.usage.requests or one.usage.total_tokens:  # a model was called
+            key = (one.agent, one.model, one.usage.priced > 0)
+            found[key] = found.get(key, NO_USAGE).plus(one.usage)
+    return tuple(
+        ModelUse(agent=agent, model=model, usage=usage)
+        for (agent, model, _), usage in found.items()
+    )
 
 
 # --- Shares of nested runs ------------------------------------------------------------------------

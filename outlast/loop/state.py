@@ -30,7 +30,7 @@ from outlast.loop.events import CancelMode
 from outlast.loop.items import Item, Message
 from outlast.loop.notices import Undelivered
 from outlast.loop.start import NOT_STARTED, Start
-from outlast.loop.values import NO_USAGE, Failure, Json, JsonObject, ServerThread, Usage
+from outlast.loop.values import NO_USAGE, Failure, Json, JsonObject, ModelUse, ServerThread, Usage
 from outlast.loop.view import WHOLE, View, shown
 
 Phase: TypeAlias = Literal[
@@ -131,10 +131,7 @@ class Ignored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """One model response: its turn, its agent and model, its usage, and the provider's ids.
-
-    `cost_micros` is its cost in millionths of a US dollar, if the worker knows the price.
-    """
+    """One model response: its turn, its agent and model, its usage, and the provider's ids."""
 
     turn: int
     agent: str = ""
@@ -143,7 +140,6 @@ class Response:
     response_id: str | None = None
     request_id: str | None = None
     raw_usage: JsonObject | None = None
-    cost_micros: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,7 +289,6 @@ class Compacted:
         place: the index of the last of them in the transcript.
         items: the summary; empty once the view has it.
         usage: the tokens that it took.
-        cost_micros: its cost in millionths of a US dollar, if the worker knows the price.
     """
 
     at_ms: int
@@ -304,7 +299,6 @@ class Compacted:
     place: int
     items: tuple[JsonObject, ...] = ()
     usage: Usage = NO_USAGE
-    cost_micros: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -436,6 +430,7 @@ class LoopState:
             have not checked.
         turns: the total number of model calls.
         usage: tokens spent.
+        nested_uses: what the agents of nested runs used of each model.
         responses: the models' responses, one for each turn.
         handoff_path: the agents that the conversation went through.
         inbox: messages that are not in the transcript yet.
@@ -489,6 +484,7 @@ class LoopState:
     answered_unchecked: tuple[tuple[int, int], ...] = ()
     turns: int = 0
     usage: Usage = NO_USAGE
+    nested_uses: tuple[ModelUse, ...] = ()
     responses: tuple[Response, ...] = ()
     handoff_path: tuple[str, ...] = ()
     inbox: tuple[Message, ...] = ()

@@ -100,7 +100,6 @@ def record_reply(state: LoopState, reply: ModelReply) -> LoopState:
         response_id=reply.response_id,
         request_id=reply.request_id,
         raw_usage=reply.raw_usage,
-        cost_micros=reply.cost_micros,
     )
     state = revised(
         state,

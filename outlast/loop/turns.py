@@ -529,7 +529,11 @@ def agent_finished(
     state: LoopState, effect: RunAgent, result: AgentResult, at_ms: int
 ) -> LoopState:
     """Apply the result of a nested run, with its usage and context changes."""
-    state = revised(state, usage=state.usage.plus(result.usage))
+    state = revised(
+        state,
+        usage=state.usage.plus(result.usage),
+        nested_uses=spending.merged((*state.nested_uses, *result.uses)),
+    )
     state = spending.settled(state, effect.nested_id, result.spent)
     state = _passed_up(state, effect.nested_id, result.remembered)
     if result.required is not None:

@@ -38,7 +38,14 @@ class OutputTokensDetails:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Tokens and requests used, by one model call or by a whole run."""
+    """Tokens and requests used, by one model call or by a whole run, and their cost.
+
+    The worker that makes a model call prices it, so its cost stays the same when prices change.
+
+    Attributes:
+        cost_micros: the cost of the priced requests, in millionths of a US dollar.
+        priced: how many of the requests have a known cost.
+    """
 
     requests: int = 0
     input_tokens: int = 0
@@ -47,6 +54,8 @@ class Usage:
     cached_tokens: int = 0
     reasoning_tokens: int = 0
     cache_write_tokens: int = 0
+    cost_micros: int = 0
+    priced: int = 0
 
     @property
     def input_tokens_details(self) -> InputTokensDetails:
@@ -70,6 +79,8 @@ class Usage:
             cached_tokens=self.cached_tokens + other.cached_tokens,
             reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
             cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+            cost_micros=self.cost_micros + other.cost_micros,
+            priced=self.priced + other.priced,
         )
 
     def minus(self, other: "Usage") -> "Usage":
@@ -82,10 +93,22 @@ class Usage:
             cached_tokens=self.cached_tokens - other.cached_tokens,
             reasoning_tokens=self.reasoning_tokens - other.reasoning_tokens,
             cache_write_tokens=self.cache_write_tokens - other.cache_write_tokens,
+            cost_micros=self.cost_micros - other.cost_micros,
+            priced=self.priced - other.priced,
         )
 
 
 NO_USAGE = Usage()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelUse:
+    """What the calls of one agent to one model used."""
+
+    agent: str = ""
+    model: str = ""
+    usage: Usage = NO_USAGE
+
 
 DEFAULT_MAX_TURNS: Final = 10
 """The default limit of model calls for one answer."""

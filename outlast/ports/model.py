@@ -17,7 +17,7 @@ from outlast.agents.errors import ModelBehaviorError
 from outlast.agents.items.raw_items import as_input, as_json
 from outlast.agents.tools.definition import ToolNamespace
 from outlast.agents.tools.hosted import HostedTool
-from outlast.agents.usage import AnyUsage
+from outlast.agents.usage import AnyUsage, readable_usage
 from outlast.agents.usage import Usage as ReadUsage
 from outlast.loop.values import JsonObject, Usage
 
@@ -113,6 +113,9 @@ class ModelResponse:
         if isinstance(output, list | tuple):
             items = [as_json(item) for item in cast("Sequence[object]", output)]
             object.__setattr__(self, "output", items)
+        usage = cast("object", self.usage)
+        if isinstance(usage, AnyUsage):  # other values are refused where the model is called
+            object.__setattr__(self, "usage", readable_usage(usage))
 
     def to_input_items(self) -> list[JsonObject]:
         """Return copies of the items as input for a model."""

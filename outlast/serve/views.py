@@ -7,7 +7,8 @@ only lines for people, such as headlines, are made visible here.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cache, partial
+from decimal import Decimal
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import quote
 
@@ -39,7 +40,7 @@ from outlast.loop.problems import sender_at
 from outlast.loop.state import LoopState, Status, visible_item_count
 from outlast.loop.values import Failure, Json, JsonObject, Usage
 from outlast.loop.votes import aged, deadline_ms, refusal
-from outlast.pricing import ModelPrice, Pricing
+from outlast.pricing import NESTED_RUNS, Cost, usd_of
 from outlast.rendering import named
 from outlast.serve.access import Action, Caller, Staff, Target, may
 from outlast.serve.customer_view import CustomerMessage, customer_view
@@ -457,7 +458,6 @@ def step_view(step: Step, state: LoopState, caller: Caller) -> StepView:
 
 def _step_view(step: Step, hides: Redaction, *, sees_payloads: bool) -> StepView:
     took, has_usage = step.took_ms, step.usage.total_tokens > 0
-    is_priced = has_usage and step.kind in MODEL_STEPS
     text: dict[str, Any] = {}
     if sees_payloads or step.kind in _SAID:
         text = {"text": hides.text(step.text)}
@@ -475,7 +475,7 @@ def _step_view(step: Step, hides: Redaction, *, sees_payloads: bool) -> StepView
         seconds=None if took is None else took / 1000,
         model=step.model,
         usage=_usage_view(step.usage) if has_usage else None,
-        cost=_cost_of_call(step.model, step.usage) if is_priced else None,
+        cost=_cost_of_step(step) if has_usage else None,
         calls=list(step.calls),
         guardrails=[_check_view(one, hides, sees_payloads=sees_payloads) for one in step.checks],
         failure=_failure_view(step.failure, hides, sees_payloads=sees_payloads),
@@ -519,25 +519,15 @@ def _usage_view(usage: Usage) -> UsageView:
 # --- Costs ---------------------------------------------------------------------------------------
 
 
-@cache
-def _pricing() -> Pricing:
-    return Pricing.load()
+def _cost_of_step(step: Step) -> CostView:
+    unknown = step.model if step.kind in MODEL_STEPS else NESTED_RUNS
+    return CostView(
+        usd=f"{Decimal(step.usage.cost_micros) / 1_000_000:f}",
+        unknown_models=[] if usd_of(step.usage) is not None else [unknown],
+    )
 
 
-@cache
-def _price(model: str) -> ModelPrice | None:
-    return _pricing().price(model)
-
-
-def _cost_of_call(model: str, usage: Usage) -> CostView:
-    price = _price(model)
-    if price is None:
-        return CostView(usd="0", unknown_models=[model])
-    return CostView(usd=f"{price.cost(usage):f}", unknown_models=[])
-
-
-def _cost_view(state: LoopState) -> CostView:
-    cost = _pricing().cost_of(state)
+def _cost_view(cost: Cost) -> CostView:
     return CostView(usd=f"{cost.usd:f}", unknown_models=list(cost.unknown_models))
 
 
@@ -643,7 +633,7 @@ def run_view(
         else None,
         turns=state.turns,
         usage=_usage_view(state.usage),
-        cost=_cost_view(state),
+        cost=_cost_view(Cost.of_state(state)),
         failure=_failure_view(state.failure, hides, sees_payloads=shows),
         started_at=_time(state.start.started_at_ms),
         updated_at=_time(state.at_ms),

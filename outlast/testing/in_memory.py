@@ -37,7 +37,7 @@ from outlast.loop.effects import (
 )
 from outlast.loop.events import CancelRequested, Event, PersonActed, TimePassed, ValueDelivered
 from outlast.loop.machine import advance
-from outlast.loop.spending import spent_of_parent
+from outlast.loop.spending import model_uses, spent_of_parent
 from outlast.loop.state import LoopState
 from outlast.loop.values import Json, JsonObject
 from outlast.streams.delta_reader import RESTARTED
@@ -337,6 +337,7 @@ class MemoryRun:
             final_output=state.final_output if state.outcome == "completed" else None,
             turns=state.turns,
             usage=state.usage,
+            uses=model_uses(state),
             context=state.context,
             remembered=state.remembered,
             spent=spent_of_parent(state),

@@ -57,7 +57,7 @@ from outlast.loop.events import (
 )
 from outlast.loop.human_actions import HUMAN_ACTIONS
 from outlast.loop.machine import advance
-from outlast.loop.spending import spent_of_parent
+from outlast.loop.spending import model_uses, spent_of_parent
 from outlast.loop.state import LoopState, line_of
 from outlast.loop.stored import weight
 from outlast.loop.values import JsonObject
@@ -585,7 +585,7 @@ class AgentRun:
                 end_as_cancelled()
         if finish.status == "failed" and finish.failure is not None:
             failure = finish.failure
-            spent = records.spent_of(self._state) if self._state.start.parent else None
+            spent = records.spent_of(self._state)
             raise typed_error(failure.code, failure.message, failure.details, spent=spent)
         result = records.RunResultRecord(
             status=finish.status,
@@ -594,6 +594,7 @@ class AgentRun:
             failure=finish.failure,
             turns=self._state.turns,
             usage=self._state.usage,
+            uses=model_uses(self._state),
             context=self._state.context if self._state.start.parent else None,
             remembered=self._state.remembered if self._state.start.parent else (),
             spent=spent_of_parent(self._state),

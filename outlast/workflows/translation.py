@@ -29,7 +29,7 @@ def typed_error(
 ) -> ApplicationError:
     """Return the error that fails a run or refuses an update; its type is the failure's code.
 
-    `spent` is the usage of a nested run, for its parent.
+    `spent` is what a run used, for its parent and for lists of runs.
     """
     all_details = [details] if details else []
     if spent is not None:

@@ -482,7 +482,7 @@ def check_budgets(after: LoopState, commands: Sequence[Command]) -> None:
         allowed = budget.limit + sum(amount for index, amount in after.extended if index == at)
         counted = {
             "tokens": after.usage.total_tokens,
-            "cost_micros": sum(one.cost_micros for one in after.responses),
+            "cost_micros": sum(one.usage.cost_micros for one in after.responses),
             "model_calls": len(after.responses),
             "tool_calls": sum(one.kind == "tool_call" for one in after.items),
         }[budget.of]

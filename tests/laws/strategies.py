@@ -280,7 +280,7 @@ def replies(draw: st.DrawFn) -> ModelReply:
         parts.append(refused("I will not."))
     return reply_of(
         *parts,
-        usage=Usage(requests=1, total_tokens=len(parts)),
+        usage=Usage(requests=1, total_tokens=len(parts), cost_micros=1_000 * len(parts), priced=1),
         compaction=draw(st.sampled_from(("", "", "beside", "first"))),
         final=ending if ending in {"value", "again"} else "text",
         value={"n": len(parts)} if ending == "value" else None,
@@ -291,7 +291,6 @@ def replies(draw: st.DrawFn) -> ModelReply:
         judged=draw(st.sampled_from([False, False, True])),
         parallel=draw(st.sampled_from([None, None, 1, 2])),
         answer_terms=draw(st.sampled_from([None, None, None, terms, replace(terms, quorum=1)])),
-        cost_micros=1_000 * len(parts),
     )
 
 

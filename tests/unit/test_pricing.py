@@ -8,12 +8,14 @@ from pathlib import Path
 import genai_prices
 import pytest
 from genai_prices.data import providers
+from hypothesis import given
+from hypothesis import strategies as st
 
 from outlast import Agent
 from outlast.agents.errors import UserError
 from outlast.loop.state import Compacted, Compaction, LoopState, Response
-from outlast.loop.values import Usage
-from outlast.pricing import Cost, ListPrice, Price, Pricing
+from outlast.loop.values import ModelUse, Usage
+from outlast.pricing import Cost, ListPrice, Price, Pricing, dollars
 from outlast.testing import ScriptedModel, run_in_memory
 
 MILLION = 1_000_000
@@ -47,7 +49,7 @@ def test_a_call_costs_its_tokens_and_cached_ones_less() -> None:
         response("small", MILLION, cached=MILLION, written=MILLION),
         response("big", 2 * MILLION, cached=MILLION),
     )
-    assert PRICING.cost_of(state) == Cost(Decimal(3) + Decimal(11))
+    assert PRICING.cost_of(state).total == Decimal(3) + Decimal(11)
 
 
 @pytest.mark.parametrize(
@@ -70,10 +72,90 @@ def test_a_dated_or_routed_model_has_the_price_of_its_name(model: str, price: in
 def test_what_has_no_price_is_said() -> None:
     cost = PRICING.cost_of(run(response("small", MILLION), response("mine", 5), response("", 1)))
     assert (cost.usd, cost.unknown_models) == (Decimal(1), ("", "mine"))
-    assert str(cost) == "$1.00 + the default model, mine (no price)"
-    assert str(PRICING.cost_of(run(response("mine", 5)))) == "no price for mine"
+    assert (cost.total, cost.is_whole) == (None, False)
+    assert cost.problem == (
+        "price unknown for model mine: 5 tokens; price unknown for the default model: 1 token"
+    )
+    assert str(cost) == f"$1.00; {cost.problem}"
+    unknown = PRICING.cost_of(run(response("mine", 5), response("mine", 7)))
+    assert str(unknown) == "price unknown for model mine: 12 tokens"
     assert str(PRICING.cost_of(run(response("small", 100)))) == "$0.0001"
     assert PRICING.cost_of(run(response("small", 5), more=7)).unknown_models == ("nested runs",)
+
+
+def recorded(agent: str, model: str, micros: int | None, tokens: int = 10) -> Response:
+    usage = Usage(
+        requests=1, total_tokens=tokens, cost_micros=micros or 0, priced=int(micros is not None)
+    )
+    return Response(turn=1, agent=agent, model=model, usage=usage)
+
+
+def state_of(*responses: Response, nested: tuple[ModelUse, ...] = ()) -> LoopState:
+    usage = Usage()
+    for one in (*responses, *nested):
+        usage = usage.plus(one.usage)
+    return LoopState(responses=responses, nested_uses=nested, usage=usage)
+
+
+def test_a_run_costs_what_its_workers_have_recorded() -> None:
+    nested = ModelUse(agent="Lawyer", model="big", usage=Usage(requests=2, cost_micros=9, priced=2))
+    state = state_of(
+        recorded("Triage", "gpt-5", 1), recorded("Billing", "gpt-5", 2), nested=(nested,)
+    )
+    cost = Cost.of_state(state)
+    assert (cost.usd, cost.problem, cost.calls) == (Decimal("0.000012"), "", 4)
+    agents = {name: one.usd * MILLION for name, one in cost.by_agent.items()}
+    assert agents == {"Lawyer": 9, "Billing": 2, "Triage": 1}
+    assert {name: one.usd * MILLION for name, one in cost.by_model.items()} == {
+        "big": 9,
+        "gpt-5": 3,
+    }
+
+
+def test_a_call_without_a_recorded_cost_is_named_and_no_0() -> None:
+    state = state_of(
+        recorded("Triage", "mine", 5), recorded("Triage", "mine", None), recorded("A", "m", None, 0)
+    )
+    cost = Cost.of_state(state)
+    assert (cost.usd, cost.total) == (Decimal("0.000005"), None)
+    assert (
+        cost.problem
+        == "price unknown for model mine: 10 tokens; no tokens reported by model m: 1 call"
+    )
+    assert len(cost.by_model["mine"].parts) == 2
+
+
+def test_the_name_of_a_model_moves_no_terminal() -> None:
+    problem = Cost.of_state(state_of(recorded("A", "evil\x1b[2J\n\u202e", None))).problem
+    assert problem.isprintable()
+    assert "\\u001b" in problem
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("xy"), st.integers(0, 10**13))))
+def test_the_amounts_that_people_read_add_up(calls: list[tuple[str, str, int]]) -> None:
+    state = state_of(*(recorded(agent, model, micros) for agent, model, micros in calls))
+    cost = Cost.of_state(state)
+
+    def read(amount: Decimal) -> Decimal:
+        return Decimal(dollars(amount).replace("$", "").replace(",", ""))
+
+    for parts in (cost.by_agent, cost.by_model):
+        assert sum(read(one.usd) for one in parts.values()) == read(cost.usd)
+
+
+@pytest.mark.parametrize(
+    ("usd", "shown"),
+    [
+        ("0", "$0.00"),
+        ("0.0000001", "$0.00"),
+        ("0.000001", "$0.000001"),
+        ("0.0042", "$0.0042"),
+        ("1234.5", "$1,234.50"),
+        ("12.345678", "$12.345678"),
+    ],
+)
+def test_an_amount_has_the_places_that_it_needs(usd: str, shown: str) -> None:
+    assert dollars(Decimal(usd)) == shown
 
 
 def test_summaries_of_a_long_conversation_cost_too() -> None:
@@ -83,7 +165,7 @@ def test_summaries_of_a_long_conversation_cost_too() -> None:
     used = state.usage.plus(made.usage)
     state = replace(state, usage=used, compaction=Compaction(made=(made, by_a_function)))
     big = PRICING.cost_of(run(response("big", MILLION))).usd
-    assert PRICING.cost_of(state) == Cost(Decimal(1) + big)
+    assert PRICING.cost_of(state).total == Decimal(1) + big
 
 
 async def test_a_result_has_a_cost() -> None:
@@ -93,6 +175,7 @@ async def test_a_result_has_a_cost() -> None:
     assert result.usage.total_tokens > 0
     assert cost.unknown_models == ()
     assert cost.usd > 0
+    assert result.cost.problem.startswith("price unknown for model small: ")
 
 
 @pytest.mark.parametrize(

@@ -24,11 +24,11 @@ from outlast.activities.inner_spans import span_of_call
 from outlast.activities.invocation import Invocation, annotated_type
 from outlast.activities.model.background import begin_response, read_response
 from outlast.activities.model.choice import (
+    check_price,
     chosen_model,
     compacting_model,
-    cost_micros,
     model_of,
-    price_for,
+    priced,
 )
 from outlast.activities.model.input import sent_input, sent_items, shown_items
 from outlast.activities.model.response import OnEvent, ask
@@ -124,7 +124,8 @@ async def _reply_of(
     model, label = model_of(invocation)
     has_prompt = invocation.agent.prompt is not None
     settings = _settings(invocation, model, has_prompt=has_prompt)
-    return await _priced_reply(invocation, request, offer, response, label, settings)
+    reply = await _planned(invocation, request, offer, response, label, settings)
+    return replace(reply, usage=priced(reply.usage, model, label))
 
 
 def _has_new_checks(invocation: Invocation, effect: CallModel) -> bool:
@@ -152,6 +153,7 @@ async def _call_model(
         )
     offer = await offered_tools(invocation, attempt=attempt.number)
     model, label = model_of(invocation)
+    check_price(invocation.settings, model, label)  # fails now, before the model call is paid for
     _check_compaction(invocation)
     model_request = await _request(invocation, request, offer, model)
     await _call_start_hooks(invocation, model_request)
@@ -183,10 +185,12 @@ async def _call_model(
         )
         await apply_retry_settings(error, failed, policy)
         raise
-    return await _priced_reply(invocation, request, offer, response, label, model_request.settings)
+    settings = model_request.settings
+    reply = await _planned(invocation, request, offer, response, label, settings)
+    return replace(reply, usage=priced(reply.usage, model, label))
 
 
-async def _priced_reply(
+async def _planned(
     invocation: Invocation,
     request: EffectRequest[CallModel],
     offer: OfferedTools,
@@ -194,12 +198,9 @@ async def _priced_reply(
     label: str,
     settings: ModelSettings,
 ) -> ModelReply:
-    """Return the plan of a response, with its cost and what follows from its length."""
+    """Return the plan of a response, with what follows from its length."""
     response = _with_own_names(response, offer)
     reply = await planned_reply(invocation, request.items, offer, response, label)
-    price = price_for(invocation.settings, label)
-    if price is not None:
-        reply = replace(reply, cost_micros=cost_micros(price, reply.usage))
     if not invocation.server_managed:
         reply = _with_needs(invocation, reply)
     keeps_usage = settings.preserve_raw_usage is True

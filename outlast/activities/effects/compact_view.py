@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 from outlast.activities.attempt import FIRST, Attempt
 from outlast.activities.errors import EffectError, fitting, mistake, user_code, worker_lookup
 from outlast.activities.invocation import Invocation, annotated_type
-from outlast.activities.model.choice import compacting_model, cost_micros, model_of, price_for
+from outlast.activities.model.choice import check_price, compacting_model, model_of, priced
 from outlast.activities.model.input import sent_items, shown_items
 from outlast.activities.model.response import compacted, plain_answer
 from outlast.activities.worker_deps import WorkerDeps
@@ -17,7 +17,6 @@ from outlast.agents.config.compaction import Compaction
 from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.hooks import call_hooks
 from outlast.agents.items.raw_items import copies
-from outlast.agents.usage import plain_usage
 from outlast.contract import failures
 from outlast.contract.effects import EffectRequest
 from outlast.loop.call_forms import FORM_OF_OUTPUT, arguments_of, is_call, name_of
@@ -27,7 +26,6 @@ from outlast.loop.items import text_of
 from outlast.loop.phrases import as_text
 from outlast.loop.values import Failure, Json, JsonObject
 from outlast.ports.model import ModelRequest, ModelResponse
-from outlast.pricing import ModelPrice
 
 LARGEST_SUMMARY_BYTES = 200_000
 """The maximum size of a summary: the run carries it."""
@@ -113,7 +111,7 @@ async def _by_a_model(
 ) -> tuple[str, ViewSummary]:
     """Return what a model writes, and what it took."""
     model, label = model_of(invocation, compaction.model)
-    price = price_for(invocation.settings, label)
+    check_price(invocation.settings, model, label)
     request = ModelRequest(
         instructions=compaction.instructions,
         input=[{"role": "user", "content": "\n".join(filter(None, map(_line, items)))}],
@@ -122,7 +120,7 @@ async def _by_a_model(
     )
     response = await plain_answer(model, request, of=invocation.agent.name)
     said = (one for one in _objects(response) if one.get("type", "message") == "message")
-    return "\n".join(map(text_of, said)), _paid(response, label, price)
+    return "\n".join(map(text_of, said)), _paid(response, model, label)
 
 
 async def _by_the_provider(
@@ -130,10 +128,10 @@ async def _by_the_provider(
 ) -> ViewSummary:
     """Return the items that the model's provider makes of others; it may have encrypted them."""
     model, label = compacting_model(invocation, compaction)
-    price = price_for(invocation.settings, label)
+    check_price(invocation.settings, model, label)
     request = ModelRequest(instructions=None, input=sent_items(items), run_id=invocation.run_id)
     response = await compacted(model, request, of=invocation.agent.name)
-    found = replace(_paid(response, label, price), items=_objects(response))
+    found = replace(_paid(response, model, label), items=_objects(response))
     size = len(json.dumps(found.items))
     if size > LARGEST_SUMMARY_BYTES:
         what = (
@@ -150,9 +148,8 @@ def _objects(response: ModelResponse) -> tuple[JsonObject, ...]:
     return tuple(cast("JsonObject", one) for one in output if isinstance(one, dict))
 
 
-def _paid(response: ModelResponse, label: str, price: ModelPrice | None) -> ViewSummary:
-    usage = plain_usage(response.usage)
-    return ViewSummary(model=label, usage=usage, cost_micros=cost_micros(price, usage))
+def _paid(response: ModelResponse, model: object, label: str) -> ViewSummary:
+    return ViewSummary(model=label, usage=priced(response.usage, model, label))
 
 
 def _line(raw: JsonObject) -> str:

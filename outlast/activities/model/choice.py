@@ -1,18 +1,24 @@
 """Which model an agent's call uses, and what it costs."""
 
-from functools import cache
+from dataclasses import replace
+from functools import cache, lru_cache
 from typing import Any, cast
 
 from outlast.activities.errors import EffectError, mistake, of_model, of_user_code
+from outlast.activities.inner_spans import own_name
 from outlast.activities.invocation import Invocation
 from outlast.agents.config.compaction import Compaction, check_compacting
 from outlast.agents.config.settings import MODEL_REF
 from outlast.agents.errors import UserError
+from outlast.agents.logs import get_logger
+from outlast.agents.usage import AnyUsage, plain_usage
 from outlast.contract import failures
 from outlast.contract.records import budgets_of
 from outlast.loop.values import JsonObject, Usage
 from outlast.ports.model import CompactingModel, Model, ModelError, ModelProvider
-from outlast.pricing import ModelPrice, Pricing
+from outlast.pricing import ModelPrice, Pricing, micros
+
+logger = get_logger(__name__)
 
 
 def model_label(model: object) -> str:
@@ -74,30 +80,70 @@ def compacting_model(invocation: Invocation, compaction: Compaction) -> tuple[Co
     return cast("CompactingModel", model), label
 
 
-def price_for(settings: JsonObject, model: str) -> ModelPrice | None:
-    """Return the price of a model, if a budget of the run counts money; None otherwise.
+def check_price(settings: JsonObject, model: object, label: str) -> None:
+    """Refuse a model without a price, if a budget of the run counts money.
 
     Called before the model call, so that nothing is spent that the budget cannot count.
 
+    Args:
+        settings: the settings of the run.
+        model: the model.
+        label: its name for people.
+
     Raises:
-        EffectError: a budget counts money, and the model has no price.
+        EffectError: the model has no price.
     """
     if all(budget.of != "cost_micros" for budget in budgets_of(settings)):
-        return None
-    price = _pricing().price(model)
+        return
+    try:
+        price = _price(label, own_name(model))
+    except UserError as error:
+        raise mistake(str(error)) from error
     if price is None:
         raise EffectError(
             failures.USER_ERROR,
-            f"The run has a budget in money, and the model {model!r} has no price. Add it to the "
+            f"The run has a budget in money, and the model {label!r} has no price. Add it to the "
             "file that OUTLAST_PRICES names, and restart the worker.",
             retryable=False,
         )
-    return price
 
 
-def cost_micros(price: ModelPrice | None, usage: Usage) -> int:
-    """Return the cost of a model call in millionths of a US dollar; 0 without a price."""
-    return 0 if price is None else round(price.cost(usage) * 1_000_000)
+def priced(usage: AnyUsage, model: object, label: str) -> Usage:
+    """Return the usage of a model call with its cost, if that is known.
+
+    Every model call has input and output, so the cost of a call without their counts is unknown.
+    Raises nothing, because the call is paid.
+
+    Args:
+        usage: what the model reports.
+        model: the model.
+        label: its name for people.
+    """
+    counts = plain_usage(usage)
+    if not (counts.input_tokens and counts.output_tokens):
+        return counts
+    counts = replace(counts, requests=max(counts.requests, 1))
+    try:
+        price = _price(label, own_name(model))
+        cost_micros = None if price is None else micros(price, counts)
+    except (UserError, LookupError, ValueError, ArithmeticError) as error:
+        logger.warning("The cost of a call of the model %r is unknown: %s", label, error)
+        return counts
+    if cost_micros is None:
+        return counts
+    return replace(counts, cost_micros=cost_micros, priced=counts.requests)
+
+
+@lru_cache(maxsize=1024)
+def _price(label: str, own: str) -> ModelPrice | None:
+    """Return the price of a model; finding that of `genai-prices` takes a millisecond or more.
+
+    A run may not know the name of a model: of its worker's default, or of an object.
+
+    Raises:
+        UserError: the file with prices cannot be read.
+    """
+    return _pricing().price(label) or _pricing().price(own)
 
 
 _pricing = cache(Pricing.load)

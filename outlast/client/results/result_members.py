@@ -40,6 +40,7 @@ from outlast.loop.state import OUTPUT_KINDS, Answer, LoopState, Status
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.view import places_in_transcript, shown, size
 from outlast.ports.model import ModelResponse
+from outlast.pricing import Cost
 
 RunSnapshot: TypeAlias = LoopState
 """The state of a run at one moment, as `RunHandle.state()` returns it.
@@ -103,6 +104,14 @@ class RunResultBase:
         """Requests and tokens used by the run, including nested runs."""
         state = self.snapshot
         return Usage.of(state.usage, [response.usage for response in state.responses])
+
+    @property
+    def cost(self) -> Cost:
+        """The cost of the run so far: of all its questions, and of nested runs that have ended.
+
+        The worker that makes a model call prices it, so every process reads the same cost.
+        """
+        return Cost.of_state(self.snapshot)
 
     @property
     def turns(self) -> int:

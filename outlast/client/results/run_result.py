@@ -22,6 +22,7 @@ from outlast.client.transport.exceptions import STAGES_OF_TRIPWIRES, Tripwire, e
 from outlast.loop.items import Item
 from outlast.loop.state import Answer, Status
 from outlast.loop.values import Failure
+from outlast.pricing import Cost
 
 
 class RunResult(RunResultBase):
@@ -184,6 +185,11 @@ class FailedRun(RunErrorDetails):
     def usage(self) -> Usage:
         """The usage of the run."""
         return self.result.usage
+
+    @property
+    def cost(self) -> Cost:
+        """The cost of the run so far."""
+        return self.result.cost
 
     @property
     def final_output(self) -> Any:

@@ -25,9 +25,9 @@ from outlast.loop.spending import described, spent
 from outlast.loop.state import CALL_KINDS, OUTPUT_KINDS, LoopState
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.votes import audience_text, deadline_ms
+from outlast.pricing import Cost, usd_of
 from outlast.rendering import arguments_text, counted, json_text
 from outlast.serve.access import Action, Caller, Staff, Target, may
-from outlast.serve.costs import StepsCost, cost_of_step, cost_of_steps
 from outlast.serve.customer_view import (
     CustomerMessage,
     customer_view,
@@ -221,7 +221,7 @@ def _row(step: Step, hides: Redaction) -> Row:
         title=hides.text(_TITLES[step.kind](step)),
         words=hides.text(words),
         badge=badge,
-        cost=cost_of_step(step),
+        cost=usd_of(step.usage),
         votes=tuple(hides.text(one) for one in _votes(request)),
         request=hides.text(request_line(request)) if request is not None else "",
         has_payload=bool(
@@ -472,7 +472,7 @@ class Conversation:
     waiting: tuple[Waiting, ...]
     parked: tuple[Parked, ...]
     budgets: tuple[str, ...]
-    cost: StepsCost
+    cost: Cost
     hides: Redaction
     holder: str
     is_mine: bool
@@ -556,7 +556,7 @@ def conversation(
         ),
         parked=tuple(map(_parked, pending_waits(state) if state.outcome is None else ())),
         budgets=tuple(_budgets(state, at_ms)),
-        cost=cost_of_steps(steps),
+        cost=Cost.of_state(state),
         hides=hides,
         holder=holder,
         is_mine=is_mine,

@@ -26,7 +26,7 @@ from outlast.client.runs import ListedRun, RunFilter, RunPage, list_runs, state_
 from outlast.contract.names import ListedStatus
 from outlast.loop.approvals import Risk
 from outlast.loop.state import LoopState
-from outlast.serve.costs import cost_of_state
+from outlast.pricing import Cost
 from outlast.serve.pages.conversation_view import BADGES, Badge
 from outlast.serve.pages.filters import DUE, now, read_back
 from outlast.serve.pages.page import fragment, page, show_page
@@ -238,7 +238,7 @@ class Usages:
 
 
 def _used(state: LoopState) -> Used:
-    cost = cost_of_state(state)
+    cost = Cost.of_state(state)
     return Used(
         tokens=state.usage.total_tokens,
         cost=cost.usd,

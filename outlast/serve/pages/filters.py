@@ -19,6 +19,7 @@ from markupsafe import Markup, escape
 
 from outlast import rendering
 from outlast.contract.wording import request_line
+from outlast.pricing import dollars
 
 LONGEST_MARKDOWN: Final = 20_000
 """The most characters that are read as Markdown: some texts of 20,000 take half a second."""
@@ -224,12 +225,8 @@ def date_time(at: datetime | int | None) -> Markup:
 
 
 def money(amount: Decimal | float | None) -> str:
-    """Return an amount in US dollars; small ones with four places."""
-    if amount is None:
-        return NONE
-    if amount == 0:
-        return "$0"
-    return f"${amount:,.2f}" if abs(amount) >= 1 else f"${amount:.4f}"
+    """Return an amount in US dollars, exact: amounts on a page add up."""
+    return NONE if amount is None else dollars(Decimal(amount))
 
 
 def number(value: int | None) -> str:

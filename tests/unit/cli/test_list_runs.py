@@ -12,12 +12,15 @@ from outlast.agents.errors import UserError
 from outlast.cli.durations import rough
 from outlast.cli.policy import try_policies
 from outlast.client.handle import RunHandle
-from outlast.client.runs import ListedRun, RunFilter, find_runs, list_runs, with_tokens
+from outlast.client.runs import ListedRun, RunFilter, find_runs, list_runs, with_costs
 from outlast.client.start.runner import Runner
 from outlast.dev import EmbeddedServer
+from outlast.pricing import Cost, CostPart
 from outlast.testing import ScriptedModel, call
 from tests.servers import server_for_tests
 from tests.unit.cli.conftest import Invoke, Open
+
+USED = Cost((CostPart(agent="Desk", model="m", calls=1, tokens=15, usd=None),))
 
 
 async def row_of(client: Client, run_id: str, wanted: RunFilter, status: str) -> ListedRun:
@@ -123,9 +126,11 @@ async def test_an_id_that_was_used_again_has_a_row_with_its_own_tokens_for_each_
         while len(rows) < 2:
             found = await find_runs(client, RunFilter(status="completed"), limit=1_000)
             rows = [row for row in found if row.run_id == run_id]
-    second, first = await with_tokens(client, rows)
-    assert first.tokens is not None
-    assert (first.tokens, first.execution_id) == (2 * (second.tokens or 0), rows[1].execution_id)
+    second, first = await with_costs(client, rows)
+    assert first.cost is not None
+    assert second.cost is not None
+    assert (first.cost.tokens, first.cost.calls) == (2 * second.cost.tokens, 2)
+    assert first.execution_id == rows[1].execution_id
 
     file = ApprovalFile("approvals.toml", "[tool.look_up]\n")
     tried, _ = await try_policies(client, file, first.started, limit=1_000)
@@ -186,9 +191,20 @@ async def test_runs_are_listed_for_people_and_for_programs(
     shown = await cli("list", "--waiting")
 
     header, *rows = shown.stdout.splitlines()
-    assert header.split() == ["ID", "STATUS", "AGENT", "WAITS", "FOR", "TOKENS", "AGE", "TOOK"]
+    assert header.split() == [
+        "ID",
+        "STATUS",
+        "AGENT",
+        "WAITS",
+        "FOR",
+        "TOKENS",
+        "COST",
+        "AGE",
+        "TOOK",
+    ]
     (row,) = [row.split() for row in rows if row.startswith(run_id)]
     assert row[:7] == [run_id, "waiting", "Helper", "approval", "of", "refund", "15"]
+    assert row[7] == "unknown"
     await handle.cancel()
 
 
@@ -231,7 +247,7 @@ async def test_a_narrow_terminal_has_fewer_columns_and_whole_ids(
         started=datetime(2026, 1, 1, tzinfo=UTC),
         closed=datetime(2026, 1, 1, tzinfo=UTC),
         waits_for="approval of refund",
-        tokens=15,
+        cost=USED,
     )
 
     async def find_runs(*_: Any, **_options: Any) -> list[ListedRun]:
@@ -242,11 +258,11 @@ async def test_a_narrow_terminal_has_fewer_columns_and_whole_ids(
         header, *lines = (await cli("list")).stdout.splitlines()
         return header, lines
 
-    async def with_tokens(_client: Client, rows: list[ListedRun]) -> list[ListedRun]:
+    async def with_costs(_client: Client, rows: list[ListedRun]) -> list[ListedRun]:
         return rows
 
     monkeypatch.setattr("outlast.client.runs.find_runs", find_runs)
-    monkeypatch.setattr("outlast.client.runs.with_tokens", with_tokens)
+    monkeypatch.setattr("outlast.client.runs.with_costs", with_costs)
     header, (row,) = await listed(66)
     assert header.split() == ["ID", "STATUS", "AGENT", "WAITS", "FOR"]
     assert row.split() == [one.run_id, "waiting", "Billing", "approval", "of", "refund"]
@@ -276,12 +292,12 @@ async def test_the_histories_of_a_long_list_are_only_read_on_request(
             for number in range(limit)
         ]
 
-    async def with_tokens(_client: Client, rows: list[ListedRun]) -> list[ListedRun]:
+    async def with_costs(_client: Client, rows: list[ListedRun]) -> list[ListedRun]:
         read.extend(row.run_id for row in rows)
-        return [replace(row, tokens=15) for row in rows]
+        return [replace(row, cost=USED) for row in rows]
 
     monkeypatch.setattr("outlast.client.runs.find_runs", find_runs)
-    monkeypatch.setattr("outlast.client.runs.with_tokens", with_tokens)
+    monkeypatch.setattr("outlast.client.runs.with_costs", with_costs)
 
     async def tokens(*options: str) -> tuple[set[int | None], str]:
         done = await cli("list", "--json", *options)
@@ -291,6 +307,6 @@ async def test_the_histories_of_a_long_list_are_only_read_on_request(
     assert len(read) == 50
     unread, remark = await tokens("--limit", "1000")
     assert (unread, len(read)) == ({None}, 50)
-    assert "--tokens reads them" in remark
-    assert await tokens("--limit", "51", "--no-tokens") == ({None}, "")
-    assert await tokens("--limit", "51", "--tokens") == ({15}, "")
+    assert "--costs reads them" in remark
+    assert await tokens("--limit", "51", "--no-costs") == ({None}, "")
+    assert await tokens("--limit", "51", "--costs") == ({15}, "")

@@ -138,11 +138,13 @@ def test_every_kind_of_effect_is_a_step_or_no_work_of_the_run() -> None:
 
 def test_a_model_call_has_its_model_tokens_calls_and_duration() -> None:
     play = Play.ready()
-    spent = Usage(requests=1, input_tokens=30, output_tokens=4, total_tokens=34)
-    play.replies(thought(), tool("look_up", "c1"), model="gpt-test", usage=spent, cost_micros=120)
+    spent = Usage(
+        requests=1, input_tokens=30, output_tokens=4, total_tokens=34, cost_micros=120, priced=1
+    )
+    play.replies(thought(), tool("look_up", "c1"), model="gpt-test", usage=spent)
     [step] = [one for one in steps_of(play) if one.kind == "model"]
     assert (step.agent, step.model, step.turn, step.usage) == ("Triage", "gpt-test", 1, spent)
-    assert (step.calls, step.cost_micros, step.took_ms) == (("look_up",), 120, 1_000)
+    assert (step.calls, step.took_ms) == (("look_up",), 1_000)
     assert [play.state.items[at].kind for at in step.items] == ["reasoning", "tool_call"]
 
 
@@ -386,12 +388,12 @@ def test_a_summary_is_a_step_with_its_model_tokens_cost_and_text() -> None:
     play = talk()
     entries = play.only(CompactView).entries
     assert summaries(play) == [("running", entries, "")]
-    used = Usage(total_tokens=7)
+    used = Usage(total_tokens=7, cost_micros=3)
     items = ({"role": "user", "content": "In short: A-17."},)
-    summarised(play, items=items, usage=used, model="small", cost_micros=3)
+    summarised(play, items=items, usage=used, model="small")
     [step] = [one for one in steps_of(play) if one.kind == "summary"]
     assert (step.status, step.text) == ("done", "In short: A-17.")
-    assert (step.model, step.usage, step.cost_micros, step.agent) == ("small", used, 3, "Triage")
+    assert (step.model, step.usage, step.agent) == ("small", used, "Triage")
     play.hears("more", "and now")
     assert summaries(play) == [("done", entries, "In short: A-17.")]
 

@@ -70,7 +70,7 @@ def test_the_next_model_call_reads_the_summary_and_the_newest_part() -> None:
     assert not effect.first
     older = items_to_summarise(play.state, effect)
     assert older == before[: len(older)]
-    summarised(play, usage=Usage(total_tokens=7), model="small", cost_micros=3)
+    summarised(play, usage=Usage(total_tokens=7, cost_micros=3), model="small")
     play.hears("more", "and now")
     assert play.state.items[: len(before)] == before, "people read all of it"
     assert read(play)[0] == "in short"
@@ -78,7 +78,7 @@ def test_the_next_model_call_reads_the_summary_and_the_newest_part() -> None:
         text for text in read(play) if text.startswith(("question", "answer", "and"))
     ]
     (made,) = play.state.compaction.made
-    assert (made.entries, made.model, made.cost_micros) == (len(older), "small", 3)
+    assert (made.entries, made.model, made.usage.cost_micros) == (len(older), "small", 3)
     assert made.items == ()
 
 
@@ -96,7 +96,7 @@ def test_what_a_summary_took_is_spent(of: Any, per: Any) -> None:
     play = talk(budgets=(budget,))
     play.hears("more", "and now")
     before = spent(play.state, budget, play.now_ms)
-    summarised(play, usage=Usage(total_tokens=7), cost_micros=7, model="small")
+    summarised(play, usage=Usage(total_tokens=7, cost_micros=7), model="small")
     assert spent(play.state, budget, play.now_ms) == before + 7
 
 

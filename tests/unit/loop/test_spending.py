@@ -1,5 +1,6 @@
 """Budgets: what is counted, who decides when one is used up, and what the decision does."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -39,7 +40,8 @@ def conversation() -> Play:
     play.returns("c1")
     play.replies(said("Hello."), usage=tokens(100))
     play.hears("m2", "Again")
-    play.replies(transfer("Billing", "h1"), tool("count", "c2"), usage=tokens(100), cost_micros=7)
+    paid = replace(tokens(100), cost_micros=7)
+    play.replies(transfer("Billing", "h1"), tool("count", "c2"), usage=paid)
     play.returns("c2")
     return play
 

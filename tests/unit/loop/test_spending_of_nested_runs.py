@@ -189,8 +189,8 @@ class Tree:
 
 
 def reply(*parts: Any) -> ModelReply:
-    usage = Usage(requests=1, input_tokens=COST, total_tokens=COST)
-    return reply_of(*parts, usage=usage, cost_micros=COST)
+    usage = Usage(requests=1, input_tokens=COST, total_tokens=COST, cost_micros=COST, priced=1)
+    return reply_of(*parts, usage=usage)
 
 
 def of_tree(of: Spending, limit: int, **fields: Any) -> Budget:

@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from html import unescape
 from typing import Any
 
@@ -29,6 +30,7 @@ from tests.laws.driver import (
     play_with_everything,
     said,
     tool,
+    transfer,
 )
 from tests.unit.client.parked import parked_play
 from tests.unit.loop.test_compaction import summarised, talk
@@ -255,12 +257,14 @@ async def test_payloads_come_on_demand_and_for_some_only() -> None:
 
 async def test_a_summary_is_a_step_whose_text_is_for_some_only() -> None:
     play = talk()
-    used = Usage(total_tokens=7, input_tokens=4, output_tokens=3)
+    used = Usage(
+        requests=1, total_tokens=7, input_tokens=4, output_tokens=3, cost_micros=35, priced=1
+    )
     summarised(play, items=({"role": "user", "content": HOSTILE[0]},), usage=used, model="gpt-5")
     count = play.state.compaction.made[0].entries
     page = await shown(play)
     assert f"Triage summarises {count} items" in words(page)
-    assert "gpt-5 7 tokens $0.00" in words(page)
+    assert "gpt-5 7 tokens $0.000035" in words(page)
     assert active_content(page) == []
     at = re.findall(r'class="did is-summary.*?hx-get="([^"]*)"', page, re.DOTALL)
     payload = await shown(play, at[-1])
@@ -270,6 +274,24 @@ async def test_a_summary_is_a_step_whose_text_is_for_some_only() -> None:
     assert f"Triage summarises {count} items" in words(viewer)
     assert "is-summary was-done" in viewer
     assert "hx-get" not in viewer.partition("is-summary")[2].partition("</li>")[0]
+
+
+async def test_the_team_sees_what_each_agent_and_model_cost() -> None:
+    play = Play.ready(keep_open=True)
+    paid = Usage(requests=1, total_tokens=10, cost_micros=1_200, priced=1)
+    play.replies(transfer("Billing", "h1"), usage=paid, model="gpt-5")
+    play.replies(said("Paid."), usage=replace(paid, cost_micros=34), model="gpt-5-mini")
+    page = words(await shown(play))
+    assert "Cost $0.001234" in page
+    assert "Cost by agent: Triage $0.0012, Billing $0.000034" in page
+    assert "Cost by model: gpt-5 $0.0012, gpt-5-mini $0.000034" in page
+    play.hears("m2", "And now?")
+    play.replies(said("Done."), usage=Usage(requests=1, total_tokens=5), model="<b>mine</b>\x1b[2J")
+    page = await shown(play)
+    assert "at least $0.001234" in words(page)
+    assert "<b>mine" not in page
+    assert "price unknown for model" in words(page)
+    assert active_content(page) == []
 
 
 async def test_what_a_policy_hides_is_hidden_everywhere() -> None:

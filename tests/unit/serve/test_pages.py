@@ -189,7 +189,8 @@ def test_times_are_rough_and_exact() -> None:
 
 
 @pytest.mark.parametrize(
-    ("amount", "text"), [(None, "\u2013"), (0, "$0"), (0.01234, "$0.0123"), (1234.5, "$1,234.50")]
+    ("amount", "text"),
+    [(None, "\u2013"), (0, "$0.00"), (0.01234, "$0.01234"), (1234.5, "$1,234.50")],
 )
 def test_money_has_the_places_that_it_needs(amount: float | None, text: str) -> None:
     assert filters.money(amount) == text

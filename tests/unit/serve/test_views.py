@@ -88,14 +88,16 @@ def test_who_may_not_see_payloads_gets_no_field_for_them(caller: Caller) -> None
 
 def test_a_summary_is_for_those_who_may_see_payloads() -> None:
     play = talk()
-    used = Usage(total_tokens=7, input_tokens=4, output_tokens=3)
+    used = Usage(
+        requests=1, total_tokens=7, input_tokens=4, output_tokens=3, cost_micros=35, priced=1
+    )
     summarised(play, items=({"role": "user", "content": "SECRET"},), usage=used, model="gpt-5")
     state, steps = play.state, steps_of(play)
     *_, whole = run_view(state, ANN, steps=steps).record()["steps"]
     assert (whole["kind"], whole["text"], whole["model"]) == ("summary", "SECRET", "gpt-5")
     assert whole["replaced"] == state.compaction.made[0].entries
     assert whole["usage"]["total_tokens"] == 7
-    assert float(whole["cost"]["usd"]) > 0
+    assert whole["cost"] == {"usd": "0.000035", "unknown_models": []}
     record = run_view(state, staff("viewer"), steps=steps).record()
     assert "SECRET" not in json.dumps(record)
     assert record["steps"][-1]["replaced"] == whole["replaced"]
@@ -247,6 +249,7 @@ def test_a_run_says_what_can_be_done_with_it() -> None:
 def test_a_cost_says_which_models_have_no_price() -> None:
     play = Play()
     play.prepared(model="mine")
-    play.replies(tool("look_up", "c1"), model="nobody-sells-this")
+    used = Usage(requests=1, total_tokens=7)
+    play.replies(tool("look_up", "c1"), model="nobody-sells-this", usage=used)
     view = run_view(play.state, ANN, steps=steps_of(play))
     assert view.cost.unknown_models == ["nobody-sells-this"]

@@ -1,0 +1,149 @@
+"""The cost of a run by question, read from its history, with nested runs that are still open."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Final
+
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from outlast.agents.errors import AgentsException, RunNotFound
+from outlast.client.handle import RunHandle
+from outlast.client.read.history import Progress
+from outlast.client.read.in_turn import read_each
+from outlast.loop.calls import AgentResult
+from outlast.loop.effects import EffectAnswered, RunAgent
+from outlast.loop.values import NO_USAGE, ModelUse
+from outlast.pricing import NESTED_RUNS, Cost
+
+READ_SECONDS: Final = 10
+"""The time limit for reading the history of a nested run."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionCost:
+    """The cost of a question, or of several whose histories the server has deleted.
+
+    Attributes:
+        first: the number of the first question; numbers begin with 1.
+        last: the number of the last one.
+        cost: the cost.
+    """
+
+    first: int
+    last: int
+    cost: Cost
+
+
+@dataclass(frozen=True, slots=True)
+class RunCosts:
+    """The cost of a run.
+
+    Attributes:
+        cost: of the run and all runs nested in it.
+        questions: of each question; they add up to the cost.
+        lost: nested runs that cannot be read, and whose cost is missing.
+    """
+
+    cost: Cost
+    questions: tuple[QuestionCost, ...]
+    lost: tuple[str, ...] = ()
+
+
+NO_COSTS: Final = RunCosts(Cost(), ())
+
+
+class CostFold:
+    """Collects what each question used, from the events of a history and the states after them.
+
+    A nested run reports what it used when it ends. One that is open, or that was terminated, has to
+    be read by itself: see `read`.
+    """
+
+    def __init__(self) -> None:
+        self._running: dict[int, str] = {}
+        self._unreported: dict[str, int] = {}
+        self._uses: dict[int, list[ModelUse]] = {}
+        self._begun = False
+        self._earlier = 0
+        self._question = 1
+        self._responses = 0
+        self._summaries = 0
+
+    def take(self, progress: Progress) -> None:
+        """Take the next event, and the state after it."""
+        state = progress.state
+        if progress.event is None and not self._begun:  # the server may have deleted histories
+            self._earlier = self._question = max(len(state.answers), 1)
+            self._add(state.nested_uses)
+        self._begun = True
+        made = (
+            *state.responses[self._responses :],
+            *state.compaction.made[self._summaries :],
+        )
+        self._add(ModelUse(agent=one.agent, model=one.model, usage=one.usage) for one in made)
+        self._take_result(progress)
+        self._question = len(state.answers) + 1
+        self._responses, self._summaries = len(state.responses), len(state.compaction.made)
+        nested = (one for one in state.pending if isinstance(one, RunAgent))
+        self._running = {one.effect: one.nested_id for one in nested}
+        for nested_id in self._running.values():
+            self._unreported.setdefault(nested_id, self._question)
+
+    async def read(self, client: Client) -> RunCosts:
+        """Return the costs so far, and those of nested runs that have reported nothing."""
+        lost: list[str] = []
+
+        async def read(nested_id: str) -> None:
+            uses = await _read_uses(client, nested_id)
+            if uses is None:
+                lost.append(nested_id)
+            else:
+                self._add(uses, self._unreported[nested_id])
+
+        await read_each(tuple(self._unreported), read)
+        self._unreported.clear()
+        questions = tuple(
+            QuestionCost(first=1 if at == self._earlier else at, last=at, cost=Cost.of_uses(uses))
+            for at, uses in sorted(self._uses.items())
+            if uses
+        )
+        return RunCosts(Cost.of_uses(self.uses), questions, tuple(sorted(lost)))
+
+    @property
+    def uses(self) -> Sequence[ModelUse]:
+        """What has been used by now, in all questions."""
+        return [one for uses in self._uses.values() for one in uses]
+
+    def _take_result(self, progress: Progress) -> None:
+        match progress.event:
+            case EffectAnswered(effect=number, result=AgentResult(usage=usage, uses=uses)):
+                nested_id = self._running.get(number)
+            case _:
+                return
+        if nested_id is not None and usage != NO_USAGE:
+            self._unreported.pop(nested_id, None)
+            self._add(uses or [ModelUse(agent=NESTED_RUNS, usage=usage)])
+
+    def _add(self, uses: Iterable[ModelUse], question: int = 0) -> None:
+        self._uses.setdefault(question or self._question, []).extend(uses)
+
+
+async def _read_uses(client: Client, run_id: str) -> Sequence[ModelUse] | None:
+    """Return what a run used, with those nested in it; None if it cannot be read."""
+    fold = CostFold()
+    try:
+        async with (
+            asyncio.timeout(READ_SECONDS),
+            aclosing(RunHandle(client, run_id).past()) as past,
+        ):
+            async for progress in past:
+                fold.take(progress)
+        costs = await fold.read(client)
+    except RunNotFound:  # it has not begun
+        return ()
+    except (AgentsException, RPCError, TimeoutError):
+        return None
+    return None if costs.lost else fold.uses
