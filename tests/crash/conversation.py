@@ -20,7 +20,6 @@ from temporalio.client import (
 )
 
 from outlast import RunConfig, RunHandle, Runner
-from outlast.contract import names, records
 from outlast.loop.items import text_of
 from outlast.loop.state import LoopState
 from outlast.loop.values import Json, Usage
@@ -168,18 +167,6 @@ def keys_of(states: list[LoopState]) -> list[str]:
 def ledger_keys(database: Path) -> list[str]:
     """Return the idempotency keys in the shop's ledger, in order."""
     return [entry.key for entry in Shop.open(database).ledger()]
-
-
-async def workflows_own_state(client: Client, run_id: str) -> LoopState:
-    """Return the state as the workflow has it. It has ended, so a worker replays all of it."""
-    pages: list[str] = []
-    more = True
-    while more:
-        handle = client.get_workflow_handle(run_id)
-        page: dict[str, Any] = await handle.query(names.QUERY_SNAPSHOT, len(pages))
-        pages.append(str(page["data"]))
-        more = bool(page["more"])
-    return records.load(LoopState, pages)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,9 +20,9 @@ from temporalio.client import Client, WorkflowHandle
 
 from outlast import RunHandle
 from outlast.loop.state import LoopState
-from tests.crash.conversation import DESK, Talk, workflows_own_state
+from tests.crash.conversation import DESK, Talk
 from tests.crash.desk_worker import DeskSettings, DeskWorker
-from tests.workflow.laws import nested_runs
+from tests.workflow.laws import nested_runs, snapshot_of
 
 TRIAL_SECONDS = 300
 """Longer than a busy machine needs for ten conversations at once; only a failing one waits for it."""
@@ -189,7 +189,7 @@ class Trial:
         nested = [await self._nested(one) for one in nested_runs(events)]
         return Report(
             state=state,
-            own_state=await workflows_own_state(self.client, self.run_id),
+            own_state=await snapshot_of(self.workflow),
             followed_state=followed_state,
             outcome=await self.talk.outcome_of(state, self.database),
             ledger_keys=self.talk.ledger_keys(self.database),
@@ -203,7 +203,7 @@ class Trial:
         history = await self.client.get_workflow_handle(run_id).fetch_history()
         return Nested(
             state=await RunHandle(self.client, run_id).state(),
-            own_state=await workflows_own_state(self.client, run_id),
+            own_state=await snapshot_of(self.client.get_workflow_handle(run_id)),
             events=list(history.events),
         )
 

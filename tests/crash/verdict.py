@@ -3,10 +3,8 @@
 Owns: the comparison with the conversation in which nobody was killed.
 """
 
-from temporalio.api.enums.v1 import EventType
-
-from tests.crash.trial import Report, count
-from tests.workflow.laws import merged_by_replay, timeless
+from tests.crash.trial import Report
+from tests.workflow.laws import failed_tasks, merged_by_replay, timeless
 
 
 def check(report: Report, baseline: Report) -> None:
@@ -25,6 +23,6 @@ def check(report: Report, baseline: Report) -> None:
     assert len(report.nested) == len(baseline.nested)
     for nested in report.nested:
         assert nested.own_state == nested.state, "folding a nested history gives another state"
-        assert count(nested.events, EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED) == 0
+        assert failed_tasks(nested.events) == []
     # A lost worker's task times out. One that fails is an error of ours, and retried for ever.
-    assert report.count(EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED) == 0
+    assert failed_tasks(report.events) == []
