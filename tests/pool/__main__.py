@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -40,9 +40,16 @@ def main() -> int:
         for number, code in enumerate(codes):
             counts += _counts(pool, number)
             _print_details(pool, number, code)
+        listed, taken = _files(pool, range(len(codes)))
     seconds = time.monotonic() - started
     words = ", ".join(f"{counts[name]} {name}" for name in sorted(counts, key=_rank))
-    print(f"{words or 'no tests'} in {seconds:.0f} s, in {len(codes)} processes")
+    print(
+        f"{words or 'no tests'} in {seconds:.0f} s, in {len(codes)} processes; "
+        f"{len(taken)} of {len(listed)} files"
+    )
+    if set(codes) <= ENDS and sorted(taken) != sorted(listed):
+        print(f"FAILED these files were not run once: {_not_once(listed, taken)}")
+        return SOME_FAILED
     if not set(codes) <= {PASSED, NOTHING_COLLECTED}:
         return SOME_FAILED
     return PASSED if counts["passed"] else NOTHING_COLLECTED
@@ -92,6 +99,20 @@ def _start(
 
 def _counts(pool: Path, number: int) -> Counter[str]:
     return Counter(json.loads(_text(pool / f"{number}.counts") or "{}"))
+
+
+def _files(pool: Path, numbers: Iterable[int]) -> tuple[set[str], list[str]]:
+    """Return the files that any process has listed, and those that the processes have taken."""
+    listed, taken = set[str](), list[str]()
+    for number in numbers:
+        listed.update(_text(pool / f"{number}.listed").splitlines())
+        taken += _text(pool / f"{number}.files").splitlines()
+    return listed, taken
+
+
+def _not_once(listed: set[str], taken: list[str]) -> str:
+    times = Counter(taken)
+    return ", ".join(f"{file} ({times[file]})" for file in sorted(listed) if times[file] != 1)
 
 
 def _print_details(pool: Path, number: int, code: int) -> None:

@@ -103,6 +103,7 @@ class Share:
         of them slower.
         """
         files = longest_first(self._files)
+        (self._folder / f"{self._number}.listed").write_text("\n".join(one.nodeid for one in files))
         waiting = [file for file in files if waits(file)]
         computing = [file for file in files if not waits(file)]
         queues = (

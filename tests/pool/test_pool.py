@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.pool.__main__ import _files, _not_once
 from tests.pool.share import Share
 
 ROOT = Path(__file__).parents[2]
@@ -93,6 +94,17 @@ def test_what_passes_is_told_in_one_line(tmp_path: Path) -> None:
 
     assert code == 0
     assert output.splitlines()[-1].startswith("2 passed in ")
+    assert output.splitlines()[-1].endswith("; 3 of 3 files")
+
+
+def test_files_that_were_not_run_or_run_twice_are_named(tmp_path: Path) -> None:
+    (tmp_path / "0.listed").write_text("a.py\nb.py\nc.py")
+    (tmp_path / "1.listed").write_text("a.py\nb.py\nc.py")
+    (tmp_path / "0.files").write_text("a.py\nb.py\n")
+    (tmp_path / "1.files").write_text("b.py\n")
+    listed, taken = _files(tmp_path, range(2))
+    assert (sorted(listed), taken) == (["a.py", "b.py", "c.py"], ["a.py", "b.py", "b.py"])
+    assert _not_once(listed, taken) == "b.py (2), c.py (0)"
 
 
 @pytest.mark.full
