@@ -24,6 +24,7 @@ class Tombstone:
         person: the digest of the person whose runs were to be deleted; empty for one run.
         removed: of each removed history its execution id, digest, size, number of events and end.
         left: what could not be removed, in words.
+        sessions: of each session that was cleared a digest, and how many items it had.
     """
 
     run: str
@@ -34,6 +35,7 @@ class Tombstone:
     person: str = ""
     removed: tuple[JsonObject, ...] = ()
     left: tuple[str, ...] = field(default=())
+    sessions: tuple[JsonObject, ...] = ()
 
     def record(self) -> JsonObject:
         """Return the tombstone as JSON."""
@@ -46,6 +48,7 @@ class Tombstone:
             "person": self.person,
             "removed": list(self.removed),
             "left": list(self.left),
+            "sessions": list(self.sessions),
         }
 
 
@@ -85,6 +88,7 @@ async def tombstones_in(archive: Archive, folder: str = DELETED) -> list[Tombsto
             record: Any = decoded(data, what)
             try:
                 record["removed"], record["left"] = tuple(record["removed"]), tuple(record["left"])
+                record["sessions"] = tuple(record.get("sessions", ()))
                 found.append(Tombstone(**record))
             except (TypeError, KeyError) as error:
                 raise ArchiveDamaged(f"{what} lacks a part: {error}") from None

@@ -1,9 +1,10 @@
 """`outlast archive`: what is kept after retention, what is missing, and deletion on request."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import asdict
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
 
 import typer
 
@@ -49,6 +50,26 @@ Place: TypeAlias = Annotated[
         rich_help_panel="Server",
     ),
 ]
+Sessions: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--sessions",
+        envvar="OUTLAST_SESSIONS",
+        help="A SQLite file of sessions, or a directory of them, to remove items from.",
+    ),
+]
+
+DeletionTarget: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--target", help="Where the agents are, as for `outlast worker`: it opens other sessions."
+    ),
+]
+
+KeepSessions: TypeAlias = Annotated[
+    bool, typer.Option("--keep-sessions", help="Leave the items in the runs' sessions.")
+]
+
 RunOrAll: TypeAlias = Annotated[
     str | None,
     typer.Argument(metavar="[ID]", help="A run's id. Default: all.", show_default=False),
@@ -181,13 +202,18 @@ async def delete(
             help="Also large content in the blob store that no other run uses. Reads every run.",
         ),
     ] = False,
+    sessions: Sessions = None,
+    target: DeletionTarget = None,
+    app_dir: options.AppDir = Path(),
+    keep_sessions: KeepSessions = False,
     by: Annotated[str | None, typer.Option("--by", help="Who asked for it. Default: you.")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without a question.")] = False,
     place: Place = None,
 ) -> None:
-    """Delete runs on request, from the server and from the archive.
+    """Delete runs on request: from the server, from the archive, and the items of their sessions.
 
-    A tombstone stays: who asked, when, and digests of what was removed. Runs must have ended.
+    A session that other runs use stays. A tombstone stays: who asked, when, and digests of what was
+    removed. Runs must have ended.
     """
     from outlast.client.deletion import Deletion
 
@@ -196,21 +222,45 @@ async def delete(
             "Name a run, or a person: `outlast archive delete --person ann@example.com`."
         )
     client, archive = await _connected(caller, place)
-    deletion = Deletion(client, archive, by=sender(by).subject, why=why, content=content)
+    config = _config(target, app_dir)
+    deletion = Deletion(
+        client,
+        archive,
+        by=sender(by).subject,
+        why=why,
+        content=content,
+        sessions=[*(sessions or ()), *config.get("sessions", ())],
+        references=config.get("references", ()),
+        keep_sessions=keep_sessions,
+    )
     made = await _deleted(deletion, run_id, person, yes=yes)
     if caller.as_json:
         terminal.print_json([one.record() for one in made])
-        return
+    else:
+        _show_deleted(made)
+
+
+def _show_deleted(made: "Sequence[Tombstone]") -> None:
+    console = terminal.out()
     for one in made:
         terminal.say(
-            terminal.out(),
+            console,
             f"Deleted {_histories(len(one.removed))}; the tombstone is "
             f"deleted/{one.run}/{one.asked_ms}.json.",
         )
+        for session in one.sessions:
+            number = int(str(session["items"]))
+            terminal.say(console, f"Removed {counted(number, 'item')} of its session.")
         for left in one.left:
-            terminal.say(terminal.out(), "Left: ", left)
+            terminal.say(console, "Left: ", left)
     if not made:
         terminal.say(terminal.err(), "No run worked for this person.")
+
+
+def _config(target: str | None, app_dir: Path) -> dict[str, Any]:
+    from outlast.cli.application import load_config
+
+    return {} if target is None else dict(load_config(target, app_dir))
 
 
 async def _deleted(

@@ -1,12 +1,14 @@
 """Runs are deleted on request, what they leave proves it, and nothing brings them back."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.ext.asyncio import create_async_engine
 from temporalio.client import Client
 from temporalio.service import RPCError
 
@@ -20,8 +22,11 @@ from outlast.archive.tombstones import Tombstone, write_tombstone
 from outlast.blobs import FileBlobStore, use_blob_store
 from outlast.client.deletion import Deletion
 from outlast.client.handle import RunHandle
+from outlast.sessions import described
+from outlast.sessions.sqlite import SQLiteSession
 from outlast.testing import ScriptedModel, call, say
 from tests.servers import server_for_tests
+from tests.unit.sessions.postgres import programs, serve
 from tests.workflow.desk import Desk
 from tests.workflow.test_archive import (
     DESK,
@@ -227,3 +232,148 @@ async def test_what_is_kept_for_a_time_expires_whole(desk: Desk, tmp_path: Path)
     assert entries[0].run_id == gone.id
     use_archive(desk.client, plain)
     desk.ids.remove(gone.id)
+
+
+# --- Sessions -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[str]:
+    folder = programs()
+    if folder is None:
+        pytest.skip("Postgres is not installed")
+    with serve(folder) as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator["SessionPlace"]:
+    if request.param == "sqlite":
+        directory = tmp_path / "sessions"
+        directory.mkdir()
+        yield SessionPlace(
+            opened=lambda name: SQLiteSession(name, directory / "conversations.db"),
+            options={"sessions": [directory]},
+        )
+        return
+    alchemy = pytest.importorskip("outlast.sessions.sql_alchemy")
+    engine = create_async_engine(request.getfixturevalue("postgres"))
+
+    def opened(name: str) -> Any:
+        return alchemy.SQLAlchemySession(name, engine=engine, create_tables=True)
+
+    name = "outlast.sessions.sql_alchemy:SQLAlchemySession"
+    yield SessionPlace(opened=opened, options={"references": {name: opened}})
+    await engine.dispose()
+
+
+@dataclass(frozen=True)
+class SessionPlace:
+    """A database of sessions, and what lets a deletion open it."""
+
+    opened: Callable[[str], Any]
+    options: dict[str, Any]
+
+
+async def items(session: Any) -> int:
+    return len(await session.get_items())
+
+
+async def asked(desk: Desk, session: Any, person: str) -> RunHandle:
+    config = RunConfig(requester=person)
+    handle = await desk.start(DESK, "Hello", session=session, run_config=config)
+    await desk.result(handle)
+    return handle
+
+
+async def test_a_deletion_takes_the_items_of_sessions_along(
+    desk: Desk, tmp_path: Path, place: SessionPlace
+):
+    archive = Archive(tmp_path / "archive", every=SOON)
+    await desk.open(DESK, model=ScriptedModel(always=echo), archive=archive)
+    ann, bob, end = f"ann@{desk.queue}", f"bob@{desk.queue}", f"-{desk.queue}"
+    own, shared, his = (place.opened(f"{name}{end}") for name in ("own", "shared", "his"))
+    runs = [
+        await asked(desk, session, person)
+        for session, person in [(own, ann), (own, ann), (shared, ann), (shared, bob), (his, bob)]
+    ]
+    for handle in runs:
+        await archived(archive, handle, 1)
+    assert [await items(one) for one in (own, shared, his)] == [4, 4, 2]
+
+    # One of two runs of a conversation: the other one still needs the session.
+    deletion = Deletion(desk.client, archive, by="dpo", **place.options)
+    first = await deletion.delete_run(runs[0].id)
+    assert first.left == ("the items in its session, which other runs use",)
+    assert first.sessions == ()
+    assert await items(own) == 4
+
+    made = await Deletion(desk.client, archive, by="dpo", **place.options).delete_person(ann)
+    assert sorted(len(one.sessions) for one in made) == [0, 1]
+    [removed] = [one for stone in made for one in stone.sessions]
+    assert removed["items"] == 4
+    [left] = [one for stone in made for one in stone.left]
+    assert left == "the items in its session, which other runs use"
+    assert [await items(one) for one in (own, shared, his)] == [0, 4, 2]
+    content = content_of(tmp_path / "archive" / "deleted")
+    assert b"own-" not in content
+    assert ann.encode() not in content
+
+    # The last run of a conversation takes its items along.
+    stone = await Deletion(desk.client, archive, by="dpo", **place.options).delete_run(runs[3].id)
+    assert [one["items"] for one in stone.sessions] == [4]
+    assert stone.left == ()
+    kept = Deletion(desk.client, archive, by="dpo", keep_sessions=True)
+    assert (await kept.delete_run(runs[4].id)).left == ("the items in its session",)
+    assert [await items(one) for one in (own, shared, his)] == [0, 0, 2]
+    assert [one.problem for one in await verify(archive) if one.problem] == []
+    desk.ids.clear()
+
+
+async def test_a_session_that_cannot_be_opened_stops_the_deletion_before_it_begins(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Whoever starts a run may name any file, so a deletion opens none that is not allowed."""
+    archive = Archive(tmp_path / "archive", every=SOON)
+    await desk.open(DESK, model=ScriptedModel(always=echo), archive=archive)
+    session = SQLiteSession("bob", tmp_path / "bob.db")
+    handle = await asked(desk, session, f"mallory@{desk.queue}")
+    await archived(archive, handle, 1)
+    monkeypatch.setattr(described, "_PLACES", set[str]())
+    deletion = Deletion(desk.client, archive, by="dpo", sessions=[tmp_path / "other"])
+    for call_of in (
+        lambda: deletion.delete_run(handle.id),
+        lambda: deletion.delete_person(f"mallory@{desk.queue}"),
+    ):
+        with pytest.raises(
+            UserError, match=r"'bob' cannot be opened here, and nothing .*--keep-ses"
+        ):
+            await call_of()
+    assert len(await past(handle)) > 1
+    assert await items(session) == 2
+    assert not (tmp_path / "archive" / "deleted").exists()
+
+
+async def test_a_deletion_that_was_killed_after_a_session_was_cleared_is_finished(
+    desk: Desk, tmp_path: Path
+):
+    archive = Archive(tmp_path / "archive", every=SOON)
+    await desk.open(DESK, model=ScriptedModel(always=echo), archive=archive)
+    session = SQLiteSession("ann", tmp_path / "ann.db")
+    handle = await asked(desk, session, f"ann@{desk.queue}")
+    await archived(archive, handle, 1)
+
+    class Killed(Exception):
+        """Ends the process once the session is empty."""
+
+    class Dying(Deletion):
+        async def _remove_files(self, run_id: str, tombstone: Tombstone) -> None:
+            raise Killed
+
+    with pytest.raises(Killed):
+        await Dying(desk.client, archive, by="dpo").delete_run(handle.id)
+    assert await items(session) == 0
+    stone = await Deletion(desk.client, archive, by="dpo").delete_run(handle.id)
+    assert [one["items"] for one in stone.sessions] == [2], "as many as there were"
+    assert stone.finished_ms
+    desk.ids.remove(handle.id)

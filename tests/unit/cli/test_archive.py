@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from temporalio.client import Client
@@ -9,6 +10,7 @@ from temporalio.client import Client
 from outlast.archive import Archive, Sweep
 from outlast.cli import terminal
 from outlast.client.start.runner import Runner
+from outlast.sessions.sqlite import SQLiteSession
 from outlast.testing import ScriptedModel, say
 from tests.hostile_text import assert_visible
 from tests.unit.cli.conftest import Invoke, Open
@@ -19,7 +21,9 @@ async def test_the_archive_is_shown_checked_and_emptied(
 ) -> None:
     queue = await open_desk(ScriptedModel(say("On its way.")))
     run_id = "\x1b[31mred\u202e"
-    await Runner.run("Helper", "Hello", id=run_id, client=client, task_queue=queue)
+    session = SQLiteSession(run_id, tmp_path / "sessions.db")
+    options: dict[str, Any] = {"client": client, "task_queue": queue, "session": session}
+    await Runner.run("Helper", "Hello", id=run_id, **options)
     place = ("--archive", str(tmp_path / "archive"))
     nothing = await cli("archive", "list")
     assert nothing.exit_code == 2
@@ -60,8 +64,13 @@ async def test_the_archive_is_shown_checked_and_emptied(
     monkeypatch.setattr(terminal, "is_attended", lambda: False)
     unattended = await cli("archive", "delete", run_id, *place)
     assert "Add --yes" in unattended.stderr
-    deleted = await cli("archive", "delete", run_id, "--yes", "--by", "dpo", *place)
+    target = tmp_path / "desk_of_deletion.py"
+    target.write_text("from tests.unit.cli.conftest import helper\nagents = [helper()]\n")
+    opens = ("--target", str(target), "--sessions", str(tmp_path))
+    deleted = await cli("archive", "delete", run_id, "--yes", "--by", "dpo", *opens, *place)
     assert "Deleted 1 history; the tombstone is deleted/" in deleted.stdout
+    assert "Removed 2 items of its session." in deleted.stdout
+    assert await session.get_items() == []
     nobody = await cli("archive", "delete", "--person", "ann", "--yes", *place)
     assert "No run worked for this person." in nobody.stderr
     tombstones = await cli("archive", "list", "--deleted", "--json", *place)

@@ -1,13 +1,14 @@
-"""Deletes runs on request, from the server and from the archive, and proves it.
+"""Deletes runs on request, from the server, the archive and their sessions, and proves it.
 
-What a run has left in other places stays: sessions, traces, logs, and what tools have written.
+What a run has left in other places stays: traces, logs, and what tools have written.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, Final
 
 from temporalio.api.common.v1 import WorkflowExecution
@@ -22,10 +23,12 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.errors import AgentsException, ContentUnavailable, RunNotFound, UserError
+from outlast.agents.registry import Registry
 from outlast.archive import Archive, ArchivedHistory, use_archive, workflow_handle
 from outlast.archive.archive import ENTRY, HISTORY, digest_of_run, folder_of
 from outlast.archive.tombstones import Tombstone, tombstones, write_tombstone
 from outlast.blobs import large_content
+from outlast.client.deletion.sessions import OF_A_TOOL, RunSession, clear, count_items, sessions_of
 from outlast.client.read.history import RunReader
 from outlast.client.transport.run_address import RunAddress
 from outlast.clock import now_ms
@@ -33,6 +36,8 @@ from outlast.contract import blobs, names
 from outlast.loop.canonical import canonical_name, same_person
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
+from outlast.ports.session import Session
+from outlast.sessions.described import allow_place
 from outlast.visibility.queries import equals
 
 GONE_WITHIN: Final = timedelta(minutes=2)
@@ -53,8 +58,30 @@ class _Doomed:
 
 
 @dataclass
+class _Leavings:
+    """What a run has outside of its histories.
+
+    Attributes:
+        keys: the keys of its large content to remove.
+        sessions: its sessions to clear, by key.
+        items: the number of items in each of them, by digest.
+        left: what will be left, in words.
+    """
+
+    keys: set[str] = field(default_factory=set[str])
+    sessions: dict[str, tuple[RunSession, Session]] = field(
+        default_factory=dict[str, tuple[RunSession, Session]]
+    )
+    items: dict[str, int] = field(default_factory=dict[str, int])
+    left: dict[str, None] = field(default_factory=dict[str, None])
+
+
+@dataclass
 class Deletion:
     """Deletes runs on request. A deletion that was interrupted is finished by the same request.
+
+    The items in a run's session are removed, too, unless another run that the server or the archive
+    has uses the session. This reads every run.
 
     Args:
         client: connected to the runs' server.
@@ -63,6 +90,9 @@ class Deletion:
         why: the reason, such as the number of a request; it stays, so name no customer in it.
         content: also remove large content from the client's blob store, unless another run that the
             server or the archive has refers to it. This reads every run.
+        sessions: SQLite files, or directories of them, whose sessions may be cleared.
+        references: other sessions, or functions that open them, by name, as workers have them.
+        keep_sessions: leave the items in sessions.
     """
 
     client: Client
@@ -70,16 +100,24 @@ class Deletion:
     by: str
     why: str = ""
     content: bool = False
-    _done: set[str] = field(default_factory=set[str])
+    sessions: Iterable[str | Path] = ()
+    references: Iterable[object] | Mapping[str, object] = ()
+    keep_sessions: bool = False
+    _registry: Registry = field(default_factory=Registry, init=False)
+    _going: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]], init=False)
+    _done: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]], init=False)
 
     def __post_init__(self) -> None:
         use_archive(self.client, self.archive)
+        for place in self.sessions:
+            allow_place(place)
+        self._registry.add_references(self.references)
 
     async def delete_run(self, run_id: str) -> Tombstone:
         """Delete all histories of a run and of the runs nested in it.
 
         Raises:
-            UserError: the run, or one nested in it, is open.
+            UserError: the run, or one nested in it, is open, or its session cannot be opened here.
             RunNotFound: neither the server nor the archive has the run.
             ServerUnavailable: the server does not answer.
             AgentsException: the server refused, or has not deleted an execution in time.
@@ -93,17 +131,20 @@ class Deletion:
         """Delete the runs that worked for a person, as their `requester` says.
 
         Raises:
-            UserError: one of the runs is open.
+            UserError: one of the runs is open, or its session cannot be opened here.
             AgentsException: as for `delete_run`; runs that cannot be read are named before anything
                 is deleted.
         """
-        found = await self.runs_of(person)
+        sessions = await self._sessions_of_runs_of(person)
+        found = [*sessions]
         for run_id, chain in found:
             await self._refuse_open(run_id, chain)
+            self._open_sessions(sessions[run_id, chain], _Leavings())
         digest, made = digest_of_run("", canonical_name(person)), list[Tombstone]()
+        self._going.update(found)
         try:
             for run_id, chain in found:
-                if run_id not in self._done:  # not nested in one of the others
+                if (run_id, chain) not in self._done:  # not nested in one of the others
                     made.append(await self._delete(run_id, chain, digest))
         except RPCError as error:
             raise await RunAddress(self.client, "").translate(error) from error
@@ -119,8 +160,11 @@ class Deletion:
         Raises:
             AgentsException: a run cannot be read here, so that nobody knows for whom it worked.
         """
-        found: list[tuple[str, str]] = []
-        nested: list[tuple[str, str]] = []
+        return [*await self._sessions_of_runs_of(person)]
+
+    async def _sessions_of_runs_of(self, person: str) -> dict[tuple[str, str], list[RunSession]]:
+        found: dict[tuple[str, str], list[RunSession]] = {}
+        nested: dict[tuple[str, str], list[RunSession]] = {}
         async for run_id, chain, execution_id in self._newest_of_all():
             try:
                 state = await RunReader(self.client, run_id).catch_up(execution_id)
@@ -129,8 +173,9 @@ class Deletion:
                     continue  # it was deleted meanwhile
                 raise await RunAddress(self.client, run_id).translate(error) from error
             if state.start.requester and same_person(state.start.requester, person):
-                (found if state.start.parent is None else nested).append((run_id, chain))
-        return [*found, *nested]
+                these = found if state.start.parent is None else nested
+                these[run_id, chain] = sessions_of([state])
+        return found | nested
 
     # --- One run --------------------------------------------------------------------------------
 
@@ -143,12 +188,13 @@ class Deletion:
             raise RunNotFound(
                 f"Neither the server nor {self.archive!r} has a run {run_id!r}. Is the id right?"
             )
-        self._done.add(run_id)
+        self._done.add((run_id, chain))
+        leavings = await self._leavings(run_id, doomed)
         # Nested runs go first, because their ids are in the histories of this one.
         for nested_id, nested_chain in await self._nested(run_id, doomed):
             with suppress(RunNotFound):
                 await self._delete(nested_id, nested_chain, person)
-        content, left = await self._left(run_id, doomed)
+        await self._leave_what_others_use(leavings)
         tombstone = begun or Tombstone(
             run=digest_of_run(self.client.namespace, run_id),
             by=self.by,
@@ -158,11 +204,18 @@ class Deletion:
         )
         removed = {str(one["execution_id"]): one for one in tombstone.removed}
         removed |= {one.execution_id: _removed(one) for one in doomed}
-        left = left if doomed else tombstone.left
-        tombstone = replace(tombstone, removed=(*removed.values(),), left=(*left,))
+        tombstone = replace(
+            tombstone,
+            removed=(*removed.values(),),
+        )
+        if doomed:
+            cleared = _cleared(tombstone.sessions, leavings.items)
+            tombstone = replace(tombstone, left=(*leavings.left,), sessions=cleared)
         # From here on, no worker archives these histories again.
         await write_tombstone(self.archive, tombstone)
-        await self._remove_content(content)
+        await self._remove_content(sorted(leavings.keys))
+        for _, session in leavings.sessions.values():
+            await clear(session)
         for one in doomed:
             if one.on_server:
                 await _delete_execution(self.client, run_id, one.execution_id)
@@ -208,7 +261,9 @@ class Deletion:
             execution_id = info.execution.run_id
             if execution_id in gone and execution_id not in found:
                 continue
-            if info.execution.workflow_id == run_id and chain in {"", info.first_run_id}:
+            if info.execution.workflow_id != run_id:
+                continue
+            if not chain or chain == await self._chain_of(info, entries):
                 known = found.get(execution_id, _Doomed(execution_id=execution_id))
                 found[execution_id] = replace(known, on_server=True)
         # A search may not know the newest yet; each history names the one before it.
@@ -224,6 +279,24 @@ class Deletion:
             newest = started.continued_execution_run_id if started else None
         return list(found.values())
 
+    async def _chain_of(
+        self, info: WorkflowExecutionInfo, entries: Iterable[ArchivedHistory]
+    ) -> str | None:
+        """Return the first execution of a listed one, which lists leave out; None if it is gone."""
+        run_id, execution_id = info.execution.workflow_id, info.execution.run_id
+        if info.first_run_id:
+            return info.first_run_id
+        for entry in entries:
+            if entry.execution_id == execution_id:
+                return entry.first_execution_id
+        try:
+            handle = self.client.get_workflow_handle(run_id, run_id=execution_id)
+            return (await handle.describe()).raw_info.first_run_id
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return None
+            raise
+
     async def _nested(self, run_id: str, doomed: Iterable[_Doomed]) -> list[tuple[str, str]]:
         """Return the ids and first executions of the runs and helpers that a run has started."""
         found = dict[tuple[str, str], None]()
@@ -233,7 +306,7 @@ class Deletion:
                     child = event.child_workflow_execution_started_event_attributes
                     execution = child.workflow_execution
                     found[execution.workflow_id, execution.run_id] = None
-        return [one for one in found if one[0] not in self._done]
+        return [one for one in found if one not in self._done]
 
     async def _events(self, run_id: str, one: _Doomed) -> Sequence[HistoryEvent]:
         """Return a history's events; none if it is gone."""
@@ -258,30 +331,55 @@ class Deletion:
         digests = (one.get("sha256") for one in tombstone.removed)
         await self.archive.delete(f"{folder}{one}{HISTORY}" for one in digests if one)
 
-    # --- Large content --------------------------------------------------------------------------
+    # --- Large content and sessions -------------------------------------------------------------
 
-    async def _left(self, run_id: str, doomed: Sequence[_Doomed]) -> tuple[list[str], list[str]]:
-        """Return the keys of large content to remove, and what will be left, in words."""
-        keys, left, store = set[str](), dict[str, None](), large_content(client=self.client).store
+    async def _leavings(self, run_id: str, doomed: Sequence[_Doomed]) -> _Leavings:
+        """Return what a run has outside of its histories, to remove or to name.
+
+        Raises:
+            UserError: its session cannot be opened here.
+        """
+        found, states = _Leavings(), list[LoopState]()
         for one in doomed:
             if one.entry is not None and one.entry.continues and one is not doomed[-1]:
                 continue  # a later history has the same items
             try:
                 state = await RunReader(self.client, run_id).catch_up(one.execution_id)
             except (AgentsException, RPCError):
-                left["large content and a session, if any: the run cannot be read here"] = None
+                unread = "large content and a session, if any: the run cannot be read here"
+                found.left[unread] = None
                 continue
-            keys |= _keys_in(state)
-            if state.start.session:
-                left["the items in its session"] = None
-        if not keys:
-            return [], [*left]
-        if not self.content or not hasattr(store, "delete"):
-            return [], [*left, f"large content in the blob store: {', '.join(sorted(keys))}"]
-        shared = await self._keys_of_others(run_id, keys)
-        if shared:
-            left[f"large content that other runs use: {', '.join(sorted(shared))}"] = None
-        return sorted(keys - shared), [*left]
+            found.keys |= _keys_in(state)
+            states.append(state)
+        self._open_sessions(sessions_of(states), found)
+        deletes = self.content and hasattr(large_content(client=self.client).store, "delete")
+        if found.keys and not deletes:
+            keys = ", ".join(sorted(found.keys))
+            found.left[f"large content in the blob store: {keys}"] = None
+            found.keys = set()
+        return found
+
+    def _open_sessions(self, sessions: Iterable[RunSession], found: _Leavings) -> None:
+        for one in sessions:
+            if not one.described:
+                found.left[OF_A_TOOL] = None
+            elif self.keep_sessions:
+                found.left["the items in its session"] = None
+            else:
+                found.sessions[one.key] = one, one.opened(self._registry)
+
+    async def _leave_what_others_use(self, found: _Leavings) -> None:
+        if not found.keys and not found.sessions:
+            return
+        keys, used = await self._used_by_others(found.keys, set(found.sessions))
+        if keys:
+            found.left[f"large content that other runs use: {', '.join(sorted(keys))}"] = None
+            found.keys -= keys
+        for key in used:
+            found.left["the items in its session, which other runs use"] = None
+            del found.sessions[key]
+        for one, session in found.sessions.values():
+            found.items[one.digest] = await count_items(session)
 
     async def _remove_content(self, keys: Iterable[str]) -> None:
         delete: Any = getattr(large_content(client=self.client).store, "delete", None)
@@ -295,11 +393,13 @@ class Deletion:
                 "finish it."
             ) from error
 
-    async def _keys_of_others(self, run_id: str, keys: set[str]) -> set[str]:
-        """Return which keys other runs refer to; a run that cannot be read may refer to all."""
-        shared = set[str]()
-        async for other, _, execution_id in self._newest_of_all():
-            if other in self._done:
+    async def _used_by_others(
+        self, keys: set[str], sessions: set[str]
+    ) -> tuple[set[str], set[str]]:
+        """Return which content and sessions other runs use; what cannot be read may use all."""
+        shared, used = set[str](), set[str]()
+        async for other, chain, execution_id in self._newest_of_all():
+            if {(other, chain), (other, "")} & (self._done | self._going):
                 continue
             try:
                 state = await RunReader(self.client, other).catch_up(execution_id)
@@ -308,20 +408,26 @@ class Deletion:
                     continue
                 raise
             except AgentsException:
-                return keys
+                return keys, sessions
             shared |= keys & _keys_in(state)
-        return shared
+            used |= sessions & {one.key for one in sessions_of([state])}
+        return shared, used
 
     async def _newest_of_all(self) -> AsyncGenerator[tuple[str, str, str]]:
         """Yield the id, the first and the newest execution of every run there is."""
         newest: dict[tuple[str, str], tuple[int, str]] = {}
+        kept: dict[str, list[ArchivedHistory]] = {}
         async for entry in self.archive.entries():
             if entry.namespace == self.client.namespace and entry.workflow == names.WORKFLOW:
                 key = entry.run_id, entry.first_execution_id
                 newest[key] = max(newest.get(key, (0, "")), (entry.started_ms, entry.execution_id))
+                kept.setdefault(entry.run_id, []).append(entry)
         async for info in _listed(self.client, f"WorkflowType = '{names.WORKFLOW}'"):
-            key = info.execution.workflow_id, info.first_run_id
-            at = info.start_time.ToMilliseconds()
+            run_id, at = info.execution.workflow_id, info.start_time.ToMilliseconds()
+            chain = await self._chain_of(info, kept.get(run_id, ()))
+            if chain is None:
+                continue
+            key = run_id, chain
             newest[key] = max(newest.get(key, (0, "")), (at, info.execution.run_id))
         for (run_id, chain), (_, execution_id) in newest.items():
             yield run_id, chain, execution_id
@@ -338,6 +444,15 @@ def _removed(one: _Doomed) -> JsonObject:
         "events": one.entry.events,
         "closed_ms": one.entry.closed_ms,
     }
+
+
+def _cleared(earlier: Iterable[JsonObject], items: Mapping[str, int]) -> tuple[JsonObject, ...]:
+    """Return what sessions had; those that an interrupted deletion has cleared, before that."""
+    had = {str(one["session"]): int(str(one["items"])) for one in earlier}
+    return tuple(
+        {"session": digest, "items": max(number, had.get(digest, 0))}
+        for digest, number in items.items()
+    )
 
 
 def _keys_in(state: LoopState) -> set[str]:
